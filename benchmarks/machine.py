@@ -1,0 +1,50 @@
+"""The machine line of a report: without it, no two measurements can be compared."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("scheduler-ext", "flask", "gunicorn", "msgspec", "numpy", "werkzeug")
+
+
+def describe_machine() -> dict[str, Any]:
+    """CPU, cores this process may use, memory in MiB, load average, platform, Python and package versions."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memoryMiB": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20,
+        "loadAverage1m": round(os.getloadavg()[0], 2),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def machine_line(machine: dict[str, Any]) -> str:
+    """The description in one line of text."""
+    packages = " ".join(f"{name} {version}" for name, version in machine["packages"].items() if version)
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memoryMiB']} MiB, "
+        f"load {machine['loadAverage1m']}, {machine['platform']}, Python {machine['python']}, {packages}"
+    )
+
+
+def _cpu_model() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        return platform.machine()
+    return platform.processor() or platform.machine()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,8 @@
+"""The command line: reads files and flags, asks the extender, prints. Exit 0 fits, 1 error, 2 usage, 3 would
+not fit."""
+
+from __future__ import annotations
+
+from scheduler_ext.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,103 @@
+"""``scheduler-ext explain``: where would this pod go, and why not elsewhere?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scheduler_ext.cli.options import config_option, inventory_option, output_option, read_config
+from scheduler_ext.cli.output import print_structured, print_table
+from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.extender.explain import explain as explain_pod
+from scheduler_ext.extender.source import load_objects
+from scheduler_ext.wire.objects import read_pods
+
+WOULD_NOT_FIT = 3
+
+
+@click.command()
+@click.option("-f", "--filename", type=click.File("rb"), required=True, help="File with one Pod; - for standard input.")
+@inventory_option
+@config_option
+@output_option
+@click.pass_context
+def explain(ctx: click.Context, filename: Any, inventory_file: Path, config_file: Path | None, output: str) -> None:
+    """Explain where a pod would go: every node's verdict, the numbers behind it, and each score term.
+
+    Exit 0 if it fits somewhere, 3 if not.
+    """
+    config = read_config(config_file)
+    try:
+        pods = read_pods(filename.read())
+        if len(pods) != 1:
+            raise InventoryError(f"{len(pods)} pods in it; give a file with one")
+    except InventoryError as error:
+        raise InventoryError(f"{filename.name}: {error}") from None
+    explanation = explain_pod(pods[0], load_objects(inventory_file), config)
+    if output in ("json", "yaml"):
+        print_structured(explanation, output)
+    else:
+        _print(explanation, wide=output == "wide")
+    ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)
+
+
+def _print(explanation: dict[str, Any], *, wide: bool) -> None:
+    pod = explanation["pod"]
+    click.echo(f"Pod {pod['namespace']}/{pod['name']} asks {asked(explanation['request'])}")
+    if explanation["invalid"]:
+        click.echo(f"Its GPU request is invalid: {explanation['invalid']}")
+    for warning in explanation["warnings"]:
+        click.echo(f"Note: {warning}")
+    for feature in explanation["notModelled"]:
+        click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature}")
+    if explanation["fits"]:
+        click.echo(f"Fits; best: {', '.join(explanation['best'][:10])}")
+    else:
+        click.echo("Fits nowhere.")
+    click.echo()
+    rows = [
+        (
+            node["node"],
+            node["verdict"],
+            node["score"] if node["verdict"] == "fits" else "",
+            f"{node['total']:.3f}" if node["total"] is not None else "",
+            node["reason"] or devices(node["devices"]),
+            nearest_miss(node),
+        )
+        for node in explanation["nodes"]
+    ]
+    print_table(("NODE", "VERDICT", "SCORE", "TOTAL", "REASON OR DEVICES", "NEAREST MISS"), rows)
+    fitting = [node for node in explanation["nodes"] if node["verdict"] == "fits" and node["terms"]]
+    if fitting:
+        click.echo()
+        terms = fitting[0]["terms"]
+        header = ("NODE", *(f"{term['name']} x{term['weight']:.2f}" for term in terms))
+        shown = fitting if wide else fitting[:10]
+        print_table(header, [(node["node"], *(f"{t['value']:.3f}" for t in node["terms"])) for node in shown])
+
+
+def asked(request: dict[str, Any]) -> str:
+    """A request in a few words."""
+    parts = [f"{name}={count}" for kind in ("gpus", "mig") for name, count in request[kind].items()]
+    parts += [f"{share['memoryMiB']} MiB for {share['container']}" for share in request["shares"]]
+    return ", ".join(parts) or "no GPU"
+
+
+def devices(entries: list[dict[str, Any]]) -> str:
+    """Which containers get which devices; where the device plugin picks, how many."""
+    shares = [f"{e['container']}: {e['uuid']} {e['memoryMiB']} MiB" for e in entries if e["uuid"]]
+    picked = sum(1 for e in entries if not e["uuid"])
+    return ", ".join([*shares, *([f"{picked} picked by the device plugin"] if picked else [])])
+
+
+def nearest_miss(node: dict[str, Any]) -> str:
+    """The numbers behind a rejection."""
+    miss = node["nearestMiss"]
+    if miss is None:
+        return "" if node["by"] == "gpu" else "by kubernetes"
+    where = f"{miss['device']}: " if miss["device"] else ""
+    have = "unknown" if miss["have"] is None else miss["have"]
+    by = "by kubernetes: " if node["by"] == "kubernetes" else ""
+    return f"{by}{where}needs {miss['needed']}, has {have} {miss['unit']}".rstrip()

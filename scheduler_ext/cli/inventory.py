@@ -1,0 +1,88 @@
+"""``scheduler-ext inventory``: what is known of every GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scheduler_ext.cli.options import config_option, inventory_option, output_option, read_config
+from scheduler_ext.cli.output import print_structured, print_table
+from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.extender.listing import inventory_list
+from scheduler_ext.extender.source import load_objects
+from scheduler_ext.wire.objects import assemble
+
+
+@click.command()
+@inventory_option
+@config_option
+@output_option
+def inventory(inventory_file: Path, config_file: Path | None, output: str) -> None:
+    """List nodes and their GPUs: models, health, memory used, promised and free, MIG instances."""
+    config = read_config(config_file)
+    objects = load_objects(inventory_file)
+    try:
+        infos = assemble(objects, config.resource_names())
+    except InventoryError as error:
+        raise InventoryError(f"{inventory_file}: {error}") from None
+    listing = inventory_list(list(infos.values()), config)
+    if output in ("json", "yaml"):
+        print_structured(listing, output)
+    elif output == "wide":
+        _print_devices(listing["items"])
+    else:
+        _print_nodes(listing["items"])
+
+
+def _print_nodes(items: list[dict[str, Any]]) -> None:
+    rows = []
+    for item in items:
+        devices = item["devices"]
+        free = [device["memory"]["freeMiB"] for device in devices]
+        rows.append(
+            (
+                item["node"],
+                item["state"],
+                item["source"],
+                len(devices),
+                _sick(devices),
+                ",".join(dict.fromkeys(device["model"] for device in devices)) or "-",
+                "unknown" if None in free else f"{sum(free)} of {sum(d['memory']['totalMiB'] for d in devices)}",
+                _mig_free(devices),
+            )
+        )
+    print_table(("NODE", "STATE", "SOURCE", "GPUS", "SICK", "MODEL", "FREE MIB", "MIG FREE"), rows)
+
+
+def _print_devices(items: list[dict[str, Any]]) -> None:
+    rows = []
+    for item in items:
+        for device in item["devices"]:
+            memory = device["memory"]
+            rows.append(
+                (
+                    item["node"],
+                    device["index"],
+                    device["uuid"] or "-",
+                    device["model"],
+                    "Healthy" if device["healthy"] else "Unhealthy",
+                    *("-" if memory[key] is None else memory[key] for key in ("totalMiB", "usedMiB", "requestedMiB", "freeMiB")),
+                    _mig_free([device]),
+                )
+            )
+    header = ("NODE", "GPU", "UUID", "MODEL", "HEALTH", "TOTAL MIB", "USED", "REQUESTED", "FREE", "MIG FREE")
+    print_table(header, rows)
+
+
+def _sick(devices: list[dict[str, Any]]) -> int:
+    return sum(not device["healthy"] for device in devices)
+
+
+def _mig_free(devices: list[dict[str, Any]]) -> str:
+    free: dict[str, int] = {}
+    for device in devices:
+        for instance in device["mig"]["instances"]:
+            free[instance["profile"]] = free.get(instance["profile"], 0) + instance["free"]
+    return ",".join(f"{count}x{profile}" for profile, count in sorted(free.items())) or "-"

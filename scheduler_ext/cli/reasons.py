@@ -1,0 +1,25 @@
+"""``scheduler-ext reasons``: what each rejection means and what to do about it."""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+from scheduler_ext.cli.output import print_structured
+from scheduler_ext.core.reasons import REASONS
+from scheduler_ext.extender.explain import API_VERSION
+
+
+@click.command()
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+def reasons(output: str) -> None:
+    """Print every reason a node can be refused for, what it means and what to do."""
+    if output != "table":
+        items = [{"reason": r.text, "meaning": r.meaning, "remedy": r.remedy} for r in REASONS]
+        print_structured({"apiVersion": API_VERSION, "kind": "ReasonList", "items": items}, output)
+        return
+    for reason in REASONS:
+        click.echo(reason.text)
+        click.echo(textwrap.indent(textwrap.fill(f"means: {reason.meaning}", 96), "    "))
+        click.echo(textwrap.indent(textwrap.fill(f"do:    {reason.remedy}", 96), "    "))

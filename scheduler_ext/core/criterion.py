@@ -1,0 +1,212 @@
+"""The one shape of a filter and the one shape of a score, and what they look at.
+
+A filter answers for all node states at once: a mask over ``[state]``. Filters run in order on one ``View``;
+those about single devices narrow the view, so that the next ones ask about the same GPUs. A score answers
+with one float per state, 0 (worst) to 1 (best).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from scheduler_ext.core.allocate import ShareFit
+from scheduler_ext.core.node import Node, Slot, Unit
+from scheduler_ext.core.reasons import Reason
+from scheduler_ext.core.request import GpuRequest, UnitAsk
+from scheduler_ext.core.snapshot import Bools, Floats, Ints, Snapshot, UnitColumns
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """GPUs as one part of a request meets them, ``[slot, state]``: what a wish about one device compares.
+
+    ``candidate`` are the GPUs it could get: all free healthy units where the device plugin picks, every GPU
+    a share may go to where we pick. ``any_gpu`` are those that could ever count.
+    """
+
+    candidate: Bools
+    any_gpu: Bools
+    model: Ints
+    compute_capability: Ints
+    total_mib: Ints
+    free_mib: Ints
+
+
+class View:
+    """One request looking at one snapshot; ``eligible`` are the GPUs a share may still go to."""
+
+    def __init__(self, request: GpuRequest, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.request = request
+        self.units: list[tuple[UnitAsk, UnitColumns]] = [
+            (ask, snapshot.units.get(ask.resource) or snapshot.no_units) for ask in request.units
+        ]
+        devices = snapshot.devices
+        if request.shares is not None:
+            self.shareable = devices.share_free_mib >= 0
+            self.eligible = self.shareable & devices.healthy
+
+    def narrow(self, test: Callable[[Offer], Bools]) -> Bools:
+        """States on which a wish about one device holds; shares keep only the GPUs that meet it.
+
+        kubelet and the device plugin pick whole GPUs and MIG instances, not we, so there the wish holds only
+        if every one of them that is free meets it. Where none is free, any GPU of the node may speak for it,
+        and a node without such GPUs passes: the count is then what refuses it.
+        """
+        passed: Bools | None = None
+        devices = self.snapshot.devices
+        for _, columns in self.units:
+            offer = Offer(
+                candidate=columns.free > 0,
+                any_gpu=columns.memory_mib > 0,
+                model=columns.model,
+                compute_capability=devices.compute_capability,
+                total_mib=columns.memory_mib,
+                free_mib=columns.free_mib,
+            )
+            met = test(offer)
+            here = ~(offer.candidate & ~met).any(0) & ((offer.any_gpu & met).any(0) | ~columns.offered)
+            passed = here if passed is None else passed & here
+        if self.request.shares is not None:
+            met = test(
+                Offer(
+                    candidate=self.eligible,
+                    any_gpu=self.shareable,
+                    model=devices.model,
+                    compute_capability=devices.compute_capability,
+                    total_mib=devices.total_mib,
+                    free_mib=devices.share_free_mib,
+                )
+            )
+            had_any = self.shareable.any(0)
+            self.shareable = self.shareable & met
+            self.eligible = self.eligible & met
+            here = self.shareable.any(0) | ~had_any
+            passed = here if passed is None else passed & here
+        return np.ones(len(self.snapshot.states), np.bool_) if passed is None else passed
+
+    def share_room_mib(self) -> Ints:
+        """Free MiB per GPU for the request's shares, ``[slot, state]``; -1 where none may go.
+
+        Where the pod also asks whole GPUs of the same node, the plugin may pick any unheld ones for them, so
+        the shares can only count on what is left if it picks the best.
+        """
+        room = np.where(self.eligible, self.snapshot.devices.share_free_mib, np.int32(-1))
+        for ask, columns in self.units:
+            if ask.profile is None:
+                whole = np.where((columns.free > 0) & (room >= 0), room, np.int32(-1))
+                best = np.argsort(-whole, axis=0, kind="stable")[: ask.count]
+                taken = np.zeros_like(self.eligible)
+                np.put_along_axis(taken, best, True, axis=0)
+                room = np.where(taken & (whole >= 0), np.int32(-1), room)
+        return room
+
+    def everywhere(self, value: bool) -> Bools:
+        """The same answer for every state."""
+        return np.full(len(self.snapshot.states), value)
+
+
+@dataclass(frozen=True, slots=True)
+class NearestMiss:
+    """What was closest to passing a filter on a node: the device (None: the node), needed and found."""
+
+    criterion: str
+    device: str | None
+    needed: str | int
+    have: str | int | None
+    unit: str
+
+
+class Filter(Protocol):
+    """One question that a node answers with yes or no."""
+
+    name: str
+    reason: Reason
+
+    def applies(self, request: GpuRequest) -> bool:
+        """False when the request makes every node pass."""
+
+    def passes(self, view: View) -> Bools:
+        """Which states pass, ``[state]``."""
+
+    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
+        """For a node that did not pass: what was closest, in numbers."""
+
+
+class Score(Protocol):
+    """One question that a node answers with how well, 0 to 1."""
+
+    name: str
+
+    def applies(self, scoring: Scoring) -> bool:
+        """False when the request makes every node equal."""
+
+    def value(self, scoring: Scoring) -> Floats:
+        """How well each state does, ``[state]``, 0 to 1; meaningless where the request does not fit."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What scores look at: the request on a snapshot, with each share already given its GPU.
+
+    ``fit`` says where the shares go (None: the pod asks none). ``strategy`` is fragmentation, binpack or
+    spread; ``level`` the pod's priority level, 0 to 1.
+    """
+
+    request: GpuRequest
+    snapshot: Snapshot
+    units: Sequence[tuple[UnitAsk, UnitColumns]]
+    fit: ShareFit | None
+    strategy: str
+    level: float
+
+    @cached_property
+    def per_share(self) -> list[tuple[Ints, Ints]]:
+        """(slot, state) index pairs, one per share: where it goes; slot 0 where it does not fit."""
+        columns = np.arange(len(self.snapshot.states))
+        return [(np.maximum(slots, 0), columns) for slots in (self.fit.slots if self.fit else ())]
+
+    @cached_property
+    def idle_after(self) -> Floats:
+        """The part of each node's GPUs that nobody would hold once the pod is there, ``[state]``, 0 to 1."""
+        devices = self.snapshot.devices
+        idle = devices.idle.sum(0)
+        for ask, columns in self.units:
+            free = columns.free > 0
+            part = np.where(free, columns.memory_mib / np.maximum(devices.total_mib, 1), 0.0).sum(0)
+            idle = idle - ask.count * part / np.maximum(free.sum(0), 1)
+        if self.fit is not None:
+            idle = idle - (self.fit.load_mib / np.maximum(devices.share_total_mib, 1)).sum(0)
+        after: Floats = np.clip(idle / np.maximum(self.snapshot.node.devices, 1), 0.0, 1.0)
+        return after
+
+
+def shortest_unit(asks: Sequence[UnitAsk], node: Node) -> tuple[UnitAsk, int]:
+    """Of several counted asks, the one the node is furthest from, and how many units it has for it."""
+    have = {}
+    for ask in asks:
+        free = sum(unit.free for slot in node.state.slots if slot.healthy for unit in slot.units if unit.resource == ask.resource)
+        unknown, limit = next(((u, n) for name, u, n in node.state.limits if name == ask.resource), (0, free))
+        have[ask] = max(0, min(free - unknown, limit))
+    ask = max(asks, key=lambda ask: ask.count - have[ask])
+    return ask, have[ask]
+
+
+def offered_units(node: Node, request: GpuRequest) -> list[tuple[str | None, Slot, Unit]]:
+    """Device by device, what a node offers of the resources a request counts."""
+    asked = {ask.resource for ask in request.units}
+    return [
+        (uuid, slot, unit)
+        for uuid, slot in zip(node.uuids, node.state.slots, strict=True)
+        for unit in slot.units
+        if unit.resource in asked
+    ]
+
+
+def shareable_slots(node: Node) -> list[tuple[str | None, Slot]]:
+    """The GPUs of a node that take shares at all, healthy or not."""
+    return [(u, slot) for u, slot in zip(node.uuids, node.state.slots, strict=True) if slot.share_free_mib >= 0]

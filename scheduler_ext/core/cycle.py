@@ -1,0 +1,169 @@
+"""One decision: run the filters, score what passes, say which nodes are best.
+
+Nothing here depends on the order of names, and totals depend only on the request, the snapshot and the
+policy, so filter, prioritize and explain agree by construction.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_ext.core.allocate import Cost, ShareFit, tightest
+from scheduler_ext.core.criterion import Score, Scoring, View
+from scheduler_ext.core.filters import FILTERS
+from scheduler_ext.core.fragmentation import fragmented_share
+from scheduler_ext.core.policy import Policy
+from scheduler_ext.core.reasons import INVALID_REQUEST, REASONS
+from scheduler_ext.core.request import GpuRequest, InvalidRequest, priority_level
+from scheduler_ext.core.scores import SCORES
+from scheduler_ext.core.snapshot import Bools, Floats, Ints, Snapshot
+
+FITS = 0
+BEST_POINTS = 10
+# A pod with soft preferences of its own: totals this close to the best count as equal to it.
+TOLERANCE = 0.05
+# Nodes known by labels only come after every reported node, whose totals are 0 to 1.
+_ESTIMATED_PENALTY = 1.0
+# Totals closer than this are equal: what differs below it is rounding, not merit.
+_TOTAL_DECIMALS = 9
+_CODE = {reason: code for code, reason in enumerate(REASONS, start=1)}
+
+Codes = npt.NDArray[np.uint8]
+
+
+class Decision:
+    """What one request means on one snapshot, for every node state. Totals are computed when asked for."""
+
+    def __init__(self, request: GpuRequest | InvalidRequest, snapshot: Snapshot, policy: Policy) -> None:
+        self.request = request
+        self.snapshot = snapshot
+        self.policy = policy
+        self.verdict: Codes = np.full(len(snapshot.states), FITS, np.uint8)
+        if isinstance(request, InvalidRequest):
+            self.verdict[:] = _CODE[INVALID_REQUEST]
+        else:
+            self._view = View(request, snapshot)
+            self._filter(request)
+
+    def _filter(self, request: GpuRequest) -> None:
+        for criterion in FILTERS:
+            if criterion.applies(request):
+                refused = ~criterion.passes(self._view)
+                self.verdict[refused & (self.verdict == FITS)] = _CODE[criterion.reason]
+
+    @property
+    def fits(self) -> Bools:
+        """Which states fit, ``[state]``."""
+        return self.verdict == FITS
+
+    @cached_property
+    def scoring(self) -> Scoring:
+        """The request with each share given its GPU."""
+        assert isinstance(self.request, GpuRequest)
+        view, request = self._view, self.request
+        strategy = request.strategy or self.policy.strategy
+        fit = None
+        if request.shares is not None:
+            cost = _share_cost(request, self.snapshot, strategy)
+            fit = ShareFit(view.share_room_mib(), request.shares, self.fits, cost)
+        level = priority_level(request.priority, self.policy.high_priority)
+        return Scoring(request, self.snapshot, view.units, fit, strategy, level)
+
+    @cached_property
+    def terms(self) -> list[tuple[Score, float, Floats]]:
+        """The scores that apply: (score, its part of the total, its values ``[state]``); parts sum to 1."""
+        if isinstance(self.request, InvalidRequest) or not self.request.asks_gpu:
+            return []
+        weights = self.policy.weights
+        applied = [
+            score for score in SCORES if weights.get(score.name, 0.0) > 0.0 and score.applies(self.scoring)
+        ]
+        whole = sum(weights[score.name] for score in applied)
+        return [(score, weights[score.name] / whole, score.value(self.scoring)) for score in applied]
+
+    @cached_property
+    def totals(self) -> Floats:
+        """How good each state is, ``[state]``: 0 to 1 where reported, -1 to 0 where estimated, -inf where
+        it does not fit."""
+        total = np.zeros(len(self.verdict))
+        for _, weight, value in self.terms:
+            total += weight * value
+        if self.terms:
+            total -= _ESTIMATED_PENALTY * self.snapshot.node.estimated
+        return np.where(self.fits, np.round(total, _TOTAL_DECIMALS), -np.inf)
+
+    @property
+    def tolerance(self) -> float:
+        """How far below the best a total still counts as the best."""
+        return TOLERANCE if not isinstance(self.request, InvalidRequest) and self.request.soft_preferences else 0.0
+
+
+def best_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
+    """Which of the nodes at ``rows`` to give back, ``[row]``: those that fit, at most ``limit`` (0: all).
+
+    The best by total; names decide only among equals at the edge. A pod with soft preferences of its own
+    gets all, so that those can choose.
+    """
+    state = decision.snapshot.state_of[rows]
+    fits = decision.fits[state]
+    count = int(np.count_nonzero(fits))
+    if not limit or count <= limit or decision.tolerance:
+        return fits
+    totals = decision.totals[state]
+    edge = np.partition(totals, len(totals) - limit)[len(totals) - limit]
+    chosen: Bools = totals > edge
+    equal = np.flatnonzero(totals == edge)
+    wanted = limit - int(np.count_nonzero(chosen))
+    if wanted < len(equal):
+        order = np.argpartition(decision.snapshot.name_rank[rows[equal]], wanted - 1)
+        equal = equal[order[:wanted]]
+    chosen[equal] = True
+    return chosen
+
+
+def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
+    """Totals as kube-scheduler's 0 to 10.
+
+    The best get 10, and only they; the rest 0 to 9, equal totals equal points, never in inverted order.
+    kube-scheduler breaks ties at random, so whoever shares 10 with the best may win. Totals within
+    ``tolerance`` of the best count as the best; -inf (does not fit) gets 0.
+    """
+    mapped = np.zeros(len(totals), np.int64)
+    fits = np.isfinite(totals)
+    if not fits.any():
+        return mapped
+    best, worst = totals[fits].max(), totals[fits].min()
+    top = fits & (totals >= best - tolerance)
+    if best > worst:
+        scaled = np.floor((totals[fits] - worst) / (best - worst) * BEST_POINTS)
+        mapped[fits] = np.minimum(scaled, BEST_POINTS - 1).astype(np.int64)
+    mapped[top] = BEST_POINTS
+    return mapped
+
+
+def _share_cost(request: GpuRequest, snapshot: Snapshot, strategy: str) -> Cost:
+    """What putting a share on a GPU costs under a strategy; the order of wished models comes first."""
+    size = np.maximum(snapshot.devices.share_total_mib, 1)
+
+    def spread(_before: Ints, after: Ints) -> Floats:
+        return 1.0 - after / size
+
+    def fragmentation(before: Ints, after: Ints) -> Floats:
+        cost: Floats = fragmented_share(np.maximum(after, 0) / size) - fragmented_share(before / size)
+        # Best fit decides between placements that fragment alike.
+        return cost + 1e-3 * after / size
+
+    base: Cost = {"binpack": tightest, "spread": spread, "fragmentation": fragmentation}[strategy]
+    if len(request.models) < 2:
+        return base
+    ranks = [request.model_rank(model) for model in snapshot.models]
+    worst = len(request.models)
+    dislike = 1e9 * np.array([worst if r is None else r for r in ranks], np.float64)[snapshot.devices.model]
+
+    def by_model(before: Ints, after: Ints) -> Floats:
+        return base(before, after) + dislike
+
+    return by_model

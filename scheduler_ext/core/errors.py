@@ -1,0 +1,37 @@
+"""The exceptions of this package.
+
+SchedulerExtError
+├── ConfigError            a configuration that cannot be meant; names the key
+├── InventoryError         an inventory file that cannot be read; names the object and the field
+│   └── ImpossibleReport   a GPUNode report that contradicts itself
+└── RequestError           a caller's bytes that are no request; carries the HTTP status
+
+A pod that asks for something impossible is not an exception: it is an ``InvalidRequest`` value, and
+a node that does not fit is a reason.
+"""
+
+from __future__ import annotations
+
+
+class SchedulerExtError(Exception):
+    """Base of every error this package raises on purpose; its text is one line for the user."""
+
+
+class ConfigError(SchedulerExtError):
+    """A configuration that cannot be meant; the text names the key and the fix."""
+
+
+class InventoryError(SchedulerExtError):
+    """An inventory that cannot be read; the text names the object and the field."""
+
+
+class ImpossibleReport(InventoryError):
+    """A GPUNode report that contradicts itself; refused whole."""
+
+
+class RequestError(SchedulerExtError):
+    """A caller's bytes that are no request; ``status`` is the HTTP code to answer with."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status

@@ -1,0 +1,31 @@
+"""The filters, in the order in which they ask: what can never fit first, what may fit later last."""
+
+from __future__ import annotations
+
+from scheduler_ext.core.criterion import Filter
+from scheduler_ext.core.filters.change_in_progress import ChangeInProgress
+from scheduler_ext.core.filters.compute_capability import ComputeCapability
+from scheduler_ext.core.filters.cuda import Cuda
+from scheduler_ext.core.filters.free_memory import FreeMemory
+from scheduler_ext.core.filters.fresh import FreshInventory
+from scheduler_ext.core.filters.gpu_count import GpuCount
+from scheduler_ext.core.filters.health import Health
+from scheduler_ext.core.filters.mig_placement import MigPlacement
+from scheduler_ext.core.filters.model import Model
+from scheduler_ext.core.filters.sharing import Sharing
+from scheduler_ext.core.filters.total_memory import TotalMemory
+
+# The first filter that refuses a node names the reason.
+FILTERS: tuple[Filter, ...] = (
+    FreshInventory(),
+    ChangeInProgress(),
+    Model(),
+    ComputeCapability(),
+    Cuda(),
+    TotalMemory(),
+    Sharing(),
+    Health(),
+    GpuCount(),
+    MigPlacement(),
+    FreeMemory(),
+)

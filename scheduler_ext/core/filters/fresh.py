@@ -1,0 +1,34 @@
+"""Is anything recent known of the node's GPUs?"""
+
+from __future__ import annotations
+
+from scheduler_ext.core.criterion import NearestMiss, View
+from scheduler_ext.core.node import Node
+from scheduler_ext.core.reasons import NO_FRESH_INVENTORY
+from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.snapshot import Bools
+
+
+class FreshInventory:
+    """Refuses nodes nobody reports on; nodes known by labels only take whole GPUs, nothing finer."""
+
+    name = "fresh-inventory"
+    reason = NO_FRESH_INVENTORY
+
+    def applies(self, request: GpuRequest) -> bool:
+        return request.asks_gpu
+
+    def passes(self, view: View) -> Bools:
+        node = view.snapshot.node
+        if _needs_report(view.request):
+            # A node without any GPU is no question of freshness: it is refused for what it lacks.
+            return node.fresh & ~(node.estimated & (node.devices > 0))
+        return node.fresh
+
+    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
+        have = "labels only" if node.state.estimated and node.state.slots else node.info.freshness
+        return NearestMiss(self.name, None, "Fresh report", have if node.state.slots else "none", "state")
+
+
+def _needs_report(request: GpuRequest) -> bool:
+    return request.shares is not None or any(ask.profile is not None for ask in request.units)

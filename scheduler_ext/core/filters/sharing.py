@@ -1,0 +1,34 @@
+"""Are the GPUs shared, or not, as the pod needs?"""
+
+from __future__ import annotations
+
+from scheduler_ext.core.criterion import NearestMiss, View
+from scheduler_ext.core.node import Node
+from scheduler_ext.core.reasons import SHARING_MODE
+from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.snapshot import Bools
+
+
+class Sharing:
+    """Refuses time-sliced and MPS-shared GPUs to pods that want exclusive ones, and the reverse."""
+
+    name = "sharing"
+    reason = SHARING_MODE
+
+    def applies(self, request: GpuRequest) -> bool:
+        return request.asks_gpu and (request.exclusive or _asks_shared(request))
+
+    def passes(self, view: View) -> Bools:
+        node = view.snapshot.node
+        if view.request.exclusive:
+            return ~node.shared
+        # A node without GPUs is in no sharing mode: it is refused for what it lacks.
+        return node.shared | (node.devices == 0)
+
+    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
+        needed = "exclusive" if request.exclusive else "shared"
+        return NearestMiss(self.name, None, needed, "shared" if node.state.shared else "exclusive", "sharing")
+
+
+def _asks_shared(request: GpuRequest) -> bool:
+    return any(ask.resource.endswith(".shared") for ask in request.units)

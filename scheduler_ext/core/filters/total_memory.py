@@ -1,0 +1,43 @@
+"""Is the GPU large enough, were it empty?"""
+
+from __future__ import annotations
+
+from scheduler_ext.core.criterion import NearestMiss, View, offered_units, shareable_slots
+from scheduler_ext.core.node import Node
+from scheduler_ext.core.reasons import GPU_TOO_SMALL
+from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.snapshot import Bools
+
+
+class TotalMemory:
+    """Keeps GPUs with at least min-memory in total; for shares, those that could ever hold the largest.
+
+    A whole GPU counts as the pod would see it: an instance under MIG strategy single, a part under MPS.
+    """
+
+    name = "total-memory"
+    reason = GPU_TOO_SMALL
+
+    def applies(self, request: GpuRequest) -> bool:
+        return request.asks_gpu and (request.min_memory_mib > 0 or request.shares is not None)
+
+    def passes(self, view: View) -> Bools:
+        needed = view.request.min_memory_mib
+        passed = view.narrow(lambda gpu: gpu.total_mib >= needed) if needed else view.everywhere(True)
+        shares = view.request.shares
+        if shares is None:
+            return passed
+        # A node without GPUs for shares lacks memory, not size: the free-memory filter refuses it.
+        ever = (view.shareable & (view.snapshot.devices.share_total_mib >= shares.largest_mib)).any(0)
+        return passed & (ever | ~view.shareable.any(0))
+
+    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
+        gpus = [(unit.memory_mib, uuid) for uuid, _, unit in offered_units(node, request)]
+        needed = request.min_memory_mib
+        if request.shares is not None:
+            gpus += [(slot.total_mib, uuid) for uuid, slot in shareable_slots(node)]
+            if not any(total < needed for total, _ in gpus):
+                needed = request.shares.largest_mib
+                gpus = [(slot.share_total_mib, uuid) for uuid, slot in shareable_slots(node)]
+        have, uuid = max((gpu for gpu in gpus if gpu[0] < needed), key=lambda gpu: gpu[0], default=(None, None))
+        return NearestMiss(self.name, uuid, needed, have, "MiB")

@@ -1,0 +1,116 @@
+"""Who holds what on one node: pods, and what the agent saw of pods nobody else told us about."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from scheduler_ext.core.gpu import Device, Holder, MigInstance, Report
+from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.core.request import ShareAsk
+from scheduler_ext.core.resources import ResourceNames, vendor_of
+
+
+@dataclass(slots=True)
+class DeviceHoldings:
+    """What is held on one device: whole units, MIG instances by UUID, and MiB promised to shares."""
+
+    units: int = 0
+    instances: set[str] = field(default_factory=set)
+    requested_mib: int = 0
+
+
+@dataclass(slots=True)
+class Holdings:
+    """What is held on one node; ``unknown`` counts units per resource whose device nobody has told yet."""
+
+    devices: dict[str, DeviceHoldings] = field(default_factory=dict)
+    unknown: Counter[str] = field(default_factory=Counter)
+    requested: Counter[str] = field(default_factory=Counter)
+
+
+def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
+    """All that is held on a node.
+
+    A pod's whole GPUs and instances are found through the report's holders; what is not found there is
+    counted, without a device. A share whose device nobody knows is counted on every device it could be
+    on, which can only err towards refusing. Holders that are no known pod hold what the agent saw.
+    """
+    held = Holdings()
+    devices = node.report.devices if node.report else ()
+    held.devices = {device.uuid: DeviceHoldings() for device in devices}
+    for device in devices:
+        _hold_seen(device, node.pods, held.devices[device.uuid])
+    for pod in node.pods:
+        if not pod.finished:
+            _hold_pod(pod, node.report, held, resources)
+    return held
+
+
+def _pod_of(holder: Holder, pods: tuple[BoundPod, ...]) -> BoundPod | None:
+    return next((pod for pod in pods if pod.is_holder(holder)), None)
+
+
+def _hold_seen(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings) -> None:
+    """Instances in use, and devices in use by holders that are none of the known pods."""
+    for instance in device.mig.instances:
+        if instance.holder is not None:
+            pod = _pod_of(instance.holder, pods)
+            if pod is None or not pod.finished:
+                held.instances.add(instance.uuid)
+    for holder in device.holders:
+        if _pod_of(holder, pods) is None:
+            if holder.memory_mib is None:
+                held.units += 1
+            held.requested_mib += holder.memory_mib or 0
+
+
+def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: ResourceNames) -> None:
+    devices = report.devices if report else ()
+    single = report is not None and report.mig_strategy == "single"
+    for ask in pod.request.units:
+        held.requested[ask.resource] += ask.count
+        found = 0
+        for device in devices:
+            if ask.profile is None and vendor_of(ask.resource) in (None, device.vendor):
+                seen = min(sum(map(pod.is_holder, device.holders)), ask.count - found)
+                held.devices[device.uuid].units += seen
+                found += seen
+            if ask.profile is not None or single:
+                found += sum(_is_asked(instance, pod, ask.profile) for instance in device.mig.instances)
+        held.unknown[ask.resource] += max(0, ask.count - found)
+    if pod.request.shares is not None:
+        held.requested[resources.share] += pod.request.shares.total_mib
+        _hold_shares(pod, pod.request.shares, devices, held)
+
+
+def _is_asked(instance: MigInstance, pod: BoundPod, profile: str | None) -> bool:
+    """True when the pod holds this instance under that ask; a whole GPU may be any instance (MIG single)."""
+    return instance.holder is not None and pod.is_holder(instance.holder) and profile in (None, instance.profile)
+
+
+def _hold_shares(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...], held: Holdings) -> None:
+    running = [_share_devices(pod, container, devices) for container, _ in shares.running]
+    init = [_share_devices(pod, share.container, devices) for share in shares.init]
+    for device in devices:
+        sizes = [
+            mib if device.uuid in where else 0
+            for (_, mib), where in zip(shares.running, running, strict=True)
+        ]
+        before = [
+            share.memory_mib + sum(sizes[i] for i in share.beside)
+            for share, where in zip(shares.init, init, strict=True)
+            if device.uuid in where
+        ]
+        held.devices[device.uuid].requested_mib += max([sum(sizes), *before])
+
+
+def _share_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
+    """The devices a container's share is on, as far as known; all when nobody has told."""
+    here = {device.uuid for device in devices}
+    told = here & set(pod.devices.get(container, ()))
+    if told:
+        return frozenset(told)
+    seen = [(device.uuid, holder) for device in devices for holder in device.holders if pod.is_holder(holder)]
+    own = [uuid for uuid, holder in seen if holder.container in (None, container)]
+    return frozenset(own or here)

@@ -1,0 +1,100 @@
+"""Required node affinity: selector terms over a node's labels and name.
+
+The rules are those of k8s.io/component-helpers/scheduling/corev1/nodeaffinity and of
+k8s.io/apimachinery/pkg/labels, including that a malformed term matches no node instead of failing the pod.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler_ext.core.intree.integers import parse_int64
+
+_LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One matchExpressions or matchFields entry: a key, an operator, and the operator's values."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels meets this matchExpressions entry.
+
+        An absent label meets NotIn and DoesNotExist and nothing else. Gt and Lt compare integers; a label
+        that is no integer meets neither. A malformed requirement is met by no node.
+        """
+        if not self._is_well_formed():
+            return False
+        value = labels.get(self.key)
+        match self.operator:
+            case "DoesNotExist":
+                return value is None
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "In":
+                return value in self.values
+            case _:
+                return value is not None and self._compares(value)
+
+    def matches_field(self, fields: Mapping[str, str]) -> bool:
+        """Whether a node with these fields (only metadata.name exists) meets this matchFields entry.
+
+        Fields know In and NotIn with exactly one value; an unknown field reads as an empty string.
+        """
+        if len(self.values) != 1:
+            return False
+        equal = fields.get(self.key, "") == self.values[0]
+        return (self.operator == "In" and equal) or (self.operator == "NotIn" and not equal)
+
+    def _is_well_formed(self) -> bool:
+        if not all(_LABEL_VALUE.fullmatch(value) for value in self.values):
+            return False
+        match self.operator:
+            case "In" | "NotIn":
+                return bool(self.values)
+            case "Exists" | "DoesNotExist":
+                return not self.values
+            case "Gt" | "Lt":
+                return len(self.values) == 1 and parse_int64(self.values[0]) is not None
+            case _:
+                return False
+
+    def _compares(self, label_value: str) -> bool:
+        found, bound = parse_int64(label_value), parse_int64(self.values[0])
+        if found is None or bound is None:
+            return False
+        return found > bound if self.operator == "Gt" else found < bound
+
+    def __str__(self) -> str:
+        """Write the requirement for people: KEY OPERATOR [VALUE, ...]."""
+        values = f" [{', '.join(self.values)}]" if self.values else ""
+        return f"{self.key} {self.operator}{values}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelectorTerm:
+    """One nodeSelectorTerms entry: every expression and every field must be met."""
+
+    expressions: tuple[Requirement, ...]
+    fields: tuple[Requirement, ...]
+
+    def matches(self, labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
+        """Whether a node with these labels and fields meets this term; an empty term is never met."""
+        if not self.expressions and not self.fields:
+            return False
+        return all(requirement.matches(labels) for requirement in self.expressions) and all(
+            requirement.matches_field(fields) for requirement in self.fields
+        )
+
+    def __str__(self) -> str:
+        """Write the term for people: its requirements joined by "and"."""
+        return " and ".join(str(requirement) for requirement in (*self.expressions, *self.fields))

@@ -1,0 +1,143 @@
+"""Resource requests of a pod, and which of them a node cannot meet (kube-scheduler's NodeResourcesFit)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+_CPU: Final = "cpu"
+_PODS: Final = "pods"
+_BYTE_RESOURCES: Final = ("memory", "ephemeral-storage")
+_POD_LEVEL_RESOURCES: Final = (_CPU, "memory")
+_HUGEPAGES: Final = "hugepages-"
+_BINARY_UNITS: Final = (("Gi", 2**30), ("Mi", 2**20))
+_ZERO: Final = Fraction(0)
+
+Requests = Mapping[str, Fraction]
+
+
+def effective_requests(
+    containers: Sequence[Requests],
+    init_containers: Sequence[tuple[Requests, bool]],
+    overhead: Requests,
+    *,
+    pod_level: Requests | None = None,
+) -> dict[str, Fraction]:
+    """Compute what a pod occupies on a node: per resource the peak over its start-up phases, plus overhead.
+
+    init_containers are (requests, is it a sidecar) in the order of the pod. An init container runs beside the
+    sidecars before it; all sidecars run beside the app containers. Pod-level requests (spec.resources)
+    replace the result for cpu, memory and huge pages. Values are in the resource's own unit: cores, bytes,
+    devices. The formula is k8s.io/component-helpers/resource.PodRequests, limits having been defaulted
+    into requests.
+    """
+    peak: dict[str, Fraction] = {}
+    sidecars: dict[str, Fraction] = {}
+    for requests, is_sidecar in init_containers:
+        if is_sidecar:
+            _add(sidecars, requests)
+        else:
+            _raise_to(peak, _sum([sidecars, requests]))
+    _raise_to(peak, _sum([sidecars, *containers]))
+    peak |= {
+        resource: amount
+        for resource, amount in (pod_level or {}).items()
+        if resource in _POD_LEVEL_RESOURCES or resource.startswith(_HUGEPAGES)
+    }
+    _add(peak, overhead)
+    return peak
+
+
+def _sum(all_requests: Sequence[Requests]) -> dict[str, Fraction]:
+    total: dict[str, Fraction] = {}
+    for requests in all_requests:
+        _add(total, requests)
+    return total
+
+
+def _add(total: dict[str, Fraction], requests: Requests) -> None:
+    for resource, amount in requests.items():
+        total[resource] = total.get(resource, _ZERO) + amount
+
+
+def _raise_to(peak: dict[str, Fraction], phase: Requests) -> None:
+    for resource, amount in phase.items():
+        peak[resource] = max(peak.get(resource, amount), amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """One resource a node has too little of; needed, free and allocatable are in the resource's own unit."""
+
+    resource: str
+    needed: Fraction
+    free: Fraction
+    allocatable: Fraction
+
+    @property
+    def reason(self) -> str:
+        """Return kube-scheduler's text for this shortage."""
+        return "Too many pods" if self.resource == _PODS else f"Insufficient {self.resource}"
+
+    @property
+    def is_resolvable(self) -> bool:
+        """Whether removing pods could help: an empty node would have enough, or pods are the shortage.
+
+        kube-scheduler tries preemption for "Too many pods" whatever the node's limit is.
+        """
+        return self.resource == _PODS or self.needed <= self.allocatable
+
+    @property
+    def needed_text(self) -> str:
+        """Return the needed amount as a Kubernetes quantity, rounded up to what people read."""
+        return _quantity(self.resource, self.needed, math.ceil)
+
+    @property
+    def free_text(self) -> str:
+        """Return the free amount as a Kubernetes quantity, rounded down; an overcommitted node has 0."""
+        return _quantity(self.resource, max(self.free, _ZERO), math.floor)
+
+
+def shortages(
+    requests: Requests,
+    *,
+    allocatable: Requests,
+    requested: Requests,
+    pod_count: int,
+    ignore_resources: frozenset[str],
+) -> Iterator[Shortage]:
+    """Yield what the node lacks for these requests, in kube-scheduler's order, extended resources by name.
+
+    A resource the node does not list is 0 there, and so is its limit of pods. A request of 0 is always met,
+    also where pods already there ask for more than the node has.
+    """
+    pod_limit = allocatable.get(_PODS, _ZERO)
+    if _PODS not in ignore_resources and pod_count + 1 > pod_limit:
+        yield Shortage(_PODS, Fraction(1), pod_limit - pod_count, pod_limit)
+    extended = sorted(resource for resource in requests if _is_counted_by_name(resource))
+    for resource in (_CPU, *_BYTE_RESOURCES, *extended):
+        needed = requests.get(resource, _ZERO)
+        limit = allocatable.get(resource, _ZERO)
+        free = limit - requested.get(resource, _ZERO)
+        if resource not in ignore_resources and needed > max(free, _ZERO):
+            yield Shortage(resource, needed, free, limit)
+
+
+def _is_counted_by_name(resource: str) -> bool:
+    """Whether kube-scheduler counts it besides the fixed ones: extended resources, huge pages, volumes."""
+    return "/" in resource or resource.startswith((_HUGEPAGES, "attachable-volumes-"))
+
+
+def _quantity(resource: str, amount: Fraction, rounded: Callable[[Fraction], int]) -> str:
+    """Write an amount so that a needed one, rounded up, never reads like a smaller free one, rounded down."""
+    if resource in _BYTE_RESOURCES or resource.startswith(_HUGEPAGES):
+        for unit, size in _BINARY_UNITS:
+            if amount % size == 0:
+                return f"{amount // size}{unit}" if amount else "0"
+        return f"{rounded(amount / 2**20)}Mi"
+    if resource == _CPU and amount.denominator != 1:
+        return f"{rounded(amount * 1000)}m"
+    return str(rounded(amount))

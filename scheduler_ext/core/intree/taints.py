@@ -1,0 +1,72 @@
+"""Taints and tolerations, as kube-scheduler's NodeUnschedulable and TaintToleration plugins compare them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from scheduler_ext.core.intree.integers import parse_canonical_int64
+
+_SCHEDULING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """One taint of a node: what keeps pods away unless they tolerate it."""
+
+    key: str
+    value: str
+    effect: str
+
+    @property
+    def keeps_pods_away(self) -> bool:
+        """Whether this taint decides where a pod may go (PreferNoSchedule only lowers a node's score)."""
+        return self.effect in _SCHEDULING_EFFECTS
+
+    def __str__(self) -> str:
+        """Write the taint as kubectl taint does: KEY=VALUE:EFFECT, or KEY:EFFECT without a value."""
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """One toleration of a pod; empty strings mean what Kubernetes takes a missing field for.
+
+    tolerationSeconds is left out on purpose: it says when a running pod is evicted, never where it may go.
+    """
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether this toleration alone lets a pod onto a node with that taint.
+
+        An empty effect means every effect, an empty key every key, an empty operator Equal. Lt and Gt compare
+        the taint's value with ours as integers; kube-apiserver admits them only where the feature gate
+        TaintTolerationComparisonOperators is on, so a pod that carries them is in such a cluster.
+        """
+        if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
+            return False
+        if self.operator == "Exists":
+            return True
+        if self.operator in ("", "Equal"):
+            return self.value == taint.value
+        return self._compares(taint.value)
+
+    def _compares(self, taint_value: str) -> bool:
+        ours, theirs = parse_canonical_int64(self.value), parse_canonical_int64(taint_value)
+        if ours is None or theirs is None:
+            return False
+        return (self.operator == "Lt" and theirs < ours) or (self.operator == "Gt" and theirs > ours)
+
+
+def first_untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
+    """Return the first taint that keeps this pod away, or None when every such taint is tolerated."""
+    tolerations = tuple(tolerations)
+    for taint in taints:
+        if taint.keeps_pods_away and not any(toleration.tolerates(taint) for toleration in tolerations):
+            return taint
+    return None

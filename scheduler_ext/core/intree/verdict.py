@@ -1,0 +1,161 @@
+"""The verdict of kube-scheduler's own filters: the first plugin that refuses the node speaks.
+
+Order and reason texts are those of kube-scheduler 1.36. Host ports, volumes, topology spread and affinity
+between pods are not modelled here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from scheduler_ext.core.intree.affinity import NodeSelectorTerm
+from scheduler_ext.core.intree.resources import shortages
+from scheduler_ext.core.intree.taints import Taint, Toleration, first_untolerated
+
+_CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node as the in-tree filters see it.
+
+    allocatable and requested are in each resource's own unit (cores, bytes, devices); requested is the sum of
+    the effective requests of the pod_count pods that hold resources there. allocatable includes "pods".
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    allocatable: Mapping[str, Fraction]
+    requested: Mapping[str, Fraction]
+    pod_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PodNeeds:
+    """A pod as the in-tree filters see it; requests are its effective ones.
+
+    required_terms is None without required node affinity; an empty tuple is an affinity no node can meet.
+    """
+
+    node_name: str | None
+    node_selector: Mapping[str, str]
+    required_terms: tuple[NodeSelectorTerm, ...] | None
+    tolerations: tuple[Toleration, ...]
+    requests: Mapping[str, Fraction]
+
+
+@dataclass(frozen=True, slots=True)
+class InTreeRejection:
+    """Why a plugin of kube-scheduler refuses a node.
+
+    reason is kube-scheduler's text; several short resources are joined by ", ", and needed and have list
+    their amounts in the same order. resolvable says whether kube-scheduler would try preemption there.
+    needed and have are for people, None where there is nothing to add.
+    """
+
+    plugin: str
+    reason: str
+    resolvable: bool
+    needed: str | None
+    have: str | None
+
+
+def intree_rejection(
+    pod: PodNeeds, node: NodeFacts, *, ignore_resources: frozenset[str]
+) -> InTreeRejection | None:
+    """Return what the first refusing filter of kube-scheduler says, or None when all let the pod pass.
+
+    ignore_resources names the resources that kube-scheduler does not count here, such as those an extender
+    manages with ignoredByScheduler.
+    """
+    for refuses in _PLUGINS:
+        rejection = refuses(pod, node)
+        if rejection is not None:
+            return rejection
+    return _node_resources_fit(pod, node, ignore_resources)
+
+
+def _node_unschedulable(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
+    if not node.unschedulable or first_untolerated([_CORDON], pod.tolerations) is None:
+        return None
+    return _unresolvable("NodeUnschedulable", "node(s) were unschedulable", have=str(_CORDON))
+
+
+def _node_name(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
+    if not pod.node_name or pod.node_name == node.name:
+        return None
+    return _unresolvable(
+        "NodeName", "node(s) didn't match the requested node name", needed=pod.node_name, have=node.name
+    )
+
+
+def _taint_toleration(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
+    taint = first_untolerated(node.taints, pod.tolerations)
+    if taint is None:
+        return None
+    return _unresolvable("TaintToleration", "node(s) had untolerated taint(s)", have=str(taint))
+
+
+def _node_affinity(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
+    for key, value in pod.node_selector.items():
+        if node.labels.get(key) != value:
+            return _affinity_mismatch(f"{key}={value}", _labels_text(node, [key]))
+    terms = pod.required_terms
+    fields = {"metadata.name": node.name}
+    if terms is None or any(term.matches(node.labels, fields) for term in terms):
+        return None
+    keys = [requirement.key for term in terms for requirement in term.expressions]
+    return _affinity_mismatch(" or ".join(filter(None, map(str, terms))) or None, _labels_text(node, keys))
+
+
+def _node_resources_fit(
+    pod: PodNeeds, node: NodeFacts, ignore_resources: frozenset[str]
+) -> InTreeRejection | None:
+    found = list(
+        shortages(
+            pod.requests,
+            allocatable=node.allocatable,
+            requested=node.requested,
+            pod_count=node.pod_count,
+            ignore_resources=ignore_resources,
+        )
+    )
+    if not found:
+        return None
+    return InTreeRejection(
+        plugin="NodeResourcesFit",
+        reason=", ".join(shortage.reason for shortage in found),
+        resolvable=all(shortage.is_resolvable for shortage in found),
+        needed=", ".join(shortage.needed_text for shortage in found),
+        have=", ".join(shortage.free_text for shortage in found),
+    )
+
+
+def _labels_text(node: NodeFacts, keys: list[str]) -> str | None:
+    present = dict.fromkeys(key for key in keys if key in node.labels)
+    return ", ".join(f"{key}={node.labels[key]}" for key in present) or None
+
+
+def _affinity_mismatch(needed: str | None, have: str | None) -> InTreeRejection:
+    return _unresolvable(
+        "NodeAffinity", "node(s) didn't match Pod's node affinity/selector", needed=needed, have=have
+    )
+
+
+def _unresolvable(
+    plugin: str, reason: str, *, needed: str | None = None, have: str | None = None
+) -> InTreeRejection:
+    return InTreeRejection(plugin=plugin, reason=reason, resolvable=False, needed=needed, have=have)
+
+
+_PLUGINS: Final[tuple[Callable[[PodNeeds, NodeFacts], InTreeRejection | None], ...]] = (
+    _node_unschedulable,
+    _node_name,
+    _taint_toleration,
+    _node_affinity,
+)

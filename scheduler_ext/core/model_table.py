@@ -1,0 +1,202 @@
+"""The GPU products this project knows by name, and the cloud instance types that carry them.
+
+Facts only; the rules that read them are in `models` (names) and `estimate` (labels). Sources: NVIDIA's
+data sheets and CUDA compute capability list, nvidia-smi transcripts (memory), the EC2 API, the cloud
+providers' machine type pages, AMD's and Intel's data sheets. A fact nobody could confirm is None.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ModelRow(NamedTuple):
+    """One GPU product.
+
+    `name` is canonical; a trailing `-<n>GB` is its memory size and is not part of its family.
+    `memory_mib` is what the driver reports as total memory (MiB); `sizes_gb` the sizes product names and
+    people write for it, besides the one in `name`. `aliases` are further spellings, without vendor word
+    and memory size; the bare family among them means this row is what the family name alone stands for.
+    """
+
+    name: str
+    architecture: str
+    compute_capability: tuple[int, int] | None
+    memory_mib: int | None = None
+    sizes_gb: tuple[int, ...] = ()
+    mig_table: str | None = None
+    aliases: tuple[str, ...] = ()
+    vendor: str = "nvidia"
+
+
+# GH200 names carry the CPU's memory (480 GB, or 480 + 144). GKE's nvidia-tesla-a100 and -v100 name one size.
+_DATA_CENTER = (
+    ModelRow("K80", "kepler", (3, 7), 11441, (12,)),
+    ModelRow("M60", "maxwell", (5, 2), 8192, (8,)),
+    ModelRow("P4", "pascal", (6, 1), 7680, (8,)),
+    ModelRow("P40", "pascal", (6, 1), 22919, (24,)),
+    ModelRow("P100", "pascal", (6, 0), 16384, (16,)),
+    ModelRow("V100-16GB", "volta", (7, 0), 16384, aliases=("TESLA-V100",)),
+    ModelRow("V100-32GB", "volta", (7, 0), 32768),
+    ModelRow("V100S-32GB", "volta", (7, 0), 32768, aliases=("V100S",)),
+    ModelRow("T4", "turing", (7, 5), 15360, (16,)),
+    ModelRow("T4G", "turing", (7, 5), 15360, (16,)),
+    ModelRow("A2", "ampere", (8, 6), 15356, (16,)),
+    ModelRow("A10", "ampere", (8, 6), 23028, (24,)),
+    ModelRow("A10G", "ampere", (8, 6), 23028, (24,)),
+    ModelRow("A16", "ampere", (8, 6), 15356, (16,)),
+    ModelRow("A30", "ampere", (8, 0), 24576, (24,), "A30-24GB"),
+    ModelRow("A40", "ampere", (8, 6), 46068, (48,)),
+    ModelRow("A100-40GB", "ampere", (8, 0), 40960, (), "A100-40GB", ("TESLA-A100",)),
+    ModelRow("A100-80GB", "ampere", (8, 0), 81920, (), "A100-80GB"),
+    ModelRow("A800-40GB", "ampere", (8, 0), 40960, (), "A100-40GB"),
+    ModelRow("A800-80GB", "ampere", (8, 0), 81920, (), "A100-80GB"),
+    ModelRow("L2", "ada-lovelace", (8, 9), None, (24,)),
+    ModelRow("L4", "ada-lovelace", (8, 9), 23034, (24,)),
+    ModelRow("L20", "ada-lovelace", (8, 9), 46068, (48,)),
+    ModelRow("L40", "ada-lovelace", (8, 9), 46068, (48,)),
+    ModelRow("L40S", "ada-lovelace", (8, 9), 46068, (48,)),
+    ModelRow("H100-80GB", "hopper", (9, 0), 81559, (), "H100-80GB", ("H100-PCIE",)),
+    ModelRow("H100-94GB", "hopper", (9, 0), 95830, (), "H100-94GB", ("H100-NVL",)),
+    ModelRow("H100-96GB", "hopper", (9, 0), 97871, (), "H100-96GB"),
+    ModelRow("H800-80GB", "hopper", (9, 0), 81559, (), "H100-80GB", ("H800-PCIE",)),
+    ModelRow("H20-96GB", "hopper", (9, 0), 97871, (), "H20-96GB", ("H20",)),
+    ModelRow("H20-141GB", "hopper", (9, 0), 143771, aliases=("H20-3E",)),
+    ModelRow("H200-141GB", "hopper", (9, 0), 143771, (), "H200-141GB", ("H200",)),
+    ModelRow("GH200-96GB", "hopper", (9, 0), 97871, (480,), "H100-96GB", ("GH200",)),
+    ModelRow("GH200-144GB", "hopper", (9, 0), None, (624,), "GH200-144GB"),
+    ModelRow("B200-180GB", "blackwell", (10, 0), 183359, (192,), "B200-180GB", ("B200",)),
+    ModelRow("GB200-186GB", "blackwell", (10, 0), None, (), "GB200-186GB", ("GB200",)),
+    ModelRow("GB200-189GB", "blackwell", (10, 0), None, (), "GB200-189GB"),
+    ModelRow("B300", "blackwell", (10, 3), 275040, (269, 270, 288), "B300-269GB"),
+    ModelRow("GB300", "blackwell", (10, 3), None, (278, 279, 288), "GB300-278GB"),
+    ModelRow("GB10", "blackwell", (12, 1)),
+)
+
+_WORKSTATION = (
+    ModelRow("RTX-PRO-6000", "blackwell", (12, 0), 97887, (96,), "RTX-PRO-6000-96GB"),
+    ModelRow("RTX-PRO-5000", "blackwell", (12, 0), None, (48,), "RTX-PRO-5000-48GB"),
+    ModelRow("RTX-PRO-4500", "blackwell", (12, 0), None, (32,), "RTX-PRO-4500-32GB"),
+    ModelRow("RTX-PRO-4000", "blackwell", (12, 0), None, (24,)),
+    ModelRow("RTX-6000-ADA", "ada-lovelace", (8, 9), 49140, (48,)),
+    ModelRow("RTX-5000-ADA", "ada-lovelace", (8, 9), 32760, (32,)),
+    ModelRow("RTX-4500-ADA", "ada-lovelace", (8, 9), 24570, (24,)),
+    ModelRow("RTX-4000-ADA", "ada-lovelace", (8, 9), 20475, (20,)),
+    ModelRow("RTX-2000-ADA", "ada-lovelace", (8, 9), 16380, (16,)),
+    ModelRow("RTX-A6000", "ampere", (8, 6), 49140, (48,), aliases=("A6000",)),
+    ModelRow("RTX-A5000", "ampere", (8, 6), 24564, (24,), aliases=("A5000",)),
+    ModelRow("RTX-A4500", "ampere", (8, 6), 20470, (20,), aliases=("A4500",)),
+    ModelRow("RTX-A4000", "ampere", (8, 6), 16376, (16,), aliases=("A4000",)),
+    ModelRow("RTX-A2000", "ampere", (8, 6), 6138, (6,), aliases=("A2000",)),
+    ModelRow("RTX-A1000", "ampere", (8, 6), 8188, (8,), aliases=("A1000",)),
+    ModelRow("QUADRO-RTX-8000", "turing", (7, 5), None, (48,)),
+    ModelRow("QUADRO-RTX-6000", "turing", (7, 5), 24576, (24,)),
+    ModelRow("QUADRO-RTX-5000", "turing", (7, 5), 16384, (16,)),
+    ModelRow("QUADRO-RTX-4000", "turing", (7, 5), 8192, (8,)),
+    ModelRow("TITAN-RTX", "turing", (7, 5), 24576, (24,)),
+    ModelRow("TITAN-V", "volta", (7, 0), 12288, (12,)),
+)
+
+_GEFORCE = (
+    ModelRow("RTX-5090", "blackwell", (12, 0), 32607, (32,)),
+    ModelRow("RTX-5080", "blackwell", (12, 0), 16303, (16,)),
+    ModelRow("RTX-4090", "ada-lovelace", (8, 9), 24564, (24,)),
+    ModelRow("RTX-4080", "ada-lovelace", (8, 9), 16376, (16,)),
+    ModelRow("RTX-3090", "ampere", (8, 6), 24576, (24,)),
+    ModelRow("RTX-3090-TI", "ampere", (8, 6), 24564, (24,)),
+    ModelRow("RTX-3080", "ampere", (8, 6), 10240, (10,)),
+    ModelRow("RTX-2080-TI", "turing", (7, 5), 11264, (11,)),
+    ModelRow("GTX-1080-TI", "pascal", (6, 1), 11264, (11,)),
+)
+
+# One MI250(X) is two devices to its driver, so their memory is half of the card's.
+_OTHER_VENDORS = (
+    ModelRow("MI100", "cdna", None, 32768, (32,), vendor="amd"),
+    ModelRow("MI210", "cdna2", None, 65536, (64,), vendor="amd"),
+    ModelRow("MI250", "cdna2", None, 65536, (128,), vendor="amd"),
+    ModelRow("MI250X", "cdna2", None, 65536, (128,), aliases=("MI250X-MI250",), vendor="amd"),
+    ModelRow("MI300A", "cdna3", None, 131072, (128,), vendor="amd"),
+    ModelRow("MI300X", "cdna3", None, 196608, (192,), vendor="amd"),
+    ModelRow("MI308X", "cdna3", None, 196608, (192,), vendor="amd"),
+    ModelRow("MI325X", "cdna3", None, 262144, (256,), vendor="amd"),
+    ModelRow("MI350X", "cdna4", None, 294912, (288,), vendor="amd"),
+    ModelRow("MI355X", "cdna4", None, 294912, (288,), vendor="amd"),
+    ModelRow("V520", "rdna", None, 8192, (8,), aliases=("PRO-V520",), vendor="amd"),
+    ModelRow("V710", "rdna3", None, None, (28,), aliases=("PRO-V710",), vendor="amd"),
+    ModelRow("MAX-1100", "xe-hpc", None, 49152, (48,), vendor="intel"),
+    ModelRow("MAX-1550", "xe-hpc", None, 131072, (128,), vendor="intel"),
+    ModelRow("FLEX-140", "xe-hpg", None, None, vendor="intel"),
+    ModelRow("FLEX-170", "xe-hpg", None, 16384, (16,), vendor="intel"),
+    ModelRow("GAUDI", "gaudi", None, 32768, (32,), aliases=("GAUDI-HL-205", "HL-205"), vendor="habana"),
+    ModelRow("GAUDI2", "gaudi2", None, 98304, (96,), aliases=("HL-225",), vendor="habana"),
+    ModelRow("GAUDI3", "gaudi3", None, 131072, (128,), aliases=("HL-325", "HL-325L"), vendor="habana"),
+)
+
+MODEL_ROWS: tuple[ModelRow, ...] = _DATA_CENTER + _WORKSTATION + _GEFORCE + _OTHER_VENDORS
+
+
+class InstanceTypeRow(NamedTuple):
+    """Instance types (a regular expression over the lower-case name) that carry one canonical model.
+
+    `fraction` is n where each device handed to the machine is 1/n of a GPU; such types have one device.
+    """
+
+    pattern: str
+    model: str
+    fraction: int = 1
+
+
+INSTANCE_TYPE_ROWS: tuple[InstanceTypeRow, ...] = (
+    # Amazon EC2
+    InstanceTypeRow(r"p6-b300\..+", "B300"),
+    InstanceTypeRow(r"p6-b200\..+", "B200-180GB"),
+    InstanceTypeRow(r"p6e-gb200\..+", "GB200-186GB"),
+    InstanceTypeRow(r"p5en?\..+", "H200-141GB"),
+    InstanceTypeRow(r"p5\..+", "H100-80GB"),
+    InstanceTypeRow(r"p4de\..+", "A100-80GB"),
+    InstanceTypeRow(r"p4d\..+", "A100-40GB"),
+    InstanceTypeRow(r"p3dn\..+", "V100-32GB"),
+    InstanceTypeRow(r"p3\..+", "V100-16GB"),
+    InstanceTypeRow(r"p2\..+", "K80"),
+    InstanceTypeRow(r"g7e\..+", "RTX-PRO-6000"),
+    InstanceTypeRow(r"g7\..+", "RTX-PRO-4500"),
+    InstanceTypeRow(r"g6e\..+", "L40S"),
+    InstanceTypeRow(r"(g6|gr6)\..+", "L4"),
+    InstanceTypeRow(r"g6f\.x?large", "L4", fraction=8),
+    InstanceTypeRow(r"g6f\.2xlarge", "L4", fraction=4),
+    InstanceTypeRow(r"(g6f|gr6f)\.4xlarge", "L4", fraction=2),
+    InstanceTypeRow(r"g5g\..+", "T4G"),
+    InstanceTypeRow(r"g5\..+", "A10G"),
+    InstanceTypeRow(r"g4dn\..+", "T4"),
+    InstanceTypeRow(r"g4ad\..+", "V520"),
+    InstanceTypeRow(r"g3s?\..+", "M60"),
+    InstanceTypeRow(r"dl1\..+", "GAUDI"),
+    # Google Compute Engine
+    InstanceTypeRow(r"a4x-maxgpu-.+", "GB300"),
+    InstanceTypeRow(r"a4x-highgpu-.+", "GB200-186GB"),
+    InstanceTypeRow(r"a4-highgpu-.+", "B200-180GB"),
+    InstanceTypeRow(r"a3-ultragpu-.+", "H200-141GB"),
+    InstanceTypeRow(r"a3-(high|mega|edge)gpu-.+", "H100-80GB"),
+    InstanceTypeRow(r"a2-ultragpu-.+", "A100-80GB"),
+    InstanceTypeRow(r"a2-(high|mega)gpu-.+", "A100-40GB"),
+    InstanceTypeRow(r"g2-standard-.+", "L4"),
+    InstanceTypeRow(r"g4-standard-6", "RTX-PRO-6000", fraction=8),
+    InstanceTypeRow(r"g4-standard-12", "RTX-PRO-6000", fraction=4),
+    InstanceTypeRow(r"g4-standard-24", "RTX-PRO-6000", fraction=2),
+    InstanceTypeRow(r"g4-standard-.+", "RTX-PRO-6000"),
+    # Microsoft Azure
+    InstanceTypeRow(r"standard_nc\d+as_t4_v3", "T4"),
+    InstanceTypeRow(r"standard_nc\d+r?s_v3", "V100-16GB"),
+    InstanceTypeRow(r"standard_nd40rs_v2", "V100-32GB"),
+    InstanceTypeRow(r"standard_nd\d+asr_v4", "A100-40GB"),
+    InstanceTypeRow(r"standard_nd\d+amsr_a100_v4", "A100-80GB"),
+    InstanceTypeRow(r"standard_nc\d+ads_a100_v4", "A100-80GB"),
+    InstanceTypeRow(r"standard_nd\d+isr_h100_v5", "H100-80GB"),
+    InstanceTypeRow(r"standard_nc\d+adi?s_h100_v5", "H100-94GB"),
+    InstanceTypeRow(r"standard_nd\d+isr_h200_v5", "H200-141GB"),
+    InstanceTypeRow(r"standard_nd\d+isr_mi300x_v5", "MI300X"),
+    InstanceTypeRow(r"standard_nv6ads_a10_v5", "A10", fraction=6),
+    InstanceTypeRow(r"standard_nv12ads_a10_v5", "A10", fraction=3),
+    InstanceTypeRow(r"standard_nv18ads_a10_v5", "A10", fraction=2),
+    InstanceTypeRow(r"standard_nv\d+adm?s_a10_v5", "A10"),
+)

@@ -1,0 +1,121 @@
+"""One node: what was reported or estimated of its GPUs, what its pods hold, and the state that follows.
+
+``NodeInfo`` has names and identities; ``NodeState`` is only what a decision can see, so that equal
+nodes have equal states and are decided once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scheduler_ext.core.estimate import Estimate
+from scheduler_ext.core.gpu import Holder, Report
+from scheduler_ext.core.models import GpuModel
+from scheduler_ext.core.request import GpuRequest
+
+UNLIMITED = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPod:
+    """A pod on a node, whoever bound it; ``devices`` are the GPU UUIDs known per container.
+
+    A ``finished`` pod (Succeeded, Failed) holds nothing, whatever an older report still says of it.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    priority: int
+    request: GpuRequest
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    finished: bool = False
+
+    def is_holder(self, holder: Holder) -> bool:
+        """True when an agent's holder entry means this pod."""
+        if holder.uid is not None:
+            return holder.uid == self.uid
+        return (holder.namespace, holder.name) == (self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """A node as its sources know it; ``allocatable`` is None when no Node object is known."""
+
+    name: str
+    uid: str | None = None
+    report: Report | None = None
+    estimate: Estimate | None = None
+    freshness: str = "Fresh"
+    allocatable: Mapping[str, int] | None = None
+    share_node: bool = False
+    spot: bool = False
+    changing: bool = False
+    pods: tuple[BoundPod, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one device offers under one resource name: so many units still free, each of this size.
+
+    ``mig_loss`` is the placeability that holding one more such instance destroys, 0 to 1.
+    """
+
+    resource: str
+    free: int
+    memory_mib: int
+    free_mib: int
+    model: GpuModel
+    mig_loss: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One device as a decision sees it, without identity. ``share_free_mib`` is -1 where no share may go.
+
+    ``idle`` is the part of the device that nobody holds, 0 to 1.
+    """
+
+    model: GpuModel
+    healthy: bool
+    compute_capability: int
+    total_mib: int
+    share_total_mib: int
+    share_free_mib: int
+    idle: float
+    units: tuple[Unit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """Everything a decision can see of a node. ``limits`` per resource: (resource, held on devices not
+    known, allocatable less requests)."""
+
+    slots: tuple[Slot, ...] = ()
+    limits: tuple[tuple[str, int, int], ...] = ()
+    share_limit: int = UNLIMITED
+    fresh: bool = True
+    estimated: bool = False
+    changing: bool = False
+    shared: bool = False
+    cuda: int = 0
+    spot: bool = False
+
+
+UNKNOWN_NODE = NodeState(fresh=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node with its state; ``uuids[i]`` and ``indices[i]`` name the device in slot i (None: estimated)."""
+
+    info: NodeInfo
+    state: NodeState
+    uuids: tuple[str | None, ...]
+
+
+def version_number(version: tuple[int, ...] | None) -> int:
+    """A version as one comparable integer, each part below 1000; 0 when unknown."""
+    major, minor, patch = (*(version or ()), 0, 0, 0)[:3]
+    return (major * 1000 + minor) * 1000 + patch

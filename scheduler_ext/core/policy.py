@@ -1,0 +1,21 @@
+"""The knobs of a decision, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+
+STRATEGIES = ("fragmentation", "binpack", "spread")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How to choose among nodes that fit: weights by score name, the strategy of pods that name none, the
+    priority that counts as high, and how many candidates a filter call gives back (0: all)."""
+
+    weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_WEIGHTS))
+    strategy: str = "fragmentation"
+    high_priority: int = 1000
+    max_candidates: int = 100

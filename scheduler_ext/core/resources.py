@@ -1,0 +1,34 @@
+"""Which extended resources mean GPUs, and of what kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIG_PREFIX = "nvidia.com/mig-"
+DEFAULT_WHOLE = (
+    "nvidia.com/gpu",
+    "nvidia.com/gpu.shared",
+    "amd.com/gpu",
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
+    "habana.ai/gaudi",
+)
+DEFAULT_SHARE = "gpu.scheduler-ext.io/memory-mib"
+_VENDOR_OF_DOMAIN = {"nvidia.com": "nvidia", "amd.com": "amd", "gpu.intel.com": "intel", "habana.ai": "habana"}
+
+
+def vendor_of(resource: str) -> str | None:
+    """Whose GPUs a resource name counts, by its domain; None when the domain is no vendor's."""
+    return _VENDOR_OF_DOMAIN.get(resource.partition("/")[0])
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceNames:
+    """The configured names: whole GPUs (several), memory shares (one); MIG names are NVIDIA's own."""
+
+    whole: tuple[str, ...] = DEFAULT_WHOLE
+    share: str = DEFAULT_SHARE
+
+    def is_gpu(self, resource: str) -> bool:
+        """True for a resource this extender decides about."""
+        return resource in self.whole or resource == self.share or resource.startswith(MIG_PREFIX)

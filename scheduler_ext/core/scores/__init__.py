@@ -1,0 +1,37 @@
+"""The scores and the weights they have unless the configuration says otherwise."""
+
+from __future__ import annotations
+
+from scheduler_ext.core.criterion import Score
+from scheduler_ext.core.scores.best_fit import BestFit
+from scheduler_ext.core.scores.fragmentation import Fragmentation
+from scheduler_ext.core.scores.health import NodeHealth
+from scheduler_ext.core.scores.mig import MigPlaceability
+from scheduler_ext.core.scores.model_preference import ModelPreference
+from scheduler_ext.core.scores.model_scarcity import ModelScarcity
+from scheduler_ext.core.scores.priority import Priority
+from scheduler_ext.core.scores.spot import Spot
+
+SCORES: tuple[Score, ...] = (
+    Fragmentation(),
+    BestFit(),
+    MigPlaceability(),
+    ModelPreference(),
+    ModelScarcity(),
+    NodeHealth(),
+    Priority(),
+    Spot(),
+)
+
+# A total is the mean of the terms that apply, by these weights. What a pod says (the order of its models,
+# its priority) outweighs what we would like; packing terms decide among the rest.
+DEFAULT_WEIGHTS: dict[str, float] = {
+    "fragmentation": 0.3,
+    "best-fit": 0.2,
+    "mig": 0.3,
+    "model-preference": 2.0,
+    "model-scarcity": 0.1,
+    "health": 0.2,
+    "priority": 1.0,
+    "spot": 0.3,
+}

@@ -1,0 +1,29 @@
+"""Fill what is nearly full, or, for spread, take what is emptiest."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler_ext.core.criterion import Scoring
+from scheduler_ext.core.snapshot import Floats
+
+# For shares the GPU matters more than its node: a GPU filled up is one fewer to fragment.
+_GPU_PART = 0.7
+
+
+class BestFit:
+    """1 where least is left over: on the GPUs that take shares, and on the node as a whole."""
+
+    name = "best-fit"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return True
+
+    def value(self, scoring: Scoring) -> Floats:
+        full: Floats = 1.0 - scoring.idle_after
+        if scoring.fit is not None:
+            devices = scoring.snapshot.devices
+            left = np.maximum(devices.share_free_mib - scoring.fit.load_mib, 0) / np.maximum(devices.share_total_mib, 1)
+            tight = 1.0 - sum(left[where] for where in scoring.per_share) / len(scoring.per_share)
+            full = _GPU_PART * tight + (1 - _GPU_PART) * full
+        return 1.0 - full if scoring.strategy == "spread" else full

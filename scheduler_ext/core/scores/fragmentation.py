@@ -1,0 +1,36 @@
+"""Leave idle what the next pods can use."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler_ext.core.criterion import Scoring
+from scheduler_ext.core.fragmentation import WHOLE_CLASSES, fragmented_share, fragmented_whole
+from scheduler_ext.core.snapshot import Floats
+
+
+class Fragmentation:
+    """1 where the placement makes the most idle capacity usable again, 0 where it spoils the most."""
+
+    name = "fragmentation"
+
+    def applies(self, scoring: Scoring) -> bool:
+        whole = any(ask.profile is None for ask, _ in scoring.units)
+        return scoring.strategy == "fragmentation" and (whole or scoring.fit is not None)
+
+    def value(self, scoring: Scoring) -> Floats:
+        spoilt = np.zeros(len(scoring.snapshot.states))
+        for ask, columns in scoring.units:
+            if ask.profile is None:
+                free = np.maximum(columns.available, 0)
+                change = fragmented_whole(np.maximum(free - ask.count, 0)) - fragmented_whole(free)
+                spoilt += change / max(WHOLE_CLASSES)
+        if scoring.fit is not None:
+            devices = scoring.snapshot.devices
+            size = np.maximum(devices.share_total_mib, 1)
+            room = np.maximum(devices.share_free_mib, 0)
+            before = fragmented_share(room / size)
+            after = fragmented_share(np.maximum(room - scoring.fit.load_mib, 0) / size)
+            spoilt += (after - before).sum(0)
+        value: Floats = np.clip(0.5 - spoilt / 2, 0.0, 1.0)
+        return value

@@ -1,0 +1,20 @@
+"""Spot capacity for pods that may be interrupted, on-demand for those that matter."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler_ext.core.criterion import Scoring
+from scheduler_ext.core.snapshot import Floats
+
+
+class Spot:
+    """On spot nodes the better the lower the pod's priority; on on-demand nodes the reverse."""
+
+    name = "spot"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.level != 0.5
+
+    def value(self, scoring: Scoring) -> Floats:
+        return np.where(scoring.snapshot.node.spot, 1.0 - scoring.level, scoring.level)

@@ -1,0 +1,242 @@
+"""All nodes at one generation: an immutable table that a decision reads without locks.
+
+Columns are ``[slot, state]``: one column per *distinct* node state, one row per device, so that reducing
+over a node's devices runs along contiguous memory and equal nodes cost nothing extra. ``state_of`` maps a
+node's row to its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_ext.core.models import GpuModel
+from scheduler_ext.core.node import UNKNOWN_NODE, UNLIMITED, Node, NodeState
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceColumns:
+    """Per device, ``[slot, state]``: MiB, capability as a version number, model as an index into models."""
+
+    present: Bools
+    healthy: Bools
+    model: Ints
+    compute_capability: Ints
+    total_mib: Ints
+    share_total_mib: Ints
+    share_free_mib: Ints
+    idle: Floats
+
+
+@dataclass(frozen=True)
+class UnitColumns:
+    """One resource that the device plugin hands out.
+
+    ``[slot, state]``: ``free`` units on healthy devices, each ``memory_mib`` large with ``free_mib`` free, of
+    ``model``; ``mig_loss``. ``[state]``: ``sick`` free units on unhealthy devices, ``unknown`` units held on
+    devices nobody told, ``limit`` the node's allocatable less requests, ``offered`` any at all.
+    """
+
+    free: Ints
+    memory_mib: Ints
+    free_mib: Ints
+    model: Ints
+    mig_loss: Floats
+    sick: Ints
+    unknown: Ints
+    limit: Ints
+    offered: Bools
+
+    @cached_property
+    def available(self) -> Ints:
+        """Units a pod can still get, ``[state]``; may be below zero where more is held than offered."""
+        return np.minimum(self.free.sum(0, dtype=np.int32) - self.unknown, self.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeColumns:
+    """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many GPUs it has."""
+
+    count: Ints
+    fresh: Bools
+    estimated: Bools
+    changing: Bools
+    shared: Bools
+    cuda: Ints
+    spot: Bools
+    share_limit: Ints
+    devices: Ints
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, which
+    names of no node map to, is in the state of an unknown node."""
+
+    generation: int
+    nodes: Mapping[str, Node]
+    row_of: Mapping[str, int]
+    state_of: Ints
+    name_rank: Ints
+    states: tuple[NodeState, ...]
+    models: tuple[GpuModel, ...]
+    devices: DeviceColumns
+    units: Mapping[str, UnitColumns]
+    node: NodeColumns
+
+    def rows(self, names: Sequence[str]) -> Ints:
+        """Row per name, -1 for names of no node."""
+        return np.fromiter(map(self.row_of.__getitem__, names), np.int32, len(names))
+
+    @cached_property
+    def no_units(self) -> UnitColumns:
+        """What a resource looks like that no node offers."""
+        return _unit_columns("", self.states, {})
+
+    @cached_property
+    def idle_by_model(self) -> Floats:
+        """Idle GPUs of the whole cluster per model, ``[model]``."""
+        idle = np.where(self.devices.present & self.devices.healthy, self.devices.idle, 0.0) * self.node.count
+        return np.bincount(self.devices.model.ravel(), weights=idle.ravel(), minlength=len(self.models))
+
+
+class RowIndex(dict[str, int]):
+    """Name to row; a name of no node is row -1 (``__missing__`` keeps the lookup one C call)."""
+
+    def __missing__(self, name: str) -> int:
+        return -1
+
+
+class Columns:
+    """Builds snapshots: keeps nodes by name, and turns each distinct state into one column."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._generation = 0
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes of the latest snapshot, by name."""
+        return self._nodes
+
+    def replace(self, nodes: Iterable[Node]) -> Snapshot:
+        """A snapshot of exactly these nodes, one generation later."""
+        self._nodes = {node.info.name: node for node in nodes}
+        self._generation += 1
+        return build_snapshot(self._nodes, self._generation)
+
+
+def build_snapshot(nodes: Mapping[str, Node], generation: int) -> Snapshot:
+    """The snapshot of these nodes."""
+    names = list(nodes)
+    number: dict[NodeState, int] = {UNKNOWN_NODE: 0}
+    state_of = np.array(
+        [number.setdefault(node.state, len(number)) for node in nodes.values()] + [0], dtype=np.int32
+    )
+    states = tuple(number)
+    models: dict[GpuModel, int] = {}
+    for state in states:
+        for slot in state.slots:
+            models.setdefault(slot.model, len(models))
+            for unit in slot.units:
+                models.setdefault(unit.model, len(models))
+    rank = np.empty(len(names) + 1, dtype=np.int32)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names), dtype=np.int32)
+    rank[-1] = len(names)
+    resources = sorted({unit.resource for state in states for slot in state.slots for unit in slot.units})
+    return Snapshot(
+        generation=generation,
+        nodes=nodes,
+        row_of=RowIndex(zip(names, range(len(names)), strict=True)),
+        state_of=state_of,
+        name_rank=rank,
+        states=states,
+        models=tuple(models),
+        devices=_device_columns(states, models),
+        units={resource: _unit_columns(resource, states, models) for resource in resources},
+        node=_node_columns(states, np.bincount(state_of[:-1], minlength=len(states))),
+    )
+
+
+def _grid(states: Sequence[NodeState], dtype: Any, fill: int = 0) -> npt.NDArray[Any]:
+    depth = max((len(state.slots) for state in states), default=0)
+    return np.full((max(1, depth), len(states)), fill, dtype=dtype)
+
+
+def _device_columns(states: Sequence[NodeState], models: Mapping[GpuModel, int]) -> DeviceColumns:
+    columns = DeviceColumns(
+        present=_grid(states, np.bool_),
+        healthy=_grid(states, np.bool_),
+        model=_grid(states, np.int32),
+        compute_capability=_grid(states, np.int32),
+        total_mib=_grid(states, np.int32),
+        share_total_mib=_grid(states, np.int32),
+        share_free_mib=_grid(states, np.int32, -1),
+        idle=_grid(states, np.float64),
+    )
+    for column, state in enumerate(states):
+        for row, slot in enumerate(state.slots):
+            columns.present[row, column] = True
+            columns.healthy[row, column] = slot.healthy
+            columns.model[row, column] = models[slot.model]
+            columns.compute_capability[row, column] = slot.compute_capability
+            columns.total_mib[row, column] = slot.total_mib
+            columns.share_total_mib[row, column] = slot.share_total_mib
+            columns.share_free_mib[row, column] = slot.share_free_mib
+            columns.idle[row, column] = slot.idle
+    return columns
+
+
+def _unit_columns(resource: str, states: Sequence[NodeState], models: Mapping[GpuModel, int]) -> UnitColumns:
+    columns = UnitColumns(
+        free=_grid(states, np.int32),
+        memory_mib=_grid(states, np.int32),
+        free_mib=_grid(states, np.int32),
+        model=_grid(states, np.int32),
+        mig_loss=_grid(states, np.float64),
+        sick=np.zeros(len(states), np.int32),
+        unknown=np.zeros(len(states), np.int32),
+        limit=np.full(len(states), UNLIMITED, np.int32),
+        offered=np.zeros(len(states), np.bool_),
+    )
+    for column, state in enumerate(states):
+        for name, unknown, limit in state.limits:
+            if name == resource:
+                columns.unknown[column], columns.limit[column] = unknown, limit
+        for row, slot in enumerate(state.slots):
+            for unit in slot.units:
+                if unit.resource != resource:
+                    continue
+                columns.offered[column] = True
+                columns.memory_mib[row, column] = unit.memory_mib
+                columns.free_mib[row, column] = unit.free_mib
+                columns.model[row, column] = models[unit.model]
+                columns.mig_loss[row, column] = unit.mig_loss
+                if slot.healthy:
+                    columns.free[row, column] = unit.free
+                else:
+                    columns.sick[column] += unit.free
+    return columns
+
+
+def _node_columns(states: Sequence[NodeState], count: npt.NDArray[Any]) -> NodeColumns:
+    return NodeColumns(
+        count=count.astype(np.int32),
+        fresh=np.array([state.fresh for state in states], np.bool_),
+        estimated=np.array([state.estimated for state in states], np.bool_),
+        changing=np.array([state.changing for state in states], np.bool_),
+        shared=np.array([state.shared for state in states], np.bool_),
+        cuda=np.array([state.cuda for state in states], np.int32),
+        spot=np.array([state.spot for state in states], np.bool_),
+        share_limit=np.array([state.share_limit for state in states], np.int32),
+        devices=np.array([len(state.slots) for state in states], np.int32),
+    )

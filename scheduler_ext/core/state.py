@@ -1,0 +1,230 @@
+"""From a node's sources to the state a decision compares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from scheduler_ext.core.estimate import Estimate
+from scheduler_ext.core.gpu import Device, MigInstance, Report
+from scheduler_ext.core.holdings import DeviceHoldings, Holdings, holdings_of
+from scheduler_ext.core.mig import resource_from_profile
+from scheduler_ext.core.models import GpuModel, canonical_model
+from scheduler_ext.core.node import UNLIMITED, Node, NodeInfo, NodeState, Slot, Unit, version_number
+from scheduler_ext.core.resources import ResourceNames, vendor_of
+
+
+def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> Node:
+    """The node's state after all holdings; devices of equal state stay in their reported order."""
+    held = holdings_of(info, resources)
+    slots: list[tuple[Slot, str | None]] = []
+    if info.report is not None:
+        whole = _WholeUnits(info.report, resources)
+        slots = [
+            (_slot(device, held.devices[device.uuid], whole, headroom_percent), device.uuid)
+            for device in info.report.devices
+        ]
+        slots.sort(key=lambda pair: _slot_key(pair[0]))
+    elif info.estimate is not None:
+        slots = [(_estimated_slot(info.estimate, resources), None)]
+    state = NodeState(
+        slots=tuple(slot for slot, _ in slots),
+        limits=_limits(info, held, slots),
+        share_limit=_limit(info, held, resources.share),
+        fresh=info.freshness == "Fresh" and (info.report is not None or info.estimate is not None or _has_no_gpu(info)),
+        estimated=info.report is None,
+        changing=info.changing,
+        shared=_sharing(info) != "none",
+        cuda=version_number(info.report.cuda_version if info.report else _estimated_cuda(info)),
+        spot=info.spot,
+    )
+    return Node(info, state, tuple(uuid for _, uuid in slots))
+
+
+def _has_no_gpu(info: NodeInfo) -> bool:
+    """A Node we know and that speaks of no GPU at all: known to have none, rather than unknown."""
+    return info.allocatable is not None
+
+
+def _sharing(info: NodeInfo) -> str:
+    if info.report is not None:
+        return info.report.sharing_strategy
+    return info.estimate.sharing_strategy if info.estimate is not None else "none"
+
+
+def _estimated_cuda(info: NodeInfo) -> tuple[int, ...] | None:
+    return info.estimate.cuda_version if info.estimate is not None else None
+
+
+def _slot_key(slot: Slot) -> tuple[object, ...]:
+    units = tuple((unit.resource, unit.free, unit.free_mib, unit.mig_loss) for unit in slot.units)
+    return (slot.model.name, not slot.healthy, slot.total_mib, slot.share_free_mib, slot.idle, units)
+
+
+def _limit(info: NodeInfo, held: Holdings, resource: str) -> int:
+    if info.allocatable is None:
+        return UNLIMITED
+    return max(0, info.allocatable.get(resource, 0) - held.requested[resource])
+
+
+def _limits(
+    info: NodeInfo, held: Holdings, slots: Iterable[tuple[Slot, str | None]]
+) -> tuple[tuple[str, int, int], ...]:
+    offered = {unit.resource for slot, _ in slots for unit in slot.units}
+    return tuple((name, _unknown(held, name), _limit(info, held, name)) for name in sorted(offered))
+
+
+def _unknown(held: Holdings, resource: str) -> int:
+    """Units held on devices nobody has told; one vendor's whole GPUs are one pool under several names."""
+    vendor = vendor_of(resource)
+    if "/mig-" in resource or vendor is None:
+        return held.unknown[resource]
+    return sum(n for name, n in held.unknown.items() if vendor_of(name) == vendor and "/mig-" not in name)
+
+
+class _WholeUnits:
+    """What one reported device offers as whole GPUs, under MIG strategy and sharing of its node."""
+
+    def __init__(self, report: Report, resources: ResourceNames) -> None:
+        self._report = report
+        self._resources = resources
+        self._shared = report.sharing_strategy != "none"
+        enabled = [device.mig.enabled for device in report.devices]
+        profiles = {instance.profile for device in report.devices for instance in device.mig.instances}
+        # Under strategy single the plugin offers instances as whole GPUs, but only when every GPU is
+        # partitioned into one identical profile; anything else is an error and offers nothing.
+        self._single = report.mig_strategy == "single" and any(enabled)
+        self._single_valid = all(enabled) and len(profiles) == 1
+        self._partitioned_is_whole = report.mig_strategy == "none"
+
+    def of(self, device: Device, held: DeviceHoldings) -> Iterator[Unit]:
+        """The units of every whole-GPU resource name, then of every MIG resource name."""
+        names = [name for name in self._resources.whole if self._offers(name, device.vendor)]
+        if self._single:
+            if self._single_valid:
+                yield from (unit for name in names for unit in self._instances(device, held, name))
+        elif not device.mig.enabled or self._partitioned_is_whole:
+            yield from (self._whole(device, held, name) for name in names)
+        if device.mig.enabled and self._report.mig_strategy == "mixed":
+            for profile in sorted({instance.profile for instance in device.mig.instances}):
+                resource = resource_from_profile(profile)
+                yield from self._instances(device, held, resource, profile)
+                if self._shared:
+                    yield from self._instances(device, held, f"{resource}.shared", profile)
+
+    def _offers(self, name: str, vendor: str) -> bool:
+        return vendor_of(name) in (None, vendor) and (self._shared or not name.endswith(".shared"))
+
+    def _whole(self, device: Device, held: DeviceHoldings, name: str) -> Unit:
+        """A device, or its replicas; under MPS each replica has an equal part of the memory."""
+        memory = device.memory
+        parts = self._report.replicas if self._report.sharing_strategy == "mps" else 1
+        busy = held.units or (1 if held.requested_mib or held.instances else 0)
+        return Unit(
+            name,
+            free=max(0, self._report.replicas - busy) if self._shared else int(not busy),
+            memory_mib=memory.total_mib // parts,
+            free_mib=memory.free_mib(held.requested_mib) // parts,
+            model=device.model,
+        )
+
+    def _instances(
+        self, device: Device, held: DeviceHoldings, name: str, profile: str | None = None
+    ) -> Iterator[Unit]:
+        """The free instances of a profile (of the only one there is, under strategy single)."""
+        same = [instance for instance in device.mig.instances if profile in (None, instance.profile)]
+        free = [instance for instance in same if instance.uuid not in held.instances]
+        if not same:
+            return
+        memory_mib = instance_memory_mib(device, same[0])
+        replicas = self._report.replicas if self._shared else 1
+        yield Unit(
+            name,
+            free=len(free) * replicas,
+            memory_mib=memory_mib,
+            free_mib=memory_mib,
+            model=device.model if profile else slice_model(device.model, same[0].profile),
+            mig_loss=_mean_loss(device, held, free),
+        )
+
+
+def slice_model(model: GpuModel, profile: str) -> GpuModel:
+    """What a GPU is called under MIG strategy single: A100-80GB-MIG-1G.10GB, which A100 does not match."""
+    return canonical_model(f"{model.name}-MIG-{profile.replace('+', '.')}", vendor=model.vendor)
+
+
+def instance_memory_mib(device: Device, instance: MigInstance) -> int:
+    """An instance's memory: as reported or tabled, else its part of the grid; 0 when neither is known."""
+    geometry = device.mig.geometry
+    if geometry is None:
+        return 0
+    profile = geometry.profile(instance.profile)
+    if profile is not None and profile.memory_mib is not None:
+        return profile.memory_mib
+    return device.memory.total_mib * instance.size // geometry.grid
+
+
+def held_mask(device: Device, held: DeviceHoldings) -> int:
+    """The grid units of a device that held instances occupy."""
+    mask = 0
+    for instance in device.mig.instances:
+        if instance.uuid in held.instances:
+            mask |= instance.mask
+    return mask
+
+
+def _mean_loss(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> float:
+    """The placeability that the next instance destroys: the mean, as the plugin picks among them."""
+    geometry = device.mig.geometry
+    if geometry is None or not free:
+        return 0.0
+    mask = held_mask(device, held)
+    known = [i for i in free if (p := geometry.profile(i.profile)) is not None and i.start in p.starts]
+    if not known:
+        return 0.0
+    return round(sum(geometry.loss(mask, i.profile, i.start) for i in known) / len(known), 9)
+
+
+def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_percent: int) -> Slot:
+    memory = device.memory
+    headroom = memory.headroom_mib(headroom_percent)
+    share_total = max(0, memory.total_mib - memory.reserved_mib - headroom)
+    share_free = -1
+    if device.mig.enabled:
+        share_total = 0
+    elif not held.units:
+        share_free = memory.free_mib(held.requested_mib, headroom)
+    return Slot(
+        model=device.model,
+        healthy=device.healthy,
+        compute_capability=version_number(device.compute_capability),
+        total_mib=memory.total_mib,
+        share_total_mib=share_total,
+        share_free_mib=share_free,
+        idle=_idle(device, held, share_total),
+        units=tuple(whole.of(device, held)),
+    )
+
+
+def _idle(device: Device, held: DeviceHoldings, share_total_mib: int) -> float:
+    if device.mig.enabled and device.mig.instances:
+        grid = sum(instance.size for instance in device.mig.instances)
+        return round(1 - held_mask(device, held).bit_count() / grid, 9)
+    if held.units:
+        return 0.0
+    return round(max(0, share_total_mib - held.requested_mib) / share_total_mib, 9) if share_total_mib else 0.0
+
+
+def _estimated_slot(estimate: Estimate, resources: ResourceNames) -> Slot:
+    """A node known by its labels: one slot that stands for all its devices, for whole GPUs only."""
+    model: GpuModel = estimate.model
+    shared = estimate.sharing_strategy != "none"
+    memory_mib = estimate.memory_mib or model.memory_mib or 0
+    if estimate.sharing_strategy == "mps":
+        memory_mib //= estimate.replicas
+    capability = estimate.compute_capability or model.compute_capability
+    units = tuple(
+        Unit(name, estimate.count * estimate.replicas, memory_mib, memory_mib, model)
+        for name in resources.whole
+        if vendor_of(name) in (None, estimate.vendor) and (shared or not name.endswith(".shared"))
+    )
+    return Slot(model, True, version_number(capability), memory_mib, 0, -1, 1.0, units)

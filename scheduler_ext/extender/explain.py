@@ -1,0 +1,218 @@
+"""Why a pod would go to a node or not, in numbers: for people and programs that ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from scheduler_ext.core.cycle import BEST_POINTS, FITS, Decision, best_candidates, points
+from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.filters import FILTERS
+from scheduler_ext.core.intree import InTreeRejection, intree_rejection
+from scheduler_ext.core.node import Node, NodeInfo
+from scheduler_ext.core.quantity import QuantityError
+from scheduler_ext.core.reasons import REASONS
+from scheduler_ext.core.request import ANNOTATION_PREFIX, GpuRequest, InvalidRequest, unknown_annotations
+from scheduler_ext.core.snapshot import Snapshot, build_snapshot
+from scheduler_ext.core.state import resolve
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.node import node_facts
+from scheduler_ext.wire.objects import Objects, assemble
+from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs, pod_request
+
+API_VERSION = "cli.scheduler-ext.io/v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """An inventory ready to be asked about."""
+
+    objects: Objects
+    snapshot: Snapshot
+    config: Configuration
+
+
+def explain(pod: kube.Pod, objects: Objects, config: Configuration) -> dict[str, Any]:
+    """The Explanation of a pod on an inventory, best node first, as plain JSON values.
+
+    kube-scheduler's own filters run first where Node objects are known, then ours, as they would live.
+    Raises InventoryError naming an object that cannot be read.
+    """
+    resources = config.resource_names()
+    infos = assemble(objects, resources)
+    nodes = {name: resolve(info, resources, config.memory.headroom_percent) for name, info in infos.items()}
+    cluster = _Cluster(objects, build_snapshot(nodes, 1), config)
+    decision = Decision(pod_request(pod, resources), cluster.snapshot, config.policy())
+    refused_in_tree = _in_tree(pod, cluster)
+    entries = _fitting(decision, refused_in_tree) + [
+        _refused(name, decision, refused_in_tree.get(name), cluster)
+        for name in sorted(nodes)
+        if name in refused_in_tree or not _passes(decision, name)
+    ]
+    request = decision.request
+    namespace, _, name = pod_name(pod).partition("/")
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Explanation",
+        "pod": {"namespace": namespace, "name": name},
+        "request": _request(request),
+        "invalid": request.message if isinstance(request, InvalidRequest) else None,
+        "fits": any(entry["verdict"] == "fits" for entry in entries),
+        "best": [entry["node"] for entry in entries if entry["score"] == BEST_POINTS],
+        "nodes": entries,
+        "notModelled": not_modelled(pod),
+        "warnings": _warnings(pod, request),
+    }
+
+
+def _passes(decision: Decision, name: str) -> bool:
+    snapshot = decision.snapshot
+    return bool(decision.verdict[snapshot.state_of[snapshot.row_of[name]]] == FITS)
+
+
+def _in_tree(pod: kube.Pod, cluster: _Cluster) -> dict[str, InTreeRejection]:
+    """What kube-scheduler's own filters refuse; our resources are ours to judge, with better numbers."""
+    refused = {}
+    pods = cluster.objects.pods_by_node()
+    resources = cluster.config.resource_names()
+    try:
+        needs = pod_needs(pod)
+    except QuantityError as error:
+        raise InventoryError(f"Pod {pod_name(pod)}: {error}") from None
+    ours = frozenset(name for name in needs.requests if resources.is_gpu(name))
+    for name, node in cluster.objects.nodes.items():
+        try:
+            rejection = intree_rejection(needs, node_facts(node, pods.get(name, ())), ignore_resources=ours)
+        except QuantityError as error:
+            raise InventoryError(f"Node {name} or a pod on it: {error}") from None
+        if rejection is not None:
+            refused[name] = rejection
+    return refused
+
+
+def _fitting(decision: Decision, refused_in_tree: Mapping[str, object]) -> list[dict[str, Any]]:
+    """The nodes that fit, best first, with the points kube-scheduler would get for those given back."""
+    snapshot = decision.snapshot
+    names = sorted(name for name in snapshot.nodes if name not in refused_in_tree and _passes(decision, name))
+    rows = snapshot.rows(names)
+    states = snapshot.state_of[rows]
+    given_back = best_candidates(decision, rows, decision.policy.max_candidates)
+    scores = np.zeros(len(names), np.int64)
+    scores[given_back] = points(decision.totals[states[given_back]], decision.tolerance)
+    order = sorted(range(len(names)), key=lambda i: (-scores[i], -decision.totals[states[i]], names[i]))
+    return [_fit(snapshot.nodes[names[i]], int(states[i]), int(scores[i]), decision) for i in order]
+
+
+def _fit(node: Node, state: int, score: int, decision: Decision) -> dict[str, Any]:
+    terms = [
+        {"name": criterion.name, "weight": round(weight, 6), "value": round(float(value[state]), 6)}
+        for criterion, weight, value in decision.terms
+    ]
+    return {
+        "node": node.info.name,
+        "verdict": "fits",
+        "by": "gpu",
+        "reason": None,
+        "resolvable": False,
+        "nearestMiss": None,
+        "score": score,
+        "total": round(float(decision.totals[state]), 6),
+        "terms": terms,
+        "devices": allocation(node, state, decision),
+    }
+
+
+def allocation(node: Node, state: int, decision: Decision) -> list[dict[str, Any]]:
+    """Who would get what: a GPU for each share; resource and count alone where the device plugin picks."""
+    request = decision.request
+    if isinstance(request, InvalidRequest) or not request.asks_gpu:
+        return []
+    profiles = {ask.resource: ask.profile for ask in request.units}
+    devices = [
+        _device(container, None, profiles[resource], None)
+        for container, resource, count in request.by_container
+        if resource in profiles
+        for _ in range(count)
+    ]
+    fit = decision.scoring.fit
+    if fit is not None and request.shares is not None:
+        shares = [*request.shares.running, *((s.container, s.memory_mib) for s in request.shares.init)]
+        for (container, mib), slots in zip(shares, fit.slots, strict=True):
+            devices.append(_device(container, node.uuids[int(slots[state])], None, mib))
+    return devices
+
+
+def _device(container: str, uuid: str | None, profile: str | None, mib: int | None) -> dict[str, Any]:
+    return {"container": container, "uuid": uuid, "profile": profile, "start": None, "memoryMiB": mib}
+
+
+def _refused(name: str, decision: Decision, in_tree: InTreeRejection | None, cluster: _Cluster) -> dict[str, Any]:
+    entry: dict[str, Any] = {"node": name, "verdict": "rejected", "score": 0, "total": None, "terms": [], "devices": []}
+    if in_tree is not None:
+        miss = {"criterion": in_tree.plugin, "device": None, "needed": in_tree.needed, "have": in_tree.have, "unit": ""}
+        known = in_tree.needed is not None or in_tree.have is not None
+        return entry | {
+            "by": "kubernetes",
+            "reason": in_tree.reason,
+            "resolvable": in_tree.resolvable,
+            "nearestMiss": miss if known else None,
+        }
+    snapshot = decision.snapshot
+    code = int(decision.verdict[snapshot.state_of[snapshot.row_of[name]]])
+    node = snapshot.nodes[name]
+    return entry | {
+        "by": "gpu",
+        "reason": REASONS[code - 1].text,
+        "resolvable": _resolvable(node.info, decision, cluster.config),
+        "nearestMiss": _nearest_miss(code, node, decision.request),
+    }
+
+
+def _nearest_miss(code: int, node: Node, request: GpuRequest | InvalidRequest) -> dict[str, Any] | None:
+    if isinstance(request, InvalidRequest):
+        return None
+    criterion = next(c for c in FILTERS if c.reason is REASONS[code - 1])
+    return asdict(criterion.miss(request, node))
+
+
+def _resolvable(info: NodeInfo, decision: Decision, config: Configuration) -> bool:
+    """Would it fit if the pods of lower priority left?"""
+    request = decision.request
+    if isinstance(request, InvalidRequest) or not any(pod.priority < request.priority for pod in info.pods):
+        return False
+    left = replace(
+        info,
+        pods=tuple(
+            replace(pod, finished=True) if pod.priority < request.priority else pod for pod in info.pods
+        ),
+    )
+    node = resolve(left, config.resource_names(), config.memory.headroom_percent)
+    alone = Decision(request, build_snapshot({info.name: node}, 1), decision.policy)
+    return _passes(alone, info.name)
+
+
+def _request(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
+    if isinstance(request, InvalidRequest):
+        return {"gpus": {}, "mig": {}, "shares": []}
+    shares: Sequence[tuple[str, int]] = ()
+    if request.shares is not None:
+        shares = [*request.shares.running, *((s.container, s.memory_mib) for s in request.shares.init)]
+    return {
+        "gpus": {ask.resource: ask.count for ask in request.units if ask.profile is None},
+        "mig": {ask.resource: ask.count for ask in request.units if ask.profile is not None},
+        "shares": [{"container": container, "memoryMiB": mib} for container, mib in shares],
+    }
+
+
+def _warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest) -> list[str]:
+    annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
+    warnings = [f"annotation {key}: unknown, does nothing" for key in unknown_annotations(annotations)]
+    if isinstance(request, GpuRequest) and not request.asks_gpu:
+        asked = [key for key in annotations if key.startswith(ANNOTATION_PREFIX)]
+        text = "the pod asks no GPU resource, so every node is fine"
+        warnings.append(f"{text} and its annotations do nothing" if asked else text)
+    return warnings

@@ -1,0 +1,110 @@
+"""The inventory as a list for people and programs: every GPU, what is used, promised and free."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler_ext.core.gpu import Device
+from scheduler_ext.core.holdings import DeviceHoldings, holdings_of
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.extender.explain import API_VERSION
+from scheduler_ext.wire.config import Configuration
+
+
+def inventory_list(infos: list[NodeInfo], config: Configuration, age_s: float = 0.0) -> dict[str, Any]:
+    """The InventoryList of these nodes, by name; nodes that have no GPU are left out."""
+    items = [
+        _item(info, config, age_s)
+        for info in sorted(infos, key=lambda info: info.name)
+        if info.report is not None or info.estimate is not None or info.freshness != "Fresh"
+    ]
+    return {"apiVersion": API_VERSION, "kind": "InventoryList", "items": items}
+
+
+def _item(info: NodeInfo, config: Configuration, age_s: float) -> dict[str, Any]:
+    if info.report is None:
+        return {
+            "node": info.name,
+            "source": "labels",
+            "state": info.freshness,
+            "ageSeconds": age_s,
+            "devices": _estimated(info),
+        }
+    held = holdings_of(info, config.resource_names())
+    headroom = config.memory.headroom_percent if info.share_node else 0
+    devices = sorted(info.report.devices, key=lambda device: device.index)
+    return {
+        "node": info.name,
+        "source": "report",
+        "state": info.freshness,
+        "ageSeconds": age_s,
+        "devices": [
+            _device(device, held.devices[device.uuid], headroom, info.report.sharing_strategy != "none")
+            for device in devices
+        ],
+    }
+
+
+def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared: bool) -> dict[str, Any]:
+    memory = device.memory
+    requested = held.requested_mib
+    if held.units and not shared:
+        # A whole GPU is promised with all it has.
+        requested = max(requested, memory.total_mib - memory.reserved_mib)
+    return {
+        "uuid": device.uuid,
+        "index": device.index,
+        "model": device.model.name,
+        "family": device.model.family,
+        "healthy": device.healthy,
+        "healthReason": device.health_reason or None,
+        "memory": {
+            "totalMiB": memory.total_mib,
+            "reservedMiB": memory.reserved_mib,
+            "usedMiB": memory.used_mib,
+            "unaccountedMiB": memory.unaccounted_mib,
+            "requestedMiB": requested,
+            "freeMiB": memory.free_mib(requested, memory.headroom_mib(headroom_percent)),
+        },
+        "mig": {
+            "enabled": device.mig.enabled,
+            "instances": [
+                {
+                    "uuid": instance.uuid,
+                    "profile": instance.profile,
+                    "start": instance.start,
+                    "size": instance.size,
+                    "free": instance.uuid not in held.instances,
+                }
+                for instance in sorted(device.mig.instances, key=lambda instance: instance.start)
+            ],
+        },
+    }
+
+
+def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
+    """What labels tell: how many of what; nothing of use, so free memory is not known."""
+    estimate = info.estimate
+    if estimate is None:
+        return []
+    memory = {
+        "totalMiB": estimate.memory_mib,
+        "reservedMiB": None,
+        "usedMiB": None,
+        "unaccountedMiB": None,
+        "requestedMiB": None,
+        "freeMiB": None,
+    }
+    return [
+        {
+            "uuid": None,
+            "index": index,
+            "model": estimate.model.name,
+            "family": estimate.model.family,
+            "healthy": True,
+            "healthReason": None,
+            "memory": dict(memory),
+            "mig": {"enabled": estimate.mig_strategy != "none", "instances": []},
+        }
+        for index in range(estimate.count)
+    ]

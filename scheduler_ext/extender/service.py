@@ -1,0 +1,159 @@
+"""The extender: holds the latest snapshot and answers kube-scheduler's verbs from it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import compress
+from threading import Lock
+
+import numpy as np
+from cachetools import LRUCache
+
+from scheduler_ext.core.cycle import Decision, best_candidates, points
+from scheduler_ext.core.errors import RequestError
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.quantity import QuantityError
+from scheduler_ext.core.reasons import REASONS
+from scheduler_ext.core.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.snapshot import Columns, Snapshot, build_snapshot
+from scheduler_ext.core.state import resolve
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.extender import (
+    ExtenderArgs,
+    decode_args,
+    encode_filter_result,
+    encode_priorities,
+)
+from scheduler_ext.wire.node import with_node
+from scheduler_ext.wire.pod import pod_name, pod_request
+
+# Decisions remembered within one generation: prioritize follows filter for the same pod, and the pods of a
+# Deployment ask the same. Losing one costs its recomputation.
+_REMEMBERED_DECISIONS = 64
+
+_ANSWERS = [reason.text for reason in REASONS]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply, and what there is to count about it; ``problem`` is set when the pod's wish is invalid."""
+
+    body: bytes
+    nodes_in: int
+    nodes_out: int
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    problem: str | None = None
+
+
+class Extender:
+    """Answers filter and prioritize; safe to call from several threads.
+
+    Readers take the current snapshot once and never look again; the only lock guards its replacement and
+    the memory of decisions.
+    """
+
+    def __init__(self, config: Configuration) -> None:
+        self._resources = config.resource_names()
+        self._policy = config.policy()
+        self._headroom_percent = config.memory.headroom_percent
+        self._lock = Lock()
+        self._columns = Columns()
+        self._snapshot: Snapshot | None = None
+        self._decisions: LRUCache[GpuRequest, Decision] = LRUCache(_REMEMBERED_DECISIONS)
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The latest snapshot; None before the first inventory."""
+        return self._snapshot
+
+    def replace_nodes(self, infos: Iterable[NodeInfo]) -> Snapshot:
+        """Make these the nodes that decisions see."""
+        nodes = [resolve(info, self._resources, self._headroom_percent) for info in infos]
+        snapshot = self._columns.replace(nodes)
+        with self._lock:
+            self._snapshot = snapshot
+            self._decisions.clear()
+        return snapshot
+
+    def filter(self, body: bytes, deadline: float) -> Answer:
+        """The reply to filter. ``deadline`` is on the monotonic clock; past it RequestError 503."""
+        args = decode_args(body)
+        decision = self._decide(args)
+        _check(deadline)
+        snapshot = decision.snapshot
+        rows = snapshot.rows(args.names)
+        codes = decision.verdict[snapshot.state_of[rows]]
+        passed = best_candidates(decision, rows, self._policy.max_candidates).tolist()
+        _check(deadline)
+        refused: dict[str, str] = {}
+        rejected = {}
+        for code, count in enumerate(np.bincount(codes, minlength=len(REASONS) + 1)[1:].tolist()):
+            if count:
+                rejected[_ANSWERS[code]] = count
+                refused.update(dict.fromkeys(compress(args.names, (codes == code + 1).tolist()), _ANSWERS[code]))
+        answer = encode_filter_result(args, passed, refused)
+        _check(deadline)
+        problem = None
+        if isinstance(decision.request, InvalidRequest):
+            problem = f"pod {pod_name(args.pod)[:300]}: {decision.request.message}"
+        return Answer(answer, len(args.names), sum(passed), rejected, problem)
+
+    def prioritize(self, body: bytes, deadline: float) -> Answer:
+        """The reply to prioritize: points for exactly the names asked; 0 for what would not fit."""
+        args = decode_args(body)
+        decision = self._decide(args)
+        _check(deadline)
+        snapshot = decision.snapshot
+        totals = decision.totals[snapshot.state_of[snapshot.rows(args.names)]]
+        answer = encode_priorities(args.names, points(totals, decision.tolerance).tolist())
+        _check(deadline)
+        return Answer(answer, len(args.names), len(args.names))
+
+    def _decide(self, args: ExtenderArgs) -> Decision:
+        request = pod_request(args.pod, self._resources)
+        snapshot = self._snapshot
+        if snapshot is None:
+            raise RequestError(503, "no inventory yet; try again")
+        if args.nodes is not None:
+            return Decision(request, self._dry_run(args, snapshot), self._policy)
+        if isinstance(request, InvalidRequest):
+            return Decision(request, snapshot, self._policy)
+        with self._lock:
+            decision = self._decisions.get(request)
+        if decision is None or decision.snapshot is not snapshot:
+            decision = Decision(request, snapshot, self._policy)
+            with self._lock:
+                self._decisions[request] = decision
+        return decision
+
+    def _dry_run(self, args: ExtenderArgs, snapshot: Snapshot) -> Snapshot:
+        """A snapshot of the Node objects sent, for this request alone.
+
+        A node we know (same name and uid) keeps our devices and holdings under the labels and allocatable
+        sent; any other, such as an autoscaler's template, is what its labels say.
+        """
+        nodes = {}
+        for i, (name, node) in enumerate(zip(args.names, args.nodes or (), strict=True)):
+            try:
+                info = with_node(self._known(name, node, snapshot), node, self._resources)
+            except QuantityError as error:
+                raise RequestError(400, f"Nodes.items[{i}].status: {error}") from None
+            nodes[name] = resolve(info, self._resources, self._headroom_percent)
+        return build_snapshot(nodes, snapshot.generation)
+
+    @staticmethod
+    def _known(name: str, node: kube.Node, snapshot: Snapshot) -> NodeInfo:
+        known = snapshot.nodes.get(name)
+        uid = node.metadata.uid if node.metadata else None
+        # An inventory without Node objects knows no uids; there the name decides.
+        if known is not None and known.info.uid in (None, uid):
+            return known.info
+        return NodeInfo(name)
+
+
+def _check(deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise RequestError(503, "deadline exceeded; the server is overloaded")

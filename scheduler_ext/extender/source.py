@@ -1,0 +1,101 @@
+"""The inventory file behind a running extender: read at start, read again when it changes."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from pathlib import Path
+from threading import Event, Thread
+
+from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.wire.objects import Objects, assemble, read_objects
+
+log = logging.getLogger(__name__)
+
+# A mounted ConfigMap changes by swapping a symbolic link, so the resolved file is looked at, not watched.
+POLL_S = 1.0
+
+
+def load_objects(path: Path) -> Objects:
+    """The objects of an inventory file. Raises InventoryError naming the file."""
+    try:
+        return read_objects(path.read_bytes())
+    except OSError as error:
+        raise InventoryError(f"{path}: {error.strerror or error}") from None
+    except InventoryError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+class InventorySource:
+    """Keeps an extender supplied from a file. A file that cannot be believed leaves the old state in place.
+
+    While it is served, a file does not age: its reports count as received when it was read.
+    """
+
+    def __init__(self, path: Path, extender: Extender, resources: ResourceNames) -> None:
+        self._path = path
+        self._extender = extender
+        self._resources = resources
+        self._infos: dict[str, NodeInfo] = {}
+        self._seen: tuple[int, ...] | None = None
+        self._stop = Event()
+        self._thread = Thread(target=self._poll, name="inventory", daemon=True)
+        self.problem: str | None = None
+        self.checked_at = time.monotonic()
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """What the extender decides on now."""
+        return self._extender.snapshot
+
+    def load(self) -> None:
+        """Read the file and hand its nodes to the extender. Raises InventoryError; nothing changes then."""
+        self._seen = self._identity()
+        objects = load_objects(self._path)
+        try:
+            infos = assemble(objects, self._resources, self._infos)
+        except InventoryError as error:
+            raise type(error)(f"{self._path}: {error}") from None
+        snapshot = self._extender.replace_nodes(infos.values())
+        self._infos = infos
+        self.problem = None
+        self.checked_at = time.monotonic()
+        del objects
+        # What was just built lives until the next reload: keep the collector from walking it.
+        gc.freeze()
+        log.info("inventory read: %d nodes, generation %d", len(infos), snapshot.generation)
+
+    def start(self) -> None:
+        """Look for changes from now on, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._stop.set()
+
+    def _poll(self) -> None:
+        while not self._stop.wait(POLL_S):
+            if self._identity() == self._seen:
+                if self.problem is None:
+                    self.checked_at = time.monotonic()
+                continue
+            try:
+                self.load()
+            except InventoryError as error:
+                self.problem = str(error)
+                log.error("inventory not reloaded, the old one stays: %s", error)
+            except Exception:
+                self.problem = "unexpected error; see the log"
+                log.exception("inventory not reloaded, the old one stays")
+
+    def _identity(self) -> tuple[int, ...] | None:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return None
+        return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)

@@ -1,0 +1,146 @@
+"""The Flask applications of the three listeners: thin, every decision is made elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException
+
+from scheduler_ext import __version__
+from scheduler_ext.core.errors import RequestError
+from scheduler_ext.extender.service import Answer, Extender
+from scheduler_ext.extender.source import InventorySource
+from scheduler_ext.server.body import BODY_RECEIVED, BodyError, read_body
+from scheduler_ext.server.metrics import CONTENT_TYPE, Metrics
+from scheduler_ext.wire.extender import encode_json
+
+log = logging.getLogger(__name__)
+
+# kube-scheduler sends application/json; curl and simple clients send the second without being asked.
+_CONTENT_TYPES = ("", "application/json", "application/x-www-form-urlencoded", "application/octet-stream")
+Verb = Callable[[bytes, float], Answer]
+
+
+def api_app(extender: Extender, metrics: Metrics, max_body_bytes: int, decision_deadline_s: float) -> Flask:
+    """kube-scheduler's verbs and ``/version``."""
+    app = _bare_app("api")
+
+    def serve(name: str, verb: Verb) -> Response:
+        started = time.monotonic()
+        code = 200
+        try:
+            body = read_body(request.environ, max_body_bytes)
+            started = request.environ[BODY_RECEIVED]
+            _check_content()
+            answer = verb(body, started + decision_deadline_s)
+            _count(metrics, name, answer)
+            return _json(200, answer.body)
+        except (BodyError, RequestError) as error:
+            code = error.status
+            return _problem(code, str(error), name)
+        except Exception:
+            code = 500
+            log.exception("%s failed", name)
+            return _json(500, encode_json({"error": "internal error; see the server's log"}))
+        finally:
+            metrics.observe(name, code, time.monotonic() - started)
+
+    @app.post("/filter")
+    def filter_nodes() -> Response:
+        return serve("filter", extender.filter)
+
+    @app.post("/prioritize")
+    def prioritize_nodes() -> Response:
+        return serve("prioritize", extender.prioritize)
+
+    @app.get("/version")
+    def version() -> Response:
+        return _json(200, encode_json({"name": "scheduler-ext", "version": __version__}))
+
+    return app
+
+
+def health_app(source: InventorySource, metrics: Metrics) -> Flask:
+    """Liveness, readiness and metrics."""
+    app = _bare_app("health")
+
+    @app.get("/livez")
+    def livez() -> Response:
+        return _text(200, "ok")
+
+    @app.get("/readyz")
+    def readyz() -> Response:
+        checks = {"inventory": source.snapshot is not None}
+        ready = all(checks.values())
+        if "verbose" not in request.args:
+            return _text(200 if ready else 503, "ok" if ready else "not ready")
+        lines = [
+            f"[{'+' if passed else '-'}]{name} {'ok' if passed else 'failed'}"
+            for name, passed in checks.items()
+        ]
+        if source.problem is not None:
+            lines.append(f"[+]inventory-reload the old inventory is served: {source.problem}")
+        lines.append("readyz check passed" if ready else "readyz check failed")
+        return _text(200 if ready else 503, "\n".join(lines) + "\n")
+
+    @app.get("/metrics")
+    def scrape() -> Response:
+        return Response(metrics.render(), content_type=CONTENT_TYPE)
+
+    return app
+
+
+def inspect_app() -> Flask:
+    """The loopback listener for questions about decisions; this release answers none yet."""
+    return _bare_app("inspect")
+
+
+def _bare_app(name: str) -> Flask:
+    app = Flask(f"scheduler_ext.{name}", static_folder=None)
+
+    @app.errorhandler(HTTPException)
+    def refused(error: HTTPException) -> Response:
+        # Flask routes before it reads: the body is read all the same, or the connection would be lost.
+        response = _json(
+            error.code or 500,
+            encode_json({"error": f"{error.code} {error.name}: {request.method} {request.path[:200]}"}),
+        )
+        for header, value in error.get_headers():
+            if header == "Allow":
+                response.headers[header] = value
+        return response
+
+    return app
+
+
+def _check_content() -> None:
+    if request.headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):
+        raise RequestError(415, "Content-Encoding: send the body as it is, not compressed")
+    kind = request.mimetype
+    if kind not in _CONTENT_TYPES and not kind.endswith("+json"):
+        raise RequestError(415, f"Content-Type: {kind[:80]!r}; send application/json")
+
+
+def _count(metrics: Metrics, verb: str, answer: Answer) -> None:
+    metrics.nodes.labels(verb, "in").observe(answer.nodes_in)
+    metrics.nodes.labels(verb, "out").observe(answer.nodes_out)
+    for reason, count in answer.rejected.items():
+        metrics.rejections.labels(reason).inc(count)
+    if answer.problem is not None:
+        log.warning("GPU request is invalid: %s", answer.problem)
+
+
+def _problem(status: int, message: str, verb: str) -> Response:
+    log.warning("%s refused with %d: %s", verb, status, message)
+    return _json(status, encode_json({"error": message}))
+
+
+def _json(status: int, body: bytes) -> Response:
+    return Response(body, status=status, content_type="application/json")
+
+
+def _text(status: int, body: str) -> Response:
+    return Response(body, status=status, content_type="text/plain; charset=utf-8")

@@ -1,0 +1,124 @@
+"""Which connection is in which phase, until when, and what the poller watches it for."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from scheduler_ext.server.connection import Connection, Phase
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+_WATCHED_FOR = {
+    Phase.IDLE: READ,
+    Phase.READING: READ,
+    Phase.WRITING: WRITE,
+    Phase.DISCARDING: READ,
+    Phase.LINGERING: READ,
+}
+# Which connections make room for a new one: those that lose least come first.
+_EVICTION_ORDER = (Phase.LINGERING, Phase.DISCARDING, Phase.READING, Phase.IDLE)
+
+
+class ConnectionTable:
+    """All connections of one loop; used by the loop's thread only.
+
+    `durations_s` says how long a connection may stay in each phase. A phase has one duration, so the
+    connection that entered it first is also due first, and an insertion-ordered dict is the whole timer.
+    """
+
+    def __init__(self, durations_s: dict[Phase, float], on_event: Callable[[Connection, int], None]) -> None:
+        self.held_bytes = 0
+        self._durations_s = durations_s
+        self._on_event = on_event
+        self._selector = selectors.DefaultSelector()
+        self._in_phase: dict[Phase, dict[Connection, None]] = {phase: {} for phase in durations_s}
+
+    def enter(self, connection: Connection, phase: Phase, now: float) -> None:
+        """Move a connection, new or known, to a phase, whose deadline starts now (monotonic seconds)."""
+        self._leave_phase(connection)
+        connection.phase = phase
+        connection.deadline = now + self._durations_s[phase]
+        self._in_phase[phase][connection] = None
+        if phase is Phase.READING:
+            self.held_bytes += connection.held_bytes
+        # A connection being served stays watched for reading: its client normally stays silent, and
+        # leaving the poller alone saves two system calls per request.
+        self.watch(connection, _WATCHED_FOR.get(phase, connection.watched))
+
+    def close(self, connection: Connection, reset: bool = False) -> None:
+        """Forget a connection and close its socket."""
+        if connection.phase is not Phase.CLOSED:
+            self._leave_phase(connection)
+            self.watch(connection, 0)
+            connection.close(reset)
+
+    def watch(self, connection: Connection, events: int) -> None:
+        """Have the poller report `events` (0: none) of a connection."""
+        if events == connection.watched:
+            return
+        if not events:
+            self._selector.unregister(connection.sock)
+        elif connection.watched:
+            self._selector.modify(connection.sock, events, partial(self._on_event, connection))
+        else:
+            self._selector.register(connection.sock, events, partial(self._on_event, connection))
+        connection.watched = events
+
+    def watch_other(self, source: int | socket.socket, on_event: Callable[[int], None]) -> None:
+        """Have the poller report that something else is readable."""
+        self._selector.register(source, READ, on_event)
+
+    def unwatch_other(self, source: int | socket.socket) -> None:
+        """Undo watch_other."""
+        self._selector.unregister(source)
+
+    def wait(self, timeout_s: float, now: float) -> list[tuple[Callable[[int], None], int]]:
+        """The callbacks due, after at most `timeout_s`, or earlier when a connection becomes overdue."""
+        for connections in self._in_phase.values():
+            if connections:
+                timeout_s = min(timeout_s, max(0.0, next(iter(connections)).deadline - now))
+        return [(key.data, mask) for key, mask in self._selector.select(timeout_s)]
+
+    def overdue(self, now: float) -> Iterator[Connection]:
+        """Each overdue connection; the caller moves it to another phase or closes it."""
+        for connections in self._in_phase.values():
+            while connections and (connection := next(iter(connections))).deadline <= now:
+                yield connection
+
+    def shorten(self, phase: Phase, duration_s: float, now: float) -> None:
+        """Give a phase a shorter duration, counted from now for those that are in it already."""
+        self._durations_s[phase] = min(self._durations_s[phase], duration_s)
+        for connection in self._in_phase[phase]:
+            connection.deadline = min(connection.deadline, now + duration_s)
+
+    def count(self, *phases: Phase) -> int:
+        """How many connections are in these phases; in any when none is named."""
+        return sum(len(self._in_phase[phase]) for phase in phases or self._in_phase)
+
+    def oldest(self, phase: Phase) -> Connection:
+        """The connection that has been in a phase for longest. Raises StopIteration when there is none."""
+        return next(iter(self._in_phase[phase]))
+
+    def expendable(self) -> Connection | None:
+        """The connection whose end loses least; kept-alive ones only after those that never asked."""
+        for phase in _EVICTION_ORDER:
+            connections = self._in_phase[phase]
+            if connections:
+                return next((each for each in connections if not each.served), self.oldest(phase))
+        return None
+
+    def close_all(self) -> None:
+        """Close every connection and the poller."""
+        for connections in self._in_phase.values():
+            for connection in tuple(connections):
+                self.close(connection)
+        self._selector.close()
+
+    def _leave_phase(self, connection: Connection) -> None:
+        if connection.phase is Phase.CLOSED:
+            return
+        del self._in_phase[connection.phase][connection]
+        if connection.phase is Phase.READING:
+            self.held_bytes -= connection.held_bytes

@@ -1,0 +1,32 @@
+"""How many clients were cut off, and why: for the metrics."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final, Literal
+
+CutReason = Literal["head", "body", "reply", "pressure"]
+
+
+class CutConnections:
+    """Counts of connections cut off, by reason; three listener threads write, any thread may read.
+
+    head: the headers did not arrive in time. body: the body did not. reply: the client did not take its
+    reply in time. pressure: there were too many connections, or too many unfinished bytes.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[CutReason, int] = {"head": 0, "body": 0, "reply": 0, "pressure": 0}
+
+    def add(self, reason: CutReason) -> None:
+        with self._lock:
+            self._counts[reason] += 1
+
+    def counts(self) -> dict[CutReason, int]:
+        """The counts since the process started."""
+        with self._lock:
+            return dict(self._counts)
+
+
+CUT_CONNECTIONS: Final = CutConnections()

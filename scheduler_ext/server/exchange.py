@@ -1,0 +1,122 @@
+"""One request through a WSGI application, with gunicorn's parser and response writer on both sides.
+
+From gunicorn this uses what each of its worker classes uses: `gunicorn.http.message.Request` and
+`gunicorn.http.wsgi.create`, which have no documented stability. tests/server/test_gunicorn_contract.py
+fails when they change.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from gunicorn.http import errors, wsgi
+from gunicorn.http.body import ChunkedReader
+from gunicorn.http.message import Request
+from gunicorn.http.unreader import IterUnreader
+
+from scheduler_ext.server.body import MissingBody, ReceivedBody
+from scheduler_ext.server.framing import BodyFraming, ChunkedFraming, LengthFraming
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+log = logging.getLogger(__name__)
+
+# Whatever is not listed is a 400.
+_PARSE_STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (errors.LimitRequestLine, 414),
+    (errors.LimitRequestHeaders, 431),
+    (errors.ExpectationFailed, 417),
+    (errors.UnsupportedTransferCoding, 501),
+)
+_MAX_DETAIL_CHARACTERS = 200
+
+
+class HeadError(Exception):
+    """The head of a request is not acceptable HTTP; `status` and str() are for the client."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class CollectedReply:
+    """Stands where gunicorn's Response expects a socket, and keeps the bytes it would send."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def sendall(self, piece: bytes) -> None:
+        self.pieces.append(piece)
+
+
+def parse_head(head: bytes, peer: Any, cfg: Any) -> tuple[Any, BodyFraming]:
+    """The parsed request, and the framing its headers announce for the body.
+
+    Raises HeadError.
+    """
+    try:
+        request = Request(cfg, IterUnreader([head]), peer)
+    except Exception as error:
+        status = next((code for kind, code in _PARSE_STATUS if isinstance(error, kind)), 400)
+        detail = str(error)[:_MAX_DETAIL_CHARACTERS]
+        raise HeadError(status, f"the request's head is not acceptable: {detail}") from error
+    reader = request.body.reader
+    if isinstance(reader, ChunkedReader):
+        return request, ChunkedFraming()
+    return request, LengthFraming(reader.length)
+
+
+def take_expectation(request: Any) -> bool:
+    """Whether the client waits for "100 Continue" before it sends the body; gunicorn then sends no other."""
+    expected = bool(request._expected_100_continue)
+    request._expected_100_continue = False
+    return expected
+
+
+def answer(
+    app: WSGIApplication,
+    request: Any,
+    body: ReceivedBody | MissingBody,
+    addresses: tuple[Any, Any],
+    cfg: Any,
+    last: Callable[[], bool],
+) -> tuple[list[bytes], bool]:
+    """The application's reply as bytes to send, and whether the connection may be used again.
+
+    `addresses` are those of the client and of the listener; `last`, asked when the application has
+    answered, says whether this is the connection's last reply. An application that raises becomes a 500.
+    """
+    reply = CollectedReply()
+    try:
+        request.body = body
+        response, environ = wsgi.create(request, reply, *addresses, cfg)
+        environ["wsgi.multithread"] = True
+        result = app(environ, response.start_response)
+        if last():
+            response.force_close()
+        try:
+            for piece in result:
+                response.write(piece)
+            response.close()
+        finally:
+            if hasattr(result, "close"):
+                result.close()
+    except Exception:
+        log.exception("the application failed on %s %s", request.method, request.path)
+        return [error_reply(500, "internal error; the log has the details")], False
+    return reply.pieces, not response.should_close()
+
+
+def error_reply(status: int, message: str) -> bytes:
+    """A whole JSON reply for an error found before the application; the connection closes after it."""
+    body = json.dumps({"error": message}).encode()
+    head = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nConnection: close\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body

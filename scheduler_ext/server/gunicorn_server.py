@@ -1,0 +1,65 @@
+"""Run the server: the entry for the command line.
+
+gunicorn itself is imported in `run_server` only: it reads WEB_CONCURRENCY while it is imported, and fails
+there on a value that `refuse_workers` should have reported.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Callable
+
+from scheduler_ext.server.listeners import ListenError, listen
+from scheduler_ext.server.server_options import Apps, ServerOptions
+from scheduler_ext.server.single_worker import refuse_workers
+
+__all__ = ["Apps", "ServerOptions", "refuse_workers", "run_server"]
+
+# Read by gunicorn wherever they come from: another worker count, sockets handed over by another process,
+# and a prefix that would move every route.
+_FOREIGN_ENVIRONMENT = (
+    "WEB_CONCURRENCY",
+    "GUNICORN_PID",
+    "GUNICORN_FD",
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "SCRIPT_NAME",
+)
+# All connections of the three listeners and the files of the applications, with room to spare.
+_OPEN_FILES = 4096
+
+
+def run_server(options: ServerOptions, build_apps: Callable[[], Apps]) -> None:
+    """Serve until SIGTERM or SIGINT, then exit the process with status 0.
+
+    `build_apps` runs in the worker process, after the fork. Once its applications are built and all three
+    listeners accept, one line is printed to stderr:
+    `ready api=http://HOST:PORT health=http://HOST:PORT inspect=http://HOST:PORT`.
+
+    Exits with status 1 and one message when an address cannot be had, when `build_apps` raises, or when
+    the worker process dies.
+    """
+    for name in _FOREIGN_ENVIRONMENT:
+        os.environ.pop(name, None)
+    _raise_open_files()
+    try:
+        sockets = [
+            listen("the API", options.api_listen),
+            listen("health", options.health_listen),
+            listen("inspection", options.inspect_listen),
+        ]
+    except ListenError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        raise SystemExit(1) from None
+    from scheduler_ext.server.arbiter import run_arbiter
+
+    run_arbiter(options, build_apps, sockets)
+
+
+def _raise_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

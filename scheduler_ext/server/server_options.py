@@ -1,0 +1,82 @@
+"""What the server is told: the applications it serves, its listeners and its deadlines."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Apps:
+    """The WSGI applications of the three listeners, built inside the worker process.
+
+    `close` is called once on the way out, after the last answer.
+    """
+
+    api: WSGIApplication
+    health: WSGIApplication
+    inspect: WSGIApplication
+    close: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Addresses as (host, port), port 0 for any free one; durations in seconds, sizes in bytes.
+
+    `read_timeout_s` bounds the headers and body of one request together, from its first byte;
+    `write_timeout_s` the handing over of one reply. `max_body_bytes` must be the limit the application
+    gives to `read_body`: a larger body is refused as soon as its size is known.
+    `threads` is the number of API requests handled at once.
+
+    Raises ValueError when the inspection listener would be reachable from another host.
+    """
+
+    api_listen: tuple[str, int]
+    health_listen: tuple[str, int]
+    inspect_listen: tuple[str, int]
+    read_timeout_s: float = 5.0
+    write_timeout_s: float = 5.0
+    graceful_timeout_s: float = 10.0
+    # A thread is held only while the application runs, never by a slow client. kube-scheduler binds
+    # asynchronously and was seen to send 40 binds at once, each of which waits for the API server: filter
+    # must not queue behind them. An idle thread costs some 50 KiB.
+    threads: int = 64
+    max_body_bytes: int = 64 * MIB
+
+    def __post_init__(self) -> None:
+        host = self.inspect_listen[0]
+        if not _is_loopback(host):
+            raise ValueError(
+                f"the inspection listener shows the whole inventory without authentication and may listen "
+                f"on a loopback address only: use 127.0.0.1, ::1 or localhost instead of {host!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class LoopLimits:
+    """Bounds of one loop; durations in seconds, sizes in bytes."""
+
+    threads: int
+    max_connections: int
+    max_body_bytes: int
+    # Unfinished requests together. The one that has been unfinished for longest makes room.
+    max_held_bytes: int
+    read_timeout_s: float
+    write_timeout_s: float
+    keepalive_s: float
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,174 @@
+"""ExtenderConfiguration ``config.scheduler-ext.io/v1alpha1``: every knob, its bound and its default.
+
+``docs/reference/configuration.md`` has a sentence for each; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+import yaml
+from msgspec import Meta, Struct, field
+
+from scheduler_ext.core.errors import ConfigError
+from scheduler_ext.core.policy import Policy
+from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE, MIG_PREFIX, ResourceNames
+from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+
+API_VERSION = "config.scheduler-ext.io/v1alpha1"
+KIND = "ExtenderConfiguration"
+
+Weight = Annotated[float, Meta(ge=0, le=1000)]
+ResourceName = Annotated[
+    str,
+    Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"),
+]
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class _Section(Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
+    """Base of all sections: an unknown key is a mistake, not an extension."""
+
+
+class FilterSection(_Section):
+    max_candidates: Annotated[int, Meta(ge=0, le=1_000_000)] = 100
+
+
+class MemorySection(_Section):
+    headroom_percent: Annotated[int, Meta(ge=0, le=90)] = 10
+
+
+class InventorySection(_Section):
+    stale_after: str = "150s"
+    missing_after: str = "300s"
+
+
+class ScoreSection(_Section):
+    weights: dict[str, Weight] = field(default_factory=dict)
+    strategy: Literal["fragmentation", "binpack", "spread"] = "fragmentation"
+    high_priority: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1000
+
+
+class ResourcesSection(_Section):
+    whole_gpu: Annotated[list[ResourceName], Meta(min_length=1, max_length=64)] = field(
+        default_factory=lambda: list(DEFAULT_WHOLE)
+    )
+    memory_share: ResourceName = DEFAULT_SHARE
+
+
+class PreemptionSection(_Section):
+    empty_victims: bool = False
+
+
+class BindSection(_Section):
+    enabled: bool = False
+    deadline: str = "4s"
+
+
+class ServerSection(_Section):
+    max_body_bytes: Annotated[int, Meta(ge=1024, le=2**30)] = 64 * 2**20
+    read_timeout: str = "5s"
+    write_timeout: str = "5s"
+    decision_deadline: str = "2s"
+    graceful_timeout: str = "10s"
+
+
+class Configuration(_Section):
+    """The whole configuration; ``load_config`` is the way to one that is checked."""
+
+    api_version: str = API_VERSION
+    kind: str = KIND
+    filter: FilterSection = field(default_factory=FilterSection)
+    memory: MemorySection = field(default_factory=MemorySection)
+    inventory: InventorySection = field(default_factory=InventorySection)
+    score: ScoreSection = field(default_factory=ScoreSection)
+    resources: ResourcesSection = field(default_factory=ResourcesSection)
+    scheduler_names: Annotated[list[str], Meta(min_length=1, max_length=64)] = field(
+        default_factory=lambda: ["gpu-scheduler"]
+    )
+    preemption: PreemptionSection = field(default_factory=PreemptionSection)
+    bind: BindSection = field(default_factory=BindSection)
+    server: ServerSection = field(default_factory=ServerSection)
+
+    def policy(self) -> Policy:
+        """The knobs of a decision."""
+        return Policy(
+            weights={**DEFAULT_WEIGHTS, **self.score.weights},
+            strategy=self.score.strategy,
+            high_priority=self.score.high_priority,
+            max_candidates=self.filter.max_candidates,
+        )
+
+    def resource_names(self) -> ResourceNames:
+        """Which resources mean GPUs."""
+        return ResourceNames(tuple(self.resources.whole_gpu), self.resources.memory_share)
+
+
+def load_config(text: bytes) -> Configuration:
+    """A checked configuration from YAML or JSON. Raises ConfigError naming the key and the fix."""
+    try:
+        raw = yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"neither YAML nor JSON: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"empty or no mapping; start with apiVersion: {API_VERSION} and kind: {KIND}")
+    for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if raw.get(key) != expected:
+            raise ConfigError(f"{key}: {raw.get(key)!r}; this release reads {expected!r}")
+    try:
+        config = msgspec.convert(raw, type=Configuration)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ConfigError(_explained(str(error))) from None
+    check(config)
+    return config
+
+
+def check(config: Configuration) -> None:
+    """What types cannot say. Raises ConfigError naming the key."""
+    unknown = sorted(set(config.score.weights) - set(DEFAULT_WEIGHTS))
+    if unknown:
+        raise ConfigError(f"score.weights.{unknown[0]}: no such score; there are {', '.join(DEFAULT_WEIGHTS)}")
+    if not any(config.policy().weights.values()):
+        raise ConfigError("score.weights: all are 0; leave at least one above, or every node is equal")
+    if config.resources.memory_share in config.resources.whole_gpu:
+        raise ConfigError(f"resources.memoryShare: {config.resources.memory_share} is in wholeGpu too; one name, one meaning")
+    for name in (*config.resources.whole_gpu, config.resources.memory_share):
+        if name.startswith(MIG_PREFIX):
+            raise ConfigError(f"resources: {name} is a MIG resource, which is known by its own name; remove it")
+    stale = duration_s("inventory.staleAfter", config.inventory.stale_after, 1, 86400)
+    missing = duration_s("inventory.missingAfter", config.inventory.missing_after, 1, 86400)
+    if missing <= stale:
+        raise ConfigError("inventory.missingAfter: must be later than staleAfter")
+    duration_s("server.readTimeout", config.server.read_timeout, 0.1, 300)
+    duration_s("server.writeTimeout", config.server.write_timeout, 0.1, 300)
+    duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
+    duration_s("server.gracefulTimeout", config.server.graceful_timeout, 0.5, 300)
+    duration_s("bind.deadline", config.bind.deadline, 0.1, 60)
+    if config.bind.enabled:
+        raise ConfigError("bind.enabled: this release has no /bind; leave it false")
+    if config.preemption.empty_victims:
+        raise ConfigError("preemption.emptyVictims: this release has no /preempt; leave it false")
+
+
+def duration_s(key: str, text: str, least: float, most: float) -> float:
+    """A duration such as 150s, 2m30s or 500ms in seconds. Raises ConfigError naming the key."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ConfigError(f"{key}: {text!r} is no duration; write one such as 150s, 2m30s or 500ms")
+    seconds = sum(float(number) * _UNIT_S[unit] for number, unit in parts)
+    if not least <= seconds <= most:
+        raise ConfigError(f"{key}: {text} is outside {least:g}s to {most:g}s")
+    return seconds
+
+
+def _explained(message: str) -> str:
+    """msgspec's message with the key first: ``server.maxBodyBytes: Expected `int` >= 1024``."""
+    problem, _, path = message.partition(" - at `$")
+    key = path.rstrip("`").lstrip(".")
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", problem)
+    if unknown:
+        return f"{'.'.join(filter(None, (key, unknown[1])))}: unknown key; see docs/reference/configuration.md"
+    return f"{key}: {problem}" if key else problem

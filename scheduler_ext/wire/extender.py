@@ -1,0 +1,125 @@
+"""extender/v1: the bodies kube-scheduler sends and the replies it reads.
+
+Go's structs have no JSON tags, so keys are the Go names; the alternative that is not used is null. Replies
+are single byte strings, because kube-scheduler reuses the connection only after a Content-Length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import compress
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from scheduler_ext.core.errors import RequestError
+from scheduler_ext.wire import kube
+
+_T = TypeVar("_T")
+
+
+class _NodeList(kube.KubeStruct):
+    items: list[Raw] | None = None
+
+
+class _ExtenderArgs(Struct, rename="pascal", gc=False):
+    pod: kube.Pod | None = None
+    nodes: _NodeList | None = None
+    node_names: list[str] | None = None
+
+
+class ExtenderArgs(Struct, frozen=True):
+    """A filter or prioritize request: the pod and either names or whole Node objects.
+
+    ``raw_nodes`` are the Node objects byte for byte, for the reply; None in the names form.
+    """
+
+    pod: kube.Pod
+    names: list[str]
+    nodes: list[kube.Node] | None = None
+    raw_nodes: list[Raw] | None = None
+
+
+class _FilterResult(Struct, rename="pascal"):
+    nodes: dict[str, list[Raw]] | None
+    node_names: list[str] | None
+    failed_nodes: dict[str, str]
+    failed_and_unresolvable_nodes: dict[str, str]
+    error: str = ""
+
+
+class HostPriority(Struct, rename="pascal", gc=False):
+    """One node's points."""
+
+    host: str
+    score: int
+
+
+_args_decoder = msgspec.json.Decoder(_ExtenderArgs)
+_node_decoder = msgspec.json.Decoder(kube.Node)
+_encoder = msgspec.json.Encoder()
+
+
+def decode_args(body: bytes) -> ExtenderArgs:
+    """A filter or prioritize request. Raises RequestError (400) that names the problem.
+
+    Both forms null or absent is a request about no node, as Go reads it.
+    """
+    args = _decode(_args_decoder, body)
+    if args.pod is None:
+        raise RequestError(400, "Pod: missing; send an extender/v1 ExtenderArgs")
+    if args.nodes is None:
+        return ExtenderArgs(args.pod, args.node_names or [])
+    raw = args.nodes.items or []
+    nodes = [_decode(_node_decoder, bytes(item), f"Nodes.items[{i}].") for i, item in enumerate(raw)]
+    names = [(node.metadata.name if node.metadata else None) or "" for node in nodes]
+    return ExtenderArgs(args.pod, names, nodes, raw)
+
+
+def encode_filter_result(args: ExtenderArgs, passed: list[bool], refused: dict[str, str]) -> bytes:
+    """The reply to filter: what passed, in the request's form and order, and why the rest is out.
+
+    Everything refused is unresolvable: kube-scheduler's preemption runs without extenders, so it would look
+    for victims in vain, and try the pod again hundreds of times a second.
+    """
+    if args.raw_nodes is not None:
+        items = list(compress(args.raw_nodes, passed))
+        return _encoder.encode(_FilterResult({"items": items}, None, {}, refused))
+    return _encoder.encode(_FilterResult(None, list(compress(args.names, passed)), {}, refused))
+
+
+def encode_priorities(names: Iterable[str], points: Iterable[int]) -> bytes:
+    """The reply to prioritize: a bare array, one entry per name asked."""
+    return _encoder.encode(list(map(HostPriority, names, points)))
+
+
+def encode_json(value: object) -> bytes:
+    """Any plain value as JSON."""
+    return _encoder.encode(value)
+
+
+def _decode(decoder: msgspec.json.Decoder[_T], body: bytes, prefix: str = "") -> _T:
+    try:
+        # msgspec checks UTF-8 only where it keeps a string; what it skips must be valid, too.
+        if not body.isascii():
+            body.decode()
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$")
+        where = prefix + path.rstrip("`").lstrip(".")
+        raise RequestError(400, f"{where.rstrip('.')}: {problem}" if where else f"body: {problem}") from None
+    except msgspec.DecodeError as error:
+        raise RequestError(400, f"body: {_json_problem(body, str(error))}") from None
+    except UnicodeDecodeError as error:
+        raise RequestError(400, f"body: not UTF-8 at byte {error.start}") from None
+    except RecursionError:
+        raise RequestError(400, "body: nested too deeply") from None
+
+
+def _json_problem(body: bytes, problem: str) -> str:
+    if not body:
+        return "empty; send an extender/v1 ExtenderArgs as JSON"
+    if body[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\x00" in body[:4]:
+        return "not UTF-8 (UTF-16 or UTF-32?); send JSON as UTF-8"
+    return problem

@@ -1,0 +1,263 @@
+"""GPUNode ``gpu.scheduler-ext.io/v1alpha1``: a node's report on its GPUs, read and checked.
+
+A report that contradicts itself is refused whole: half of a wrong report is no better than all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Annotated, Literal, TypeVar
+
+from msgspec import Meta, Struct
+
+from scheduler_ext.core.errors import ImpossibleReport
+from scheduler_ext.core.gpu import Device, Holder, Memory, Mig, MigInstance, Report
+from scheduler_ext.core.mig import Profile, parse_profile
+from scheduler_ext.core.mig_geometry import Geometry, geometry_for, geometry_from_report
+from scheduler_ext.core.models import GpuModel, canonical_model
+from scheduler_ext.wire import kube
+
+API_VERSION = "gpu.scheduler-ext.io/v1alpha1"
+MAX_DEVICES = 64
+_T = TypeVar("_T")
+
+# MiB bounded so that sums over a node stay inside 32 bits.
+Mib = Annotated[int, Meta(ge=0, le=2**24)]
+Units = Annotated[int, Meta(ge=0, le=64)]
+
+
+def _spelling(name: str) -> str:
+    """camelCase with the two capitals our fields have: totalMiB, bootID."""
+    first, *rest = name.split("_")
+    return first + "".join({"mib": "MiB", "id": "ID"}.get(word, word.capitalize()) for word in rest)
+
+
+class _Status(Struct, rename=_spelling, gc=False):
+    """Base of the report's parts; null means absent, unknown fields are skipped."""
+
+
+class HolderStatus(_Status):
+    uid: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    container: str | None = None
+    memory_mib: Mib | None = None
+
+
+class InstanceStatus(_Status):
+    uuid: str
+    profile: str
+    start: Units
+    size: Annotated[int, Meta(ge=1, le=64)]
+    holder: HolderStatus | None = None
+
+
+class ProfileStatus(_Status):
+    name: str
+    size: Units
+    starts: list[Units]
+    max_instances: Units
+    memory_mib: Mib | None = None
+
+
+class MigStatus(_Status):
+    enabled: bool | None = None
+    creatable: bool | None = None
+    grid_size: Units | None = None
+    profiles: list[ProfileStatus] | None = None
+    instances: list[InstanceStatus] | None = None
+
+
+class MemoryStatus(_Status):
+    total_mib: Mib
+    reserved_mib: Mib | None = None
+    used_mib: Mib | None = None
+    unaccounted_mib: Mib | None = None
+
+
+class HealthStatus(_Status):
+    state: Literal["Healthy", "Unhealthy"] | None = None
+    reason: str | None = None
+
+
+class DeviceStatus(_Status):
+    uuid: str
+    index: Annotated[int, Meta(ge=0, le=1023)]
+    memory: MemoryStatus
+    vendor: str | None = None
+    model: str | None = None
+    product: str | None = None
+    architecture: str | None = None
+    compute_capability: Annotated[str, Meta(pattern=r"^\d{1,2}\.\d{1,2}$")] | None = None
+    utilization_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
+    health: HealthStatus | None = None
+    numa_node: int | None = None
+    pci_bus_id: str | None = None
+    mig: MigStatus | None = None
+    holders: list[HolderStatus] | None = None
+
+
+class SharingStatus(_Status):
+    strategy: Literal["none", "time-slicing", "mps"] | None = None
+    replicas: Annotated[int, Meta(ge=1, le=1000)] | None = None
+
+
+class GpuNodeStatus(_Status):
+    devices: list[DeviceStatus] | None = None
+    reported_at: str | None = None
+    sequence: Annotated[int, Meta(ge=0)] | None = None
+    boot_id: str | None = None
+    driver_version: str | None = None
+    cuda_version: Annotated[str, Meta(pattern=r"^\d{1,3}(\.\d{1,3}){0,2}$")] | None = None
+    mig_strategy: Literal["none", "single", "mixed"] | None = None
+    sharing: SharingStatus | None = None
+
+
+class GpuNode(_Status):
+    metadata: kube.ObjectMeta | None = None
+    status: GpuNodeStatus | None = None
+
+
+def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
+    """The report of a GPUNode, or None when it has no status yet.
+
+    ``previous`` is the last good report of the same node. Raises ImpossibleReport naming node and field.
+    """
+    status = node.status
+    if status is None or (status.devices is None and status.sequence is None):
+        return None
+    name = (node.metadata.name if node.metadata else None) or "?"
+    try:
+        _check_sequence(status, previous)
+        devices = _devices(status.devices or [])
+    except _FieldError as error:
+        raise ImpossibleReport(f"GPUNode {name}: {error}; the report is refused") from None
+    sharing = status.sharing or SharingStatus()
+    return Report(
+        devices=devices,
+        driver_version=status.driver_version,
+        cuda_version=_version(status.cuda_version),
+        mig_strategy=status.mig_strategy or _implied_mig_strategy(devices),
+        sharing_strategy=sharing.strategy or "none",
+        replicas=sharing.replicas or 1,
+        boot_id=status.boot_id,
+        sequence=status.sequence,
+        reported_at=status.reported_at,
+    )
+
+
+class _FieldError(ValueError):
+    """Inside this module only: a field path and what is wrong with it."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"status.{path}: {problem}")
+
+
+def _implied_mig_strategy(devices: tuple[Device, ...]) -> str:
+    """A report that does not say: partitioned GPUs can only be used as instances then."""
+    return "mixed" if any(device.mig.enabled for device in devices) else "none"
+
+
+def _check_sequence(status: GpuNodeStatus, previous: Report | None) -> None:
+    if previous is None or previous.sequence is None or status.sequence is None:
+        return
+    if status.boot_id == previous.boot_id and status.sequence < previous.sequence:
+        raise _FieldError(
+            "sequence", f"went back from {previous.sequence} to {status.sequence} within bootID {status.boot_id}"
+        )
+
+
+def _devices(entries: list[DeviceStatus]) -> tuple[Device, ...]:
+    if len(entries) > MAX_DEVICES:
+        raise _FieldError("devices", f"{len(entries)} devices; a node has at most {MAX_DEVICES}")
+    _check_unique("devices[{}].uuid", [device.uuid for device in entries])
+    _check_unique("devices[{}].index", [device.index for device in entries])
+    return tuple(_device(f"devices[{i}]", entry) for i, entry in enumerate(entries))
+
+
+def _check_unique(path: str, values: Iterable[Hashable]) -> None:
+    seen: dict[Hashable, int] = {}
+    for i, value in enumerate(values):
+        if value in seen:
+            raise _FieldError(path.format(i), f"{value!r} is that of {path.format(seen[value])} already")
+        seen[value] = i
+
+
+def _device(path: str, entry: DeviceStatus) -> Device:
+    if not entry.uuid:
+        raise _FieldError(f"{path}.uuid", "is empty; a device is known by its UUID")
+    memory = _memory(f"{path}.memory", entry.memory)
+    vendor = (entry.vendor or "nvidia").lower()
+    model = canonical_model(entry.model or entry.product or "unknown", vendor=vendor, memory_mib=memory.total_mib)
+    health = entry.health or HealthStatus()
+    capability = _version(entry.compute_capability)
+    return Device(
+        uuid=entry.uuid,
+        index=entry.index,
+        vendor=vendor,
+        product=entry.product or entry.model or "unknown",
+        model=model,
+        compute_capability=(capability[0], capability[1]) if capability else model.compute_capability,
+        memory=memory,
+        healthy=health.state != "Unhealthy",
+        health_reason=health.reason or "",
+        mig=_mig(f"{path}.mig", entry.mig or MigStatus(), model),
+        holders=tuple(map(_holder, entry.holders or ())),
+    )
+
+
+def _memory(path: str, entry: MemoryStatus) -> Memory:
+    memory = Memory(entry.total_mib, entry.reserved_mib or 0, entry.used_mib or 0, entry.unaccounted_mib)
+    taken = memory.used_mib + memory.reserved_mib
+    # One per cent, because NVML reads its numbers one after the other.
+    if taken * 100 > memory.total_mib * 101:
+        raise _FieldError(
+            f"{path}.usedMiB",
+            f"used {memory.used_mib} + reserved {memory.reserved_mib} MiB exceed the total of {memory.total_mib} MiB",
+        )
+    return memory
+
+
+def _holder(entry: HolderStatus) -> Holder:
+    return Holder(entry.uid or None, entry.namespace, entry.name, entry.container or None, entry.memory_mib)
+
+
+def _mig(path: str, entry: MigStatus, model: GpuModel) -> Mig:
+    geometry = _geometry(path, entry, model)
+    grid = entry.grid_size or (geometry.grid if geometry else MAX_DEVICES)
+    instances = []
+    occupied: dict[int, int] = {}
+    _check_unique(path + ".instances[{}].uuid", [instance.uuid for instance in entry.instances or ()])
+    for i, instance in enumerate(entry.instances or ()):
+        where = f"{path}.instances[{i}]"
+        if instance.start + instance.size > grid:
+            raise _FieldError(where, f"units {instance.start} to {instance.start + instance.size} leave the grid of {grid}")
+        for unit in range(instance.start, instance.start + instance.size):
+            if unit in occupied:
+                raise _FieldError(where, f"overlaps {path}.instances[{occupied[unit]}] at unit {unit}")
+            occupied[unit] = i
+        profile = _read(f"{where}.profile", lambda text=instance.profile: parse_profile(text))
+        holder = _holder(instance.holder) if instance.holder is not None else None
+        instances.append(MigInstance(instance.uuid, profile, instance.start, instance.size, holder))
+    return Mig(bool(entry.enabled), bool(entry.creatable), geometry, tuple(instances))
+
+
+def _geometry(path: str, entry: MigStatus, model: GpuModel) -> Geometry | None:
+    """The device's own placements; without them the package's table for its model."""
+    placed = [profile for profile in entry.profiles or () if profile.starts]
+    if not entry.grid_size or not placed:
+        return geometry_for(model.mig_table)
+    profiles = [Profile(p.name, p.size, tuple(p.starts), p.max_instances, p.memory_mib or None) for p in placed]
+    grid = entry.grid_size
+    return _read(path, lambda: geometry_from_report(grid, profiles))
+
+
+def _read(path: str, read: Callable[[], _T]) -> _T:
+    try:
+        return read()
+    except ValueError as error:
+        raise _FieldError(path, str(error)) from None
+
+
+def _version(text: str | None) -> tuple[int, ...] | None:
+    return tuple(int(part) for part in text.split(".")) if text else None

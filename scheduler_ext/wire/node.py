@@ -1,0 +1,104 @@
+"""Nodes: from a Node object, its report and its pods to what a decision starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from scheduler_ext.core.estimate import Estimate, change_in_progress, estimate_from_labels, is_spot
+from scheduler_ext.core.gpu import Report
+from scheduler_ext.core.intree import NodeFacts, Taint
+from scheduler_ext.core.models import canonical_model
+from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.kube import strings
+from scheduler_ext.wire.pod import pod_amounts, quantities
+
+SHARE_NODE_LABEL = "gpu.scheduler-ext.io/sharing"
+
+
+def node_info(
+    name: str,
+    node: kube.Node | None,
+    report: Report | None,
+    pods: Sequence[BoundPod],
+    resources: ResourceNames,
+) -> NodeInfo:
+    """What is known of a node. Without a Node object nothing caps it; without a report its labels speak.
+
+    Raises QuantityError naming the resource for an unreadable amount.
+    """
+    if node is None:
+        return NodeInfo(name, report=report, freshness="Fresh" if report else "Missing", pods=tuple(pods))
+    return with_node(NodeInfo(name, report=report, pods=tuple(pods)), node, resources)
+
+
+def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> NodeInfo:
+    """The same node as this Node object describes it: its labels and allocatable, our report and holdings."""
+    metadata, status = node.metadata or kube.ObjectMeta(), node.status or kube.NodeStatus()
+    labels = strings(metadata.labels)
+    allocatable = _gpu_counts(status.allocatable, resources)
+    estimate = None
+    if info.report is None:
+        capacity = _gpu_counts(status.capacity, resources) or allocatable
+        estimate = estimate_from_labels(labels, capacity) or _bare_estimate(capacity, resources)
+    return replace(
+        info,
+        uid=metadata.uid or None,
+        estimate=estimate,
+        freshness="Fresh",
+        allocatable=allocatable,
+        share_node=labels.get(SHARE_NODE_LABEL) == "memory",
+        spot=is_spot(labels),
+        changing=change_in_progress(labels),
+    )
+
+
+def _gpu_counts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, int]:
+    """The GPU resources of a resource list as whole numbers."""
+    mine = {name: raw for name, raw in (amounts or {}).items() if resources.is_gpu(name)}
+    return {name: int(amount) for name, amount in quantities(mine).items()}
+
+
+def _bare_estimate(capacity: dict[str, int], resources: ResourceNames) -> Estimate | None:
+    """A device plugin without any labels: so many GPUs of a model nobody names."""
+    for name, count in capacity.items():
+        if name in resources.whole and count > 0:
+            vendor = vendor_of(name) or "nvidia"
+            return Estimate(
+                vendor=vendor,
+                model=canonical_model("unknown", vendor=vendor),
+                count=count,
+                memory_mib=None,
+                compute_capability=None,
+                cuda_version=None,
+                driver_version=None,
+                sharing_strategy="none",
+                replicas=1,
+                mig_strategy="mixed" if any(key.startswith(MIG_PREFIX) for key in capacity) else "none",
+            )
+    return None
+
+
+def node_facts(node: kube.Node, pods: Sequence[kube.Pod]) -> NodeFacts:
+    """A node as kube-scheduler's own filters see it, with the pods that hold resources there.
+
+    Raises QuantityError naming the resource for an unreadable amount.
+    """
+    metadata = node.metadata or kube.ObjectMeta()
+    spec, status = node.spec or kube.NodeSpec(), node.status or kube.NodeStatus()
+    requested: dict[str, Fraction] = {}
+    for pod in pods:
+        for name, amount in pod_amounts(pod.spec or kube.PodSpec()).items():
+            requested[name] = requested.get(name, Fraction(0)) + amount
+    return NodeFacts(
+        name=metadata.name or "",
+        labels=strings(metadata.labels),
+        taints=tuple(Taint(t.key or "", t.value or "", t.effect or "") for t in spec.taints or ()),
+        unschedulable=bool(spec.unschedulable),
+        allocatable=quantities(status.allocatable),
+        requested=requested,
+        pod_count=len(pods),
+    )

@@ -1,0 +1,187 @@
+"""Pods: what they ask of GPUs, what they hold, and what kube-scheduler's own filters compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Requirement, Toleration, effective_requests
+from scheduler_ext.core.node import BoundPod
+from scheduler_ext.core.quantity import QuantityError, parse_quantity
+from scheduler_ext.core.request import ContainerAsk, GpuRequest, InvalidRequest, PodAsk, Role, parse_request
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.kube import quantity_text, strings
+
+# Written by the extender into the Binding, one per container: comma-separated UUIDs.
+DEVICES_PREFIX = "devices.gpu.scheduler-ext.io/"
+_FINISHED = ("Succeeded", "Failed")
+# The two classes every cluster has (k8s.io/kubernetes/pkg/apis/scheduling).
+_SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def pod_ask(pod: kube.Pod, resources: ResourceNames) -> PodAsk:
+    """The parts of a pod that ask for GPUs."""
+    metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
+    return PodAsk(
+        namespace=metadata.namespace or "default",
+        name=metadata.name or "",
+        uid=metadata.uid or "",
+        priority=_priority(spec),
+        annotations=strings(metadata.annotations),
+        containers=[_container_ask(container, role, resources) for container, role in _containers(spec)],
+        soft_preferences=has_soft_preferences(spec),
+    )
+
+
+def _priority(spec: kube.PodSpec) -> int:
+    """The pod's priority; admission fills it in, a hand-written pod has at most a class name."""
+    if spec.priority is not None:
+        return spec.priority
+    return _SYSTEM_PRIORITIES.get(spec.priority_class_name or "", 0)
+
+
+def pod_request(pod: kube.Pod, resources: ResourceNames) -> GpuRequest | InvalidRequest:
+    """What a pod asks of GPUs, as one value."""
+    return parse_request(pod_ask(pod, resources), resources)
+
+
+def _containers(spec: kube.PodSpec) -> Iterator[tuple[kube.Container, Role]]:
+    """Init containers first, as they start first; a null entry is an empty container, as in Go."""
+    for container in spec.init_containers or ():
+        sidecar = container is not None and container.restart_policy == "Always"
+        yield container or kube.Container(), Role.SIDECAR if sidecar else Role.INIT
+    for container in spec.containers or ():
+        yield container or kube.Container(), Role.APP
+
+
+def _container_ask(container: kube.Container, role: Role, resources: ResourceNames) -> ContainerAsk:
+    name = container.name or ""
+    asked = container.resources
+    if asked is None:
+        return ContainerAsk(name, role, {}, {})
+    return ContainerAsk(
+        name, role, _gpu_amounts(asked.requests, resources), _gpu_amounts(asked.limits, resources)
+    )
+
+
+def _gpu_amounts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, str]:
+    if not amounts:
+        return {}
+    return {name: quantity_text(raw) for name, raw in amounts.items() if resources.is_gpu(name)}
+
+
+def has_soft_preferences(spec: kube.PodSpec) -> bool:
+    """True when the pod states soft in-tree preferences: preferred affinities, ScheduleAnyway spread."""
+    affinity = spec.affinity
+    if affinity is not None and any(
+        kind is not None and kind.preferred
+        for kind in (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity)
+    ):
+        return True
+    return any(c.when_unsatisfiable == "ScheduleAnyway" for c in spec.topology_spread_constraints or ())
+
+
+def pod_name(pod: kube.Pod) -> str:
+    """namespace/name, for people."""
+    metadata = pod.metadata or kube.ObjectMeta()
+    return f"{metadata.namespace or 'default'}/{metadata.name or '?'}"
+
+
+def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod | InvalidRequest:
+    """A pod on a node as a holder: its amounts and devices; its wishes no longer matter."""
+    ask = pod_ask(pod, resources)
+    request = parse_request(replace(ask, annotations={}, soft_preferences=False), resources)
+    if isinstance(request, InvalidRequest):
+        return request
+    return BoundPod(
+        uid=ask.uid,
+        namespace=ask.namespace,
+        name=ask.name,
+        priority=ask.priority,
+        request=request,
+        devices={
+            key.removeprefix(DEVICES_PREFIX): tuple(part.strip() for part in value.split(",") if part.strip())
+            for key, value in ask.annotations.items()
+            if key.startswith(DEVICES_PREFIX)
+        },
+        finished=pod.status is not None and pod.status.phase in _FINISHED,
+    )
+
+
+def pod_needs(pod: kube.Pod) -> PodNeeds:
+    """What kube-scheduler's own filters compare. Raises QuantityError for an unreadable quantity."""
+    spec = pod.spec or kube.PodSpec()
+    required = None
+    if spec.affinity and spec.affinity.node_affinity and spec.affinity.node_affinity.required:
+        terms = spec.affinity.node_affinity.required.node_selector_terms or ()
+        required = tuple(
+            NodeSelectorTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
+            for term in terms
+        )
+    return PodNeeds(
+        node_name=spec.node_name or None,
+        node_selector=strings(spec.node_selector),
+        required_terms=required,
+        tolerations=tuple(
+            Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "") for t in spec.tolerations or ()
+        ),
+        requests=pod_amounts(spec),
+    )
+
+
+def pod_amounts(spec: kube.PodSpec) -> dict[str, Fraction]:
+    """The effective requests of a pod for every resource. Raises QuantityError naming the resource."""
+    apps, init = [], []
+    for container, role in _containers(spec):
+        amounts = _all_amounts(container.resources)
+        if role is Role.APP:
+            apps.append(amounts)
+        else:
+            init.append((amounts, role is Role.SIDECAR))
+    pod_level = _all_amounts(spec.resources) if spec.resources is not None else None
+    return effective_requests(apps, init, quantities(spec.overhead), pod_level=pod_level)
+
+
+def _all_amounts(asked: kube.ResourceRequirements | None) -> dict[str, Fraction]:
+    """Requests, defaulted from limits as the API server does."""
+    if asked is None:
+        return {}
+    return {**quantities(asked.limits), **quantities(asked.requests)}
+
+
+def quantities(amounts: kube.Quantities | None) -> dict[str, Fraction]:
+    """Every quantity of a resource list, read. Raises QuantityError naming the resource."""
+    read = {}
+    for name, raw in (amounts or {}).items():
+        try:
+            read[name] = parse_quantity(quantity_text(raw))
+        except QuantityError as error:
+            raise QuantityError(f"{name}: {error}") from None
+    return read
+
+
+def _requirements(entries: list[kube.Requirement] | None) -> tuple[Requirement, ...]:
+    return tuple(Requirement(e.key or "", e.operator or "", tuple(e.values or ())) for e in entries or ())
+
+
+def not_modelled(pod: kube.Pod) -> list[str]:
+    """What the pod uses that kube-scheduler would check and this package does not."""
+    spec = pod.spec or kube.PodSpec()
+    affinity = spec.affinity or kube.Affinity()
+    uses: Mapping[str, object] = {
+        "pod affinity": affinity.pod_affinity and affinity.pod_affinity.required,
+        "pod anti-affinity": affinity.pod_anti_affinity and affinity.pod_anti_affinity.required,
+        "topology spread constraints": any(
+            c.when_unsatisfiable != "ScheduleAnyway" for c in spec.topology_spread_constraints or ()
+        ),
+        "soft preferences (preferred affinity, ScheduleAnyway)": has_soft_preferences(spec),
+        "volumes bound to nodes": any(b"persistentVolumeClaim" in v or b"ephemeral" in v for v in map(bytes, spec.volumes or ())),
+        "host ports": any(p.host_port for c, _ in _containers(spec) for p in c.ports or ()),
+        "priorityClassName (its PriorityClass is not read; priority 0 is assumed)": spec.priority is None
+        and spec.priority_class_name not in (None, "", *_SYSTEM_PRIORITIES),
+        "resource claims (DRA)": spec.resource_claims,
+        "scheduling gates": spec.scheduling_gates,
+    }
+    return [name for name, used in uses.items() if used]

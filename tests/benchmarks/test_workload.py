@@ -1,0 +1,203 @@
+"""The benchmark's workload: deterministic, well formed, and half of it rejected for reasons seen in the file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.cluster import KINDS, MAX_NODES, node_name
+from benchmarks.inventory import write_inventory
+from benchmarks.shapes import SHAPES, PodShape
+from benchmarks.workload import BenchmarkPod, Workload, prioritize_body
+
+NODES = 200
+PREFIX = "gpu.scheduler-ext.io/"
+Report = dict[str, Any]
+
+
+def _objects(path: Path, kind: str) -> dict[str, Report]:
+    items = json.loads(path.read_text(encoding="utf-8"))["items"]
+    return {item["metadata"]["name"]: item for item in items if item["kind"] == kind}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    path = tmp_path_factory.mktemp("inventory") / "inventory.json"
+    write_inventory(path, request.param, NODES, seed=7)
+    return request.param, path
+
+
+def _unheld(report: Report) -> list[Report]:
+    devices = report["status"]["devices"]
+    return [d for d in devices if d["health"]["state"] == "Healthy" and not d["holders"]]
+
+
+def _whole_fits(report: Report, shape: PodShape) -> bool:
+    wanted = sum(int(asks["nvidia.com/gpu"]) for asks in shape.containers)
+    return len(_unheld(report)) >= wanted
+
+
+def _share_fits(report: Report, shape: PodShape) -> bool:
+    """Largest share first onto the emptiest GPU, which decides these workloads exactly."""
+    free = []
+    for device in report["status"]["devices"]:
+        memory = device["memory"]
+        requested = sum(holder["memoryMiB"] for holder in device["holders"])
+        used = max(requested, memory["usedMiB"] - memory["unaccountedMiB"])
+        headroom = -(-memory["totalMiB"] // 10)
+        free.append(memory["totalMiB"] - memory["reservedMiB"] - memory["unaccountedMiB"] - used - headroom)
+    for share in sorted((int(asks[f"{PREFIX}memory-mib"]) for asks in shape.containers), reverse=True):
+        free.sort()
+        free[-1] -= share
+    return min(free[-2:]) >= 0
+
+
+def _mig_fits(report: Report, shape: PodShape) -> bool:
+    instances = [i for device in report["status"]["devices"] for i in device["mig"]["instances"]]
+    wanted: dict[str, int] = {}
+    for asks in shape.containers:
+        for resource, count in asks.items():
+            profile = resource.removeprefix("nvidia.com/mig-")
+            wanted[profile] = wanted.get(profile, 0) + int(count)
+    free = [instance["profile"] for instance in instances if "holder" not in instance]
+    return all(free.count(profile) >= count for profile, count in wanted.items())
+
+
+FITS: dict[str, Callable[[Report, PodShape], bool]] = {
+    "whole": _whole_fits,
+    "share": _share_fits,
+    "mig": _mig_fits,
+}
+
+
+def _model_fits(report: Report, shape: PodShape) -> bool:
+    device = report["status"]["devices"][0]
+    models = shape.annotations.get(f"{PREFIX}model")
+    if models and not any(device["model"] in (name, f"{name}-80GB") for name in models.split(",")):
+        return False
+    return float(device["computeCapability"]) >= float(
+        shape.annotations.get(f"{PREFIX}min-compute-capability", 0)
+    )
+
+
+def test_every_shape_is_refused_by_exactly_half_of_the_nodes(cluster: tuple[str, Path]) -> None:
+    kind, path = cluster
+    reports = _objects(path, "GPUNode")
+    workload = Workload(kind, NODES, seed=7)
+    for shape in SHAPES[kind]:
+        refused = {
+            name
+            for name, report in reports.items()
+            if not (_model_fits(report, shape) and FITS[kind](report, shape))
+        }
+        assert len(refused) == NODES // 2, shape
+        assert workload.rejected(shape) == refused
+
+
+def test_more_shapes_rotate_than_a_memo_of_eight_decisions_holds() -> None:
+    for kind in KINDS:
+        shapes = SHAPES[kind]
+        assert len(shapes) > 8
+        assert len({json.dumps([shape.containers, shape.annotations]) for shape in shapes}) == len(shapes)
+
+
+def test_reports_are_possible_and_name_every_device_once(cluster: tuple[str, Path]) -> None:
+    kind, path = cluster
+    uuids: list[str] = []
+    for report in _objects(path, "GPUNode").values():
+        devices = report["status"]["devices"]
+        assert [device["index"] for device in devices] == list(range(8))
+        for device in devices:
+            uuids.append(device["uuid"])
+            memory = device["memory"]
+            assert memory["usedMiB"] + memory["reservedMiB"] <= memory["totalMiB"]
+            assert 0 <= memory["unaccountedMiB"] <= memory["usedMiB"]
+            units = [
+                unit for i in device["mig"]["instances"] for unit in range(i["start"], i["start"] + i["size"])
+            ]
+            assert len(units) == len(set(units))
+            assert all(unit < device["mig"]["gridSize"] for unit in units)
+            assert device["mig"]["enabled"] == (kind == "mig")
+            uuids += [instance["uuid"] for instance in device["mig"]["instances"]]
+    assert len(uuids) == len(set(uuids))
+    assert _objects(path, "Node").keys() == _objects(path, "GPUNode").keys()
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
+    for file, seed in (("a", 1), ("b", 1), ("c", 2)):
+        write_inventory(tmp_path / file, "share", 20, seed)
+    first, again, other = ((tmp_path / file).read_bytes() for file in "abc")
+    assert first == again != other
+
+    def bodies(seed: int) -> list[bytes]:
+        workload = Workload("mig", 50, seed)
+        pods = workload.pods()
+        return [workload.filter_body(next(pods)) for _ in range(15)]
+
+    assert bodies(1) == bodies(1) != bodies(2)
+
+
+def test_a_smaller_cluster_is_the_head_of_a_larger_one(tmp_path: Path) -> None:
+    write_inventory(tmp_path / "small", "whole", 8, seed=3)
+    write_inventory(tmp_path / "large", "whole", 16, seed=3)
+    small, large = (_objects(tmp_path / file, "GPUNode") for file in ("small", "large"))
+    assert small.items() <= large.items()
+
+
+def test_the_number_of_different_gpu_states_can_be_bounded(tmp_path: Path) -> None:
+    for kind in KINDS:
+        assert write_inventory(tmp_path / kind, kind, 100, seed=5, distinct_states=12) == 12
+        assert write_inventory(tmp_path / kind, kind, 100, seed=5) == 100
+
+
+def test_node_names_never_repeat_below_the_largest_cluster() -> None:
+    step = 37
+    names = {node_name(index) for index in range(0, MAX_NODES, step)} | {node_name(MAX_NODES - 1)}
+    assert len(names) == len(range(0, MAX_NODES, step)) + 1
+
+
+def test_filter_bodies_read_as_kube_scheduler_writes_them() -> None:
+    workload = Workload("whole", 40, seed=9)
+    pods = [pod for pod, _ in zip(workload.pods(), range(24), strict=False)]
+    seen_orders = set()
+    for pod in pods:
+        body = workload.filter_body(pod)
+        args = json.loads(body)
+        assert list(args) == ["Pod", "Nodes", "NodeNames"]
+        assert args["Nodes"] is None
+        assert sorted(args["NodeNames"]) == sorted(workload.names)
+        assert json.dumps(args, separators=(",", ":")).encode() == body
+        seen_orders.add(tuple(args["NodeNames"]))
+        for container, asks in zip(args["Pod"]["spec"]["containers"], pod.shape.containers, strict=False):
+            assert asks.items() <= container["resources"]["limits"].items()
+            assert asks.items() <= container["resources"]["requests"].items()
+            assert list(container["resources"]["limits"]) == sorted(container["resources"]["limits"])
+    assert len(seen_orders) == len(pods)
+    identities = {json.loads(pod.json)["metadata"]["uid"] for pod in pods}
+    assert len(identities) == len(pods)
+    assert all(6_000 < len(pod.json) < 10_000 for pod in pods)
+
+
+def test_prioritize_bodies_carry_the_names_in_the_order_given() -> None:
+    pod = BenchmarkPod(SHAPES["share"][0], b'{"metadata":{"name":"p"}}')
+    body = prioritize_body(pod, ["b", "a"])
+    assert body == b'{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":["b","a"]}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "named"),
+    [
+        pytest.param(
+            "tpu", 10, "kind must be one of whole, share, mig", id="an unknown kind is refused by name"
+        ),
+        pytest.param("mig", 0, "nodes must be at least 1", id="an empty cluster is refused"),
+    ],
+)
+def test_impossible_workloads_are_refused(kind: str, nodes: int, named: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(named)):
+        Workload(kind, nodes, seed=1)

@@ -1,0 +1,198 @@
+"""The verdict of kube-scheduler's own filters: their order, their texts, and what they add for people."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from scheduler_ext.core.intree import (
+    InTreeRejection,
+    NodeFacts,
+    NodeSelectorTerm,
+    PodNeeds,
+    Requirement,
+    Taint,
+    Toleration,
+    intree_rejection,
+)
+
+NODE = NodeFacts(
+    name="node-1",
+    labels={"zone": "b", "disk": "hdd"},
+    taints=(),
+    unschedulable=False,
+    allocatable={"cpu": Fraction(8), "memory": Fraction(32 * 2**30), "pods": Fraction(110)},
+    requested={"cpu": Fraction(6)},
+    pod_count=3,
+)
+POD = PodNeeds(node_name=None, node_selector={}, required_terms=None, tolerations=(), requests={})
+TAINTED = replace(NODE, taints=(Taint("dedicated", "gpu", "NoSchedule"),))
+CORDONED = replace(
+    NODE, unschedulable=True, taints=(Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"),)
+)
+TOLERATES_ALL = (Toleration(key="", operator="Exists", value="", effect=""),)
+TOLERATES_CORDON = (
+    Toleration(key="node.kubernetes.io/unschedulable", operator="Exists", value="", effect="NoSchedule"),
+)
+
+ZONE_A = NodeSelectorTerm((Requirement("zone", "In", ("a",)),), ())
+ZONE_B = NodeSelectorTerm((Requirement("zone", "In", ("b",)),), ())
+NAMED = NodeSelectorTerm((), (Requirement("metadata.name", "In", ("node-1",)),))
+MALFORMED = NodeSelectorTerm((Requirement("zone", "Near", ("b",)),), ())
+EMPTY = NodeSelectorTerm((), ())
+
+AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+
+
+def verdict(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
+    return intree_rejection(pod, node, ignore_resources=frozenset())
+
+
+@pytest.mark.parametrize(
+    ("pod", "node"),
+    [
+        pytest.param(POD, NODE, id="a pod without wishes"),
+        pytest.param(replace(POD, node_name="node-1"), NODE, id="the node the pod names"),
+        pytest.param(replace(POD, node_name=""), NODE, id="an empty node name is no wish"),
+        pytest.param(replace(POD, node_selector={"zone": "b", "disk": "hdd"}), NODE, id="the selector met"),
+        pytest.param(replace(POD, required_terms=(ZONE_A, ZONE_B)), NODE, id="one of the terms met"),
+        pytest.param(replace(POD, required_terms=(EMPTY, ZONE_B)), NODE, id="an empty term beside a met one"),
+        pytest.param(replace(POD, required_terms=(MALFORMED, ZONE_B)), NODE, id="a malformed term beside it"),
+        pytest.param(replace(POD, required_terms=(NAMED,)), NODE, id="the node's name as a field"),
+        pytest.param(replace(POD, tolerations=TOLERATES_ALL), TAINTED, id="a tolerated taint"),
+        pytest.param(replace(POD, tolerations=TOLERATES_CORDON), CORDONED, id="a tolerated cordon"),
+        pytest.param(replace(POD, requests={"cpu": Fraction(2)}), NODE, id="the last free cores"),
+    ],
+)
+def test_a_node_every_filter_lets_pass(pod: PodNeeds, node: NodeFacts) -> None:
+    assert verdict(pod, node) is None
+
+
+@pytest.mark.parametrize(
+    ("pod", "node", "expected"),
+    [
+        pytest.param(
+            POD,
+            CORDONED,
+            InTreeRejection(
+                "NodeUnschedulable",
+                "node(s) were unschedulable",
+                resolvable=False,
+                needed=None,
+                have="node.kubernetes.io/unschedulable:NoSchedule",
+            ),
+            id="a cordoned node",
+        ),
+        pytest.param(
+            replace(POD, node_name="node-2"),
+            NODE,
+            InTreeRejection(
+                "NodeName",
+                "node(s) didn't match the requested node name",
+                resolvable=False,
+                needed="node-2",
+                have="node-1",
+            ),
+            id="a pod that names another node",
+        ),
+        pytest.param(
+            POD,
+            TAINTED,
+            InTreeRejection(
+                "TaintToleration",
+                "node(s) had untolerated taint(s)",
+                resolvable=False,
+                needed=None,
+                have="dedicated=gpu:NoSchedule",
+            ),
+            id="an untolerated taint",
+        ),
+        pytest.param(
+            replace(POD, node_selector={"zone": "b", "disk": "ssd"}),
+            NODE,
+            InTreeRejection("NodeAffinity", AFFINITY, resolvable=False, needed="disk=ssd", have="disk=hdd"),
+            id="a selector with one label different",
+        ),
+        pytest.param(
+            replace(POD, node_selector={"rack": "7"}),
+            NODE,
+            InTreeRejection("NodeAffinity", AFFINITY, resolvable=False, needed="rack=7", have=None),
+            id="a selector with the label absent",
+        ),
+        pytest.param(
+            replace(POD, required_terms=(ZONE_A, EMPTY)),
+            NODE,
+            InTreeRejection("NodeAffinity", AFFINITY, resolvable=False, needed="zone In [a]", have="zone=b"),
+            id="no term met",
+        ),
+        pytest.param(
+            replace(POD, node_selector={"zone": "b"}, required_terms=(ZONE_A,)),
+            NODE,
+            InTreeRejection("NodeAffinity", AFFINITY, resolvable=False, needed="zone In [a]", have="zone=b"),
+            id="selector and affinity must both be met",
+        ),
+        pytest.param(
+            replace(POD, required_terms=()),
+            NODE,
+            InTreeRejection("NodeAffinity", AFFINITY, resolvable=False, needed=None, have=None),
+            id="an affinity without terms matches nothing",
+        ),
+        pytest.param(
+            replace(POD, requests={"cpu": Fraction(4)}),
+            NODE,
+            InTreeRejection("NodeResourcesFit", "Insufficient cpu", resolvable=True, needed="4", have="2"),
+            id="too few free cores",
+        ),
+        pytest.param(
+            replace(POD, requests={"cpu": Fraction(4), "memory": Fraction(64 * 2**30)}),
+            NODE,
+            InTreeRejection(
+                "NodeResourcesFit",
+                "Insufficient cpu, Insufficient memory",
+                resolvable=False,
+                needed="4, 64Gi",
+                have="2, 32Gi",
+            ),
+            id="two shortages, of which preemption could mend one",
+        ),
+        pytest.param(
+            POD,
+            replace(NODE, pod_count=110),
+            InTreeRejection("NodeResourcesFit", "Too many pods", resolvable=True, needed="1", have="0"),
+            id="a node full of pods",
+        ),
+    ],
+)
+def test_the_refusing_filter_speaks(pod: PodNeeds, node: NodeFacts, expected: InTreeRejection) -> None:
+    assert verdict(pod, node) == expected
+
+
+def test_filters_speak_in_kube_scheduler_order() -> None:
+    full = replace(NODE, pod_count=110)
+    tainted = replace(full, taints=TAINTED.taints)
+    cordoned = replace(tainted, unschedulable=True)
+    selective = replace(POD, node_selector={"rack": "7"})
+    misnamed = replace(selective, node_name="node-2")
+    mended_one_by_one = [
+        (misnamed, cordoned),
+        (misnamed, tainted),
+        (selective, tainted),
+        (selective, full),
+        (POD, full),
+    ]
+    rejections = [verdict(pod, node) for pod, node in mended_one_by_one]
+    assert [rejection.plugin for rejection in rejections if rejection] == [
+        "NodeUnschedulable",
+        "NodeName",
+        "TaintToleration",
+        "NodeAffinity",
+        "NodeResourcesFit",
+    ]
+
+
+def test_ignored_resources_do_not_refuse_a_node() -> None:
+    pod = replace(POD, requests={"gpu.example.com/memory-mib": Fraction(40960)})
+    assert intree_rejection(pod, NODE, ignore_resources=frozenset(pod.requests)) is None
+    assert intree_rejection(pod, NODE, ignore_resources=frozenset()) is not None

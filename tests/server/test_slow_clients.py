@@ -1,0 +1,190 @@
+"""Clients that are slow to send or to read hurt themselves only, and are cut off at the deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.server.server_process import (
+    ServerProcess,
+    call,
+    connect,
+    get,
+    read_reply,
+    read_to_end,
+    request,
+    timed,
+)
+
+TIMEOUT_S = 1.5
+CLIENTS = 64
+LENGTH_100 = request("/length", b"x" * 100)
+CHUNKED = b"POST /length HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+# What each kind of client sends, and what it trickles afterwards, byte by byte.
+KINDS: dict[str, tuple[bytes, bytes]] = {
+    "stalls in the head": (LENGTH_100[:20], b""),
+    "stalls in the body": (LENGTH_100[:-50], b""),
+    "stalls in a chunk": (CHUNKED + b"64\r\nxxx", b""),
+    "trickles the head": (LENGTH_100[:5], LENGTH_100[5:]),
+    "trickles the body": (LENGTH_100[:-90], LENGTH_100[-90:]),
+    "does not read": (request("/large"), b""),
+    "reads byte by byte": (request("/large"), b""),
+}
+CUT = {
+    "head": ("stalls in the head", "trickles the head"),
+    "body": ("stalls in the body", "stalls in a chunk", "trickles the body"),
+    "reply": ("does not read", "reads byte by byte"),
+    "pressure": (),
+}
+
+
+class SlowClients:
+    """Many clients of each kind on one listener, fed by one thread."""
+
+    def __init__(self, address: tuple[str, int], kinds: dict[str, tuple[bytes, bytes]]) -> None:
+        self.sockets: dict[str, list[socket.socket]] = {kind: [] for kind in kinds}
+        for kind, (first, _) in kinds.items():
+            for _ in range(CLIENTS):
+                sock = socket.socket()
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                sock.settimeout(10)
+                sock.connect(address)
+                sock.sendall(first)
+                self.sockets[kind].append(sock)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._trickle, args=(kinds,))
+        self._thread.start()
+
+    def _trickle(self, kinds: dict[str, tuple[bytes, bytes]]) -> None:
+        position = 0
+        while not self._stop.wait(0.1):
+            for kind, (_, rest) in kinds.items():
+                for sock in self.sockets[kind] if rest else ():
+                    with contextlib.suppress(OSError):
+                        sock.send(rest[position : position + 1])
+            for sock in self.sockets["reads byte by byte"]:
+                with contextlib.suppress(OSError):
+                    sock.recv(1)
+            position += 1
+
+    def __enter__(self) -> SlowClients:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        for sockets in self.sockets.values():
+            for sock in sockets:
+                sock.close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerProcess]:
+    with ServerProcess("--timeout-s", str(TIMEOUT_S)) as process:
+        yield process.ready()
+
+
+def slowest_s(probe: Callable[[], float], for_s: float) -> float:
+    """The slowest of repeated probes."""
+    until = time.monotonic() + for_s
+    slowest = 0.0
+    while time.monotonic() < until:
+        slowest = max(slowest, probe())
+        time.sleep(0.02)
+    return slowest
+
+
+def test_hundreds_of_slow_clients_delay_nobody_and_are_cut_off(server: ServerProcess) -> None:
+    before = get(server.api, "/cuts").json()
+    started = time.monotonic()
+    with (
+        SlowClients(server.api, KINDS) as clients,
+        connect(server.api) as good,
+        connect(server.health) as probe,
+    ):
+
+        def both() -> float:
+            kept, kept_s = timed(good, request("/length", b"x" * 250_000))
+            health, health_s = timed(probe, request("/livez", method="GET"))
+            assert (kept.status, health.status) == (200, 200)
+            assert health_s < 0.3
+            fresh = time.monotonic()
+            assert get(server.api, "/fresh").status == 200
+            return max(kept_s, time.monotonic() - fresh)
+
+        assert slowest_s(both, TIMEOUT_S + 0.5) < 1.0
+        expected = {reason: before[reason] + CLIENTS * len(kinds) for reason, kinds in CUT.items()}
+        while (
+            cuts := get(server.api, "/cuts").json()
+        ) != expected and time.monotonic() < started + 4 * TIMEOUT_S:
+            time.sleep(0.05)
+        assert cuts == expected
+        for kind in (*CUT["head"], *CUT["body"]):
+            for sock in clients.sockets[kind]:
+                reply = read_reply(sock)
+                assert reply.status == 408, kind
+                assert "did not arrive whole within 1.5 s" in reply.json()["error"]
+        for kind in CUT["reply"]:
+            for sock in clients.sockets[kind]:
+                with pytest.raises(ConnectionResetError):
+                    read_to_end(sock)
+
+
+def test_slow_clients_of_health_do_not_delay_it(server: ServerProcess) -> None:
+    with SlowClients(server.health, KINDS), connect(server.health) as probe:
+
+        def probe_s() -> float:
+            reply, took_s = timed(probe, request("/livez", method="GET"))
+            assert reply.body == b"ok"
+            return took_s
+
+        assert slowest_s(probe_s, 1.0) < 0.3
+
+
+def test_idle_connections_stay_and_serve_later(server: ServerProcess) -> None:
+    with contextlib.ExitStack() as stack:
+        unused = [stack.enter_context(connect(server.api)) for _ in range(CLIENTS)]
+        used = stack.enter_context(connect(server.api))
+        call(used, request("/first"))
+        time.sleep(TIMEOUT_S + 0.5)
+        for sock in (used, *unused):
+            assert timed(sock, request("/later"))[1] < 1.0
+
+
+def test_more_connections_than_allowed_push_out_the_idle_ones_that_never_asked(server: ServerProcess) -> None:
+    with contextlib.ExitStack() as stack:
+        used = stack.enter_context(connect(server.api))
+        call(used, request("/first"))
+        for _ in range(1100):
+            stack.enter_context(connect(server.api))
+        assert call(used, request("/again")).status == 200
+        assert get(server.api, "/fresh").status == 200
+    assert get(server.api, "/cuts").json()["pressure"] >= 100
+
+
+def test_a_slow_client_that_finishes_in_time_is_served(server: ServerProcess) -> None:
+    with connect(server.api) as sock:
+        for position in range(0, len(LENGTH_100), 20):
+            sock.sendall(LENGTH_100[position : position + 20])
+            time.sleep(0.05)
+        assert read_reply(sock).json()["length"] == 100
+
+
+def test_unfinished_bodies_together_are_bounded(server: ServerProcess) -> None:
+    """Five bodies of nearly the limit exceed what is held at once, four times the limit."""
+    body = b"x" * (4 * 1024 * 1024 - 10)
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(connect(server.api)) for _ in range(5)]
+        for sock in socks:
+            sock.sendall(request("/length", body)[:-1])
+        reply = read_reply(socks[0])
+        assert reply.status == 503
+        assert "unfinished" in reply.json()["error"]
+        socks[4].sendall(b"x")
+        assert read_reply(socks[4]).json()["length"] == len(body)

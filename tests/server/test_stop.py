@@ -1,0 +1,163 @@
+"""SIGTERM under load: what is in flight is answered, nothing is lost, and the process exits with 0."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from tests.server.server_process import ServerProcess, call, connect, read_reply, request
+
+
+class ClosedLoopClient(threading.Thread):
+    """Asks again as soon as it is answered; a refused connection ends it, anything else is a loss."""
+
+    def __init__(self, address: tuple[str, int], path: str) -> None:
+        super().__init__()
+        self._address = address
+        self._path = path
+        self.answers = 0
+        self.loss: str | None = None
+
+    def run(self) -> None:
+        while True:
+            try:
+                sock = connect(self._address)
+            except ConnectionRefusedError:
+                return
+            with sock:
+                try:
+                    while call_once(sock, self._path):
+                        self.answers += 1
+                    self.answers += 1
+                except OSError as error:
+                    self.loss = f"after {self.answers} answers: {error!r}"
+                    return
+
+
+def call_once(sock: socket.socket, path: str) -> bool:
+    """One request; whether the connection may be used again."""
+    reply = call(sock, request(path, b"x" * 2000))
+    assert reply.status == 200
+    return reply.headers["connection"] == "keep-alive"
+
+
+@pytest.mark.parametrize("repetition", range(5))
+def test_no_answer_is_lost_under_load(repetition: int) -> None:
+    with ServerProcess() as server:
+        server.ready()
+        clients = [
+            ClosedLoopClient(server.api, path) for path in ("/length", "/sleep/3", "/now", "/length") * 2
+        ]
+        for client in clients:
+            client.start()
+        time.sleep(0.2 + 0.03 * repetition)
+        server.signal(signal.SIGTERM)
+        code = server.wait()
+        for client in clients:
+            client.join()
+        assert [client.loss for client in clients if client.loss] == []
+        assert min(client.answers for client in clients) > 1
+        assert code == 0
+        assert server.lines[-2:] == ["closed", "(end)"]
+
+
+def test_requests_without_keep_alive_are_not_lost_either() -> None:
+    with ServerProcess() as server:
+        server.ready()
+        losses: list[str] = []
+
+        def reconnect() -> None:
+            while True:
+                try:
+                    sock = connect(server.api)
+                except ConnectionRefusedError:
+                    return
+                with sock:
+                    try:
+                        call(sock, request("/length", b"x", "Connection: close"))
+                    except OSError as error:
+                        losses.append(repr(error))
+                        return
+
+        clients = [threading.Thread(target=reconnect) for _ in range(8)]
+        for client in clients:
+            client.start()
+        time.sleep(0.3)
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+        for client in clients:
+            client.join()
+        assert losses == []
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [
+        pytest.param([signal.SIGTERM], id="SIGTERM"),
+        pytest.param([signal.SIGINT], id="SIGINT"),
+        pytest.param([signal.SIGTERM, signal.SIGTERM], id="SIGTERM twice"),
+        pytest.param([signal.SIGINT, signal.SIGINT], id="SIGINT twice"),
+        pytest.param(
+            [signal.SIGHUP, signal.SIGTTIN, signal.SIGUSR2, signal.SIGTERM], id="ignored ones first"
+        ),
+    ],
+)
+def test_a_request_in_flight_is_answered_and_idle_ones_do_not_hold_up(signals: list[signal.Signals]) -> None:
+    with ServerProcess() as server:
+        server.ready()
+        with connect(server.api) as busy, connect(server.api) as idle, connect(server.health) as scraper:
+            call(idle, request("/first"))
+            call(scraper, request("/metrics", method="GET"))
+            busy.sendall(request("/sleep/800"))
+            time.sleep(0.1)
+            started = time.monotonic()
+            for number in signals:
+                server.signal(number)
+                time.sleep(0.1)
+            late = call(idle, request("/late"))
+            assert (late.status, late.headers["connection"]) == (200, "close")
+            assert call(scraper, request("/livez", method="GET")).status == 200
+            last = read_reply(busy)
+            assert (last.json(), last.headers["connection"]) == ({"slept": "800"}, "close")
+            assert server.wait() == 0
+            assert time.monotonic() - started < 2.5
+            assert server.lines[-2:] == ["closed", "(end)"]
+
+
+def test_the_grace_period_bounds_a_request_that_does_not_end() -> None:
+    with ServerProcess("--grace-s", "2") as server:
+        server.ready()
+        with connect(server.api) as busy:
+            busy.sendall(request("/sleep/60000"))
+            time.sleep(0.1)
+            started = time.monotonic()
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 0
+            assert time.monotonic() - started < 2.5
+            assert server.lines[-2:] == ["closed", "(end)"]
+
+
+def test_an_idle_connection_gets_two_seconds_for_a_request_on_its_way() -> None:
+    with ServerProcess() as server:
+        server.ready()
+        with connect(server.api) as used, connect(server.api) as unused:
+            call(used, request("/first"))
+            started = time.monotonic()
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 0
+            assert 1.9 < time.monotonic() - started < 2.7
+            assert (used.recv(1), unused.recv(1)) == (b"", b"")
+
+
+@pytest.mark.parametrize("after_s", [0.3, 0.4, 0.5])
+def test_sigterm_while_starting_is_not_lost(after_s: float) -> None:
+    with ServerProcess("--slow-start-s", "0.3") as server:
+        time.sleep(after_s)
+        server.signal(signal.SIGTERM)
+        started = time.monotonic()
+        assert server.wait() in (0, -signal.SIGTERM)
+        assert time.monotonic() - started < 3

@@ -1,0 +1,116 @@
+"""A server for the transport tests, run as a process of its own: python -m tests.server.transport_app.
+
+Its WSGI applications do as the paths say:
+POST /length reads the body and replies {"length": n, "age_s": s}; GET /large replies 8 MB;
+GET /sleep/MS replies after that long; GET /raise fails; GET /stream replies in chunks;
+GET /cuts replies what was cut off;
+on the health listener everything is answered "ok".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from scheduler_ext.server.body import BODY_RECEIVED, BodyError, read_body
+from scheduler_ext.server.cut_connections import CUT_CONNECTIONS
+from scheduler_ext.server.gunicorn_server import Apps, ServerOptions, refuse_workers, run_server
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse
+
+LARGE_BYTES = 8 * 1024 * 1024
+LARGE = b"x" * LARGE_BYTES
+MAX_BODY_BYTES = 4 * 1024 * 1024
+
+
+def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    match environ["PATH_INFO"].strip("/").split("/"):
+        case ["length"]:
+            try:
+                length = len(read_body(environ, MAX_BODY_BYTES))
+            except BodyError as error:
+                return _json(start_response, {"error": str(error)}, f"{error.status} Refused")
+            age_s = time.monotonic() - environ[BODY_RECEIVED]
+            return _json(start_response, {"length": length, "age_s": age_s})
+        case ["large"]:
+            return _reply(start_response, LARGE, "text/plain")
+        case ["sleep", milliseconds]:
+            time.sleep(int(milliseconds) / 1000)
+            return _json(start_response, {"slept": milliseconds})
+        case ["raise"]:
+            raise RuntimeError("on purpose")
+        case ["stream"]:
+            start_response("200 OK", [("Content-Type", "text/plain")])
+            return iter([b"one ", b"two ", b"three"])
+        case ["cuts"]:
+            return _json(start_response, CUT_CONNECTIONS.counts())
+        case _:
+            return _json(start_response, {"path": environ["PATH_INFO"]})
+
+
+def health(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    return _reply(start_response, b"ok", "text/plain")
+
+
+def inspect(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    return _json(start_response, {"pid": os.getpid()})
+
+
+def _json(start_response: StartResponse, value: Any, status: str = "200 OK") -> Iterable[bytes]:
+    return _reply(start_response, json.dumps(value).encode(), "application/json", status)
+
+
+def _reply(
+    start_response: StartResponse, body: bytes, content_type: str, status: str = "200 OK"
+) -> Iterable[bytes]:
+    start_response(status, [("Content-Type", content_type), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--api", default="127.0.0.1:0")
+    parser.add_argument("--health", default="127.0.0.1:0")
+    parser.add_argument("--inspect", default="127.0.0.1:0")
+    parser.add_argument("--timeout-s", type=float, default=5.0)
+    parser.add_argument("--grace-s", type=float, default=10.0)
+    parser.add_argument("--fail", action="store_true")
+    parser.add_argument("--slow-start-s", type=float, default=0.0)
+    arguments = parser.parse_args()
+    logging.basicConfig(format="LOG %(name)s %(levelname)s %(message)s", level=logging.INFO)
+    refusal = refuse_workers(os.environ, None)
+    if refusal:
+        sys.exit(f"error: {refusal}")
+
+    def build_apps() -> Apps:
+        if arguments.fail:
+            raise RuntimeError("the inventory cannot be read")
+        time.sleep(arguments.slow_start_s)
+        return Apps(api, health, inspect, close=lambda: print("closed", file=sys.stderr, flush=True))
+
+    options = ServerOptions(
+        _address(arguments.api),
+        _address(arguments.health),
+        _address(arguments.inspect),
+        read_timeout_s=arguments.timeout_s,
+        write_timeout_s=arguments.timeout_s,
+        graceful_timeout_s=arguments.grace_s,
+        max_body_bytes=MAX_BODY_BYTES,
+    )
+    run_server(options, build_apps)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+if __name__ == "__main__":
+    main()
