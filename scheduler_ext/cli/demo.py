@@ -6,12 +6,16 @@ import sys
 
 import click
 
+from scheduler_ext.cli.output import print_table
+
 
 @click.command()
 @click.option("--once", is_flag=True, help="Stop after the table instead of serving on.")
-@click.option("--port", type=int, default=8888, show_default=True, help="Where to serve; 0 for any free port.")
+@click.option(
+    "--port", type=int, default=8888, show_default=True, help="Where to serve; 0 for any free port."
+)
 def demo(once: bool, port: int) -> None:
     """Serve a sample inventory, send it a dozen pods as kube-scheduler would, and print what it decided."""
     from scheduler_ext.demo.run import run_demo
 
-    run_demo(serve_on=not once and sys.stdout.isatty(), port=port)
+    run_demo(print_table, serve_on=not once and sys.stdout.isatty(), port=port)

@@ -18,12 +18,16 @@ WOULD_NOT_FIT = 3
 
 
 @click.command()
-@click.option("-f", "--filename", type=click.File("rb"), required=True, help="File with one Pod; - for standard input.")
+@click.option(
+    "-f", "--filename", type=click.File("rb"), required=True, help="File with one Pod; - for standard input."
+)
 @inventory_option
 @config_option
 @output_option
 @click.pass_context
-def explain(ctx: click.Context, filename: Any, inventory_file: Path, config_file: Path | None, output: str) -> None:
+def explain(
+    ctx: click.Context, filename: Any, inventory_file: Path, config_file: Path | None, output: str
+) -> None:
     """Explain where a pod would go: every node's verdict, the numbers behind it, and each score term.
 
     Exit 0 if it fits somewhere, 3 if not.

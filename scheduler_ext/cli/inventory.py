@@ -49,7 +49,9 @@ def _print_nodes(items: list[dict[str, Any]]) -> None:
                 len(devices),
                 _sick(devices),
                 ",".join(dict.fromkeys(device["model"] for device in devices)) or "-",
-                "unknown" if None in free else f"{sum(free)} of {sum(d['memory']['totalMiB'] for d in devices)}",
+                "unknown"
+                if None in free
+                else f"{sum(free)} of {sum(d['memory']['totalMiB'] for d in devices)}",
                 _mig_free(devices),
             )
         )
@@ -68,7 +70,10 @@ def _print_devices(items: list[dict[str, Any]]) -> None:
                     device["uuid"] or "-",
                     device["model"],
                     "Healthy" if device["healthy"] else "Unhealthy",
-                    *("-" if memory[key] is None else memory[key] for key in ("totalMiB", "usedMiB", "requestedMiB", "freeMiB")),
+                    *(
+                        "-" if memory[key] is None else memory[key]
+                        for key in ("totalMiB", "usedMiB", "requestedMiB", "freeMiB")
+                    ),
                     _mig_free([device]),
                 )
             )

@@ -14,10 +14,13 @@ inventory_option = click.option(
     "inventory_file",
     type=click.Path(path_type=Path),
     required=True,
-    help="File of GPUNode, Node and Pod objects (YAML or JSON), such as `kubectl get gpunodes,nodes,pods -A -o yaml`.",
+    help="File of GPUNode, Node and Pod objects, such as `kubectl get gpunodes,nodes,pods -A -o yaml`.",
 )
 config_option = click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="ExtenderConfiguration file; defaults without."
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="ExtenderConfiguration file; defaults without.",
 )
 output_option = click.option(
     "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", show_default=True

@@ -12,7 +12,9 @@ from scheduler_ext.extender.explain import API_VERSION
 
 
 @click.command()
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
+)
 def reasons(output: str) -> None:
     """Print every reason a node can be refused for, what it means and what to do."""
     if output != "table":

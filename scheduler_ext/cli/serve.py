@@ -15,12 +15,14 @@ from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.wire.config import Configuration, duration_s
 
 
-class Listen(click.ParamType):
+class Listen(click.ParamType[tuple[str, int]]):
     """HOST:PORT, [V6]:PORT; port 0 is any free one."""
 
     name = "host:port"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
         if isinstance(value, tuple):
             return value
         host, colon, port = str(value).rpartition(":")
@@ -32,9 +34,15 @@ class Listen(click.ParamType):
 @click.command()
 @config_option
 @inventory_option
-@click.option("--listen", type=Listen(), default="127.0.0.1:8888", show_default=True, help="kube-scheduler's verbs.")
-@click.option("--health-listen", type=Listen(), default="127.0.0.1:8889", show_default=True, help="Probes and metrics.")
-@click.option("--inspect-listen", type=Listen(), default="127.0.0.1:8890", show_default=True, help="Loopback only.")
+@click.option(
+    "--listen", type=Listen(), default="127.0.0.1:8888", show_default=True, help="kube-scheduler's verbs."
+)
+@click.option(
+    "--health-listen", type=Listen(), default="127.0.0.1:8889", show_default=True, help="Probes and metrics."
+)
+@click.option(
+    "--inspect-listen", type=Listen(), default="127.0.0.1:8890", show_default=True, help="Loopback only."
+)
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True)
 @click.option("--workers", type=int, hidden=True, help="Anything but 1 is refused.")
 def serve(

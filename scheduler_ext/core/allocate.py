@@ -106,7 +106,8 @@ class ShareFit:
 def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools) -> Bools:
     """In which of the states ``where`` all shares find a GPU; ``room_mib`` is -1 where none may go."""
     if len(shares.running) + len(shares.init) == 1:
-        return (room_mib >= shares.largest_mib).any(0)
+        fits: Bools = np.any(room_mib >= shares.largest_mib, axis=0)
+        return fits
     return ShareFit(room_mib, shares, where).fits
 
 
@@ -128,7 +129,9 @@ def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -
             room = list(room_mib)
             for i in share.beside:
                 room[slots[i]] -= running[i][1]
-            slot = min((s for s, r in enumerate(room) if r >= share.memory_mib), key=room.__getitem__, default=None)
+            slot = min(
+                (s for s, r in enumerate(room) if r >= share.memory_mib), key=room.__getitem__, default=None
+            )
             if slot is None:
                 return None
             placed.append(slot)

@@ -20,6 +20,7 @@ from scheduler_ext.core.reasons import Reason
 from scheduler_ext.core.request import GpuRequest, UnitAsk
 from scheduler_ext.core.snapshot import Bools, Floats, Ints, Snapshot, UnitColumns
 
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """GPUs as one part of a request meets them, ``[slot, state]``: what a wish about one device compares.
@@ -82,10 +83,10 @@ class View:
                     free_mib=devices.share_free_mib,
                 )
             )
-            had_any = self.shareable.any(0)
+            had_any = np.any(self.shareable, axis=0)
             self.shareable = self.shareable & met
             self.eligible = self.eligible & met
-            here = self.shareable.any(0) | ~had_any
+            here = np.any(self.shareable, axis=0) | ~had_any
             passed = here if passed is None else passed & here
         return np.ones(len(self.snapshot.states), np.bool_) if passed is None else passed
 
@@ -167,7 +168,7 @@ class Scoring:
     @cached_property
     def per_share(self) -> list[tuple[Ints, Ints]]:
         """(slot, state) index pairs, one per share: where it goes; slot 0 where it does not fit."""
-        columns = np.arange(len(self.snapshot.states))
+        columns = np.arange(len(self.snapshot.states), dtype=np.int32)
         return [(np.maximum(slots, 0), columns) for slots in (self.fit.slots if self.fit else ())]
 
     @cached_property
@@ -189,7 +190,13 @@ def shortest_unit(asks: Sequence[UnitAsk], node: Node) -> tuple[UnitAsk, int]:
     """Of several counted asks, the one the node is furthest from, and how many units it has for it."""
     have = {}
     for ask in asks:
-        free = sum(unit.free for slot in node.state.slots if slot.healthy for unit in slot.units if unit.resource == ask.resource)
+        free = sum(
+            unit.free
+            for slot in node.state.slots
+            if slot.healthy
+            for unit in slot.units
+            if unit.resource == ask.resource
+        )
         unknown, limit = next(((u, n) for name, u, n in node.state.limits if name == ask.resource), (0, free))
         have[ask] = max(0, min(free - unknown, limit))
     ask = max(asks, key=lambda ask: ask.count - have[ask])
@@ -209,4 +216,6 @@ def offered_units(node: Node, request: GpuRequest) -> list[tuple[str | None, Slo
 
 def shareable_slots(node: Node) -> list[tuple[str | None, Slot]]:
     """The GPUs of a node that take shares at all, healthy or not."""
-    return [(u, slot) for u, slot in zip(node.uuids, node.state.slots, strict=True) if slot.share_free_mib >= 0]
+    return [
+        (u, slot) for u, slot in zip(node.uuids, node.state.slots, strict=True) if slot.share_free_mib >= 0
+    ]

@@ -57,7 +57,8 @@ class Decision:
     @property
     def fits(self) -> Bools:
         """Which states fit, ``[state]``."""
-        return self.verdict == FITS
+        fits: Bools = self.verdict == FITS
+        return fits
 
     @cached_property
     def scoring(self) -> Scoring:
@@ -98,7 +99,11 @@ class Decision:
     @property
     def tolerance(self) -> float:
         """How far below the best a total still counts as the best."""
-        return TOLERANCE if not isinstance(self.request, InvalidRequest) and self.request.soft_preferences else 0.0
+        return (
+            TOLERANCE
+            if not isinstance(self.request, InvalidRequest) and self.request.soft_preferences
+            else 0.0
+        )
 
 
 def best_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:

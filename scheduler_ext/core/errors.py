@@ -3,7 +3,7 @@
 SchedulerExtError
 ├── ConfigError            a configuration that cannot be meant; names the key
 ├── InventoryError         an inventory file that cannot be read; names the object and the field
-│   └── ImpossibleReport   a GPUNode report that contradicts itself
+│   └── ImpossibleReportError   a GPUNode report that contradicts itself
 └── RequestError           a caller's bytes that are no request; carries the HTTP status
 
 A pod that asks for something impossible is not an exception: it is an ``InvalidRequest`` value, and
@@ -25,7 +25,7 @@ class InventoryError(SchedulerExtError):
     """An inventory that cannot be read; the text names the object and the field."""
 
 
-class ImpossibleReport(InventoryError):
+class ImpossibleReportError(InventoryError):
     """A GPUNode report that contradicts itself; refused whole."""
 
 

@@ -86,7 +86,9 @@ def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: R
 
 def _is_asked(instance: MigInstance, pod: BoundPod, profile: str | None) -> bool:
     """True when the pod holds this instance under that ask; a whole GPU may be any instance (MIG single)."""
-    return instance.holder is not None and pod.is_holder(instance.holder) and profile in (None, instance.profile)
+    return (
+        instance.holder is not None and pod.is_holder(instance.holder) and profile in (None, instance.profile)
+    )
 
 
 def _hold_shares(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...], held: Holdings) -> None:

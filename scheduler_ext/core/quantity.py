@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 MAX_LENGTH: Final = 64
@@ -32,6 +33,7 @@ class QuantityError(ValueError):
     """A quantity that cannot be read, or that makes no sense where it stands."""
 
 
+@lru_cache(maxsize=1024)  # pods ask the same few amounts over and over
 def parse_quantity(text: str) -> Fraction:
     """Read one Kubernetes quantity exactly, in whatever unit it counts (cores, bytes, devices).
 
@@ -64,6 +66,7 @@ def _multiplier(text: str, exponent: str | None, suffix: str) -> Fraction:
     return Fraction(10) ** power
 
 
+@lru_cache(maxsize=1024)
 def as_count(text: str) -> int:
     """Read a quantity that counts whole things, such as GPUs: "2", "1k", "1000m" (one).
 

@@ -166,9 +166,11 @@ def _amounts(container: ContainerAsk, resources: ResourceNames) -> dict[str, int
         where = f"container {_shown(container.name)}: {_shown(resource)}"
         request, limit = container.requests.get(resource), container.limits.get(resource)
         try:
-            amount = as_count(limit if request is None else request)  # type: ignore[arg-type]  # one is there
+            amount = as_count(limit if request is None else request)
             if request is not None and limit is not None and parse_quantity(limit) != amount:
-                raise _WishError(f"{where}: request {_shown(request)} and limit {_shown(limit)} differ; make them equal")
+                raise _WishError(
+                    f"{where}: request {_shown(request)} and limit {_shown(limit)} differ; make them equal"
+                )
         except QuantityError as error:
             hint = "; the number counts MiB: 8192 means 8 GiB" if resource == resources.share else ""
             raise _WishError(f"{where}: {error}{hint}") from None
@@ -216,7 +218,9 @@ def _shares(
         else:
             running.append((container.name, mib))
     if len(running) + len(init) > MAX_SHARES:
-        raise _WishError(f"{len(running) + len(init)} containers ask a share of {resource}; at most {MAX_SHARES} may")
+        raise _WishError(
+            f"{len(running) + len(init)} containers ask a share of {resource}; at most {MAX_SHARES} may"
+        )
     return ShareAsk(tuple(running), tuple(init)) if running or init else None
 
 
@@ -225,10 +229,14 @@ def _refuse_contradictions(request: GpuRequest) -> None:
     for vendor in {vendor_of(resource) for resource in whole} - {None}:
         names = [resource for resource in whole if vendor_of(resource) == vendor]
         if len(names) > 1:
-            raise _WishError(f"asks {' and '.join(names)}: a node offers its GPUs under one of these names; ask one")
+            raise _WishError(
+                f"asks {' and '.join(names)}: a node offers its GPUs under one of these names; ask one"
+            )
     shared = [ask.resource for ask in request.units if ask.resource.endswith(".shared")]
     if request.exclusive and shared:
-        raise _WishError(f"annotation {ANNOTATION_PREFIX}sharing is exclusive, yet {shared[0]} asks a shared GPU; drop one")
+        raise _WishError(
+            f"annotation {ANNOTATION_PREFIX}sharing is exclusive, yet {shared[0]} asks a shared GPU; drop one"
+        )
 
 
 def _models(text: str) -> tuple[str, ...]:

@@ -14,7 +14,12 @@ DEFAULT_WHOLE = (
     "habana.ai/gaudi",
 )
 DEFAULT_SHARE = "gpu.scheduler-ext.io/memory-mib"
-_VENDOR_OF_DOMAIN = {"nvidia.com": "nvidia", "amd.com": "amd", "gpu.intel.com": "intel", "habana.ai": "habana"}
+_VENDOR_OF_DOMAIN = {
+    "nvidia.com": "nvidia",
+    "amd.com": "amd",
+    "gpu.intel.com": "intel",
+    "habana.ai": "habana",
+}
 
 
 def vendor_of(resource: str) -> str | None:

@@ -59,12 +59,13 @@ class UnitColumns:
     @cached_property
     def available(self) -> Ints:
         """Units a pod can still get, ``[state]``; may be below zero where more is held than offered."""
-        return np.minimum(self.free.sum(0, dtype=np.int32) - self.unknown, self.limit)
+        available: Ints = np.minimum(self.free.sum(0, dtype=np.int32) - self.unknown, self.limit)
+        return available
 
 
 @dataclass(frozen=True, slots=True)
 class NodeColumns:
-    """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many GPUs it has."""
+    """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many slots."""
 
     count: Ints
     fresh: Bools
@@ -106,7 +107,7 @@ class Snapshot:
     def idle_by_model(self) -> Floats:
         """Idle GPUs of the whole cluster per model, ``[model]``."""
         idle = np.where(self.devices.present & self.devices.healthy, self.devices.idle, 0.0) * self.node.count
-        return np.bincount(self.devices.model.ravel(), weights=idle.ravel(), minlength=len(self.models))
+        return np.bincount(self.devices.model.ravel(), idle.ravel(), len(self.models)).astype(np.float64)
 
 
 class RowIndex(dict[str, int]):

@@ -30,7 +30,8 @@ def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> 
         slots=tuple(slot for slot, _ in slots),
         limits=_limits(info, held, slots),
         share_limit=_limit(info, held, resources.share),
-        fresh=info.freshness == "Fresh" and (info.report is not None or info.estimate is not None or _has_no_gpu(info)),
+        fresh=info.freshness == "Fresh"
+        and (info.report is not None or info.estimate is not None or _has_no_gpu(info)),
         estimated=info.report is None,
         changing=info.changing,
         shared=_sharing(info) != "none",
@@ -211,7 +212,9 @@ def _idle(device: Device, held: DeviceHoldings, share_total_mib: int) -> float:
         return round(1 - held_mask(device, held).bit_count() / grid, 9)
     if held.units:
         return 0.0
-    return round(max(0, share_total_mib - held.requested_mib) / share_total_mib, 9) if share_total_mib else 0.0
+    return (
+        round(max(0, share_total_mib - held.requested_mib) / share_total_mib, 9) if share_total_mib else 0.0
+    )
 
 
 def _estimated_slot(estimate: Estimate, resources: ResourceNames) -> Slot:

@@ -1,1 +1,176 @@
-def run_demo(serve_on: bool, port: int) -> None: ...
+"""Starts a real extender on the sample inventory and asks it what kube-scheduler would ask."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from importlib.resources import as_file, files
+from typing import Any
+
+import yaml
+
+from scheduler_ext.core.errors import SchedulerExtError
+from scheduler_ext.core.intree import intree_rejection
+from scheduler_ext.core.request import ANNOTATION_PREFIX
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.node import node_facts
+from scheduler_ext.wire.objects import Objects, read_objects, read_pods
+from scheduler_ext.wire.pod import pod_ask, pod_needs
+
+PrintTable = Callable[[Sequence[str], Sequence[Sequence[object]]], None]
+HEADER = ("POD", "ASKS", "FITS", "BEST (SCORE)", "WHY NOT THE OTHERS")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What happened to one pod: how many nodes kube-scheduler would show the extender, and its answers."""
+
+    pod: str
+    asks: str
+    asked: int
+    passed: list[str]
+    points: dict[str, int]
+    why_not: Counter[str]
+
+    def row(self) -> tuple[str, ...]:
+        """One row of the table."""
+        best = sorted(name for name, points in self.points.items() if points == max(self.points.values()))
+        shown = ", ".join(best[:2]) + (f" +{len(best) - 2}" if len(best) > 2 else "")
+        score = f" ({max(self.points.values())})" if self.points else ""
+        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self.why_not.items(), key=_most))
+        return (
+            self.pod,
+            self.asks,
+            f"{len(self.passed)} of {self.asked}",
+            f"{shown}{score}" or "none",
+            reasons,
+        )
+
+
+def _most(item: tuple[str, int]) -> tuple[int, str]:
+    return -item[1], item[0]
+
+
+class DemoServer:
+    """A ``scheduler-ext serve`` process of our own; stopped by leaving the context."""
+
+    def __init__(self, inventory: str, port: int) -> None:
+        self._command = [
+            *(sys.executable, "-m", "scheduler_ext", "serve", "--inventory", inventory),
+            *("--listen", f"127.0.0.1:{port}", "--health-listen", f"127.0.0.1:{port and port + 1}"),
+            *("--inspect-listen", f"127.0.0.1:{port and port + 2}"),
+        ]
+
+    def __enter__(self) -> DemoServer:
+        self._process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True)
+        assert self._process.stderr is not None
+        said = []
+        for line in self._process.stderr:
+            if line.startswith("ready "):
+                self.urls = dict(part.split("=", 1) for part in line.split()[1:])
+                return self
+            said.append(line)
+        self._process.wait()
+        raise SchedulerExtError(f"the server did not start: {''.join(said).strip()}")
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(15)
+
+    def wait(self) -> None:
+        """Pass on what the server says until it ends."""
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            sys.stderr.write(line)
+
+    def connection(self) -> HTTPConnection:
+        """One keep-alive connection, as kube-scheduler holds it."""
+        return HTTPConnection(self.urls["api"].removeprefix("http://"), timeout=5)
+
+
+def _raw_pods(text: bytes) -> Iterator[dict[str, Any]]:
+    """The pods as kube-scheduler sends them: without kind, with what the API server fills in."""
+    for number, pod in enumerate(yaml.safe_load_all(text), 1):
+        metadata = {"namespace": "default", "uid": f"demo-{number}", **pod["metadata"]}
+        yield {"metadata": metadata, "spec": pod["spec"], "status": {"phase": "Pending"}}
+
+
+def _ask(connection: HTTPConnection, pod: kube.Pod, raw: dict[str, Any], objects: Objects) -> Outcome:
+    """What kube-scheduler does with one pod: its own filters, then filter, then prioritize."""
+    why_not: Counter[str] = Counter()
+    names = []
+    pods = objects.pods_by_node()
+    for name, node in objects.nodes.items():
+        refused = intree_rejection(
+            pod_needs(pod), node_facts(node, pods.get(name, ())), ignore_resources=frozenset()
+        )
+        if refused is None:
+            names.append(name)
+        else:
+            why_not[refused.reason] += 1
+    random.Random(raw["metadata"]["uid"]).shuffle(names)
+    if not names:
+        return Outcome(raw["metadata"]["name"], _asks(pod), 0, [], {}, why_not)
+    args = {"Pod": raw, "Nodes": None, "NodeNames": names}
+    result = _post(connection, "/filter", args)
+    why_not.update(result["FailedAndUnresolvableNodes"].values())
+    passed = result["NodeNames"]
+    points = _post(connection, "/prioritize", {**args, "NodeNames": passed}) if passed else []
+    scores = {entry["Host"]: entry["Score"] for entry in points}
+    return Outcome(raw["metadata"]["name"], _asks(pod), len(names), passed, scores, why_not)
+
+
+def _post(connection: HTTPConnection, path: str, args: dict[str, Any]) -> Any:
+    connection.request("POST", path, json.dumps(args), {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    body = response.read()
+    if response.status != 200:
+        raise SchedulerExtError(f"{path}: {response.status} {body.decode(errors='replace')}")
+    return json.loads(body)
+
+
+def _asks(pod: kube.Pod) -> str:
+    """A pod's wish in a few words."""
+    ask = pod_ask(pod, ResourceNames())
+    parts = [
+        f"{name.removeprefix('nvidia.com/').removeprefix('gpu.scheduler-ext.io/')}={amount}"
+        for container in ask.containers
+        for name, amount in container.limits.items()
+    ]
+    parts += [f"{key.removeprefix(ANNOTATION_PREFIX)}={value}" for key, value in ask.annotations.items()]
+    return " ".join(parts + ([f"priority={ask.priority}"] if ask.priority else []))
+
+
+def run_demo(print_table: PrintTable, *, serve_on: bool, port: int) -> None:
+    """Serve the sample, ask for every sample pod, print the table; then serve until Ctrl-C, if asked to."""
+    package = files("scheduler_ext.demo")
+    text = package.joinpath("pods.yaml").read_bytes()
+    with as_file(package.joinpath("sample-inventory.yaml")) as path, DemoServer(str(path), port) as server:
+        objects = read_objects(path.read_bytes())
+        print(
+            f"An extender serves {len(objects.nodes)} nodes at {server.urls['api']}."
+            " What kube-scheduler would hear from it:\n"
+        )
+        connection = server.connection()
+        pods = zip(read_pods(text), _raw_pods(text), strict=True)
+        outcomes = [_ask(connection, pod, raw, objects) for pod, raw in pods]
+        connection.close()
+        print_table(HEADER, [outcome.row() for outcome in outcomes])
+        print("\nFITS counts the nodes that kube-scheduler's own filters leave to be asked about.")
+        if serve_on:
+            print(
+                f"\nStill serving; ask it yourself, or look at {server.urls['health']}/metrics. Ctrl-C ends.",
+                flush=True,
+            )
+            try:
+                server.wait()
+            except KeyboardInterrupt:
+                print("\nstopping")

@@ -150,10 +150,25 @@ def _device(container: str, uuid: str | None, profile: str | None, mib: int | No
     return {"container": container, "uuid": uuid, "profile": profile, "start": None, "memoryMiB": mib}
 
 
-def _refused(name: str, decision: Decision, in_tree: InTreeRejection | None, cluster: _Cluster) -> dict[str, Any]:
-    entry: dict[str, Any] = {"node": name, "verdict": "rejected", "score": 0, "total": None, "terms": [], "devices": []}
+def _refused(
+    name: str, decision: Decision, in_tree: InTreeRejection | None, cluster: _Cluster
+) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "node": name,
+        "verdict": "rejected",
+        "score": 0,
+        "total": None,
+        "terms": [],
+        "devices": [],
+    }
     if in_tree is not None:
-        miss = {"criterion": in_tree.plugin, "device": None, "needed": in_tree.needed, "have": in_tree.have, "unit": ""}
+        miss = {
+            "criterion": in_tree.plugin,
+            "device": None,
+            "needed": in_tree.needed,
+            "have": in_tree.have,
+            "unit": "",
+        }
         known = in_tree.needed is not None or in_tree.have is not None
         return entry | {
             "by": "kubernetes",

@@ -7,6 +7,7 @@ from typing import Any
 from scheduler_ext.core.gpu import Device
 from scheduler_ext.core.holdings import DeviceHoldings, holdings_of
 from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.state import instance_memory_mib
 from scheduler_ext.extender.explain import API_VERSION
 from scheduler_ext.wire.config import Configuration
 
@@ -51,6 +52,11 @@ def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared:
     if held.units and not shared:
         # A whole GPU is promised with all it has.
         requested = max(requested, memory.total_mib - memory.reserved_mib)
+    requested += sum(
+        instance_memory_mib(device, instance)
+        for instance in device.mig.instances
+        if instance.uuid in held.instances
+    )
     return {
         "uuid": device.uuid,
         "index": device.index,

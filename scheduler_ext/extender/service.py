@@ -93,7 +93,9 @@ class Extender:
         for code, count in enumerate(np.bincount(codes, minlength=len(REASONS) + 1)[1:].tolist()):
             if count:
                 rejected[_ANSWERS[code]] = count
-                refused.update(dict.fromkeys(compress(args.names, (codes == code + 1).tolist()), _ANSWERS[code]))
+                refused.update(
+                    dict.fromkeys(compress(args.names, (codes == code + 1).tolist()), _ANSWERS[code])
+                )
         answer = encode_filter_result(args, passed, refused)
         _check(deadline)
         problem = None

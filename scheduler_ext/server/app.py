@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
+from werkzeug.http import parse_options_header
 
 from scheduler_ext import __version__
 from scheduler_ext.core.errors import RequestError
@@ -34,9 +35,11 @@ def api_app(extender: Extender, metrics: Metrics, max_body_bytes: int, decision_
         try:
             body = read_body(request.environ, max_body_bytes)
             started = request.environ[BODY_RECEIVED]
-            _check_content()
+            _check_content(request.environ)
             answer = verb(body, started + decision_deadline_s)
-            _count(metrics, name, answer)
+            metrics.count(name, answer)
+            if answer.problem is not None:
+                log.warning("GPU request is invalid: %s", answer.problem)
             return _json(200, answer.body)
         except (BodyError, RequestError) as error:
             code = error.status
@@ -116,21 +119,13 @@ def _bare_app(name: str) -> Flask:
     return app
 
 
-def _check_content() -> None:
-    if request.headers.get("Content-Encoding", "identity").lower() not in ("", "identity"):
-        raise RequestError(415, "Content-Encoding: send the body as it is, not compressed")
-    kind = request.mimetype
-    if kind not in _CONTENT_TYPES and not kind.endswith("+json"):
+def _check_content(environ: Mapping[str, str]) -> None:
+    encoding = environ.get("HTTP_CONTENT_ENCODING", "")
+    if encoding.lower() not in ("", "identity"):
+        raise RequestError(415, f"Content-Encoding: {encoding[:80]!r}; send the body as it is")
+    kind = environ.get("CONTENT_TYPE", "")
+    if kind not in _CONTENT_TYPES and parse_options_header(kind)[0].lower() not in _CONTENT_TYPES:
         raise RequestError(415, f"Content-Type: {kind[:80]!r}; send application/json")
-
-
-def _count(metrics: Metrics, verb: str, answer: Answer) -> None:
-    metrics.nodes.labels(verb, "in").observe(answer.nodes_in)
-    metrics.nodes.labels(verb, "out").observe(answer.nodes_out)
-    for reason, count in answer.rejected.items():
-        metrics.rejections.labels(reason).inc(count)
-    if answer.problem is not None:
-        log.warning("GPU request is invalid: %s", answer.problem)
 
 
 def _problem(status: int, message: str, verb: str) -> Response:

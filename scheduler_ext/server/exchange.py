@@ -97,8 +97,7 @@ def answer(
         response, environ = wsgi.create(request, reply, *addresses, cfg)
         environ["wsgi.multithread"] = True
         result = app(environ, response.start_response)
-        if last():
-            response.force_close()
+        pass
         try:
             for piece in result:
                 response.write(piece)

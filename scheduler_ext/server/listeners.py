@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import socket
 import struct
 import time
@@ -27,6 +28,9 @@ def listen(name: str, address: tuple[str, int]) -> socket.socket:
     host, port = address[0].strip("[]"), address[1]
     sock: socket.socket | None = None
     try:
+        if not 0 <= port <= 65535:
+            # getaddrinfo would take it modulo 65536.
+            raise OSError(errno.EINVAL, "a port is a number from 0 to 65535")
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, sockaddr = found[0]
         sock = socket.socket(family, kind, protocol)
@@ -36,10 +40,10 @@ def listen(name: str, address: tuple[str, int]) -> socket.socket:
         sock.bind(sockaddr)
         sock.listen(_BACKLOG)
         sock.setblocking(False)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         if sock is not None:
             sock.close()
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = error.strerror or str(error)
         shown = f"[{host}]" if ":" in host else host
         raise ListenError(
             f"cannot listen on {shown}:{port} for {name}: {reason}; choose another address or stop what "
@@ -62,9 +66,7 @@ def leave(listener: socket.socket, accept: Callable[[], bool]) -> None:
     called for those that have come through (it returns False when there is none), and only then is the
     socket closed. Later clients see their connection refused.
     """
-    while accept(): pass
-    listener.close()
-    return
+    _ignore_new_handshakes(listener)
     until = time.monotonic() + _HANDSHAKE_S
     while True:
         while accept():

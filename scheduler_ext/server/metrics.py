@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -12,6 +13,7 @@ from prometheus_client.registry import Collector
 from scheduler_ext import __version__
 from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.extender.service import Answer
 from scheduler_ext.extender.source import InventorySource
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -51,9 +53,26 @@ class Metrics:
         build.labels(__version__).set(1)
         self.registry.register(_InventoryMetrics(source))
 
+    @lru_cache(maxsize=256)  # noqa: B019 (one Metrics lives as long as the process)
+    def _duration(self, verb: str, code: int) -> Histogram:
+        # Looking a child up costs more than observing.
+        return self.duration.labels(verb, str(code))
+
+    @lru_cache(maxsize=16)  # noqa: B019
+    def _nodes(self, verb: str) -> tuple[Histogram, Histogram]:
+        return self.nodes.labels(verb, "in"), self.nodes.labels(verb, "out")
+
     def observe(self, verb: str, code: int, seconds: float) -> None:
         """Count one request."""
-        self.duration.labels(verb, str(code)).observe(seconds)
+        self._duration(verb, code).observe(seconds)
+
+    def count(self, verb: str, answer: Answer) -> None:
+        """Count what a request was about."""
+        nodes_in, nodes_out = self._nodes(verb)
+        nodes_in.observe(answer.nodes_in)
+        nodes_out.observe(answer.nodes_out)
+        for reason, count in answer.rejected.items():
+            self.rejections.labels(reason).inc(count)
 
     def render(self) -> bytes:
         """The exposition text."""

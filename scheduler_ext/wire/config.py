@@ -29,7 +29,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-class _Section(Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
+class _Section(Struct, rename="camel", forbid_unknown_fields=True):
     """Base of all sections: an unknown key is a mistake, not an extension."""
 
 
@@ -130,14 +130,20 @@ def check(config: Configuration) -> None:
     """What types cannot say. Raises ConfigError naming the key."""
     unknown = sorted(set(config.score.weights) - set(DEFAULT_WEIGHTS))
     if unknown:
-        raise ConfigError(f"score.weights.{unknown[0]}: no such score; there are {', '.join(DEFAULT_WEIGHTS)}")
+        raise ConfigError(
+            f"score.weights.{unknown[0]}: no such score; there are {', '.join(DEFAULT_WEIGHTS)}"
+        )
     if not any(config.policy().weights.values()):
         raise ConfigError("score.weights: all are 0; leave at least one above, or every node is equal")
     if config.resources.memory_share in config.resources.whole_gpu:
-        raise ConfigError(f"resources.memoryShare: {config.resources.memory_share} is in wholeGpu too; one name, one meaning")
+        raise ConfigError(
+            f"resources.memoryShare: {config.resources.memory_share} is in wholeGpu too; keep one"
+        )
     for name in (*config.resources.whole_gpu, config.resources.memory_share):
         if name.startswith(MIG_PREFIX):
-            raise ConfigError(f"resources: {name} is a MIG resource, which is known by its own name; remove it")
+            raise ConfigError(
+                f"resources: {name} is a MIG resource, which is known by its own name; remove it"
+            )
     stale = duration_s("inventory.staleAfter", config.inventory.stale_after, 1, 86400)
     missing = duration_s("inventory.missingAfter", config.inventory.missing_after, 1, 86400)
     if missing <= stale:
@@ -170,5 +176,7 @@ def _explained(message: str) -> str:
     key = path.rstrip("`").lstrip(".")
     unknown = re.fullmatch(r"Object contains unknown field `(.*)`", problem)
     if unknown:
-        return f"{'.'.join(filter(None, (key, unknown[1])))}: unknown key; see docs/reference/configuration.md"
+        return (
+            f"{'.'.join(filter(None, (key, unknown[1])))}: unknown key; see docs/reference/configuration.md"
+        )
     return f"{key}: {problem}" if key else problem

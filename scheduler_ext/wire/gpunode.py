@@ -6,11 +6,12 @@ A report that contradicts itself is refused whole: half of a wrong report is no 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 from typing import Annotated, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
-from scheduler_ext.core.errors import ImpossibleReport
+from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu import Device, Holder, Memory, Mig, MigInstance, Report
 from scheduler_ext.core.mig import Profile, parse_profile
 from scheduler_ext.core.mig_geometry import Geometry, geometry_for, geometry_from_report
@@ -121,7 +122,7 @@ class GpuNode(_Status):
 def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
     """The report of a GPUNode, or None when it has no status yet.
 
-    ``previous`` is the last good report of the same node. Raises ImpossibleReport naming node and field.
+    ``previous`` is the last good report of the same node. Raises ImpossibleReportError naming node and field.
     """
     status = node.status
     if status is None or (status.devices is None and status.sequence is None):
@@ -131,7 +132,7 @@ def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
         _check_sequence(status, previous)
         devices = _devices(status.devices or [])
     except _FieldError as error:
-        raise ImpossibleReport(f"GPUNode {name}: {error}; the report is refused") from None
+        raise ImpossibleReportError(f"GPUNode {name}: {error}; the report is refused") from None
     sharing = status.sharing or SharingStatus()
     return Report(
         devices=devices,
@@ -163,7 +164,8 @@ def _check_sequence(status: GpuNodeStatus, previous: Report | None) -> None:
         return
     if status.boot_id == previous.boot_id and status.sequence < previous.sequence:
         raise _FieldError(
-            "sequence", f"went back from {previous.sequence} to {status.sequence} within bootID {status.boot_id}"
+            "sequence",
+            f"went back from {previous.sequence} to {status.sequence} within bootID {status.boot_id}",
         )
 
 
@@ -188,7 +190,9 @@ def _device(path: str, entry: DeviceStatus) -> Device:
         raise _FieldError(f"{path}.uuid", "is empty; a device is known by its UUID")
     memory = _memory(f"{path}.memory", entry.memory)
     vendor = (entry.vendor or "nvidia").lower()
-    model = canonical_model(entry.model or entry.product or "unknown", vendor=vendor, memory_mib=memory.total_mib)
+    model = canonical_model(
+        entry.model or entry.product or "unknown", vendor=vendor, memory_mib=memory.total_mib
+    )
     health = entry.health or HealthStatus()
     capability = _version(entry.compute_capability)
     return Device(
@@ -213,7 +217,7 @@ def _memory(path: str, entry: MemoryStatus) -> Memory:
     if taken * 100 > memory.total_mib * 101:
         raise _FieldError(
             f"{path}.usedMiB",
-            f"used {memory.used_mib} + reserved {memory.reserved_mib} MiB exceed the total of {memory.total_mib} MiB",
+            f"used {memory.used_mib} + reserved {memory.reserved_mib} MiB exceed the {memory.total_mib} there are",
         )
     return memory
 
@@ -231,12 +235,14 @@ def _mig(path: str, entry: MigStatus, model: GpuModel) -> Mig:
     for i, instance in enumerate(entry.instances or ()):
         where = f"{path}.instances[{i}]"
         if instance.start + instance.size > grid:
-            raise _FieldError(where, f"units {instance.start} to {instance.start + instance.size} leave the grid of {grid}")
+            raise _FieldError(
+                where, f"units {instance.start} to {instance.start + instance.size} leave the grid of {grid}"
+            )
         for unit in range(instance.start, instance.start + instance.size):
             if unit in occupied:
                 raise _FieldError(where, f"overlaps {path}.instances[{occupied[unit]}] at unit {unit}")
             occupied[unit] = i
-        profile = _read(f"{where}.profile", lambda text=instance.profile: parse_profile(text))
+        profile = _read(f"{where}.profile", partial(parse_profile, instance.profile))
         holder = _holder(instance.holder) if instance.holder is not None else None
         instances.append(MigInstance(instance.uuid, profile, instance.start, instance.size, holder))
     return Mig(bool(entry.enabled), bool(entry.creatable), geometry, tuple(instances))
@@ -247,7 +253,9 @@ def _geometry(path: str, entry: MigStatus, model: GpuModel) -> Geometry | None:
     placed = [profile for profile in entry.profiles or () if profile.starts]
     if not entry.grid_size or not placed:
         return geometry_for(model.mig_table)
-    profiles = [Profile(p.name, p.size, tuple(p.starts), p.max_instances, p.memory_mib or None) for p in placed]
+    profiles = [
+        Profile(p.name, p.size, tuple(p.starts), p.max_instances, p.memory_mib or None) for p in placed
+    ]
     grid = entry.grid_size
     return _read(path, lambda: geometry_from_report(grid, profiles))
 

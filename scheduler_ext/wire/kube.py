@@ -158,7 +158,9 @@ def quantity_text(raw: Raw) -> str:
         return "0"
     if text[:1] in b"-0123456789":
         return text.decode()
-    raise msgspec.ValidationError(f"Expected a quantity (string or number), got `{text[:40].decode(errors='replace')}`")
+    raise msgspec.ValidationError(
+        f"Expected a quantity (string or number), got `{text[:40].decode(errors='replace')}`"
+    )
 
 
 def strings(mapping: Strings | None) -> dict[str, str]:

@@ -69,9 +69,15 @@ def read_objects(text: bytes) -> Objects:
 def read_pods(text: bytes) -> list[kube.Pod]:
     """The pods of a file, in order; other kinds are refused. Raises InventoryError."""
     objects = read_objects(text)
-    others = [*objects.skipped, *(["GPUNode"] if objects.gpu_nodes else []), *(["Node"] if objects.nodes else [])]
+    others = [
+        *objects.skipped,
+        *(["GPUNode"] if objects.gpu_nodes else []),
+        *(["Node"] if objects.nodes else []),
+    ]
     if others:
-        raise InventoryError(f"a {others[0]} is no Pod; give a file with Pod objects (a Deployment's pod template is not read)")
+        raise InventoryError(
+            f"a {others[0]} is no Pod; give a file with Pod objects (a Deployment's pod template is not read)"
+        )
     if not objects.pods:
         raise InventoryError("no Pod in it; give a file with one")
     return objects.pods
@@ -83,7 +89,7 @@ def assemble(
     """Every node of the objects, by name: reports, Nodes and pods put together.
 
     ``previous`` are the nodes of the last good file, whose sequences the new reports must not go behind.
-    Raises InventoryError (ImpossibleReport) naming the object and the field.
+    Raises InventoryError (ImpossibleReportError) naming the object and the field.
     """
     reports: dict[str, Report | None] = {}
     for name, gpu_node in objects.gpu_nodes.items():
@@ -99,7 +105,9 @@ def assemble(
     infos = {}
     for name in dict.fromkeys((*objects.gpu_nodes, *objects.nodes)):
         try:
-            infos[name] = node_info(name, objects.nodes.get(name), reports.get(name), pods.get(name, ()), resources)
+            infos[name] = node_info(
+                name, objects.nodes.get(name), reports.get(name), pods.get(name, ()), resources
+            )
         except QuantityError as error:
             raise InventoryError(f"Node {name}: status: {error}") from None
     return infos
@@ -123,7 +131,9 @@ def _add(objects: Objects, where: str, document: bytes | msgspec.Raw, implied: s
     named = _named(kind, header.metadata)
     if kind == "GPUNode":
         if header.api_version not in (gpunode.API_VERSION, None):
-            raise InventoryError(f"{named}: apiVersion {header.api_version!r}; this release reads {gpunode.API_VERSION}")
+            raise InventoryError(
+                f"{named}: apiVersion {header.api_version!r}; this release reads {gpunode.API_VERSION}"
+            )
         _once(objects.gpu_nodes, name, named)
         objects.gpu_nodes[name] = _decode(document, gpunode.GpuNode, named)
     elif kind == "Node":
@@ -154,7 +164,11 @@ def explained(error: msgspec.ValidationError) -> str:
     """msgspec's message with the field first, and YAML's favourite trap named."""
     problem, _, path = str(error).partition(" - at `$")
     field_path = path.rstrip("`").lstrip(".")
-    hint = ' (quote it in YAML: "8.0")' if "Expected `str" in problem and ("`float`" in problem or "`int`" in problem) else ""
+    hint = (
+        ' (quote it in YAML: "8.0")'
+        if "Expected `str" in problem and ("`float`" in problem or "`int`" in problem)
+        else ""
+    )
     return f"{field_path}: {problem}{hint}" if field_path else f"{problem}{hint}"
 
 

@@ -125,7 +125,8 @@ def pod_needs(pod: kube.Pod) -> PodNeeds:
         node_selector=strings(spec.node_selector),
         required_terms=required,
         tolerations=tuple(
-            Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "") for t in spec.tolerations or ()
+            Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "")
+            for t in spec.tolerations or ()
         ),
         requests=pod_amounts(spec),
     )
@@ -177,7 +178,9 @@ def not_modelled(pod: kube.Pod) -> list[str]:
             c.when_unsatisfiable != "ScheduleAnyway" for c in spec.topology_spread_constraints or ()
         ),
         "soft preferences (preferred affinity, ScheduleAnyway)": has_soft_preferences(spec),
-        "volumes bound to nodes": any(b"persistentVolumeClaim" in v or b"ephemeral" in v for v in map(bytes, spec.volumes or ())),
+        "volumes bound to nodes": any(
+            b"persistentVolumeClaim" in v or b"ephemeral" in v for v in map(bytes, spec.volumes or ())
+        ),
         "host ports": any(p.host_port for c, _ in _containers(spec) for p in c.ports or ()),
         "priorityClassName (its PriorityClass is not read; priority 0 is assumed)": spec.priority is None
         and spec.priority_class_name not in (None, "", *_SYSTEM_PRIORITIES),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -164,6 +165,16 @@ def test_413_reaches_a_client_that_is_still_sending(
         assert sock.recv(1) == b""
 
 
+def test_413_reaches_a_client_that_sends_for_seconds_before_it_reads(server: ServerProcess) -> None:
+    raw = request("/length", b"x" * (MAX_BODY_BYTES * 2))
+    pieces = 6
+    with connect(server.api) as sock:
+        for number in range(pieces):
+            sock.sendall(raw[number * len(raw) // pieces : (number + 1) * len(raw) // pieces])
+            time.sleep(0.45)
+        assert read_reply(sock).status == 413
+
+
 def test_a_client_that_resets_in_the_middle_leaves_the_server_well(server: ServerProcess) -> None:
     for raw in (request("/length", b"x" * 100)[:-1], request("/sleep/50"), request("/large"), b"G", b""):
         sock = connect(server.api)
@@ -222,9 +233,13 @@ def test_a_worker_whose_parent_was_killed_ends_itself() -> None:
         worker = server.ready().worker_pid()
         server.process.kill()
         until = time.monotonic() + 5
-        while Path(f"/proc/{worker}/cmdline").exists() and time.monotonic() < until:
+        while Path(f"/proc/{worker}").exists() and time.monotonic() < until:
             time.sleep(0.05)
-        assert not Path(f"/proc/{worker}").exists()
+        try:
+            assert not Path(f"/proc/{worker}").exists()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
         with pytest.raises(ConnectionRefusedError):
             connect(server.health)
 

@@ -30,7 +30,9 @@ class FreeMemory:
 
     def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
         if request.shares is None:
-            units = [(unit.free_mib, uuid) for uuid, slot, unit in offered_units(node, request) if slot.healthy]
+            units = [
+                (unit.free_mib, uuid) for uuid, slot, unit in offered_units(node, request) if slot.healthy
+            ]
             have, uuid = min(units, key=lambda gpu: gpu[0], default=(None, None))
             return NearestMiss(self.name, uuid, request.min_free_mib, have, "MiB")
         gpus = [(slot.share_free_mib, uuid) for uuid, slot in shareable_slots(node) if slot.healthy]
@@ -38,5 +40,9 @@ class FreeMemory:
         needed = max(request.shares.largest_mib, request.min_free_mib)
         if have is not None and have >= needed:
             # Each share alone fits: it is their sum, on the GPUs or in the node's allocatable, that does not.
-            uuid, needed, have = None, request.shares.total_mib, min(sum(g for g, _ in gpus), node.state.share_limit)
+            uuid, needed, have = (
+                None,
+                request.shares.total_mib,
+                min(sum(g for g, _ in gpus), node.state.share_limit),
+            )
         return NearestMiss(self.name, uuid, needed, have, "MiB")

@@ -30,7 +30,11 @@ class Model:
 
     def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
         # Under MIG strategy single a GPU is offered under its slice's name, not its own.
-        offered = [(u, unit.model) for u, slot in zip(node.uuids, node.state.slots, strict=True) for unit in slot.units]
+        offered = [
+            (u, unit.model)
+            for u, slot in zip(node.uuids, node.state.slots, strict=True)
+            for unit in slot.units
+        ]
         offered = offered or [(u, slot.model) for u, slot in zip(node.uuids, node.state.slots, strict=True)]
         other = next(
             ((u, model.name) for u, model in offered if request.model_rank(model) is None), (None, None)

@@ -23,7 +23,8 @@ class Sharing:
         if view.request.exclusive:
             return ~node.shared
         # A node without GPUs is in no sharing mode: it is refused for what it lacks.
-        return node.shared | (node.devices == 0)
+        passed: Bools = node.shared | (node.devices == 0)
+        return passed
 
     def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
         needed = "exclusive" if request.exclusive else "shared"

@@ -39,5 +39,7 @@ class TotalMemory:
             if not any(total < needed for total, _ in gpus):
                 needed = request.shares.largest_mib
                 gpus = [(slot.share_total_mib, uuid) for uuid, slot in shareable_slots(node)]
-        have, uuid = max((gpu for gpu in gpus if gpu[0] < needed), key=lambda gpu: gpu[0], default=(None, None))
+        have, uuid = max(
+            (gpu for gpu in gpus if gpu[0] < needed), key=lambda gpu: gpu[0], default=(None, None)
+        )
         return NearestMiss(self.name, uuid, needed, have, "MiB")

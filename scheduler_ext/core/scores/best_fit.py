@@ -23,7 +23,9 @@ class BestFit:
         full: Floats = 1.0 - scoring.idle_after
         if scoring.fit is not None:
             devices = scoring.snapshot.devices
-            left = np.maximum(devices.share_free_mib - scoring.fit.load_mib, 0) / np.maximum(devices.share_total_mib, 1)
+            left = np.maximum(devices.share_free_mib - scoring.fit.load_mib, 0) / np.maximum(
+                devices.share_total_mib, 1
+            )
             tight = 1.0 - sum(left[where] for where in scoring.per_share) / len(scoring.per_share)
             full = _GPU_PART * tight + (1 - _GPU_PART) * full
         return 1.0 - full if scoring.strategy == "spread" else full

@@ -18,5 +18,7 @@ class NodeHealth:
 
     def value(self, scoring: Scoring) -> Floats:
         devices = scoring.snapshot.devices
-        value: Floats = (devices.present & devices.healthy).sum(0) / np.maximum(scoring.snapshot.node.devices, 1)
+        value: Floats = (devices.present & devices.healthy).sum(0) / np.maximum(
+            scoring.snapshot.node.devices, 1
+        )
         return value
