@@ -97,7 +97,8 @@ def answer(
         response, environ = wsgi.create(request, reply, *addresses, cfg)
         environ["wsgi.multithread"] = True
         result = app(environ, response.start_response)
-        pass
+        if last():
+            response.force_close()
         try:
             for piece in result:
                 response.write(piece)
