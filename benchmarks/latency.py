@@ -197,7 +197,7 @@ def main(
     try:
         with contextlib.ExitStack() as stack:
             if noop_url is None:
-                noop_url = stack.enter_context(running_server(noop_command(), "noop"))
+                noop_url = stack.enter_context(running_server(noop_command(), "api"))
             rows = measure_rows(settings, noop_url)
             points = measure_growth(settings, noop_url) if growth and url is None else []
     except ProcessError as error:

@@ -47,7 +47,7 @@ def _draw_latency(axes: Any, rows: Sequence[Row]) -> None:
             )
             if verb == "filter":
                 for row in line:
-                    axes.annotate(f"{row.ratio}x", (row.nodes, _ms(row.p50_us)), fontsize=6)
+                    axes.annotate(f"{row.ratio:.1f}x", (row.nodes, _ms(row.p50_us)), fontsize=6)
         noop = sorted((row for row in shown if row.verb == verb), key=lambda r: r.nodes)
         sizes = list(dict.fromkeys(row.nodes for row in noop))
         lowest = [min(_ms(row.noop_p50_us) for row in noop if row.nodes == size) for size in sizes]
@@ -60,6 +60,7 @@ def _draw_latency(axes: Any, rows: Sequence[Row]) -> None:
         xscale="log",
         yscale="log",
     )
+    _plain_numbers(axes)
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize=7)
 
@@ -88,7 +89,17 @@ def _draw_growth(axes: Any, growth: Sequence[GrowthPoint]) -> None:
         style, marker = _AXES[axis]
         latencies = [_ms(point.row.p50_us) for point in line]
         axes.plot(at, latencies, color=_COLOURS.get(kind), linestyle=style, marker=marker, label=label)
+    _plain_numbers(axes)
     axes.legend(fontsize=7)
+
+
+def _plain_numbers(axes: Any) -> None:
+    """Label logarithmic axes with numbers instead of powers of ten."""
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
+    axes.tick_params(axis="y", which="minor", labelsize=6)
 
 
 def _ms(time_us: float | None) -> float:

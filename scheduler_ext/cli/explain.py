@@ -9,7 +9,7 @@ import click
 
 from scheduler_ext.cli.options import config_option, inventory_option, output_option, read_config
 from scheduler_ext.cli.output import print_structured, print_table
-from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.extender.explain import explain as explain_pod
 from scheduler_ext.extender.source import load_objects
 from scheduler_ext.wire.objects import read_pods
@@ -39,7 +39,13 @@ def explain(
             raise InventoryError(f"{len(pods)} pods in it; give a file with one")
     except InventoryError as error:
         raise InventoryError(f"{filename.name}: {error}") from None
-    explanation = explain_pod(pods[0], load_objects(inventory_file), config)
+    objects = load_objects(inventory_file)
+    try:
+        explanation = explain_pod(pods[0], objects, config)
+    except PodError as error:
+        raise PodError(f"{filename.name}: {error}") from None
+    except InventoryError as error:
+        raise InventoryError(f"{inventory_file}: {error}") from None
     if output in ("json", "yaml"):
         print_structured(explanation, output)
     else:

@@ -14,8 +14,9 @@ import numpy as np
 from scheduler_ext.core.request import ShareAsk
 from scheduler_ext.core.snapshot import Bools, Floats, Ints
 
-# Steps of search one request may spend over all states; past it, what is undecided counts as not fitting.
-MAX_SEARCH_STEPS = 200_000
+# Steps of search (a GPU looked at for a share) that one request may spend over all states, about 0.2 s; past
+# it, what is undecided counts as not fitting.
+MAX_SEARCH_STEPS = 2_000_000
 
 # What putting a share on a GPU costs: (room before, room after) in MiB, [slot, state] -> [slot, state].
 Cost = Callable[[Ints, Ints], Floats]
@@ -37,12 +38,17 @@ class ShareFit:
         states = room_mib.shape[1]
         self._room = room_mib
         self._shares = shares
-        self._cost = cost
         self._columns = np.arange(states)
-        self.slots: list[Ints] = [np.full(states, -1, np.int32)] * (len(shares.running) + len(shares.init))
-        self.fits = where & self._can_fit()
-        self._place_greedily()
-        self._search(where & self._can_fit() & ~self.fits)
+        self.slots: list[Ints] = [
+            np.full(states, -1, np.int32) for _ in range(len(shares.running) + len(shares.init))
+        ]
+        self.fits: Bools = np.zeros(states, np.bool_)
+        possible = where & self._can_fit()
+        self._place_greedily(possible, cost)
+        # What best fit places is never left to the bounded search, so that whatever the cost, the same fit.
+        if cost is not tightest and len(self.slots) > 1 and (possible & ~self.fits).any():
+            self._place_greedily(possible & ~self.fits, tightest)
+        self._search(possible & ~self.fits)
         self.load_mib = self._peak()
 
     def _can_fit(self) -> Bools:
@@ -53,26 +59,37 @@ class ShareFit:
             enough &= room.sum(0, dtype=np.int64) >= self._shares.total_mib
         return enough
 
-    def _place_greedily(self) -> None:
+    def _place_greedily(self, undecided: Bools, cost: Cost) -> None:
+        """Places all shares in those of the states where no choice leads astray."""
         running = self._shares.running
+        fits = undecided
+        slots = list(self.slots)
+        room = self._room.copy()
         for i in sorted(range(len(running)), key=lambda i: -running[i][1]):
-            self._place(i, running[i][1], self._room - self._running_load(range(len(running))))
-        for j, share in enumerate(self._shares.init):
-            self._place(len(running) + j, share.memory_mib, self._room - self._running_load(share.beside))
+            mib = running[i][1]
+            slot, fits = self._cheapest(room, mib, fits, cost)
+            slots[i] = np.where(fits, slot, np.int32(-1))
+            room[slot, self._columns] -= np.where(fits, np.int32(mib), np.int32(0))
+        for j, share in enumerate(self._shares.init, start=len(running)):
+            beside = self._room - self._running_load(slots, share.beside)
+            slot, fits = self._cheapest(beside, share.memory_mib, fits, cost)
+            slots[j] = slot
+        self.slots = [np.where(fits, new, old) for new, old in zip(slots, self.slots, strict=True)]
+        self.fits = self.fits | fits
 
-    def _place(self, i: int, mib: int, room: Ints) -> None:
+    def _cheapest(self, room: Ints, mib: int, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
+        """The slot where a share costs least, ``[state]``, and in which of the states ``fits`` it has one."""
         after = room - mib
-        cost = np.where(after >= 0, self._cost(room, after), np.inf)
-        slot = cost.argmin(0).astype(np.int32)
-        self.fits = self.fits & np.isfinite(cost[slot, self._columns])
-        self.slots[i] = np.where(self.fits, slot, np.int32(-1))
+        price = np.where(after >= 0, cost(room, after), np.inf)
+        slot = price.argmin(0).astype(np.int32)
+        return slot, fits & np.isfinite(price[slot, self._columns])
 
-    def _running_load(self, which: Sequence[int] | range) -> Ints:
+    def _running_load(self, slots: Sequence[Ints], which: Sequence[int]) -> Ints:
         """What the running shares of those numbers, as far as placed, put on each GPU."""
         load = np.zeros_like(self._room)
         for i in which:
-            placed = self.slots[i] >= 0
-            np.add.at(load, (self.slots[i][placed], self._columns[placed]), self._shares.running[i][1])
+            mib = np.int32(self._shares.running[i][1])
+            load[slots[i], self._columns] += np.where(slots[i] >= 0, mib, np.int32(0))
         return load
 
     def _search(self, undecided: Bools) -> None:
@@ -80,7 +97,6 @@ class ShareFit:
             return
         steps = [MAX_SEARCH_STEPS]
         solved: dict[tuple[int, ...], tuple[int, ...] | None] = {}
-        self.slots = [slots.copy() for slots in self.slots]
         for column in np.flatnonzero(undecided):
             room = tuple(self._room[:, column].tolist())
             if room not in solved:
@@ -93,12 +109,10 @@ class ShareFit:
 
     def _peak(self) -> Ints:
         running = len(self._shares.running)
-        load = self._running_load(range(running))
-        for j, share in enumerate(self._shares.init):
-            before = self._running_load(share.beside)
-            slots = self.slots[running + j]
-            placed = slots >= 0
-            np.add.at(before, (slots[placed], self._columns[placed]), share.memory_mib)
+        load = self._running_load(self.slots, range(running))
+        for slots, share in zip(self.slots[running:], self._shares.init, strict=True):
+            before = self._running_load(self.slots, share.beside)
+            before[slots, self._columns] += np.where(slots >= 0, np.int32(share.memory_mib), np.int32(0))
             load = np.maximum(load, before)
         return load
 
@@ -121,9 +135,13 @@ def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -
     order = sorted(range(len(running)), key=lambda i: -running[i][1])
     slots = [-1] * len(running)
     left = list(room_mib)
+    # Of the shares that init containers start beside, those on each GPU, a bit each.
     beside = {i for share in shares.init for i in share.beside}
+    marks = [0] * len(left)
+    init_steps = sum(len(share.beside) + len(left) for share in shares.init)
 
     def place_init() -> tuple[int, ...] | None:
+        steps[0] -= init_steps
         placed = []
         for share in shares.init:
             room = list(room_mib)
@@ -142,23 +160,25 @@ def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -
             return place_init()
         i = order[depth]
         mib = running[i][1]
+        mark = 1 << i if i in beside else 0
         tried = set()
         for slot, room in enumerate(left):
-            # GPUs with equal room, now, from the start and beside the init containers, are all the same.
-            kind = (room, room_mib[slot], tuple(j for j in beside if slots[j] == slot))
-            if room < mib or kind in tried:
-                continue
             if steps[0] <= 0:
                 return None
             steps[0] -= 1
+            # GPUs with equal room, now, from the start and beside the init containers, are all the same.
+            kind = (room, room_mib[slot], marks[slot]) if init_steps else room
+            if room < mib or kind in tried:
+                continue
             tried.add(kind)
             left[slot] -= mib
+            marks[slot] ^= mark
             slots[i] = slot
             found = place(depth + 1)
             if found is not None:
                 return found
             left[slot] += mib
-            slots[i] = -1
+            marks[slot] ^= mark
         return None
 
     return place(0)

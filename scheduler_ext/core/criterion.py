@@ -63,14 +63,15 @@ class View:
         for _, columns in self.units:
             offer = Offer(
                 candidate=columns.free > 0,
-                any_gpu=columns.memory_mib > 0,
+                any_gpu=columns.offered,
                 model=columns.model,
                 compute_capability=devices.compute_capability,
                 total_mib=columns.memory_mib,
                 free_mib=columns.free_mib,
             )
             met = test(offer)
-            here = ~(offer.candidate & ~met).any(0) & ((offer.any_gpu & met).any(0) | ~columns.offered)
+            here = (offer.any_gpu & met).any(0) | ~np.any(offer.any_gpu, axis=0)
+            here &= ~(offer.candidate & ~met).any(0)
             passed = here if passed is None else passed & here
         if self.request.shares is not None:
             met = test(
@@ -173,16 +174,17 @@ class Scoring:
 
     @cached_property
     def idle_after(self) -> Floats:
-        """The part of each node's GPUs that nobody would hold once the pod is there, ``[state]``, 0 to 1."""
+        """The part of each node's healthy GPUs that nobody would hold once the pod is there, ``[state]``,
+        0 to 1. A sick GPU is no room for anybody, however idle."""
         devices = self.snapshot.devices
-        idle = devices.idle.sum(0)
+        idle = np.where(devices.healthy, devices.idle, 0.0).sum(0)
         for ask, columns in self.units:
             free = columns.free > 0
             part = np.where(free, columns.memory_mib / np.maximum(devices.total_mib, 1), 0.0).sum(0)
             idle = idle - ask.count * part / np.maximum(free.sum(0), 1)
         if self.fit is not None:
             idle = idle - (self.fit.load_mib / np.maximum(devices.share_total_mib, 1)).sum(0)
-        after: Floats = np.clip(idle / np.maximum(self.snapshot.node.devices, 1), 0.0, 1.0)
+        after: Floats = np.clip(idle / np.maximum(devices.healthy.sum(0), 1), 0.0, 1.0)
         return after
 
 

@@ -25,8 +25,9 @@ FITS = 0
 BEST_POINTS = 10
 # A pod with soft preferences of its own: totals this close to the best count as equal to it.
 TOLERANCE = 0.05
-# Nodes known by labels only come after every reported node, whose totals are 0 to 1.
-_ESTIMATED_PENALTY = 1.0
+# Nodes known by labels only come after every reported node, whose totals are 0 to 1, and never count as equal
+# to one.
+_ESTIMATED_PENALTY = 1.0 + 2 * TOLERANCE
 # Totals closer than this are equal: what differs below it is rounding, not merit.
 _TOTAL_DECIMALS = 9
 _CODE = {reason: code for code, reason in enumerate(REASONS, start=1)}
@@ -87,8 +88,8 @@ class Decision:
 
     @cached_property
     def totals(self) -> Floats:
-        """How good each state is, ``[state]``: 0 to 1 where reported, -1 to 0 where estimated, -inf where
-        it does not fit."""
+        """How good each state is, ``[state]``: 0 to 1 where reported, below -``TOLERANCE`` where estimated,
+        -inf where it does not fit."""
         total = np.zeros(len(self.verdict))
         for _, weight, value in self.terms:
             total += weight * value

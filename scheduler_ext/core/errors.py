@@ -4,6 +4,7 @@ SchedulerExtError
 ├── ConfigError            a configuration that cannot be meant; names the key
 ├── InventoryError         an inventory file that cannot be read; names the object and the field
 │   └── ImpossibleReportError   a GPUNode report that contradicts itself
+├── PodError               a pod to explain whose fields cannot be read; names the field
 └── RequestError           a caller's bytes that are no request; carries the HTTP status
 
 A pod that asks for something impossible is not an exception: it is an ``InvalidRequest`` value, and
@@ -27,6 +28,10 @@ class InventoryError(SchedulerExtError):
 
 class ImpossibleReportError(InventoryError):
     """A GPUNode report that contradicts itself; refused whole."""
+
+
+class PodError(SchedulerExtError):
+    """A pod to explain whose fields cannot be read; the text names the field."""
 
 
 class RequestError(SchedulerExtError):

@@ -14,6 +14,7 @@ from scheduler_ext.core.gpu import Holder, Report
 from scheduler_ext.core.models import GpuModel
 from scheduler_ext.core.request import GpuRequest
 
+# No amount in a state exceeds this, so that every one fits a 32-bit column.
 UNLIMITED = 2**30
 
 
@@ -116,6 +117,6 @@ class Node:
 
 
 def version_number(version: tuple[int, ...] | None) -> int:
-    """A version as one comparable integer, each part below 1000; 0 when unknown."""
-    major, minor, patch = (*(version or ()), 0, 0, 0)[:3]
+    """A version as one comparable integer, each part cut at 999; 0 when unknown."""
+    major, minor, patch = (min(part, 999) for part in (*(version or ()), 0, 0, 0)[:3])
     return (major * 1000 + minor) * 1000 + patch

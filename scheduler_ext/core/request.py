@@ -10,7 +10,7 @@ from enum import Enum
 
 from scheduler_ext.core.mig import profile_from_resource
 from scheduler_ext.core.models import GpuModel, normalise_wish
-from scheduler_ext.core.quantity import QuantityError, as_count, as_mib, parse_quantity
+from scheduler_ext.core.quantity import MAX_COUNT, QuantityError, as_count, as_mib, parse_quantity
 from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
 
 ANNOTATION_PREFIX = "gpu.scheduler-ext.io/"
@@ -199,7 +199,12 @@ def _units(
                 sidecars += amount
             else:
                 apps += amount
-        units.append(UnitAsk(resource, max(peak, apps + sidecars), profile))
+        count = max(peak, apps + sidecars)
+        if count > MAX_COUNT:
+            raise _WishError(
+                f"resource {_shown(resource)}: {count} over all containers is absurd; at most {MAX_COUNT}"
+            )
+        units.append(UnitAsk(resource, count, profile))
     return tuple(units)
 
 

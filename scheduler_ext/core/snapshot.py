@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.models import GpuModel
+from scheduler_ext.core.models import GpuModel, canonical_model
 from scheduler_ext.core.node import UNKNOWN_NODE, UNLIMITED, Node, NodeState
 
 Bools = npt.NDArray[np.bool_]
@@ -41,11 +41,13 @@ class DeviceColumns:
 class UnitColumns:
     """One resource that the device plugin hands out.
 
-    ``[slot, state]``: ``free`` units on healthy devices, each ``memory_mib`` large with ``free_mib`` free, of
-    ``model``; ``mig_loss``. ``[state]``: ``sick`` free units on unhealthy devices, ``unknown`` units held on
-    devices nobody told, ``limit`` the node's allocatable less requests, ``offered`` any at all.
+    ``[slot, state]``: ``offered`` by that device at all, ``free`` units on healthy devices, each
+    ``memory_mib`` large (0: unknown) with ``free_mib`` free, of ``model``; ``mig_loss``. ``[state]``:
+    ``sick`` free units on unhealthy devices, ``unknown`` units held on devices nobody told, ``limit`` the
+    node's allocatable less requests.
     """
 
+    offered: Bools
     free: Ints
     memory_mib: Ints
     free_mib: Ints
@@ -54,7 +56,6 @@ class UnitColumns:
     sick: Ints
     unknown: Ints
     limit: Ints
-    offered: Bools
 
     @cached_property
     def available(self) -> Ints:
@@ -161,7 +162,8 @@ def build_snapshot(nodes: Mapping[str, Node], generation: int) -> Snapshot:
         state_of=state_of,
         name_rank=rank,
         states=states,
-        models=tuple(models),
+        # Never empty: slots without a device are of model 0, also where no node has any.
+        models=tuple(models) or (canonical_model(""),),
         devices=_device_columns(states, models),
         units={resource: _unit_columns(resource, states, models) for resource in resources},
         node=_node_columns(states, np.bincount(state_of[:-1], minlength=len(states))),
@@ -199,6 +201,7 @@ def _device_columns(states: Sequence[NodeState], models: Mapping[GpuModel, int])
 
 def _unit_columns(resource: str, states: Sequence[NodeState], models: Mapping[GpuModel, int]) -> UnitColumns:
     columns = UnitColumns(
+        offered=_grid(states, np.bool_),
         free=_grid(states, np.int32),
         memory_mib=_grid(states, np.int32),
         free_mib=_grid(states, np.int32),
@@ -207,7 +210,6 @@ def _unit_columns(resource: str, states: Sequence[NodeState], models: Mapping[Gp
         sick=np.zeros(len(states), np.int32),
         unknown=np.zeros(len(states), np.int32),
         limit=np.full(len(states), UNLIMITED, np.int32),
-        offered=np.zeros(len(states), np.bool_),
     )
     for column, state in enumerate(states):
         for name, unknown, limit in state.limits:
@@ -217,7 +219,7 @@ def _unit_columns(resource: str, states: Sequence[NodeState], models: Mapping[Gp
             for unit in slot.units:
                 if unit.resource != resource:
                     continue
-                columns.offered[column] = True
+                columns.offered[row, column] = True
                 columns.memory_mib[row, column] = unit.memory_mib
                 columns.free_mib[row, column] = unit.free_mib
                 columns.model[row, column] = models[unit.model]

@@ -64,7 +64,7 @@ def _slot_key(slot: Slot) -> tuple[object, ...]:
 def _limit(info: NodeInfo, held: Holdings, resource: str) -> int:
     if info.allocatable is None:
         return UNLIMITED
-    return max(0, info.allocatable.get(resource, 0) - held.requested[resource])
+    return min(UNLIMITED, max(0, info.allocatable.get(resource, 0) - held.requested[resource]))
 
 
 def _limits(
@@ -78,8 +78,9 @@ def _unknown(held: Holdings, resource: str) -> int:
     """Units held on devices nobody has told; one vendor's whole GPUs are one pool under several names."""
     vendor = vendor_of(resource)
     if "/mig-" in resource or vendor is None:
-        return held.unknown[resource]
-    return sum(n for name, n in held.unknown.items() if vendor_of(name) == vendor and "/mig-" not in name)
+        return min(UNLIMITED, held.unknown[resource])
+    pool = sum(n for name, n in held.unknown.items() if vendor_of(name) == vendor and "/mig-" not in name)
+    return min(UNLIMITED, pool)
 
 
 class _WholeUnits:
@@ -225,8 +226,10 @@ def _estimated_slot(estimate: Estimate, resources: ResourceNames) -> Slot:
     if estimate.sharing_strategy == "mps":
         memory_mib //= estimate.replicas
     capability = estimate.compute_capability or model.compute_capability
+    # Labels are typed by people: a mistyped number of replicas must not overflow a column.
+    free = min(UNLIMITED, estimate.count * estimate.replicas)
     units = tuple(
-        Unit(name, estimate.count * estimate.replicas, memory_mib, memory_mib, model)
+        Unit(name, free, memory_mib, memory_mib, model)
         for name in resources.whole
         if vendor_of(name) in (None, estimate.vendor) and (shared or not name.endswith(".shared"))
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from scheduler_ext.core.cycle import BEST_POINTS, FITS, Decision, best_candidates, points
-from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.intree import InTreeRejection, intree_rejection
 from scheduler_ext.core.node import Node, NodeInfo
@@ -40,14 +40,15 @@ def explain(pod: kube.Pod, objects: Objects, config: Configuration) -> dict[str,
     """The Explanation of a pod on an inventory, best node first, as plain JSON values.
 
     kube-scheduler's own filters run first where Node objects are known, then ours, as they would live.
-    Raises InventoryError naming an object that cannot be read.
+    Raises PodError for the pod, InventoryError for an object of the inventory, naming what cannot be read.
     """
     resources = config.resource_names()
     infos = assemble(objects, resources)
     nodes = {name: resolve(info, resources, config.memory.headroom_percent) for name, info in infos.items()}
     cluster = _Cluster(objects, build_snapshot(nodes, 1), config)
-    decision = Decision(pod_request(pod, resources), cluster.snapshot, config.policy())
-    refused_in_tree = _in_tree(pod, cluster)
+    decision = Decision(_wish(pod, config), cluster.snapshot, config.policy())
+    # kube-scheduler never sees a pod that cannot be read: there is nothing it would say.
+    refused_in_tree = {} if isinstance(decision.request, InvalidRequest) else _in_tree(pod, cluster)
     entries = _fitting(decision, refused_in_tree) + [
         _refused(name, decision, refused_in_tree.get(name), cluster)
         for name in sorted(nodes)
@@ -69,6 +70,13 @@ def explain(pod: kube.Pod, objects: Objects, config: Configuration) -> dict[str,
     }
 
 
+def _wish(pod: kube.Pod, config: Configuration) -> GpuRequest | InvalidRequest:
+    try:
+        return pod_request(pod, config.resource_names())
+    except QuantityError as error:
+        raise PodError(f"Pod {pod_name(pod)}: {error}") from None
+
+
 def _passes(decision: Decision, name: str) -> bool:
     snapshot = decision.snapshot
     return bool(decision.verdict[snapshot.state_of[snapshot.row_of[name]]] == FITS)
@@ -82,7 +90,7 @@ def _in_tree(pod: kube.Pod, cluster: _Cluster) -> dict[str, InTreeRejection]:
     try:
         needs = pod_needs(pod)
     except QuantityError as error:
-        raise InventoryError(f"Pod {pod_name(pod)}: {error}") from None
+        raise PodError(f"Pod {pod_name(pod)}: {error}") from None
     ours = frozenset(name for name in needs.requests if resources.is_gpu(name))
     for name, node in cluster.objects.nodes.items():
         try:

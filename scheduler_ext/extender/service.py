@@ -115,7 +115,11 @@ class Extender:
         return Answer(answer, len(args.names), len(args.names))
 
     def _decide(self, args: ExtenderArgs) -> Decision:
-        request = pod_request(args.pod, self._resources)
+        try:
+            request = pod_request(args.pod, self._resources)
+        except QuantityError as error:
+            # Not a wish that cannot be meant but JSON that no quantity is written in.
+            raise RequestError(400, f"Pod.spec: {error}") from None
         snapshot = self._snapshot
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")

@@ -25,7 +25,7 @@ ResourceName = Annotated[
     str,
     Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"),
 ]
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -111,7 +111,7 @@ def load_config(text: bytes) -> Configuration:
     """A checked configuration from YAML or JSON. Raises ConfigError naming the key and the fix."""
     try:
         raw = yaml.safe_load(text)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"neither YAML nor JSON: {' '.join(str(error).split())}") from None
     if not isinstance(raw, dict):
         raise ConfigError(f"empty or no mapping; start with apiVersion: {API_VERSION} and kind: {KIND}")

@@ -112,7 +112,8 @@ def _decode(decoder: msgspec.json.Decoder[_T], body: bytes, prefix: str = "") ->
     except msgspec.DecodeError as error:
         raise RequestError(400, f"body: {_json_problem(body, str(error))}") from None
     except UnicodeDecodeError as error:
-        raise RequestError(400, f"body: not UTF-8 at byte {error.start}") from None
+        problem = _json_problem(body, f"not UTF-8 at byte {error.start}")
+        raise RequestError(400, f"body: {problem}") from None
     except RecursionError:
         raise RequestError(400, "body: nested too deeply") from None
 

@@ -217,7 +217,7 @@ def _memory(path: str, entry: MemoryStatus) -> Memory:
     if taken * 100 > memory.total_mib * 101:
         raise _FieldError(
             f"{path}.usedMiB",
-            f"used {memory.used_mib} + reserved {memory.reserved_mib} MiB exceed the {memory.total_mib} there are",
+            f"used {memory.used_mib} + reserved {memory.reserved_mib} MiB exceed {memory.total_mib} in total",
         )
     return memory
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from scheduler_ext.core.quantity import QuantityError
+
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Quantities = dict[str, Raw]
 Strings = dict[str, str | None]
@@ -149,7 +151,7 @@ class Node(KubeStruct):
 def quantity_text(raw: Raw) -> str:
     """A quantity as text, whether it was sent as a string or as a bare number; null is 0, as in Go.
 
-    Raises msgspec.ValidationError for anything else.
+    Raises QuantityError for anything else.
     """
     text = bytes(raw)
     if text[:1] == b'"':
@@ -158,9 +160,7 @@ def quantity_text(raw: Raw) -> str:
         return "0"
     if text[:1] in b"-0123456789":
         return text.decode()
-    raise msgspec.ValidationError(
-        f"Expected a quantity (string or number), got `{text[:40].decode(errors='replace')}`"
-    )
+    raise QuantityError(f"expected a quantity (string or number), got `{text[:40].decode(errors='replace')}`")
 
 
 def strings(mapping: Strings | None) -> dict[str, str]:

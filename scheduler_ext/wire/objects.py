@@ -22,10 +22,12 @@ from scheduler_ext.core.request import InvalidRequest
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.node import node_info
-from scheduler_ext.wire.pod import bound_pod
+from scheduler_ext.wire.pod import bound_pod, pod_name
 
 # Far above a dump of any real cluster; aliases in YAML could otherwise unfold without end.
 MAX_YAML_VALUES = 50_000_000
+# Kubernetes objects stay below 100; unbounded depth would overflow the C stack of the YAML reader.
+MAX_YAML_DEPTH = 500
 _T = TypeVar("_T")
 
 
@@ -59,10 +61,17 @@ class _List(kube.KubeStruct):
 
 
 def read_objects(text: bytes) -> Objects:
-    """The objects of an inventory file's bytes. Raises InventoryError naming the object and the field."""
+    """The objects of an inventory file's bytes. Raises InventoryError naming the object and the field.
+
+    A cluster without objects is an empty List; a file without even that is one that is being written.
+    """
     objects = Objects()
-    for where, document in _documents(text):
+    number = 0
+    for number, (where, document) in enumerate(_documents(text), 1):  # noqa: B007  # counts on
         _add(objects, where, document, None)
+    if not number:
+        raise InventoryError("empty; expected GPUNode, Node, Pod or a List of them")
+    _refuse_same_pods(objects.pods)
     return objects
 
 
@@ -98,7 +107,10 @@ def assemble(
     pods: dict[str, list[BoundPod]] = {}
     for pod in objects.pods:
         if pod.spec is not None and pod.spec.node_name:
-            held = bound_pod(pod, resources)
+            try:
+                held = bound_pod(pod, resources)
+            except QuantityError as error:
+                raise InventoryError(f"{_named('Pod', pod.metadata)}: {error}") from None
             if isinstance(held, InvalidRequest):
                 raise InventoryError(f"{_named('Pod', pod.metadata)}: {held.message}")
             pods.setdefault(pod.spec.node_name, []).append(held)
@@ -141,6 +153,15 @@ def _add(objects: Objects, where: str, document: bytes | msgspec.Raw, implied: s
         objects.nodes[name] = _decode(document, kube.Node, named)
     else:
         objects.pods.append(_decode(document, kube.Pod, named))
+
+
+def _refuse_same_pods(pods: list[kube.Pod]) -> None:
+    """A pod that stood in the file twice would hold its GPUs twice."""
+    seen = set()
+    for name in map(pod_name, pods):
+        if name in seen:
+            raise InventoryError(f"Pod {name} is in the file twice; keep one")
+        seen.add(name)
 
 
 def _once(known: Mapping[str, object], name: str, named: str) -> None:
@@ -195,7 +216,18 @@ def _documents(text: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the C one where built
-    """Plain values only; a timestamp stays the text that it is in JSON."""
+    """Plain values only, not too deep; a timestamp stays the text that it is in JSON."""
+
+    _depth = 0
+
+    # PyYAML calls these two around every node, for path resolvers, which nobody uses here.
+    def descend_resolver(self, current_node: object, current_index: object) -> None:
+        self._depth += 1
+        if self._depth > MAX_YAML_DEPTH:
+            raise yaml.YAMLError(f"nested deeper than {MAX_YAML_DEPTH} levels")
+
+    def ascend_resolver(self) -> None:
+        self._depth -= 1
 
 
 _Loader.yaml_implicit_resolvers = {

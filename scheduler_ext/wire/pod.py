@@ -22,7 +22,7 @@ _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-cri
 
 
 def pod_ask(pod: kube.Pod, resources: ResourceNames) -> PodAsk:
-    """The parts of a pod that ask for GPUs."""
+    """The parts of a pod that ask for GPUs. Raises QuantityError for an amount of the wrong JSON type."""
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
     return PodAsk(
         namespace=metadata.namespace or "default",
@@ -43,7 +43,7 @@ def _priority(spec: kube.PodSpec) -> int:
 
 
 def pod_request(pod: kube.Pod, resources: ResourceNames) -> GpuRequest | InvalidRequest:
-    """What a pod asks of GPUs, as one value."""
+    """What a pod asks of GPUs, as one value. Raises QuantityError for an amount of the wrong JSON type."""
     return parse_request(pod_ask(pod, resources), resources)
 
 
@@ -61,15 +61,22 @@ def _container_ask(container: kube.Container, role: Role, resources: ResourceNam
     asked = container.resources
     if asked is None:
         return ContainerAsk(name, role, {}, {})
-    return ContainerAsk(
-        name, role, _gpu_amounts(asked.requests, resources), _gpu_amounts(asked.limits, resources)
-    )
+    try:
+        requests, limits = (_gpu_amounts(amounts, resources) for amounts in (asked.requests, asked.limits))
+    except QuantityError as error:
+        raise QuantityError(f"container {name[:80]!r}: {error}") from None
+    return ContainerAsk(name, role, requests, limits)
 
 
 def _gpu_amounts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, str]:
-    if not amounts:
-        return {}
-    return {name: quantity_text(raw) for name, raw in amounts.items() if resources.is_gpu(name)}
+    read = {}
+    for name, raw in (amounts or {}).items():
+        if resources.is_gpu(name):
+            try:
+                read[name] = quantity_text(raw)
+            except QuantityError as error:
+                raise QuantityError(f"{name}: {error}") from None
+    return read
 
 
 def has_soft_preferences(spec: kube.PodSpec) -> bool:
@@ -90,7 +97,10 @@ def pod_name(pod: kube.Pod) -> str:
 
 
 def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod | InvalidRequest:
-    """A pod on a node as a holder: its amounts and devices; its wishes no longer matter."""
+    """A pod on a node as a holder: its amounts and devices; its wishes no longer matter.
+
+    Raises QuantityError for an amount of the wrong JSON type.
+    """
     ask = pod_ask(pod, resources)
     request = parse_request(replace(ask, annotations={}, soft_preferences=False), resources)
     if isinstance(request, InvalidRequest):

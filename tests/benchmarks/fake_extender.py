@@ -1,9 +1,9 @@
 """An extender that knows the benchmark's rule by heart, so that the benchmark itself can be tested.
 
-Nodes of an inventory come in turns of four: 0 takes every pod, 1 none, 2 the modest ones (which ask for an H100
-or compute capability 9.0), 3 the demanding ones. Dialects: `exact` answers as ours does, with at most 100 names;
-`foreign` answers as other extenders may (lower-case keys, full Nodes, chunked, closing the connection);
-`lenient` wrongly rejects nothing; `failing` answers 500.
+Nodes of an inventory come in turns of four: 0 takes every pod, 1 none, 2 the modest ones (which ask for an
+H100 or compute capability 9.0), 3 the demanding ones. Dialects: `exact` answers as ours does, with at most
+100 names; `foreign` answers as other extenders may (lower-case keys, full Nodes, chunked, closing the
+connection); `lenient` wrongly rejects nothing; `failing` answers 500.
 """
 
 from __future__ import annotations

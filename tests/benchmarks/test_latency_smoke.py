@@ -1,7 +1,8 @@
-"""The latency benchmark end to end on a fake extender: rows complete, wrong answers noticed, processes stopped."""
+"""The latency benchmark end to end, mostly on a fake extender: rows complete, wrong answers noticed."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -12,10 +13,10 @@ from typing import Any
 import pytest
 
 from benchmarks.client import Plan
+from benchmarks.cluster import KINDS
 from benchmarks.inventory import write_inventory
 from benchmarks.latency import Settings, measure_growth, measure_rows
 from benchmarks.processes import ProcessError, measure, noop_command, running_server
-from benchmarks.report import Row
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 ROW_KEYS = {
@@ -42,7 +43,7 @@ def _fake(dialect: str) -> Callable[[Path], list[str]]:
 
 @pytest.fixture(scope="module")
 def noop_url() -> Iterator[str]:
-    with running_server(noop_command(), "noop") as url:
+    with running_server(noop_command(), "api") as url:
         yield url
 
 
@@ -80,6 +81,14 @@ def test_every_combination_gets_a_complete_row_without_errors(noop_url: str) -> 
     assert {row.request_names for row in rows if row.verb == "prioritize"} == {6, 100}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_real_server_rejects_exactly_the_nodes_without_room(kind: str, noop_url: str) -> None:
+    told: list[str] = []
+    settings = Settings((48,), (kind,), (1, 8), rounds=1, seed=6, note=told.append)
+    rows = measure_rows(settings, noop_url)
+    assert [row.errors for row in rows] == [0] * 4, told
+
+
 @pytest.mark.parametrize(
     ("dialect", "message"),
     [
@@ -91,10 +100,7 @@ def test_every_combination_gets_a_complete_row_without_errors(noop_url: str) -> 
 )
 def test_wrong_answers_are_counted_and_told(dialect: str, message: str, noop_url: str) -> None:
     told: list[str] = []
-    settings = _settings(dialect)
-    rows: list[Row] = measure_rows(
-        Settings(**{**{f: getattr(settings, f) for f in settings.__slots__}, "note": told.append}), noop_url
-    )
+    rows = measure_rows(dataclasses.replace(_settings(dialect), note=told.append), noop_url)
     assert rows[0].errors >= 12
     assert any(message in line for line in told)
 
@@ -144,7 +150,7 @@ def test_the_command_writes_report_and_picture_and_exits_0(noop_url: str, tmp_pa
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert report["kind"] == "LatencyReport"
     assert report["machine"]["cores"] >= 1
-    assert report["command"].startswith("python -m benchmarks.latency --url ")
+    assert report["command"].startswith("python -m benchmarks.latency --rounds 1 ")
     assert len(report["rows"]) == len(report["sizes"]) == 8
     assert all(row.keys() == ROW_KEYS for row in report["rows"])
     assert report["growth"] == []

@@ -1,4 +1,4 @@
-"""The benchmark's workload: deterministic, well formed, and half of it rejected for reasons seen in the file."""
+"""The benchmark's workload: deterministic, well formed, half of it rejected as its own file says."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _whole_fits(report: Report, shape: PodShape) -> bool:
 
 def _share_fits(report: Report, shape: PodShape) -> bool:
     """Largest share first onto the emptiest GPU, which decides these workloads exactly."""
-    free = []
+    free: list[int] = []
     for device in report["status"]["devices"]:
         memory = device["memory"]
         requested = sum(holder["memoryMiB"] for holder in device["holders"])
@@ -54,7 +54,7 @@ def _share_fits(report: Report, shape: PodShape) -> bool:
     for share in sorted((int(asks[f"{PREFIX}memory-mib"]) for asks in shape.containers), reverse=True):
         free.sort()
         free[-1] -= share
-    return min(free[-2:]) >= 0
+    return all(mib >= 0 for mib in free)
 
 
 def _mig_fits(report: Report, shape: PodShape) -> bool:
@@ -156,9 +156,7 @@ def test_the_number_of_different_gpu_states_can_be_bounded(tmp_path: Path) -> No
 
 
 def test_node_names_never_repeat_below_the_largest_cluster() -> None:
-    step = 37
-    names = {node_name(index) for index in range(0, MAX_NODES, step)} | {node_name(MAX_NODES - 1)}
-    assert len(names) == len(range(0, MAX_NODES, step)) + 1
+    assert len({node_name(index) for index in range(MAX_NODES)}) == MAX_NODES
 
 
 def test_filter_bodies_read_as_kube_scheduler_writes_them() -> None:
@@ -180,7 +178,7 @@ def test_filter_bodies_read_as_kube_scheduler_writes_them() -> None:
     assert len(seen_orders) == len(pods)
     identities = {json.loads(pod.json)["metadata"]["uid"] for pod in pods}
     assert len(identities) == len(pods)
-    assert all(6_000 < len(pod.json) < 10_000 for pod in pods)
+    assert all(6_000 < len(pod.json) < 13_000 for pod in pods)
 
 
 def test_prioritize_bodies_carry_the_names_in_the_order_given() -> None:

@@ -24,8 +24,6 @@ class Model:
         wanted = np.array(
             [view.request.model_rank(model) is not None for model in view.snapshot.models], np.bool_
         )
-        if not wanted.any():
-            return view.everywhere(False)
         return view.narrow(lambda gpu: wanted[gpu.model])
 
     def miss(self, request: GpuRequest, node: Node) -> NearestMiss:

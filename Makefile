@@ -1,0 +1,54 @@
+# What a fresh machine needs: make, Python 3.11 or later with pip, and an index to install from.
+# PYTHON=... chooses the interpreter; ARGS=... is passed on by test and bench.
+PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+# Where `make run` serves; the next two ports are health and inspection. A run that ends at once takes any.
+PORT ?= $(if $(filter 1,$(ONCE)),0,8888)
+IMAGE ?= scheduler-ext:latest
+
+.DEFAULT_GOAL := help
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[.a-z-]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+run: .venv ## Serve a sample cluster, show what is decided for a dozen pods, serve on (ONCE=1: end then)
+	@$(BIN)/scheduler-ext demo --port $(PORT) $(if $(filter 1,$(ONCE)),--once)
+
+test: .venv ## Run the tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: .venv ## Check format, lint, types and layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv ## Measure latency at the wire into benchmarks/results/ (minutes; ARGS=--smoke: seconds)
+	@mkdir -p benchmarks/results
+	$(BIN)/python -m benchmarks.latency --json benchmarks/results/latency.json \
+		--png benchmarks/results/latency.png $(ARGS)
+
+image: ## Build the container image (IMAGE=name:tag)
+	docker build --tag $(IMAGE) .
+
+clean: ## Remove everything the other targets made, .venv too
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv: $(VENV)/installed ## Set up the virtual environment from constraints.txt
+
+# Installed anew when what is to be installed changes. Where Python comes without ensurepip (Debian), its own
+# pip fills the environment.
+$(VENV)/installed: setup.cfg pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "no Python 3.11 or later found; set PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "setting up $(VENV) with $(PYTHON) (a minute, once)"
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null >&2 || $(PYTHON) -m venv --clear --without-pip $(VENV)
+	@test -x $(BIN)/pip || $(PYTHON) -m pip --python $(BIN)/python install --quiet pip
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt setuptools
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--no-build-isolation --editable '.[dev]'
+	@touch $@
+
+.PHONY: help run test check bench image clean .venv

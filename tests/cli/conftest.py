@@ -1,0 +1,32 @@
+"""Files that the commands read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.commands import CLUSTER
+from tests.kube_objects import inventory
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    path = tmp_path / "inventory.json"
+    path.write_bytes(inventory(*CLUSTER))
+    return path
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Callable[[str, Any], Path]:
+    """Writes a value as YAML, or a text as it is, and says where."""
+
+    def write(name: str, value: Any) -> Path:
+        path = tmp_path / name
+        path.write_text(value if isinstance(value, str) else yaml.safe_dump(value))
+        return path
+
+    return write

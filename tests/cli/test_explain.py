@@ -1,0 +1,97 @@
+"""scheduler-ext explain: its forms, its exit codes, and the pods it cannot use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.commands import FORMS, WHOLE, Written, error_of, run
+from tests.kube_objects import SHARE, Json, pod
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_fits(cluster: Path, written: Written, form: str) -> None:
+    asking = written("pod.yaml", pod("p", {WHOLE: "1"}))
+    result = run("explain", "-f", asking, "--inventory", cluster, "-o", form)
+    assert (result.exit_code, result.stderr) == (0, "")
+    explanation = FORMS[form](result.stdout)
+    assert (explanation["kind"], explanation["fits"]) == ("Explanation", True)
+    assert explanation["nodes"][0]["node"] in explanation["best"]
+
+
+@pytest.mark.parametrize(
+    "asking",
+    [
+        pytest.param(pod("p", {WHOLE: "64"}), id="too many GPUs"),
+        pytest.param(pod("p", {SHARE: "8Gi"}), id="an invalid share"),
+        pytest.param(pod("p", {WHOLE: "two"}), id="an unreadable quantity"),
+    ],
+)
+@pytest.mark.parametrize("form", ["json", "table", "wide"])
+def test_would_not_fit(cluster: Path, written: Written, asking: Json, form: str) -> None:
+    result = run("explain", "-f", written("pod.yaml", asking), "--inventory", cluster, "-o", form)
+    assert (result.exit_code, result.stderr) == (3, "")
+    if form == "json":
+        assert json.loads(result.stdout)["fits"] is False
+    else:
+        assert "Fits nowhere." in result.stdout
+
+
+def test_standard_input(cluster: Path) -> None:
+    text = json.dumps(pod("from-stdin", {WHOLE: "1"})).encode()
+    result = run("explain", "-f", "-", "--inventory", cluster, "-o", "json", stdin=text)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["pod"] == {"namespace": "default", "name": "from-stdin"}
+
+
+def test_the_table_has_the_numbers(cluster: Path, written: Written) -> None:
+    asking = written("pod.yaml", pod("p", {SHARE: "60000"}))
+    output = run("explain", "-f", asking, "--inventory", cluster).stdout
+    assert "Pod default/p asks 60000 MiB for main" in output
+    assert "Fits; best: a100-1" in output
+    rows = {line.split()[0]: line for line in reversed(output.splitlines()) if line}
+    assert "main: GPU-0 60000 MiB" in rows["a100-1"]
+    assert "Insufficient GPU memory on one device" in rows["a100-2"]
+    assert "labels only" in rows["labels-1"]
+
+
+def test_the_table_has_the_terms(cluster: Path, written: Written) -> None:
+    asking = written("pod.yaml", pod("p", {WHOLE: "1"}))
+    explanation = json.loads(run("explain", "-f", asking, "--inventory", cluster, "-o", "json").stdout)
+    output = run("explain", "-f", asking, "--inventory", cluster).stdout
+    for term in explanation["nodes"][0]["terms"]:
+        assert f"{term['name']} x{term['weight']:.2f}" in output
+
+
+def test_notes_are_printed(cluster: Path, written: Written) -> None:
+    asking = pod("p", {}, annotations={"gpu.scheduler-ext.io/modle": "T4"}, schedulingGates=[{"name": "g"}])
+    output = run("explain", "-f", written("pod.yaml", asking), "--inventory", cluster).stdout
+    assert "Note: annotation gpu.scheduler-ext.io/modle: unknown, does nothing" in output
+    assert "Note: not modelled here, kube-scheduler may decide otherwise: scheduling gates" in output
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("kind: [", "neither YAML nor JSON", id="broken YAML"),
+        pytest.param("", "empty", id="an empty file"),
+        pytest.param("kind: Deployment", "a Deployment is no Pod", id="no pod"),
+        pytest.param(
+            yaml.safe_dump_all([pod("a"), pod("b")]), "2 pods in it; give a file with one", id="two"
+        ),
+    ],
+)
+def test_pod_files_that_cannot_be_used(cluster: Path, written: Written, text: str, problem: str) -> None:
+    path = written("pod.yaml", text)
+    message = error_of(run("explain", "-f", path, "--inventory", cluster))
+    assert message.startswith(f"{path}: ")
+    assert problem in message
+
+
+def test_quantities_of_the_wrong_type_are_an_error(cluster: Path, written: Written) -> None:
+    path = written("pod.yaml", pod("p", {WHOLE: True}))
+    message = error_of(run("explain", "-f", path, "--inventory", cluster))
+    assert message.startswith(f"{path}: Pod default/p: container 'main': nvidia.com/gpu: expected a quantity")

@@ -1,0 +1,17 @@
+"""Hypothesis for the whole suite: the same examples on every run, and many fresh ones on demand.
+
+``pytest --hypothesis-profile=long`` draws new examples each time; what it finds belongs into an example.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+# Deadlines measure the machine, and a cluster is large data by nature; neither says anything of a law.
+_QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
+
+settings.register_profile(
+    "default", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_QUIET
+)
+settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=_QUIET)
+settings.load_profile("default")

@@ -1,0 +1,47 @@
+"""Requests and nodes in a few words, for tests whose rows are sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler_ext.core.estimate import Estimate
+from scheduler_ext.core.gpu import Device, Holder, Memory
+from scheduler_ext.core.models import canonical_model
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
+from tests.core.reported import device
+
+# A pod that nobody told us of holds the device whole.
+HELD = (Holder(uid="someone"),)
+
+
+def whole(count: int = 1, resource: str = "nvidia.com/gpu", **wishes: Any) -> GpuRequest:
+    """So many whole GPUs."""
+    return GpuRequest(units=(UnitAsk(resource, count),), **wishes)
+
+
+def share(*sizes_mib: int, **wishes: Any) -> GpuRequest:
+    """A container per share."""
+    return GpuRequest(shares=ShareAsk(tuple((f"c{i}", mib) for i, mib in enumerate(sizes_mib))), **wishes)
+
+
+def mig(profile: str, count: int = 1) -> GpuRequest:
+    """So many MIG instances."""
+    return GpuRequest(units=(UnitAsk(f"nvidia.com/mig-{profile}", count, profile),))
+
+
+def t4(index: int = 0, **fields: Any) -> Device:
+    """An empty T4, GPU-<index>."""
+    fields = {"memory": Memory(15360)} | fields
+    return device(
+        index, product="Tesla T4", model=canonical_model("Tesla T4"), compute_capability=(7, 5), **fields
+    )
+
+
+def labelled(product: str, count: int = 8, memory_mib: int | None = None) -> NodeInfo:
+    """A node known by its labels only, which may not tell the memory."""
+    model = canonical_model(product)
+    estimate = Estimate(
+        "nvidia", model, count, memory_mib, model.compute_capability, None, None, "none", 1, "none"
+    )
+    return NodeInfo("n", estimate=estimate)

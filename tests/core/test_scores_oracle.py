@@ -1,0 +1,83 @@
+"""Every vectorised score answers what a plain loop over one node answers, on random clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cycle import TOLERANCE, Decision
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.policy import STRATEGIES, Policy
+from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.scores import DEFAULT_WEIGHTS, SCORES
+from tests import score_oracle
+from tests.strategies import clusters, requests, snapshot_of
+
+
+def placed_in(decision: Decision, state: int) -> score_oracle.Placed:
+    """The request as the decision placed it in one state."""
+    scoring = decision.scoring
+    snapshot = decision.snapshot
+    return score_oracle.Placed(
+        scoring.request,
+        tuple(int(slots[state]) for slots in scoring.fit.slots) if scoring.fit else (),
+        scoring.strategy,
+        scoring.level,
+        score_oracle.idle_by_model(node.state for node in snapshot.nodes.values()),
+    )
+
+
+def fitting(decision: Decision) -> list[int]:
+    return [int(state) for state in np.flatnonzero(decision.fits)]
+
+
+def test_every_score_has_an_oracle_and_a_weight() -> None:
+    names = [score.name for score in SCORES]
+    assert list(score_oracle.SCORES) == names
+    assert set(DEFAULT_WEIGHTS) == set(names)
+
+
+@given(clusters(), requests(), st.sampled_from(STRATEGIES))
+def test_every_score_agrees_with_its_oracle(
+    cluster: Sequence[NodeInfo], request: GpuRequest, strategy: str
+) -> None:
+    decision = Decision(request, snapshot_of(cluster), Policy(strategy=strategy))
+    states = fitting(decision)
+    event(f"fits somewhere: {bool(states)}")
+    for score in SCORES:
+        if states and score.applies(decision.scoring):
+            values = score.value(decision.scoring)
+            assert values.shape == (len(decision.snapshot.states),)
+            for state in states:
+                expected = score_oracle.SCORES[score.name](
+                    decision.snapshot.states[state], placed_in(decision, state)
+                )
+                assert values[state] == pytest.approx(expected, abs=1e-6), score.name
+                assert 0.0 <= values[state] <= 1.0, score.name
+
+
+@given(
+    clusters(),
+    requests(),
+    st.fixed_dictionaries({score.name: st.sampled_from((0.0, 0.5, 3.0)) for score in SCORES}),
+)
+def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
+    cluster: Sequence[NodeInfo], request: GpuRequest, weights: dict[str, float]
+) -> None:
+    decision = Decision(request, snapshot_of(cluster), Policy(weights=weights))
+    states = fitting(decision)
+    applied = [s.name for s in SCORES if weights[s.name] and states and s.applies(decision.scoring)]
+    for state in states:
+        placed = placed_in(decision, state)
+        values = {
+            name: score_oracle.SCORES[name](decision.snapshot.states[state], placed) for name in applied
+        }
+        whole = sum(weights[name] for name in applied)
+        mean = sum(weights[name] * values[name] for name in applied) / whole if applied else 0.0
+        if decision.snapshot.states[state].estimated and applied:
+            mean -= 1 + 2 * TOLERANCE
+        assert decision.totals[state] == pytest.approx(mean, abs=1e-6)

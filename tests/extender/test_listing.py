@@ -1,0 +1,197 @@
+"""The inventory as a list: the contract of its JSON, and its arithmetic."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler_ext.extender.listing import inventory_list
+from scheduler_ext.wire.config import Configuration, MemorySection
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+
+SHARING = {"gpu.scheduler-ext.io/sharing": "memory"}
+WHOLE = "nvidia.com/gpu"
+
+
+def listed(*objects: Json, config: Configuration | None = None, age_s: float = 0.0) -> Json:
+    config = config or Configuration()
+    infos = assemble(read_objects(inventory(*objects)), config.resource_names())
+    listing = inventory_list(list(infos.values()), config, age_s)
+    json.dumps(listing)  # plain values only
+    return listing
+
+
+def device_of(*objects: Json, **more: Any) -> Json:
+    """The one device of the one node."""
+    (item,) = listed(*objects, **more)["items"]
+    (device,) = item["devices"]
+    assert isinstance(device, dict)
+    return device
+
+
+def test_the_contract_of_a_report() -> None:
+    memory = {"totalMiB": 81920, "reservedMiB": 620, "usedMiB": 5000, "unaccountedMiB": 100}
+    mig = {"enabled": False}
+    listing = listed(gpu_node("n", [gpu(0, memory=memory, mig=mig)]), age_s=12.5)
+    assert (listing["apiVersion"], listing["kind"]) == ("cli.scheduler-ext.io/v1alpha1", "InventoryList")
+    assert listing["items"] == [
+        {
+            "node": "n",
+            "source": "report",
+            "state": "Fresh",
+            "ageSeconds": 12.5,
+            "devices": [
+                {
+                    "uuid": "GPU-0",
+                    "index": 0,
+                    "model": "A100-80GB",
+                    "family": "A100",
+                    "healthy": True,
+                    "healthReason": None,
+                    "memory": memory | {"requestedMiB": 0, "freeMiB": 81920 - 620 - 5000},
+                    "mig": {"enabled": False, "instances": []},
+                }
+            ],
+        }
+    ]
+
+
+def test_the_contract_of_labels() -> None:
+    (item,) = listed(node("n", {WHOLE: "2"}, labels=GFD_H100 | {"nvidia.com/gpu.count": "2"}))["items"]
+    assert (item["node"], item["source"], item["state"]) == ("n", "labels", "Fresh")
+    assert [device["index"] for device in item["devices"]] == [0, 1]
+    assert item["devices"][0] == {
+        "uuid": None,
+        "index": 0,
+        "model": "H100-80GB",
+        "family": "H100",
+        "healthy": True,
+        "healthReason": None,
+        "memory": {
+            "totalMiB": 81559,
+            "reservedMiB": None,
+            "usedMiB": None,
+            "unaccountedMiB": None,
+            "requestedMiB": None,
+            "freeMiB": None,
+        },
+        "mig": {"enabled": False, "instances": []},
+    }
+
+
+def test_nodes_by_name_and_devices_by_index() -> None:
+    listing = listed(
+        gpu_node("b", [gpu(2, "A"), gpu(0, "C"), gpu(1, "B")]), gpu_node("a", []), node("c", {WHOLE: "1"})
+    )
+    assert [item["node"] for item in listing["items"]] == ["a", "b", "c"]
+    assert [device["index"] for device in listing["items"][1]["devices"]] == [0, 1, 2]
+
+
+def test_nodes_without_gpus_are_left_out_but_missing_reports_are_not() -> None:
+    silent: Json = {"kind": "GPUNode", "metadata": {"name": "silent"}}
+    listing = listed(node("cpu"), silent)
+    assert [(item["node"], item["state"], item["devices"]) for item in listing["items"]] == [
+        ("silent", "Missing", [])
+    ]
+
+
+def test_sick_devices_say_why() -> None:
+    device = device_of(gpu_node("n", [gpu(0, health={"state": "Unhealthy", "reason": "XID 79"})]))
+    assert (device["healthy"], device["healthReason"]) == (False, "XID 79")
+
+
+@pytest.mark.parametrize(
+    ("objects", "requested", "free"),
+    [
+        pytest.param([gpu_node("n", [gpu(0)])], 0, 81920, id="nothing held, no headroom without shares"),
+        pytest.param(
+            [gpu_node("n", [gpu(0)]), node("n", {SHARE: "81920"}, labels=SHARING)],
+            0,
+            81920 - 8192,
+            id="headroom on nodes that hand out shares",
+        ),
+        pytest.param(
+            [
+                gpu_node("n", [gpu(0)]),
+                node("n", {SHARE: "81920"}, labels=SHARING),
+                pod("p", {SHARE: "30000"}, on="n"),
+            ],
+            30000,
+            81920 - 8192 - 30000,
+            id="a share",
+        ),
+        pytest.param(
+            [
+                gpu_node("n", [gpu(0, memory={"totalMiB": 81920, "usedMiB": 40000})]),
+                pod("p", {SHARE: "30000"}, on="n"),
+            ],
+            30000,
+            41920,
+            id="a share that uses more than it asked",
+        ),
+        pytest.param(
+            [
+                gpu_node(
+                    "n", [gpu(0, memory={"totalMiB": 81920, "reservedMiB": 620}, holders=[holder("p")])]
+                ),
+                pod("p", {WHOLE: "1"}, on="n"),
+            ],
+            81300,
+            0,
+            id="a whole GPU is promised with all it has",
+        ),
+        pytest.param(
+            [
+                gpu_node(
+                    "n", [gpu(0, holders=[holder("p")])], sharing={"strategy": "time-slicing", "replicas": 4}
+                ),
+                pod("p", {WHOLE: "1"}, on="n"),
+            ],
+            0,
+            81920,
+            id="a time slice promises no memory",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0, holders=[holder("stranger", memoryMiB=700)])])],
+            700,
+            81220,
+            id="a stranger's memory",
+        ),
+    ],
+)
+def test_promised_and_free_memory(objects: list[Json], requested: int, free: int) -> None:
+    memory = device_of(*objects)["memory"]
+    assert (memory["requestedMiB"], memory["freeMiB"]) == (requested, free)
+
+
+def test_the_headroom_is_configurable() -> None:
+    objects = [gpu_node("n", [gpu(0)]), node("n", {SHARE: "81920"}, labels=SHARING)]
+    config = Configuration(memory=MemorySection(headroom_percent=25))
+    assert device_of(*objects, config=config)["memory"]["freeMiB"] == 81920 - 20480
+
+
+def test_instances_by_start_with_who_is_free() -> None:
+    instances = [
+        {"uuid": "MIG-4", "profile": "3g.40gb", "start": 4, "size": 4},
+        {"uuid": "MIG-0", "profile": "1G.10GB", "start": 0, "size": 1, "holder": holder("p")},
+    ]
+    device = device_of(
+        gpu_node("n", [gpu(0, mig={"enabled": True, "instances": instances})]),
+        pod("p", {"nvidia.com/mig-1g.10gb": "1"}, on="n"),
+    )
+    assert device["mig"] == {
+        "enabled": True,
+        "instances": [
+            {"uuid": "MIG-0", "profile": "1g.10gb", "start": 0, "size": 1, "free": False},
+            {"uuid": "MIG-4", "profile": "3g.40gb", "start": 4, "size": 4, "free": True},
+        ],
+    }
+    assert device["memory"]["requestedMiB"] == 9728
+    assert device["memory"]["freeMiB"] == 81920 - 9728
+
+
+def test_an_empty_inventory_is_an_empty_list() -> None:
+    assert listed()["items"] == []

@@ -1,0 +1,105 @@
+"""Kubernetes objects as plain values, with what a test does not care about filled in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+Json = dict[str, Any]
+
+SHARE = "gpu.scheduler-ext.io/memory-mib"
+ANNOTATION = "gpu.scheduler-ext.io/"
+GFD_H100 = {
+    "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3",
+    "nvidia.com/gpu.count": "8",
+    "nvidia.com/gpu.memory": "81559",
+}
+
+
+def gpu(
+    index: int, uuid: str | None = None, *, total: int = 81920, model: str = "A100-80GB", **more: Any
+) -> Json:
+    """One healthy, empty device of a report; ``more`` are further fields of it."""
+    return {
+        "uuid": uuid or f"GPU-{index}",
+        "index": index,
+        "model": model,
+        "memory": {"totalMiB": total},
+    } | more
+
+
+def holder(name: str, namespace: str = "default", **more: Any) -> Json:
+    """Who holds a device, by name."""
+    return {"namespace": namespace, "name": name} | more
+
+
+def gpu_node(name: str, devices: Sequence[Json], **status: Any) -> Json:
+    """A GPUNode; ``status`` are further fields of its status."""
+    return {
+        "apiVersion": "gpu.scheduler-ext.io/v1alpha1",
+        "kind": "GPUNode",
+        "metadata": {"name": name},
+        "status": {"devices": list(devices)} | status,
+    }
+
+
+def node(
+    name: str,
+    allocatable: Json | None = None,
+    *,
+    uid: str | None = None,
+    labels: Json | None = None,
+    **spec: Any,
+) -> Json:
+    """A Node with room for anything but GPUs, which are as ``allocatable`` says."""
+    room = {"cpu": "64", "memory": "512Gi", "pods": "110"} | (allocatable or {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": uid or f"uid-{name}", "labels": labels or {}},
+        "spec": spec,
+        "status": {"allocatable": room, "capacity": room},
+    }
+
+
+def pod(
+    name: str,
+    limits: Json | None = None,
+    *,
+    on: str | None = None,
+    annotations: Json | None = None,
+    phase: str | None = None,
+    **spec: Any,
+) -> Json:
+    """A pod of one container "main"; ``on`` is the node it is bound to."""
+    containers = [{"name": "main", "resources": {"limits": limits or {}}}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "annotations": annotations or {},
+        },
+        "spec": {"containers": containers, "nodeName": on} | spec,
+        "status": {"phase": phase or ("Running" if on else "Pending")},
+    }
+
+
+def inventory(*objects: Json) -> bytes:
+    """An inventory file of these objects."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()
+
+
+def names_body(asking: Json, names: Sequence[str]) -> bytes:
+    """The body of filter or prioritize where nodeCacheCapable is true."""
+    return json.dumps({"Pod": asking, "Nodes": None, "NodeNames": list(names)}).encode()
+
+
+def nodes_body(asking: Json, nodes: Sequence[Json]) -> bytes:
+    """The body of filter or prioritize where nodeCacheCapable is false."""
+    return json.dumps(
+        {"Pod": asking, "Nodes": {"metadata": {}, "items": list(nodes)}, "NodeNames": None}
+    ).encode()

@@ -1,0 +1,44 @@
+"""The pages of the documentation, taken apart for the tests that hold them to the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+SAMPLE = ROOT / "config" / "sample-inventory.yaml"
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+
+
+def page(name: str) -> str:
+    """A page of the reference."""
+    return (REFERENCE / f"{name}.md").read_text()
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of all table rows but headers and their rules, without backticks around a cell."""
+    table = [line.strip().strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in row] for row in table]
+    rules = [n for n, row in enumerate(cells) if set("".join(row)) <= set("-: ")]
+    return [row for n, row in enumerate(cells) if n not in rules and n + 1 not in rules]
+
+
+def first_cells(text: str) -> list[str]:
+    """The first column of all tables, without backticks."""
+    return [row[0].strip("`") for row in rows(text)]
+
+
+def section(text: str, heading: str) -> str:
+    """A section up to the next heading of any level."""
+    return re.split(r"^#+ ", text.split(f"\n{heading}\n", 1)[1], flags=re.MULTILINE)[0]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """Fenced blocks of a language, without the indentation of the list they stand in."""
+    return [
+        re.sub(rf"^{indent}", "", body, flags=re.MULTILINE)
+        for indent, named, body in FENCE.findall(text)
+        if named == language
+    ]

@@ -1,0 +1,158 @@
+"""The scores in plain Python: one node at a time, one function per score of the product, by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler_ext.core.models import GpuModel
+from scheduler_ext.core.node import NodeState, Slot, Unit
+from scheduler_ext.core.request import GpuRequest, UnitAsk
+from tests.oracle import available, free_units, peak_mib
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A request on one node: ``slots[i]`` is where share i goes; ``idle_by_model`` is the whole cluster's."""
+
+    request: GpuRequest
+    slots: tuple[int, ...]
+    strategy: str
+    level: float
+    idle_by_model: Mapping[GpuModel, float]
+
+    def load_mib(self, slot: int) -> int:
+        return peak_mib(self.request.shares, self.slots, slot) if self.request.shares else 0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _clip(value: float) -> float:
+    return min(1.0, max(0.0, value))
+
+
+def _mean_over_free(state: NodeState, ask: UnitAsk, value: Callable[[Slot, Unit], float]) -> float:
+    """The mean over the GPUs the plugin may pick from; 0 where there is none."""
+    free = free_units(state, ask.resource)
+    return _mean([value(slot, unit) for slot, unit in free]) if free else 0.0
+
+
+def idle_after(state: NodeState, placed: Placed) -> float:
+    """The part of the node's healthy GPUs that nobody holds once the pod is there."""
+    healthy = [slot for slot in state.slots if slot.healthy]
+    idle = sum(slot.idle for slot in healthy)
+    for ask in placed.request.units:
+        idle -= ask.count * _mean_over_free(state, ask, lambda s, u: u.memory_mib / max(s.total_mib, 1))
+    for i, slot in enumerate(state.slots):
+        idle -= placed.load_mib(i) / max(slot.share_total_mib, 1)
+    return _clip(idle / max(len(healthy), 1))
+
+
+def healthy_part(state: NodeState) -> float:
+    return sum(slot.healthy for slot in state.slots) / max(len(state.slots), 1)
+
+
+def _fragmented_whole(free: int) -> float:
+    return free * _mean([free < count for count in (1, 2, 4, 8)])
+
+
+def _fragmented_share(idle: float) -> float:
+    return idle * _mean([idle < size for size in (0.125, 0.25, 0.5, 1.0)])
+
+
+def fragmentation(state: NodeState, placed: Placed) -> float:
+    spoilt = 0.0
+    for ask in placed.request.units:
+        if ask.profile is None:
+            free = max(0, available(state, ask.resource))
+            spoilt += (_fragmented_whole(max(0, free - ask.count)) - _fragmented_whole(free)) / 8
+    if placed.request.shares is not None:
+        for i, slot in enumerate(state.slots):
+            size, room = max(slot.share_total_mib, 1), max(slot.share_free_mib, 0)
+            left = max(0, room - placed.load_mib(i))
+            spoilt += _fragmented_share(left / size) - _fragmented_share(room / size)
+    return _clip(0.5 - spoilt / 2)
+
+
+def best_fit(state: NodeState, placed: Placed) -> float:
+    full = 1.0 - idle_after(state, placed)
+    if placed.request.shares is not None:
+        left = [
+            max(0, state.slots[i].share_free_mib - placed.load_mib(i))
+            / max(state.slots[i].share_total_mib, 1)
+            for i in placed.slots
+        ]
+        full = 0.7 * (1.0 - _mean(left)) + 0.3 * full
+    return 1.0 - full if placed.strategy == "spread" else full
+
+
+def mig(state: NodeState, placed: Placed) -> float:
+    loss = sum(
+        ask.count * _mean_over_free(state, ask, lambda _, unit: unit.mig_loss) for ask in placed.request.units
+    )
+    return _clip(1.0 - loss)
+
+
+def model_preference(state: NodeState, placed: Placed) -> float:
+    last = len(placed.request.models) - 1
+
+    def rank(model: GpuModel) -> int:
+        found = placed.request.model_rank(model)
+        return last if found is None else found
+
+    ranks = [
+        max((rank(unit.model) for _, unit in free_units(state, ask.resource)), default=0)
+        for ask in placed.request.units
+    ]
+    ranks += [rank(state.slots[i].model) for i in placed.slots]
+    return 1.0 - _mean(ranks) / last
+
+
+def model_scarcity(state: NodeState, placed: Placed) -> float:
+    most = max(placed.idle_by_model.values(), default=0.0)
+
+    def plenty(slot: Slot) -> float:
+        return placed.idle_by_model[slot.model] / max(most, 1e-9)
+
+    parts = [_mean_over_free(state, ask, lambda slot, _: plenty(slot)) for ask in placed.request.units]
+    parts += [plenty(state.slots[i]) for i in placed.slots]
+    return _mean(parts)
+
+
+def node_health(state: NodeState, placed: Placed) -> float:
+    return healthy_part(state)
+
+
+def priority(state: NodeState, placed: Placed) -> float:
+    level, idle = placed.level, idle_after(state, placed)
+    reliable = level * healthy_part(state) + (1 - level) * 0.5
+    if placed.request.strategy is not None:
+        return reliable
+    return 0.7 * (level * idle + (1 - level) * (1 - idle)) + 0.3 * reliable
+
+
+def spot(state: NodeState, placed: Placed) -> float:
+    return 1.0 - placed.level if state.spot else placed.level
+
+
+SCORES: dict[str, Callable[[NodeState, Placed], float]] = {
+    "fragmentation": fragmentation,
+    "best-fit": best_fit,
+    "mig": mig,
+    "model-preference": model_preference,
+    "model-scarcity": model_scarcity,
+    "health": node_health,
+    "priority": priority,
+    "spot": spot,
+}
+
+
+def idle_by_model(states: Iterable[NodeState]) -> dict[GpuModel, float]:
+    """Idle healthy GPUs per model over these nodes."""
+    idle: dict[GpuModel, float] = {}
+    for state in states:
+        for slot in state.slots:
+            idle[slot.model] = idle.get(slot.model, 0.0) + (slot.idle if slot.healthy else 0.0)
+    return idle

@@ -1,0 +1,177 @@
+"""The shared Hypothesis room: random nodes, clusters and requests, as cluster sources could give them.
+
+Sizes come from short lists that meet often, so that requests fit about as often as they do not, and
+several nodes are equal. Pods, devices and containers have few names, so that holders find their pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from scheduler_ext.core.mig import profile_from_resource
+from scheduler_ext.core.node import BoundPod, Node, NodeInfo
+from scheduler_ext.core.request import GpuRequest, InitShare, ShareAsk, UnitAsk
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.snapshot import Snapshot, build_snapshot
+from scheduler_ext.core.state import resolve
+from tests.gpu_strategies import CONTAINERS, POD_NAMES, estimates, one_in, reports, sizes_mib
+
+RESOURCES = ResourceNames()
+MODEL_WISHES = (
+    "A100",
+    "A100-80GB",
+    "A100-40GB",
+    "H100-80GB",
+    "T4",
+    "RTX-PRO-6000",
+    "FUTURE-CHIP",
+    "A100-80GB-MIG-2G.20GB",
+)
+MIG_RESOURCES = (
+    "nvidia.com/mig-1g.10gb",
+    "nvidia.com/mig-2g.20gb",
+    "nvidia.com/mig-3g.40gb",
+    "nvidia.com/mig-1g.5gb",
+    "nvidia.com/mig-1g.24gb",
+    "nvidia.com/mig-1g.10gb.shared",
+)
+# Not sorted, so that neither rows nor names can stand in for each other.
+NODE_NAMES = ("m", "c", "x", "a", "t", "k", "z", "b", "p", "f", "s", "d")
+
+
+def share_asks(max_running: int = 3) -> SearchStrategy[ShareAsk]:
+    """Shares of up to ``max_running`` running containers and two init ones, at least one in all."""
+    return _share_asks(max_running)
+
+
+@st.composite
+def _share_asks(draw: DrawFn, max_running: int) -> ShareAsk:
+    sizes = draw(st.lists(sizes_mib, min_size=0, max_size=max_running))
+    running = tuple((CONTAINERS[i], mib) for i, mib in enumerate(sizes))
+    if running and not draw(one_in(3)):
+        return ShareAsk(running)
+    # An init container starts beside the sidecars before it, which are the first of the running ones.
+    started = sorted(draw(st.lists(st.integers(0, len(running)), min_size=1, max_size=2)))
+    init = tuple(
+        InitShare(f"init-{i}", draw(sizes_mib), tuple(range(sidecars))) for i, sidecars in enumerate(started)
+    )
+    return ShareAsk(running, init)
+
+
+@st.composite
+def unit_asks(draw: DrawFn, max_count: int = 4) -> tuple[UnitAsk, ...]:
+    """One or two counted resources; never two names for one vendor's whole GPUs."""
+    whole = st.sampled_from(("nvidia.com/gpu", "nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu"))
+    mig = st.sampled_from(MIG_RESOURCES)
+    names = draw(st.one_of(st.tuples(whole), st.tuples(whole), st.tuples(mig), st.tuples(mig, whole)))
+    return tuple(
+        UnitAsk(
+            name,
+            min(max_count, draw(st.sampled_from((1, 1, 1, 2, 4)))),
+            profile_from_resource(name)[0] if "/mig-" in name else None,
+        )
+        for name in names
+    )
+
+
+_wishes: SearchStrategy[tuple[str, Any]] = st.one_of(
+    st.tuples(
+        st.just("models"),
+        st.lists(st.sampled_from(MODEL_WISHES), min_size=1, max_size=3, unique=True).map(tuple),
+    ),
+    st.tuples(st.just("min_memory_mib"), st.sampled_from((10_000, 40_000, 80_000))),
+    st.tuples(st.just("min_free_mib"), st.sampled_from((1, 9_000, 30_000))),
+    st.tuples(st.just("min_compute_capability"), st.sampled_from(((7, 5), (8, 0), (9, 0)))),
+    st.tuples(st.just("min_cuda"), st.sampled_from(((12,), (12, 4), (13, 0, 1)))),
+    st.tuples(st.just("strategy"), st.sampled_from(("binpack", "spread"))),
+    st.tuples(st.just("exclusive"), st.just(True)),
+    st.tuples(st.just("soft_preferences"), st.just(True)),
+)
+
+
+@st.composite
+def requests(draw: DrawFn) -> GpuRequest:
+    """A pod that asks GPUs in any of the ways there are, with any wishes."""
+    kind = draw(st.sampled_from(("units", "units", "shares", "shares", "both")))
+    units = draw(unit_asks(max_count=2 if kind == "both" else 4)) if kind != "shares" else ()
+    shares = draw(share_asks()) if kind != "units" else None
+    request = GpuRequest(units, shares, priority=draw(st.sampled_from((0, 0, 1, 100, 10**9, -1, -(10**6)))))
+    wishes = draw(st.lists(_wishes, max_size=3))
+    request = replace(request, **dict(wishes))
+    shared = any(ask.resource.endswith(".shared") for ask in units)
+    return replace(request, exclusive=False) if shared else request
+
+
+@st.composite
+def bound_pods(draw: DrawFn, name: str, uuids: Sequence[str]) -> BoundPod:
+    """A pod on a node, running or finished, whose devices somebody told, or nobody."""
+    units: tuple[UnitAsk, ...] = ()
+    shares = None
+    if draw(st.booleans()):
+        units = draw(unit_asks(max_count=2))
+    else:
+        shares = draw(share_asks(2))
+    told = {
+        container: tuple(draw(st.lists(st.sampled_from((*uuids, "GPU-gone")), max_size=2)))
+        for container in draw(st.lists(st.sampled_from(CONTAINERS[:2]), max_size=2, unique=True))
+    }
+    return BoundPod(
+        uid=name,
+        namespace="default",
+        name=name,
+        priority=0,
+        request=GpuRequest(units, shares),
+        devices=told,
+        finished=draw(one_in(4)),
+    )
+
+
+@st.composite
+def node_infos(draw: DrawFn, name: str = "node") -> NodeInfo:
+    """One node: reported, estimated, known to have no GPU, or unheard of; with or without a Node object."""
+    source = draw(st.sampled_from(("report",) * 8 + ("estimate", "estimate", "none")))
+    report = draw(reports()) if source == "report" else None
+    uuids = [device.uuid for device in report.devices] if report else []
+    allocatable = None
+    if draw(one_in(3)):
+        allocatable = {
+            resource: draw(st.sampled_from((16, 16, 4, 1, 0)))
+            for resource in ("nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", *MIG_RESOURCES[:2])
+        }
+        allocatable[RESOURCES.share] = draw(st.sampled_from((2**20, 2**20, 30_000, 0)))
+    pods = draw(st.sampled_from(((), (), *((name,) for name in POD_NAMES[:2]), POD_NAMES)))
+    return NodeInfo(
+        name=name,
+        report=report,
+        estimate=draw(estimates()) if source == "estimate" else None,
+        freshness=draw(st.sampled_from(("Fresh",) * 20 + ("Stale", "Missing"))),
+        allocatable=allocatable,
+        spot=draw(st.booleans()),
+        changing=draw(one_in(20)),
+        pods=tuple(draw(bound_pods(pod, uuids)) for pod in pods),
+    )
+
+
+@st.composite
+def clusters(draw: DrawFn, max_kinds: int = 4) -> tuple[NodeInfo, ...]:
+    """One to three nodes each of one to ``max_kinds`` kinds, in no order of names."""
+    kinds = draw(
+        st.lists(st.tuples(node_infos(), st.sampled_from((1, 1, 3))), min_size=1, max_size=max_kinds)
+    )
+    nodes = [info for info, copies in kinds for _ in range(copies)]
+    return tuple(replace(info, name=name) for info, name in zip(nodes, NODE_NAMES, strict=False))
+
+
+def resolved(infos: Sequence[NodeInfo], headroom_percent: int = 10) -> dict[str, Node]:
+    """Nodes by name with the states that follow."""
+    return {info.name: resolve(info, RESOURCES, headroom_percent) for info in infos}
+
+
+def snapshot_of(infos: Sequence[NodeInfo], headroom_percent: int = 10) -> Snapshot:
+    """The snapshot of these nodes."""
+    return build_snapshot(resolved(infos, headroom_percent), 1)

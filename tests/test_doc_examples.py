@@ -1,0 +1,76 @@
+"""Examples in the documentation are accepted, and outputs in it are what the code prints."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from scheduler_ext.cli import main
+from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.wire.config import load_config
+from scheduler_ext.wire.objects import assemble, read_objects, read_pods
+from scheduler_ext.wire.pod import pod_request
+from tests.pages import PAGES, ROOT, SAMPLE, blocks
+
+
+def squeezed(line: str) -> str:
+    return " ".join(line.split())
+
+
+def example_blocks(language: str) -> list[Any]:
+    return [
+        pytest.param(block, id=f"{path.relative_to(ROOT)} block {number}")
+        for path in PAGES
+        for number, block in enumerate(blocks(path.read_text(), language), 1)
+    ]
+
+
+@pytest.mark.parametrize("block", example_blocks("yaml"))
+def test_yaml_examples_are_accepted(block: str) -> None:
+    for document in yaml.safe_load_all(block):
+        text = yaml.safe_dump(document).encode()
+        if document["kind"] == "ExtenderConfiguration":
+            load_config(text)
+        elif document["kind"] == "Pod":
+            assert isinstance(pod_request(read_pods(text)[0], ResourceNames()), GpuRequest)
+        elif document["kind"] == "GPUNode":
+            assert assemble(read_objects(text), ResourceNames())
+
+
+@pytest.mark.parametrize("block", example_blocks("json"))
+def test_json_examples_are_json(block: str) -> None:
+    msgspec.json.decode(block)
+
+
+def test_the_shell_block_of_the_quickstart_has_a_pod_that_fits() -> None:
+    text = (ROOT / "docs" / "quickstart.md").read_text()
+    pod = text.split("cat > pod.yaml <<'POD'\n")[1].split("POD\n")[0]
+    result = CliRunner().invoke(main, ["explain", "-f", "-", "--inventory", str(SAMPLE)], input=pod)
+    assert (result.exit_code, result.exception) == (0, None)
+
+
+def test_the_readme_shows_what_the_demo_prints() -> None:
+    command = [sys.executable, "-m", "scheduler_ext", "demo", "--once", "--port", "0"]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    demo = [squeezed(line) for line in printed.splitlines()]
+    table = blocks((ROOT / "README.md").read_text(), "")[0]
+    assert [line for line in map(squeezed, table.splitlines()) if line not in demo] == []
+
+
+def test_the_readme_shows_what_explain_prints() -> None:
+    text = (ROOT / "README.md").read_text()
+    pod = blocks(text, "yaml")[0]
+    result = CliRunner().invoke(main, ["explain", "-f", "-", "--inventory", str(SAMPLE)], input=pod)
+    (told,) = [block for block in blocks(text, "") if block.startswith("Pod ")]
+    printed = [line.rstrip() for line in result.output.splitlines()]
+    assert result.exit_code == 3
+    assert [line for line in told.splitlines() if line.rstrip() not in printed] == []
+    left_out = len(printed) - len(told.splitlines())
+    assert left_out == 12

@@ -1,0 +1,222 @@
+"""The documentation says what the code does: names, defaults, links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from scheduler_ext.cli import main
+from scheduler_ext.core.reasons import REASONS
+from scheduler_ext.core.request import _WISHES, ANNOTATION_PREFIX
+from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE
+from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.extender.service import Answer, Extender
+from scheduler_ext.extender.source import InventorySource
+from scheduler_ext.server.metrics import Metrics
+from scheduler_ext.wire import gpunode
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.node import SHARE_NODE_LABEL
+from scheduler_ext.wire.pod import DEVICES_PREFIX
+from tests.pages import FENCE, PAGES, ROOT, SAMPLE, first_cells, page, rows, section
+
+# Reasons
+
+
+def test_reasons_lists_exactly_the_reasons_with_their_meaning_and_remedy() -> None:
+    assert [[cell.strip("`") for cell in row[:1]] + row[1:] for row in rows(page("reasons"))] == [
+        [reason.text, reason.meaning, reason.remedy] for reason in REASONS
+    ]
+
+
+# Configuration
+
+
+def shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(f"`{item}`" for item in value)
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def knobs() -> Iterator[tuple[str, object]]:
+    settings: dict[str, Any] = msgspec.to_builtins(Configuration())
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{key}", part) for key, part in value.items())
+        elif name not in ("apiVersion", "kind"):
+            yield name, value
+
+
+def test_configuration_names_every_knob_with_its_default() -> None:
+    table = {row[0].strip("`"): row[1] for row in rows(page("configuration").split("## Scores")[0])}
+    assert table.pop("score.weights.NAME") == "see below"
+    assert table == {name: shown(value) for name, value in knobs() if name != "score.weights"}
+
+
+def test_configuration_names_every_score_with_its_weight() -> None:
+    table = {row[0].strip("`"): row[1] for row in rows(section(page("configuration"), "## Scores"))}
+    assert table == {name: shown(weight) for name, weight in DEFAULT_WEIGHTS.items()}
+
+
+# Metrics
+
+
+@pytest.fixture(scope="module")
+def scraped() -> list[Metric]:
+    """What a scrape shows after one filter call; without the client library's own ``_created`` gauges."""
+    config = Configuration()
+    source = InventorySource(SAMPLE, Extender(config), config.resource_names())
+    source.load()
+    metrics = Metrics(source)
+    metrics.observe("filter", 200, 0.001)
+    metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))
+    families = text_string_to_metric_families(metrics.render().decode())
+    return [family for family in families if not family.name.endswith("_created")]
+
+
+def exposed_name(family: Metric) -> str:
+    return family.name + ("_total" if family.type == "counter" else "")
+
+
+def test_metrics_names_exactly_what_a_scrape_shows(scraped: list[Metric]) -> None:
+    table = {row[0].strip("`"): row[1] for row in rows(page("metrics"))}
+    assert table == {exposed_name(family): family.type for family in scraped}
+
+
+def test_metrics_names_every_label(scraped: list[Metric]) -> None:
+    table = {row[0].strip("`"): set(re.findall(r"`(\w+)`", row[2])) for row in rows(page("metrics"))}
+    assert table == {
+        exposed_name(family): {label for sample in family.samples for label in sample.labels} - {"le"}
+        for family in scraped
+    }
+
+
+# Annotations
+
+
+def test_annotations_names_every_annotation_of_users() -> None:
+    told = first_cells(section(page("annotations"), "## On pods, set by users"))
+    assert told == [ANNOTATION_PREFIX + key for key in _WISHES]
+
+
+def test_annotations_names_every_annotation_of_the_extender() -> None:
+    told = first_cells(section(page("annotations"), "## On pods, set by the extender"))
+    assert told == [DEVICES_PREFIX + "CONTAINER", ANNOTATION_PREFIX + "assigned"]
+
+
+def test_annotations_names_the_label_of_share_nodes() -> None:
+    assert first_cells(section(page("annotations"), "## On nodes")) == [f"{SHARE_NODE_LABEL}=memory"]
+
+
+def test_annotations_names_every_resource() -> None:
+    resources = section(page("annotations"), "## Resources")
+    assert [name for name in (*DEFAULT_WHOLE, DEFAULT_SHARE) if f"`{name}`" not in resources] == []
+
+
+def test_the_readme_names_every_annotation_of_users() -> None:
+    told = first_cells(section((ROOT / "README.md").read_text(), "## Use it from a pod"))
+    assert told == list(_WISHES)
+
+
+@pytest.mark.parametrize("key", [pytest.param(key, id=f"{key}: the example is legal") for key in _WISHES])
+def test_the_examples_of_annotations_are_legal(key: str) -> None:
+    table = {row[0].strip("`"): row[1] for row in rows(page("annotations"))}
+    for example in re.findall(r"`([^`]+)`", table[ANNOTATION_PREFIX + key]):
+        _WISHES[key][1](example.strip('"'))
+
+
+# Command line
+
+
+def commands() -> dict[str, click.Command]:
+    return dict(main.commands)
+
+
+def test_cli_has_a_section_for_every_command() -> None:
+    assert sorted(re.findall(r"^## (.+)$", page("cli"), re.MULTILINE)) == sorted(commands())
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_cli_names_every_option_of_a_command_and_no_other(name: str) -> None:
+    options = {
+        option
+        for parameter in commands()[name].params
+        if isinstance(parameter, click.Option) and not parameter.hidden
+        for option in parameter.opts
+    }
+    told = section(page("cli"), f"## {name}")
+    assert {option for cell in first_cells(told) for option in re.findall(r"-{1,2}[a-z-]+", cell)} == options
+
+
+# GPUNode
+
+
+def status_fields(kind: type[msgspec.Struct]) -> set[str]:
+    """Every field of the status and of its parts, as written in a file."""
+    names = set()
+    for field in msgspec.structs.fields(kind):
+        names.add(field.encode_name)
+        for part in msgspec.inspect.multi_type_info([field.type]):
+            names |= set().union(*map(status_fields, structs_of(part)))
+    return names
+
+
+def structs_of(part: msgspec.inspect.Type) -> list[type[msgspec.Struct]]:
+    if isinstance(part, msgspec.inspect.UnionType):
+        return [struct for option in part.types for struct in structs_of(option)]
+    if isinstance(part, msgspec.inspect.ListType):
+        return structs_of(part.item_type)
+    return [part.cls] if isinstance(part, msgspec.inspect.StructType) else []
+
+
+def test_gpunode_names_every_field() -> None:
+    told = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", FENCE.sub("", page("gpunode"))))))
+    assert status_fields(gpunode.GpuNodeStatus) - told == set()
+
+
+# Links
+
+
+def links(path: Path) -> list[str]:
+    prose = FENCE.sub("", path.read_text())
+    return [target for target in re.findall(r"\]\(([^)\s]+)\)", prose) if "://" not in target]
+
+
+def anchors(path: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_resolve(path: Path) -> None:
+    for link in links(path):
+        target, _, anchor = link.partition("#")
+        file = (path.parent / target).resolve() if target else path
+        assert file.exists(), link
+        assert not anchor or anchor in anchors(file), link
+
+
+def test_the_index_lists_every_decision() -> None:
+    folder = ROOT / "docs" / "decisions"
+    assert sorted(links(folder / "README.md")) == sorted(path.name for path in folder.glob("0*.md"))
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    reached: set[Path] = set()
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        path = waiting.pop()
+        if path.suffix != ".md" or path in reached:
+            continue
+        reached.add(path)
+        waiting += [
+            (path.parent / link.partition("#")[0]).resolve() for link in links(path) if link[0] != "#"
+        ]
+    assert {path.relative_to(ROOT) for path in PAGES} - {path.relative_to(ROOT) for path in reached} == set()

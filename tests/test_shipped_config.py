@@ -1,0 +1,183 @@
+"""What config/ ships: the extender's configurations and kube-scheduler's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from scheduler_ext.cli import main
+from scheduler_ext.core.mig import resource_from_profile
+from scheduler_ext.core.mig_tables import FALLBACK_PROFILES
+from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE
+from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.extender.explain import explain
+from scheduler_ext.extender.source import load_objects
+from scheduler_ext.wire.config import Configuration, duration_s, load_config
+from scheduler_ext.wire.objects import read_pods
+
+CONFIG = Path(__file__).parents[1] / "config"
+EXTENDER_CONFIGS = [CONFIG / "default.yaml", *sorted((CONFIG / "policies").glob("*.yaml"))]
+SHARE_POD = b"""
+apiVersion: v1
+kind: Pod
+metadata: {name: share}
+spec:
+  containers: [{name: main, resources: {limits: {gpu.scheduler-ext.io/memory-mib: "8192"}}}]
+"""
+
+
+def defaults() -> dict[str, Any]:
+    """The configuration nobody wrote, as a file that spells it out would be read."""
+    spelled: dict[str, Any] = msgspec.to_builtins(Configuration())
+    spelled["score"]["weights"] = dict(DEFAULT_WEIGHTS)
+    return spelled
+
+
+def paths(value: object, prefix: str = "") -> set[str]:
+    if not isinstance(value, dict):
+        return {prefix}
+    return {path for key, part in value.items() for path in paths(part, f"{prefix}.{key}".lstrip("."))}
+
+
+@pytest.mark.parametrize("path", EXTENDER_CONFIGS, ids=lambda path: f"check-config accepts {path.name}")
+def test_shipped_configurations_are_accepted(path: Path) -> None:
+    result = CliRunner().invoke(main, ["check-config", str(path)])
+    assert (result.exit_code, result.output) == (0, f"{path}: ok\n")
+
+
+def test_binpack_and_spread_are_shipped_and_say_so() -> None:
+    policies = {path.stem: load_config(path.read_bytes()).policy() for path in EXTENDER_CONFIGS[1:]}
+    assert {name: policy.strategy for name, policy in policies.items()} == {
+        "binpack": "binpack",
+        "spread": "spread",
+    }
+
+
+def test_default_yaml_names_every_knob() -> None:
+    shipped = yaml.safe_load((CONFIG / "default.yaml").read_bytes())
+    assert paths(shipped) == paths(defaults())
+
+
+def test_default_yaml_equals_the_defaults_key_by_key() -> None:
+    shipped = yaml.safe_load((CONFIG / "default.yaml").read_bytes())
+    assert shipped == defaults()
+
+
+def test_default_yaml_decides_as_no_configuration_does() -> None:
+    shipped = load_config((CONFIG / "default.yaml").read_bytes())
+    assert shipped.policy() == Configuration().policy()
+    assert shipped.resource_names() == Configuration().resource_names()
+
+
+def test_default_yaml_says_something_about_every_knob() -> None:
+    lines = (CONFIG / "default.yaml").read_text().splitlines()
+    knobs = [
+        number
+        for number, line in enumerate(lines)
+        if line.partition(":")[1] and line.partition(":")[2].strip() and not line.lstrip().startswith("#")
+    ]
+    silent = [lines[n].strip() for n in knobs if not lines[n - 1].lstrip().startswith("#")]
+    assert [line for line in silent if not line.startswith("kind:")] == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "best"),
+    [
+        pytest.param("binpack", "share-l40s-01", id="binpack fills the GPU that is nearly full"),
+        pytest.param("spread", "share-l4-02", id="spread takes the node that is empty"),
+    ],
+)
+def test_policies_do_what_they_are_named_for(policy: str, best: str) -> None:
+    config = load_config((CONFIG / "policies" / f"{policy}.yaml").read_bytes())
+    objects = load_objects(CONFIG / "sample-inventory.yaml")
+    assert explain(read_pods(SHARE_POD)[0], objects, config)["best"] == [best]
+
+
+@pytest.fixture(scope="module")
+def kube_scheduler() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((CONFIG / "kube-scheduler.yaml").read_bytes())
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def extender(kube_scheduler: dict[str, Any]) -> dict[str, Any]:
+    (only,) = kube_scheduler["extenders"]
+    assert isinstance(only, dict)
+    return only
+
+
+@pytest.fixture(scope="module")
+def managed(extender: dict[str, Any]) -> list[str]:
+    return [entry["name"] for entry in extender["managedResources"]]
+
+
+def test_kube_scheduler_reads_v1_and_has_the_profile_pods_name(kube_scheduler: dict[str, Any]) -> None:
+    assert kube_scheduler["apiVersion"] == "kubescheduler.config.k8s.io/v1"
+    assert kube_scheduler["kind"] == "KubeSchedulerConfiguration"
+    assert [profile["schedulerName"] for profile in kube_scheduler["profiles"]] == ["gpu-scheduler"]
+    assert Configuration().scheduler_names == ["gpu-scheduler"]
+
+
+def test_kube_scheduler_looks_at_all_nodes(kube_scheduler: dict[str, Any]) -> None:
+    assert kube_scheduler["percentageOfNodesToScore"] == 100
+
+
+def test_preemption_tries_every_node(kube_scheduler: dict[str, Any]) -> None:
+    (plugin,) = kube_scheduler["profiles"][0]["pluginConfig"]
+    assert plugin == {
+        "name": "DefaultPreemption",
+        "args": {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "DefaultPreemptionArgs",
+            "minCandidateNodesPercentage": 100,
+            "minCandidateNodesAbsolute": 100,
+        },
+    }
+
+
+def test_leadership_has_a_lease_of_its_own(kube_scheduler: dict[str, Any]) -> None:
+    election = kube_scheduler["leaderElection"]
+    assert election["leaderElect"] is True
+    assert election["resourceName"] not in ("", "kube-scheduler")
+
+
+def test_the_extender_entry_is_as_the_server_needs_it(extender: dict[str, Any]) -> None:
+    assert {key: value for key, value in extender.items() if key != "managedResources"} == {
+        "urlPrefix": "http://127.0.0.1:8888",
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "weight": 200,
+        "nodeCacheCapable": True,
+        "httpTimeout": "5s",
+        "ignorable": False,
+    }
+
+
+def test_kube_scheduler_waits_longer_than_we_decide(extender: dict[str, Any]) -> None:
+    deadline_s = duration_s("decisionDeadline", Configuration().server.decision_deadline, 0, 60)
+    assert duration_s("httpTimeout", extender["httpTimeout"], 0, 60) > deadline_s
+
+
+def test_managed_resources_cover_the_default_names(managed: list[str]) -> None:
+    assert set(managed) >= {*DEFAULT_WHOLE, DEFAULT_SHARE}
+
+
+def test_managed_resources_cover_every_mig_profile_of_the_table_shared_or_not(managed: list[str]) -> None:
+    known = {
+        resource_from_profile(profile.name)
+        for _, profiles in FALLBACK_PROFILES.values()
+        for profile in profiles
+    }
+    assert {name for name in managed if "/mig-" in name} == known | {f"{name}.shared" for name in known}
+
+
+def test_managed_resources_name_nothing_twice_and_leave_counting_to_kube_scheduler(
+    extender: dict[str, Any], managed: list[str]
+) -> None:
+    assert len(managed) == len(set(managed))
+    assert all(entry.keys() == {"name"} for entry in extender["managedResources"])

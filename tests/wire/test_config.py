@@ -1,0 +1,255 @@
+"""The configuration: defaults, bounds, and what a mistake is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduler_ext.core.errors import ConfigError
+from scheduler_ext.core.policy import Policy
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.wire.config import Configuration, check, duration_s, load_config
+
+HEADER = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
+SHIPPED = Path(__file__).parents[2] / "config"
+
+
+def with_key(key: str, value: Any) -> dict[str, Any]:
+    """A configuration of one key, as a dotted path."""
+    *parents, last = key.split(".")
+    document: dict[str, Any] = dict(HEADER)
+    place = document
+    for parent in parents:
+        place[parent] = {}
+        place = place[parent]
+    place[last] = value
+    return document
+
+
+def load(document: Any) -> Configuration:
+    return load_config(yaml.safe_dump(document).encode())
+
+
+def refusal_of(document: Any) -> str:
+    with pytest.raises(ConfigError) as refusal:
+        load(document)
+    message = str(refusal.value)
+    assert "\n" not in message
+    return message
+
+
+def test_every_knob_has_a_default() -> None:
+    config = load(HEADER)
+    assert config == Configuration()
+    check(config)
+    assert config.policy() == Policy()
+    assert config.resource_names() == ResourceNames()
+    assert config.filter.max_candidates == 100
+    assert config.memory.headroom_percent == 10
+    assert (config.inventory.stale_after, config.inventory.missing_after) == ("150s", "300s")
+    assert config.scheduler_names == ["gpu-scheduler"]
+    assert (config.preemption.empty_victims, config.bind.enabled) == (False, False)
+    assert (config.bind.deadline, config.server.decision_deadline) == ("4s", "2s")
+    assert config.server.max_body_bytes == 64 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("filter.maxCandidates", 0),
+        ("filter.maxCandidates", 1_000_000),
+        ("memory.headroomPercent", 0),
+        ("memory.headroomPercent", 90),
+        ("inventory.staleAfter", "1s"),
+        ("inventory.missingAfter", "86400s"),
+        ("score.weights", {"mig": 0, "best-fit": 1000}),
+        ("score.weights", {}),
+        ("score.strategy", "binpack"),
+        ("score.strategy", "spread"),
+        ("score.highPriority", 1),
+        ("score.highPriority", 1_000_000_000),
+        ("resources.wholeGpu", ["example.com/gpu"]),
+        ("resources.memoryShare", "example.com/mib"),
+        ("schedulerNames", ["a", "b"]),
+        ("preemption.emptyVictims", False),
+        ("bind.enabled", False),
+        ("bind.deadline", "100ms"),
+        ("server.maxBodyBytes", 1024),
+        ("server.maxBodyBytes", 2**30),
+        ("server.readTimeout", "0.1s"),
+        ("server.writeTimeout", "300s"),
+        ("server.decisionDeadline", "10ms"),
+        ("server.gracefulTimeout", "500ms"),
+    ],
+)
+def test_every_key_is_accepted_to_its_bounds(key: str, value: Any) -> None:
+    assert load(with_key(key, value)) is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("filter.maxCandidates", -1, ">= 0"),
+        ("filter.maxCandidates", 1_000_001, "<= 1000000"),
+        ("filter.maxCandidates", "100", "Expected `int`"),
+        ("filter.maxCandidates", 1.5, "Expected `int`"),
+        ("memory.headroomPercent", -1, ">= 0"),
+        ("memory.headroomPercent", 91, "<= 90"),
+        ("inventory.staleAfter", "0s", "outside 1s to 86400s"),
+        ("inventory.staleAfter", 150, "Expected `str`"),
+        ("inventory.missingAfter", "25h", "outside 1s to 86400s"),
+        ("inventory.missingAfter", "150s", "must be later than staleAfter"),
+        ("score.strategy", "random", "random"),
+        ("score.highPriority", 0, ">= 1"),
+        ("score.highPriority", 1_000_000_001, "<= 1000000000"),
+        ("resources.wholeGpu", [], "length >= 1"),
+        ("resources.memoryShare", "mib", "matching regex"),
+        ("schedulerNames", [], "length >= 1"),
+        ("schedulerNames", "gpu-scheduler", "Expected `array`"),
+        ("preemption.emptyVictims", True, "leave it false"),
+        ("preemption.emptyVictims", "no", "Expected `bool`"),
+        ("bind.enabled", True, "leave it false"),
+        ("bind.deadline", "61s", "outside 0.1s to 60s"),
+        ("server.maxBodyBytes", 1023, ">= 1024"),
+        ("server.maxBodyBytes", 2**30 + 1, "<= 1073741824"),
+        ("server.readTimeout", "50ms", "outside 0.1s to 300s"),
+        ("server.writeTimeout", "301s", "outside 0.1s to 300s"),
+        ("server.decisionDeadline", "5ms", "outside 0.01s to 60s"),
+        ("server.gracefulTimeout", "6m", "outside 0.5s to 300s"),
+        ("server.gracefulTimeout", "soon", "'soon' is no duration; write one such as"),
+    ],
+)
+def test_values_out_of_bounds_are_refused_by_key(key: str, value: Any, problem: str) -> None:
+    message = refusal_of(with_key(key, value))
+    assert message.startswith(f"{key}: ")
+    assert problem in message
+
+
+@pytest.mark.parametrize("value", [-0.1, 1000.1, "1", True, float("nan"), float("inf")])
+def test_weights_out_of_bounds_are_refused(value: Any) -> None:
+    assert refusal_of(with_key("score.weights", {"mig": value})).startswith(
+        "score.weights[...]: Expected `float`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        pytest.param(
+            with_key("filter.maxCandidate", 5), "filter.maxCandidate: unknown key", id="a key mistyped"
+        ),
+        pytest.param(with_key("filters", {}), "filters: unknown key", id="a section mistyped"),
+        pytest.param(
+            with_key("server.tls.cert", "x"), "server.tls: unknown key", id="a section from the future"
+        ),
+        pytest.param(
+            with_key("max_candidates", 5), "max_candidates: unknown key", id="the name inside the program"
+        ),
+        pytest.param(
+            with_key("score.weights", {"binpack": 1}),
+            f"score.weights.binpack: no such score; there are {', '.join(DEFAULT_WEIGHTS)}",
+            id="a score that does not exist",
+        ),
+        pytest.param(
+            with_key("score.weights", dict.fromkeys(DEFAULT_WEIGHTS, 0)),
+            "score.weights: all are 0",
+            id="no weight at all",
+        ),
+        pytest.param(
+            with_key("resources.memoryShare", "nvidia.com/gpu"),
+            "resources.memoryShare: nvidia.com/gpu is in wholeGpu too; keep one",
+            id="one name for two things",
+        ),
+        pytest.param(
+            with_key("resources.wholeGpu", ["nvidia.com/mig-1g.10gb"]),
+            "resources: nvidia.com/mig-1g.10gb is a MIG resource",
+            id="a MIG resource as a whole GPU",
+        ),
+        pytest.param(
+            HEADER | {"apiVersion": "v1"},
+            "apiVersion: 'v1'; this release reads 'config.scheduler-ext.io/v1alpha1'",
+            id="another version",
+        ),
+        pytest.param(
+            HEADER | {"kind": "Pod"}, "kind: 'Pod'; this release reads 'ExtenderConfiguration'", id="a kind"
+        ),
+        pytest.param(
+            {"kind": "ExtenderConfiguration"}, "apiVersion: None; this release reads", id="no version"
+        ),
+        pytest.param(None, "empty or no mapping; start with apiVersion:", id="an empty file"),
+        pytest.param([HEADER], "empty or no mapping", id="a list"),
+        pytest.param(
+            HEADER | {"filter": None}, "filter: Expected `object`, got `null`", id="an empty section"
+        ),
+    ],
+)
+def test_mistakes_are_named_with_the_fix(document: Any, message: str) -> None:
+    assert refusal_of(document).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b"a: [", id="broken YAML"),
+        pytest.param(b"\xff\xfe\xff", id="bytes that are no text"),
+        pytest.param(b"a: 1\n---\nb: 2\n", id="two documents"),
+        pytest.param(b"[" * 20_000, id="a depth bomb"),
+        pytest.param(b"a: 2026-13-45", id="a date that does not exist"),
+        pytest.param(b"a: !!python/name:os.system", id="a Python object"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_line(text: bytes) -> None:
+    with pytest.raises(ConfigError, match=r"^neither YAML nor JSON: [^\n]+$"):
+        load_config(text)
+
+
+def test_json_is_read_too() -> None:
+    text = json.dumps(HEADER | {"filter": {"maxCandidates": 7}}).encode()
+    assert load_config(text).filter.max_candidates == 7
+
+
+def test_weights_left_out_keep_their_defaults() -> None:
+    policy = load(with_key("score.weights", {"mig": 5, "spot": 0})).policy()
+    assert policy.weights == DEFAULT_WEIGHTS | {"mig": 5, "spot": 0}
+
+
+def test_the_knobs_reach_the_decision() -> None:
+    document = HEADER | {
+        "filter": {"maxCandidates": 7},
+        "score": {"strategy": "spread", "highPriority": 5},
+        "resources": {"wholeGpu": ["a.b/gpu"], "memoryShare": "a.b/mib"},
+    }
+    config = load(document)
+    policy = config.policy()
+    assert (policy.max_candidates, policy.strategy, policy.high_priority) == (7, "spread", 5)
+    assert config.resource_names() == ResourceNames(("a.b/gpu",), "a.b/mib")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("150s", 150), ("2m30s", 150), ("500ms", 0.5), ("1h", 3600), ("1.5s", 1.5), ("1h1m1s1ms", 3661.001)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration_s("key", text, 0, 1e6) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "5 s", "s", "-5s", "5S", "5d", "1s1", "1..5s", "٥s", "nan", "1e3s"]
+)
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^key: .* is no duration"):
+        duration_s("key", text, 0, 1e6)
+
+
+def test_every_configuration_shipped_is_one_that_can_be_meant() -> None:
+    documents = {path: path.read_bytes() for path in SHIPPED.rglob("*.yaml")}
+    configurations = [path for path, text in documents.items() if b"kind: ExtenderConfiguration" in text]
+    for path in configurations:
+        load_config(documents[path])
+    policies = {path for path in documents if path.parent.name == "policies"}
+    assert policies <= set(configurations)

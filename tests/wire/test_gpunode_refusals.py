@@ -1,0 +1,214 @@
+"""GPUNode reports: every contradiction that refuses one whole, by field, and what is just possible."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.errors import ImpossibleReportError, InventoryError
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.kube_objects import Json, gpu, gpu_node
+from tests.wire.gpunode_status import changed, read, report_of
+
+
+def instance(uuid: str = "MIG-a", profile: str = "1g.10gb", start: int = 0, size: int = 1) -> Json:
+    return {"uuid": uuid, "profile": profile, "start": start, "size": size}
+
+
+def with_instances(*instances: Json, **mig: Any) -> Json:
+    return {"devices": [gpu(0, mig={"enabled": True, "instances": instances} | mig)]}
+
+
+def with_memory(**memory: Any) -> Json:
+    return {"devices": [gpu(0, memory=memory)]}
+
+
+@pytest.mark.parametrize(
+    ("status", "field", "problem"),
+    [
+        pytest.param(
+            {"devices": [gpu(0), gpu(1, "GPU-0")]}, "devices[1].uuid", "devices[0].uuid", id="one UUID twice"
+        ),
+        pytest.param(
+            {"devices": [gpu(0), gpu(0, "GPU-1")]},
+            "devices[1].index",
+            "devices[0].index",
+            id="one index twice",
+        ),
+        pytest.param({"devices": [gpu(0) | {"uuid": ""}]}, "devices[0].uuid", "empty", id="an empty UUID"),
+        pytest.param({"devices": [gpu(i) for i in range(65)]}, "devices", "65", id="65 devices"),
+        pytest.param(
+            with_memory(totalMiB=10000, reservedMiB=101, usedMiB=10000),
+            "devices[0].memory.usedMiB",
+            "10000 + reserved 101",
+            id="one MiB above one per cent over the total",
+        ),
+        pytest.param(
+            with_memory(totalMiB=0, usedMiB=1), "devices[0].memory.usedMiB", "exceed", id="use of no memory"
+        ),
+        pytest.param(
+            with_instances(instance(size=2), instance("MIG-b", start=1)),
+            "devices[0].mig.instances[1]",
+            "overlaps devices[0].mig.instances[0] at unit 1",
+            id="instances that overlap",
+        ),
+        pytest.param(
+            with_instances(instance(start=7, size=2)),
+            "devices[0].mig.instances[0]",
+            "grid of 8",
+            id="off the grid",
+        ),
+        pytest.param(
+            with_instances(instance(start=4), gridSize=4, profiles=[]),
+            "devices[0].mig.instances[0]",
+            "grid of 4",
+            id="off the device's own grid",
+        ),
+        pytest.param(
+            with_instances(instance(), instance(start=1)),
+            "devices[0].mig.instances[1].uuid",
+            "already",
+            id="one instance twice",
+        ),
+        pytest.param(
+            with_instances(instance(profile="huge")),
+            "devices[0].mig.instances[0].profile",
+            "'huge' is not a profile name",
+            id="no profile name",
+        ),
+        pytest.param(
+            changed("devices[0].mig.profiles[1].size", 9),
+            "devices[0].mig",
+            "profiles[1].size: 9",
+            id="a size off the grid",
+        ),
+        pytest.param(
+            changed("devices[0].mig.profiles[1].starts", [5]),
+            "devices[0].mig",
+            "profiles[1].starts: 5",
+            id="a start",
+        ),
+        pytest.param(
+            changed("devices[0].mig.profiles[1].name", "1g.10gb"),
+            "devices[0].mig",
+            "listed 2 times",
+            id="a profile twice",
+        ),
+        pytest.param(
+            changed("devices[0].mig.gridSize", 17), "devices[0].mig", "gridSize: 17", id="no such grid"
+        ),
+    ],
+)
+def test_impossible_reports_are_refused_whole_by_field(status: Json, field: str, problem: str) -> None:
+    with pytest.raises(ImpossibleReportError) as refusal:
+        read(status)
+    message = str(refusal.value)
+    assert message.startswith(f"GPUNode n: status.{field}: ")
+    assert problem in message
+    assert message.endswith("the report is refused")
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param(
+            with_memory(totalMiB=10000, reservedMiB=100, usedMiB=10000), id="one per cent over the total"
+        ),
+        pytest.param({"devices": [gpu(i) for i in range(64)]}, id="64 devices"),
+        pytest.param(with_instances(instance(start=7)), id="the last unit of the grid"),
+        pytest.param(
+            with_instances(instance(size=1), instance("MIG-b", start=1)), id="instances side by side"
+        ),
+        pytest.param(
+            with_instances(instance(start=11), gridSize=12, profiles=[]),
+            id="the last unit of the device's own grid",
+        ),
+    ],
+)
+def test_what_is_just_possible_is_accepted(status: Json) -> None:
+    assert report_of(status).devices
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("devices", {}),
+        ("devices[0]", "GPU-0"),
+        ("devices[0].uuid", None),
+        ("devices[0].uuid", 5),
+        ("devices[0].index", -1),
+        ("devices[0].index", "0"),
+        ("devices[0].index", 1.5),
+        ("devices[0].memory", None),
+        ("devices[0].memory.totalMiB", None),
+        ("devices[0].memory.totalMiB", "81920"),
+        ("devices[0].memory.totalMiB", 10**12),
+        ("devices[0].memory.usedMiB", -1),
+        ("devices[0].memory.reservedMiB", 0.5),
+        ("devices[0].memory.unaccountedMiB", -1),
+        ("devices[0].health.state", "Broken"),
+        ("devices[0].computeCapability", "8"),
+        ("devices[0].computeCapability", 8.0),
+        ("devices[0].utilizationPercent", 101),
+        ("devices[0].mig.enabled", "yes"),
+        ("devices[0].mig.instances[0].size", 0),
+        ("devices[0].mig.instances[0].start", -1),
+        ("devices[0].mig.profiles[0].maxInstances", -1),
+        ("devices[0].mig.profiles[0].starts", 0),
+        ("devices[0].holders[0].memoryMiB", -1),
+        ("devices[0].holders[0].uid", 7),
+        ("sequence", -1),
+        ("sequence", "42"),
+        ("cudaVersion", 12.8),
+        ("cudaVersion", "twelve"),
+        ("migStrategy", "double"),
+        ("sharing.strategy", "vgpu"),
+        ("sharing.replicas", 0),
+    ],
+)
+def test_wrong_types_and_ranges_are_refused_by_field(path: str, value: Any) -> None:
+    with pytest.raises(InventoryError) as refusal:
+        read(changed(path, value))
+    named = f"GPUNode n: status.{path}"
+    # A field that is missing is named in the problem, its parent in the path.
+    assert str(refusal.value).startswith((f"{named}: ", f"{named}[...]: ", f"{named}[0]: "))
+
+
+@pytest.mark.parametrize("field", ["uuid", "index", "memory"])
+def test_a_device_without_a_required_field_is_refused(field: str) -> None:
+    device = {key: value for key, value in gpu(0).items() if key != field}
+    with pytest.raises(InventoryError, match=rf"status\.devices\[0\]: .*`{field}`"):
+        read({"devices": [device]})
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({"bootID": "a", "sequence": 5}, {"bootID": "a", "sequence": 5}, id="the same again"),
+        pytest.param({"bootID": "a", "sequence": 5}, {"bootID": "a", "sequence": 6}, id="the next one"),
+        pytest.param(
+            {"bootID": "a", "sequence": 5}, {"bootID": "b", "sequence": 1}, id="back after a reboot"
+        ),
+        pytest.param({"bootID": "a", "sequence": 5}, {"bootID": "a"}, id="no number any more"),
+        pytest.param({"bootID": "a"}, {"bootID": "a", "sequence": 1}, id="a first number"),
+    ],
+)
+def test_sequences_that_may_follow(before: Json, after: Json) -> None:
+    last = read({"devices": [gpu(0)]} | before)
+    assert read({"devices": [gpu(0)]} | after, last).report is not None
+
+
+@pytest.mark.parametrize("boot", [{"bootID": "a"}, {}], ids=["within a boot", "where no boot is named"])
+def test_a_sequence_that_goes_back_is_refused(boot: Json) -> None:
+    last = read({"devices": [gpu(0)], "sequence": 5} | boot)
+    with pytest.raises(ImpossibleReportError, match=r"status\.sequence: went back from 5 to 4"):
+        read({"devices": [gpu(0)], "sequence": 4} | boot, last)
+
+
+def test_reports_of_two_nodes_are_apart() -> None:
+    document = {"kind": "List", "items": [gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(0)])]}
+    nodes = assemble(read_objects(json.dumps(document).encode()), ResourceNames())
+    assert [name for name, node in nodes.items() if node.report] == ["a", "b"]

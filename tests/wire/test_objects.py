@@ -1,0 +1,299 @@
+"""Inventory files: every form kubectl and people write, and what refuses a file."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.wire.objects import Objects, assemble, read_objects, read_pods
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
+
+NAMES = ResourceNames()
+THREE = [
+    gpu_node("n", [gpu(0)]),
+    node("n", {"nvidia.com/gpu": "1"}),
+    pod("p", {"nvidia.com/gpu": "1"}, on="n"),
+]
+
+
+def as_list(items: list[Json], kind: str = "List") -> Json:
+    return {"apiVersion": "v1", "kind": kind, "items": items, "metadata": {"resourceVersion": ""}}
+
+
+def without_kind(item: Json) -> Json:
+    """An item of a typed list, as the API server sends it."""
+    return {key: value for key, value in item.items() if key not in ("kind", "apiVersion")}
+
+
+def names(objects: Objects) -> tuple[list[str], list[str], list[str | None]]:
+    pods = [pod.metadata.name for pod in objects.pods if pod.metadata]
+    return list(objects.gpu_nodes), list(objects.nodes), pods
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(json.dumps(as_list(THREE)), id="a JSON List"),
+        pytest.param(json.dumps(as_list(THREE), indent=2), id="an indented JSON List"),
+        pytest.param("\n\t " + json.dumps(as_list(THREE)), id="JSON after blank lines"),
+        pytest.param(yaml.safe_dump(as_list(THREE)), id="a YAML List"),
+        pytest.param(yaml.safe_dump_all(THREE), id="several YAML documents"),
+        pytest.param(
+            "---\n" + yaml.safe_dump_all(THREE) + "---\n# nothing here\n---\n", id="empty documents between"
+        ),
+        pytest.param("\n---\n".join(map(json.dumps, THREE)), id="JSON documents between YAML separators"),
+        pytest.param(yaml.safe_dump(as_list([as_list(THREE[:1]), as_list(THREE[1:])])), id="a List of Lists"),
+        pytest.param(
+            yaml.safe_dump_all(
+                [
+                    as_list([without_kind(THREE[0])], "GPUNodeList"),
+                    as_list([without_kind(THREE[1])], "NodeList"),
+                    as_list([without_kind(THREE[2])], "PodList"),
+                ]
+            ),
+            id="typed lists, whose items have no kind",
+        ),
+        pytest.param("{kind: List, items: " + json.dumps(THREE) + "} # flow style", id="YAML in flow style"),
+    ],
+)
+def test_every_form_of_a_file_is_read(text: str) -> None:
+    assert names(read_objects(text.encode())) == (["n"], ["n"], ["p"])
+
+
+@pytest.mark.parametrize("text", [b"", b" \n", b"# only a comment\n", b"---\n---\n", b"null"])
+def test_a_file_without_any_object_is_refused(text: bytes) -> None:
+    with pytest.raises(InventoryError, match=r"^empty; expected GPUNode, Node, Pod or a List of them$"):
+        read_objects(text)
+
+
+def test_a_cluster_without_objects_is_an_empty_list() -> None:
+    assert names(read_objects(json.dumps(as_list([])).encode())) == ([], [], [])
+    assert names(read_objects(b'{"kind": "List", "items": null}')) == ([], [], [])
+
+
+def test_null_is_absent_in_yaml_as_in_json() -> None:
+    text = b"kind: Pod\nmetadata: {name: p, labels: , annotations: {a: null}}\nspec: {containers: [null]}\n"
+    assert names(read_objects(text))[2] == ["p"]
+
+
+@pytest.mark.parametrize("timestamp", ["2026-11-20T13:10:16Z", "2026-11-20 13:10:16.5 +2", "2026-11-20"])
+def test_timestamps_stay_text_without_quotes(timestamp: str) -> None:
+    text = f"kind: GPUNode\nmetadata: {{name: n}}\nstatus: {{reportedAt: {timestamp}, devices: []}}\n"
+    status = read_objects(text.encode()).gpu_nodes["n"].status
+    assert status is not None
+    assert status.reported_at == timestamp
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        pytest.param(
+            "kind: GPUNode\nmetadata: {name: n}\nstatus:\n  devices:\n"
+            "  - {uuid: G, index: 0, memory: {totalMiB: 1}, computeCapability: 8.0}\n",
+            ["GPUNode n: status.devices[0].computeCapability", 'quote it in YAML: "8.0"'],
+            id="a capability that YAML reads as a number",
+        ),
+        pytest.param(
+            "kind: GPUNode\nmetadata: {name: n}\nstatus: {cudaVersion: 12.4}",
+            ["status.cudaVersion", "quote it"],
+            id="a CUDA version that YAML reads as a number",
+        ),
+        pytest.param(
+            "kind: Pod\nmetadata: {name: p, namespace: ns, labels: {version: 2}}",
+            ["document 1: metadata.labels[...]", "quote it"],
+            id="a label that YAML reads as a number",
+        ),
+        pytest.param("metadata: {name: p}", ["document 1", "no kind"], id="no kind"),
+        pytest.param("kind: Pod\n---\nfoo: 1", ["document 1", "without metadata.name"], id="no name"),
+        pytest.param(
+            "kind: Pod\nmetadata: {name: p}\n---\nfoo: 1", ["document 2", "no kind"], id="the second of two"
+        ),
+        pytest.param(
+            "kind: List\nitems: [{kind: Node, metadata: {}}]", ["document 1.items[0]", "Node"], id="an item"
+        ),
+        pytest.param(
+            "kind: List\nitems: [{metadata: {name: x}}]", ["items[0]", "no kind"], id="an item of no kind"
+        ),
+        pytest.param("kind: List\nitems: {}", ["document 1", "items"], id="items that are no list"),
+        pytest.param("- kind: Pod", ["document 1", "Expected `object`"], id="a bare sequence"),
+        pytest.param("just words", ["document 1", "Expected `object`"], id="a bare text"),
+        pytest.param("kind: 7", ["document 1: kind", "Expected `str"], id="a number for a kind"),
+        pytest.param(
+            "kind: GPUNode\napiVersion: gpu.scheduler-ext.io/v2\nmetadata: {name: n}",
+            ["GPUNode n", "gpu.scheduler-ext.io/v2", "this release reads gpu.scheduler-ext.io/v1alpha1"],
+            id="a version of GPUNode from the future",
+        ),
+        pytest.param(
+            "kind: Node\nmetadata: {name: n}\n---\nkind: Node\nmetadata: {name: n}",
+            ["Node n", "twice"],
+            id="a Node twice",
+        ),
+        pytest.param(
+            "kind: GPUNode\nmetadata: {name: n}\n---\nkind: GPUNode\nmetadata: {name: n}",
+            ["GPUNode n", "twice"],
+            id="a GPUNode twice",
+        ),
+        pytest.param(
+            "kind: Pod\nmetadata: {name: p}\n---\nkind: Pod\nmetadata: {name: p}",
+            ["Pod default/p", "twice"],
+            id="a Pod twice",
+        ),
+        pytest.param("kind: Pod\n  metadata: {", ["neither YAML nor JSON", "line 2"], id="broken YAML"),
+        pytest.param('{"kind": "Pod", ', ["neither YAML nor JSON"], id="truncated JSON"),
+        pytest.param(
+            "a: !!python/object/apply:os.system [ls]", ["neither YAML nor JSON"], id="a Python object"
+        ),
+        pytest.param("a: " + "[" * 200_000, ["neither YAML nor JSON", "deep"], id="a depth bomb in YAML"),
+        pytest.param("- " * 200_000, ["neither YAML nor JSON", "deep"], id="a depth bomb in block style"),
+        pytest.param(
+            '{"a":' * 200_000 + "1" + "}" * 200_000,
+            ["neither YAML nor JSON", "deep"],
+            id="a depth bomb in JSON",
+        ),
+        pytest.param("a: 2\x00", ["neither YAML nor JSON"], id="a zero byte"),
+        pytest.param("kind: Pod\nmetadata: &m {name: p, self: *m}", ["neither YAML nor JSON"], id="a cycle"),
+    ],
+)
+def test_what_refuses_a_file_is_named(text: str, named: list[str]) -> None:
+    with pytest.raises(InventoryError) as refusal:
+        read_objects(text.encode())
+    message = str(refusal.value)
+    assert [part for part in named if part not in message] == []
+    assert "\n" not in message
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    with pytest.raises(InventoryError, match="neither YAML nor JSON"):
+        read_objects(b"kind: \xff\xfe")
+
+
+def test_aliases_are_unfolded_but_bombs_are_refused() -> None:
+    shared = "kind: Node\nmetadata: {name: n, labels: &l {a: b}}\nspec: {}\nother: [*l, *l]\n"
+    assert names(read_objects(shared.encode()))[1] == ["n"]
+    lines = ["kind: Node", "metadata: {name: n}", "x0: &x0 [a, a, a, a, a, a, a, a, a, a]"]
+    lines += [f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 10)}]" for i in range(1, 9)]
+    with pytest.raises(InventoryError, match="aliases unfold to more than"):
+        read_objects("\n".join(lines).encode())
+
+
+def test_kinds_that_mean_nothing_here_are_skipped_and_counted() -> None:
+    text = yaml.safe_dump_all(
+        [
+            {"kind": "Service"},
+            {"kind": "Service"},
+            {"kind": "DaemonSet", "spec": 5},
+            as_list([{}], "EventList"),
+            *THREE,
+        ]
+    )
+    objects = read_objects(text.encode())
+    assert objects.skipped == {"Service": 2, "DaemonSet": 1, "Event": 1}
+    assert names(objects) == (["n"], ["n"], ["p"])
+
+
+def test_a_dump_of_a_cluster_becomes_nodes() -> None:
+    unscheduled = pod("waiting", {"nvidia.com/gpu": "1"})
+    done = pod("done", {"nvidia.com/gpu": "1"}, on="n", phase="Succeeded")
+    noise = {
+        "managedFields": [{"manager": "kubectl", "fieldsV1": {"f:metadata": {}}}],
+        "ownerReferences": None,
+    }
+    items = [
+        *THREE,
+        unscheduled,
+        done,
+        node("labels", labels=GFD_H100),
+        node("cpu"),
+        gpu_node("bare", [gpu(0)]),
+    ]
+    for item in items:
+        item["metadata"] |= noise
+    nodes = assemble(read_objects(yaml.safe_dump(as_list(items)).encode()), NAMES)
+    assert sorted(nodes) == ["bare", "cpu", "labels", "n"]
+    assert [(p.name, p.finished) for p in nodes["n"].pods] == [("p", False), ("done", True)]
+    assert nodes["n"].allocatable == {"nvidia.com/gpu": 1}
+    assert nodes["n"].uid == "uid-n"
+    estimate = nodes["labels"].estimate
+    assert estimate is not None
+    assert (estimate.model.name, estimate.count) == ("H100-80GB", 8)
+    assert (nodes["cpu"].report, nodes["cpu"].estimate, nodes["cpu"].allocatable) == (None, None, {})
+    assert (nodes["bare"].allocatable, nodes["bare"].uid) == (None, None)
+
+
+def test_a_node_with_a_device_plugin_but_without_labels_has_gpus_of_no_known_model() -> None:
+    nodes = assemble(read_objects(json.dumps(node("n", {"amd.com/gpu": "4"})).encode()), NAMES)
+    estimate = nodes["n"].estimate
+    assert estimate is not None
+    assert (estimate.vendor, estimate.count, estimate.model.name) == ("amd", 4, "UNKNOWN")
+
+
+@pytest.mark.parametrize(
+    ("item", "named"),
+    [
+        pytest.param(
+            pod("p", {"nvidia.com/gpu": "-1"}, on="n"),
+            ["Pod default/p", "nvidia.com/gpu", "negative"],
+            id="a bound pod",
+        ),
+        pytest.param(
+            pod("p", {SHARE: True}, on="n"), ["Pod default/p", SHARE, "`true`"], id="a boolean quantity"
+        ),
+        pytest.param(
+            node("n", {"nvidia.com/gpu": "many"}),
+            ["Node n", "status", "nvidia.com/gpu", "'many'"],
+            id="a Node",
+        ),
+        pytest.param(node("n", {"nvidia.com/gpu": [1]}), ["Node n", "nvidia.com/gpu", "`[1]`"], id="a list"),
+    ],
+)
+def test_unreadable_amounts_refuse_the_file_by_name(item: Json, named: list[str]) -> None:
+    with pytest.raises(InventoryError) as refusal:
+        assemble(read_objects(json.dumps(item).encode()), NAMES)
+    assert [part for part in named if part not in str(refusal.value)] == []
+
+
+def test_wishes_of_bound_pods_no_longer_matter() -> None:
+    wishing = pod(
+        "p", {"nvidia.com/gpu": "1"}, on="n", annotations={"gpu.scheduler-ext.io/min-memory": "lots"}
+    )
+    nodes = assemble(read_objects(json.dumps(as_list([node("n"), wishing])).encode()), NAMES)
+    assert len(nodes["n"].pods) == 1
+
+
+def test_pods_by_node_are_those_that_still_hold_something() -> None:
+    pods = [
+        pod("a", on="n"),
+        pod("b", on="n", phase="Failed"),
+        pod("c", on="n", phase="Succeeded"),
+        pod("d"),
+        pod("e", on="m", phase="Unknown"),
+    ]
+    by_node = read_objects(json.dumps(as_list(pods)).encode()).pods_by_node()
+    assert {name: [p.metadata.name for p in held if p.metadata] for name, held in by_node.items()} == {
+        "n": ["a"],
+        "m": ["e"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("items", "problem"),
+    [
+        pytest.param([], "no Pod in it", id="nothing"),
+        pytest.param([node("n")], "a Node is no Pod", id="a Node"),
+        pytest.param([gpu_node("n", []), pod("p")], "a GPUNode is no Pod", id="a pod beside something else"),
+        pytest.param([{"kind": "Deployment"}], "a Deployment is no Pod", id="a Deployment"),
+    ],
+)
+def test_a_pod_file_has_pods_only(items: list[Any], problem: str) -> None:
+    with pytest.raises(InventoryError, match=problem):
+        read_pods(json.dumps(as_list(items)).encode())
+
+
+def test_pods_are_read_in_order() -> None:
+    pods = read_pods(yaml.safe_dump_all([pod("b"), pod("a")]).encode())
+    assert [p.metadata.name for p in pods if p.metadata] == ["b", "a"]

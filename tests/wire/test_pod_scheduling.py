@@ -1,0 +1,146 @@
+"""What a pod says to kube-scheduler itself: soft preferences, filters, and what is not modelled."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from scheduler_ext.core.quantity import QuantityError
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.wire.pod import has_soft_preferences, not_modelled, pod_amounts, pod_ask, pod_needs
+from tests.kube_objects import Json
+from tests.wire.decoded_pods import container, with_spec
+
+NAMES = ResourceNames()
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+TERM = {"weight": 1, "preference": {}}
+SPREAD = {"maxSkew": 1, "topologyKey": "zone"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "soft"),
+    [
+        pytest.param({}, False, id="nothing"),
+        pytest.param({"affinity": {"nodeAffinity": {PREFERRED: [TERM]}}}, True, id="preferred node affinity"),
+        pytest.param({"affinity": {"podAffinity": {PREFERRED: [TERM]}}}, True, id="preferred pod affinity"),
+        pytest.param(
+            {"affinity": {"podAntiAffinity": {PREFERRED: [TERM]}}}, True, id="preferred anti-affinity"
+        ),
+        pytest.param({"affinity": {"nodeAffinity": {PREFERRED: []}}}, False, id="an empty preference"),
+        pytest.param(
+            {"affinity": {"nodeAffinity": {PREFERRED: None}, "podAffinity": None}}, False, id="nulls"
+        ),
+        pytest.param({"affinity": {"podAffinity": {REQUIRED: [{}]}}}, False, id="a required one is not soft"),
+        pytest.param(
+            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]},
+            True,
+            id="soft spread",
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]},
+            False,
+            id="hard spread",
+        ),
+    ],
+)
+def test_soft_preferences(spec: Json, soft: bool) -> None:
+    pod = with_spec(**spec)
+    assert pod.spec is not None
+    assert has_soft_preferences(pod.spec) is soft
+    assert pod_ask(pod, NAMES).soft_preferences is soft
+
+
+@pytest.mark.parametrize(
+    ("spec", "features"),
+    [
+        pytest.param({}, [], id="a plain pod"),
+        pytest.param({"affinity": {"podAffinity": {REQUIRED: [{}]}}}, ["pod affinity"], id="pod affinity"),
+        pytest.param(
+            {"affinity": {"podAntiAffinity": {REQUIRED: [{}]}}}, ["pod anti-affinity"], id="anti-affinity"
+        ),
+        pytest.param(
+            {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}}, [], id="node affinity is"
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]},
+            ["topology spread constraints"],
+            id="hard spread",
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]},
+            ["soft preferences"],
+            id="soft spread",
+        ),
+        pytest.param(
+            {"affinity": {"nodeAffinity": {PREFERRED: [TERM]}}}, ["soft preferences"], id="preferences"
+        ),
+        pytest.param({"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]}, ["volumes"], id="a claim"),
+        pytest.param({"volumes": [{"ephemeral": {}}]}, ["volumes"], id="an ephemeral volume"),
+        pytest.param(
+            {"volumes": [{"emptyDir": {}}, {"configMap": {"name": "c"}}]}, [], id="volumes of no node"
+        ),
+        pytest.param({"containers": [{"ports": [{"hostPort": 80}]}]}, ["host ports"], id="a host port"),
+        pytest.param(
+            {"containers": [{"ports": [{"containerPort": 80, "hostPort": 0}]}]}, [], id="no host port"
+        ),
+        pytest.param({"priorityClassName": "high"}, ["priorityClassName"], id="a class without its number"),
+        pytest.param({"priorityClassName": "high", "priority": 5}, [], id="a class with its number"),
+        pytest.param({"priorityClassName": "system-node-critical"}, [], id="a class every cluster has"),
+        pytest.param({"resourceClaims": [{"name": "gpu"}]}, ["resource claims"], id="DRA"),
+        pytest.param({"schedulingGates": [{"name": "wait"}]}, ["scheduling gates"], id="a gate"),
+    ],
+)
+def test_what_is_not_modelled_is_named(spec: Json, features: list[str]) -> None:
+    named = not_modelled(with_spec(**spec))
+    assert len(named) == len(features)
+    assert [
+        feature for feature, name in zip(features, named, strict=True) if not name.startswith(feature)
+    ] == []
+
+
+def test_what_kube_scheduler_compares_is_read() -> None:
+    pod = with_spec(
+        nodeName="",
+        nodeSelector={"zone": "a", "null": None},
+        affinity={
+            "nodeAffinity": {
+                REQUIRED: {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["a", "b"]}]},
+                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": None}]},
+                    ]
+                }
+            }
+        },
+        tolerations=[{"operator": "Exists", "effect": "NoSchedule"}],
+        overhead={"cpu": "100m"},
+        containers=[container(limits={"cpu": "2"}), container(requests={"cpu": "500m", "memory": 1024})],
+    )
+    needs = pod_needs(pod)
+    assert needs.node_name is None
+    assert needs.node_selector == {"zone": "a"}
+    assert needs.required_terms is not None
+    assert [[r.key for r in (*t.expressions, *t.fields)] for t in needs.required_terms] == [
+        ["gpu"],
+        ["metadata.name"],
+    ]
+    assert [(t.key, t.operator, t.value, t.effect) for t in needs.tolerations] == [
+        ("", "Exists", "", "NoSchedule")
+    ]
+    assert needs.requests["cpu"] == Fraction(26, 10)
+    assert needs.requests["memory"] == 1024
+
+
+def test_requests_go_before_limits_and_limits_stand_in_for_them() -> None:
+    pod = with_spec(containers=[container(limits={"cpu": "4", "memory": "1Gi"}, requests={"cpu": "1"})])
+    assert pod.spec is not None
+    assert pod_amounts(pod.spec) == {"cpu": 1, "memory": 2**30}
+
+
+def test_unreadable_amounts_name_their_resource() -> None:
+    with pytest.raises(QuantityError, match=r"^cpu: quantity 'lots' cannot be read"):
+        pod_needs(with_spec(containers=[container(limits={"cpu": "lots"})]))
+    with pytest.raises(QuantityError, match=r"^cpu: expected a quantity"):
+        pod_needs(with_spec(containers=[container(limits={"cpu": True})]))
