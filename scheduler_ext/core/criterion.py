@@ -173,18 +173,26 @@ class Scoring:
         return [(np.maximum(slots, 0), columns) for slots in (self.fit.slots if self.fit else ())]
 
     @cached_property
+    def share_part(self) -> Floats:
+        """How many GPUs' worth the shares take, ``[state]``."""
+        if self.fit is None:
+            return np.zeros(len(self.snapshot.states))
+        size = self.snapshot.devices.share_size_mib
+        if len(self.per_share) == 1:
+            where = self.per_share[0]
+            part: Floats = self.fit.load_mib[where] / size[where]
+        else:
+            part = (self.fit.load_mib / size).sum(0)
+        return part
+
+    @cached_property
     def idle_after(self) -> Floats:
         """The part of each node's healthy GPUs that nobody would hold once the pod is there, ``[state]``,
-        0 to 1. A sick GPU is no room for anybody, however idle."""
-        devices = self.snapshot.devices
-        idle = np.where(devices.healthy, devices.idle, 0.0).sum(0)
+        0 to 1."""
+        idle = self.snapshot.idle - self.share_part
         for ask, columns in self.units:
-            free = columns.free > 0
-            part = np.where(free, columns.memory_mib / np.maximum(devices.total_mib, 1), 0.0).sum(0)
-            idle = idle - ask.count * part / np.maximum(free.sum(0), 1)
-        if self.fit is not None:
-            idle = idle - (self.fit.load_mib / np.maximum(devices.share_total_mib, 1)).sum(0)
-        after: Floats = np.clip(idle / np.maximum(devices.healthy.sum(0), 1), 0.0, 1.0)
+            idle = idle - ask.count * columns.mean_gpu_part
+        after: Floats = np.clip(idle / np.maximum(self.snapshot.healthy, 1), 0.0, 1.0)
         return after
 
 

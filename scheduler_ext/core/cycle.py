@@ -152,7 +152,7 @@ def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
 
 def _share_cost(request: GpuRequest, snapshot: Snapshot, strategy: str) -> Cost:
     """What putting a share on a GPU costs under a strategy; the order of wished models comes first."""
-    size = np.maximum(snapshot.devices.share_total_mib, 1)
+    size = snapshot.devices.share_size_mib
 
     def spread(_before: Ints, after: Ints) -> Floats:
         return 1.0 - after / size

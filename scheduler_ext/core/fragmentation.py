@@ -7,7 +7,10 @@ workload: shares of an eighth, a quarter, half and all of a GPU, and 1, 2, 4 or 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import numpy.typing as npt
 
 from scheduler_ext.core.snapshot import Floats, Ints
 
@@ -17,17 +20,20 @@ WHOLE_CLASSES = (1, 2, 4, 8)
 
 def fragmented_share(idle: Floats) -> Floats:
     """Per GPU: the idle part (0..1) times the part of share classes that do not fit into it."""
-    misses = np.zeros_like(idle)
-    for size in SHARE_CLASSES:
-        misses += idle < size
-    fragmented: Floats = idle * misses / len(SHARE_CLASSES)
+    fragmented: Floats = idle * _misses(idle, SHARE_CLASSES) / len(SHARE_CLASSES)
     return fragmented
 
 
 def fragmented_whole(free: Ints) -> Floats:
     """Per node: its free whole GPUs times the part of whole-GPU classes that want more than those."""
-    misses = np.zeros(free.shape, np.float64)
-    for count in WHOLE_CLASSES:
-        misses += free < count
-    fragmented: Floats = free * misses / len(WHOLE_CLASSES)
+    fragmented: Floats = free * _misses(free, WHOLE_CLASSES) / len(WHOLE_CLASSES)
     return fragmented
+
+
+def _misses(idle: Floats | Ints, classes: Sequence[float]) -> npt.NDArray[np.uint8]:
+    """How many of the classes do not fit."""
+    # Bytes, because adding truth values to floats takes ten times as long.
+    misses = np.zeros(idle.shape, np.uint8)
+    for size in classes:
+        misses += (idle < size).view(np.uint8)
+    return misses

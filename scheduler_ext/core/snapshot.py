@@ -23,7 +23,10 @@ Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
+# Cached properties below are what scores need of a snapshot whatever the request: computed once a generation.
+
+
+@dataclass(frozen=True)
 class DeviceColumns:
     """Per device, ``[slot, state]``: MiB, capability as a version number, model as an index into models."""
 
@@ -36,15 +39,25 @@ class DeviceColumns:
     share_free_mib: Ints
     idle: Floats
 
+    @cached_property
+    def share_size_mib(self) -> Floats:
+        """What shares may have of a GPU in all, as a divisor: at least 1."""
+        return np.maximum(self.share_total_mib, 1).astype(np.float64)
+
+    @cached_property
+    def share_room_mib(self) -> Ints:
+        """What is free for shares, 0 where none may go."""
+        return np.maximum(self.share_free_mib, np.int32(0))
+
 
 @dataclass(frozen=True)
 class UnitColumns:
     """One resource that the device plugin hands out.
 
     ``[slot, state]``: ``offered`` by that device at all, ``free`` units on healthy devices, each
-    ``memory_mib`` large (0: unknown) with ``free_mib`` free, of ``model``; ``mig_loss``. ``[state]``:
-    ``sick`` free units on unhealthy devices, ``unknown`` units held on devices nobody told, ``limit`` the
-    node's allocatable less requests.
+    ``memory_mib`` large (0: unknown), which is ``gpu_part`` of the GPU, with ``free_mib`` free, of
+    ``model``; ``mig_loss``. ``[state]``: ``sick`` free units on unhealthy devices, ``unknown`` units held on
+    devices nobody told, ``limit`` the node's allocatable less requests.
     """
 
     offered: Bools
@@ -52,6 +65,7 @@ class UnitColumns:
     memory_mib: Ints
     free_mib: Ints
     model: Ints
+    gpu_part: Floats
     mig_loss: Floats
     sick: Ints
     unknown: Ints
@@ -62,6 +76,22 @@ class UnitColumns:
         """Units a pod can still get, ``[state]``; may be below zero where more is held than offered."""
         available: Ints = np.minimum(self.free.sum(0, dtype=np.int32) - self.unknown, self.limit)
         return available
+
+    def mean_over_free(self, values: Floats) -> Floats:
+        """The mean of ``[slot, state]`` values over the GPUs with a free unit, ``[state]``; 0 without any."""
+        free = self.free > 0
+        mean: Floats = (values * free).sum(0) / np.maximum(free.sum(0), 1)
+        return mean
+
+    @cached_property
+    def mean_gpu_part(self) -> Floats:
+        """How much of a GPU the next unit is, ``[state]``."""
+        return self.mean_over_free(self.gpu_part)
+
+    @cached_property
+    def mean_mig_loss(self) -> Floats:
+        """The placeability that the next unit destroys, ``[state]``: the plugin picks, so the mean."""
+        return self.mean_over_free(self.mig_loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +135,40 @@ class Snapshot:
         return _unit_columns("", self.states, {})
 
     @cached_property
+    def healthy(self) -> Ints:
+        """How many healthy GPUs each node has, ``[state]``."""
+        healthy: Ints = self.devices.healthy.sum(0, dtype=np.int32)
+        return healthy
+
+    @cached_property
+    def health(self) -> Floats:
+        """The healthy part of each node's GPUs, ``[state]``, 0 to 1."""
+        health: Floats = self.healthy / np.maximum(self.node.devices, 1)
+        return health
+
+    @cached_property
+    def idle(self) -> Floats:
+        """Each node's idle GPUs, ``[state]``; a sick GPU is no room for anybody, however idle."""
+        idle: Floats = (self.devices.idle * self.devices.healthy).sum(0)
+        return idle
+
+    @cached_property
     def idle_by_model(self) -> Floats:
-        """Idle GPUs of the whole cluster per model, ``[model]``."""
-        idle = np.where(self.devices.present & self.devices.healthy, self.devices.idle, 0.0) * self.node.count
+        """Idle GPUs of the whole cluster per model, ``[model]``; a slice counts as the GPU it is cut from."""
+        idle = self.devices.idle * self.devices.healthy * self.node.count
         return np.bincount(self.devices.model.ravel(), idle.ravel(), len(self.models)).astype(np.float64)
+
+    @cached_property
+    def plenty(self) -> Floats:
+        """How much of each GPU's model is idle, ``[slot, state]``, as a part of the most plentiful one."""
+        most = max(float(self.idle_by_model.max(initial=0.0)), 1e-9)
+        plenty: Floats = (self.idle_by_model / most)[self.devices.model]
+        return plenty
+
+    @cached_property
+    def unit_plenty(self) -> Mapping[str, Floats]:
+        """The mean of ``plenty`` over the GPUs that have a unit free, per resource, ``[state]``."""
+        return {resource: columns.mean_over_free(self.plenty) for resource, columns in self.units.items()}
 
 
 class RowIndex(dict[str, int]):
@@ -206,6 +266,7 @@ def _unit_columns(resource: str, states: Sequence[NodeState], models: Mapping[Gp
         memory_mib=_grid(states, np.int32),
         free_mib=_grid(states, np.int32),
         model=_grid(states, np.int32),
+        gpu_part=_grid(states, np.float64),
         mig_loss=_grid(states, np.float64),
         sick=np.zeros(len(states), np.int32),
         unknown=np.zeros(len(states), np.int32),
@@ -223,6 +284,7 @@ def _unit_columns(resource: str, states: Sequence[NodeState], models: Mapping[Gp
                 columns.memory_mib[row, column] = unit.memory_mib
                 columns.free_mib[row, column] = unit.free_mib
                 columns.model[row, column] = models[unit.model]
+                columns.gpu_part[row, column] = unit.memory_mib / max(slot.total_mib, 1)
                 columns.mig_loss[row, column] = unit.mig_loss
                 if slot.healthy:
                     columns.free[row, column] = unit.free

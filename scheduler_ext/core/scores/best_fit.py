@@ -22,10 +22,11 @@ class BestFit:
     def value(self, scoring: Scoring) -> Floats:
         full: Floats = 1.0 - scoring.idle_after
         if scoring.fit is not None:
-            devices = scoring.snapshot.devices
-            left = np.maximum(devices.share_free_mib - scoring.fit.load_mib, 0) / np.maximum(
-                devices.share_total_mib, 1
-            )
-            tight = 1.0 - sum(left[where] for where in scoring.per_share) / len(scoring.per_share)
+            devices, load = scoring.snapshot.devices, scoring.fit.load_mib
+            left = [
+                np.maximum(devices.share_free_mib[where] - load[where], 0) / devices.share_size_mib[where]
+                for where in scoring.per_share
+            ]
+            tight = 1.0 - sum(left) / len(left)
             full = _GPU_PART * tight + (1 - _GPU_PART) * full
         return 1.0 - full if scoring.strategy == "spread" else full

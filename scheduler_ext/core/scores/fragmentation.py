@@ -27,10 +27,12 @@ class Fragmentation:
                 spoilt += change / max(WHOLE_CLASSES)
         if scoring.fit is not None:
             devices = scoring.snapshot.devices
-            size = np.maximum(devices.share_total_mib, 1)
-            room = np.maximum(devices.share_free_mib, 0)
-            before = fragmented_share(room / size)
-            after = fragmented_share(np.maximum(room - scoring.fit.load_mib, 0) / size)
-            spoilt += (after - before).sum(0)
+            room, size, load = devices.share_room_mib, devices.share_size_mib, scoring.fit.load_mib
+            if len(scoring.per_share) == 1:
+                # Only one GPU changes, so only that one is looked at.
+                where = scoring.per_share[0]
+                room, size, load = room[where][None], size[where][None], load[where][None]
+            after = fragmented_share(np.maximum(room - load, 0) / size)
+            spoilt += (after - fragmented_share(room / size)).sum(0)
         value: Floats = np.clip(0.5 - spoilt / 2, 0.0, 1.0)
         return value

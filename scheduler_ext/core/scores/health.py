@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from scheduler_ext.core.criterion import Scoring
 from scheduler_ext.core.snapshot import Floats
 
@@ -17,8 +15,4 @@ class NodeHealth:
         return True
 
     def value(self, scoring: Scoring) -> Floats:
-        devices = scoring.snapshot.devices
-        value: Floats = (devices.present & devices.healthy).sum(0) / np.maximum(
-            scoring.snapshot.node.devices, 1
-        )
-        return value
+        return scoring.snapshot.health

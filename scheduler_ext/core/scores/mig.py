@@ -17,13 +17,11 @@ class MigPlaceability:
     name = "mig"
 
     def applies(self, scoring: Scoring) -> bool:
-        return any(columns.mig_loss.any() for _, columns in scoring.units)
+        return any(columns.mean_mig_loss.any() for _, columns in scoring.units)
 
     def value(self, scoring: Scoring) -> Floats:
         loss = np.zeros(len(scoring.snapshot.states))
         for ask, columns in scoring.units:
-            free = columns.free > 0
-            mean = np.where(free, columns.mig_loss, 0.0).sum(0) / np.maximum(free.sum(0), 1)
-            loss += ask.count * mean
+            loss += ask.count * columns.mean_mig_loss
         value: Floats = np.clip(1.0 - loss, 0.0, 1.0)
         return value

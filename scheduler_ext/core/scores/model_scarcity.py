@@ -17,14 +17,9 @@ class ModelScarcity:
         return len(scoring.snapshot.models) > 1
 
     def value(self, scoring: Scoring) -> Floats:
-        idle = scoring.snapshot.idle_by_model
-        plenty = idle / max(float(idle.max(initial=0.0)), 1e-9)
-        # The device's own model, as slices of it are the same scarce silicon.
-        models = scoring.snapshot.devices.model
-        parts = []
-        for _, columns in scoring.units:
-            free = columns.free > 0
-            parts.append(np.where(free, plenty[models], 0.0).sum(0) / np.maximum(free.sum(0), 1))
-        parts += [plenty[models[where]] for where in scoring.per_share]
-        value: Floats = sum(parts) / len(parts)
+        snapshot = scoring.snapshot
+        nothing = np.zeros(len(snapshot.states))
+        parts = [snapshot.unit_plenty.get(ask.resource, nothing) for ask, _ in scoring.units]
+        parts += [snapshot.plenty[where] for where in scoring.per_share]
+        value: Floats = np.mean(parts, axis=0)
         return value

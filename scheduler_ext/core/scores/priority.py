@@ -23,9 +23,7 @@ class Priority:
 
     def value(self, scoring: Scoring) -> Floats:
         level = scoring.level
-        devices = scoring.snapshot.devices
-        healthy = (devices.present & devices.healthy).sum(0) / np.maximum(scoring.snapshot.node.devices, 1)
-        reliable = level * healthy + (1 - level) * 0.5
+        reliable = level * scoring.snapshot.health + (1 - level) * 0.5
         if scoring.request.strategy is not None:
             return np.asarray(reliable, np.float64)
         empty = level * scoring.idle_after + (1 - level) * (1 - scoring.idle_after)
