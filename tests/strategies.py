@@ -107,6 +107,10 @@ def requests(draw: DrawFn) -> GpuRequest:
     return replace(request, exclusive=False) if shared else request
 
 
+# A cluster takes longer to draw than a request: so it is asked about more than one.
+several_requests = st.lists(requests(), min_size=3, max_size=3)
+
+
 @st.composite
 def bound_pods(draw: DrawFn, name: str, uuids: Sequence[str]) -> BoundPod:
     """A pod on a node, running or finished, whose devices somebody told, or nobody."""

@@ -11,7 +11,7 @@ from threading import Lock
 import numpy as np
 from cachetools import LRUCache
 
-from scheduler_ext.core.cycle import Decision, best_candidates, points
+from scheduler_ext.core.cycle import Codes, Decision, best_candidates, points
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.quantity import QuantityError
@@ -33,8 +33,6 @@ from scheduler_ext.wire.pod import pod_name, pod_request
 # Decisions remembered within one generation: prioritize follows filter for the same pod, and the pods of a
 # Deployment ask the same. Losing one costs its recomputation.
 _REMEMBERED_DECISIONS = 64
-
-_ANSWERS = [reason.text for reason in REASONS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +84,15 @@ class Extender:
         snapshot = decision.snapshot
         rows = snapshot.rows(args.names)
         codes = decision.verdict[snapshot.state_of[rows]]
-        passed = best_candidates(decision, rows, self._policy.max_candidates).tolist()
+        passed = np.flatnonzero(best_candidates(decision, rows, self._policy.max_candidates)).tolist()
         _check(deadline)
-        refused: dict[str, str] = {}
-        rejected = {}
-        for code, count in enumerate(np.bincount(codes, minlength=len(REASONS) + 1)[1:].tolist()):
-            if count:
-                rejected[_ANSWERS[code]] = count
-                refused.update(
-                    dict.fromkeys(compress(args.names, (codes == code + 1).tolist()), _ANSWERS[code])
-                )
+        refused, rejected = _refusals(args.names, codes)
         answer = encode_filter_result(args, passed, refused)
         _check(deadline)
         problem = None
         if isinstance(decision.request, InvalidRequest):
             problem = f"pod {pod_name(args.pod)[:300]}: {decision.request.message}"
-        return Answer(answer, len(args.names), sum(passed), rejected, problem)
+        return Answer(answer, len(args.names), len(passed), rejected, problem)
 
     def prioritize(self, body: bytes, deadline: float) -> Answer:
         """The reply to prioritize: points for exactly the names asked; 0 for what would not fit."""
@@ -158,6 +149,25 @@ class Extender:
         if known is not None and known.info.uid in (None, uid):
             return known.info
         return NodeInfo(name)
+
+
+def _refusals(names: list[str], codes: Codes) -> tuple[dict[str, str], dict[str, int]]:
+    """Reason by refused name, and how many names each reason refuses."""
+    counts = np.bincount(codes, minlength=len(REASONS) + 1).tolist()
+    refused: dict[str, str] = {}
+    rejected = {}
+    # The commonest reason first, because the dict of the first is taken as it is.
+    for code in sorted(range(1, len(counts)), key=counts.__getitem__, reverse=True):
+        if not counts[code]:
+            break
+        text = REASONS[code - 1].text
+        rejected[text] = counts[code]
+        part = dict.fromkeys(compress(names, (codes == code).tolist()), text)
+        if refused:
+            refused.update(part)
+        else:
+            refused = part
+    return refused, rejected
 
 
 def _check(deadline: float) -> None:

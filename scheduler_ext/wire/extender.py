@@ -7,7 +7,6 @@ are single byte strings, because kube-scheduler reuses the connection only after
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import compress
 from typing import TypeVar
 
 import msgspec
@@ -77,16 +76,16 @@ def decode_args(body: bytes) -> ExtenderArgs:
     return ExtenderArgs(args.pod, names, nodes, raw)
 
 
-def encode_filter_result(args: ExtenderArgs, passed: list[bool], refused: dict[str, str]) -> bytes:
-    """The reply to filter: what passed, in the request's form and order, and why the rest is out.
+def encode_filter_result(args: ExtenderArgs, passed: list[int], refused: dict[str, str]) -> bytes:
+    """The reply to filter: what passed, by position and in the request's form, and why the rest is out.
 
     Everything refused is unresolvable: kube-scheduler's preemption runs without extenders, so it would look
     for victims in vain, and try the pod again hundreds of times a second.
     """
     if args.raw_nodes is not None:
-        items = list(compress(args.raw_nodes, passed))
+        items = [args.raw_nodes[i] for i in passed]
         return _encoder.encode(_FilterResult({"items": items}, None, {}, refused))
-    return _encoder.encode(_FilterResult(None, list(compress(args.names, passed)), {}, refused))
+    return _encoder.encode(_FilterResult(None, [args.names[i] for i in passed], {}, refused))
 
 
 def encode_priorities(names: Iterable[str], points: Iterable[int]) -> bytes:

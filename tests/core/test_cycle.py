@@ -19,7 +19,15 @@ from scheduler_ext.core.reasons import INVALID_REQUEST, REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from tests.core.reported import device, node
-from tests.strategies import NODE_NAMES, clusters, node_infos, requests, share_asks, snapshot_of
+from tests.strategies import (
+    NODE_NAMES,
+    clusters,
+    node_infos,
+    requests,
+    several_requests,
+    share_asks,
+    snapshot_of,
+)
 
 ONE_GPU = GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),))
 HELD = (Holder(uid="someone"),)
@@ -200,7 +208,7 @@ def emptier(draw: st.DrawFn, info: NodeInfo) -> NodeInfo:
     return replace(info, report=report, pods=tuple(map(smaller, info.pods)))
 
 
-@given(st.data(), node_infos(), st.lists(requests(), min_size=3, max_size=3))
+@given(st.data(), node_infos(), several_requests)
 def test_adding_free_memory_never_makes_a_node_infeasible(
     data: st.DataObject, info: NodeInfo, asked: Sequence[GpuRequest]
 ) -> None:

@@ -96,7 +96,7 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
         pytest.param(node(*a100s(8, sick=2)), whole(6), None, id="sick GPUs only lower the count"),
         pytest.param(
             node(*a100s(8, sick=2)),
-            whole(7),
+            whole(8),
             reasons.UNHEALTHY,
             id="what would fit with the sick GPUs, they refuse",
         ),
@@ -132,6 +132,7 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             reasons.GPU_TOO_SMALL,
             id="and never more",
         ),
+        pytest.param(node(t4(), report=MPS), whole(min_free_mib=7680), None, id="all of which may be free"),
         pytest.param(
             node(t4(), report=MPS),
             whole(min_free_mib=7681),
@@ -208,6 +209,12 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             reasons.GPU_TOO_SMALL,
             id="memory nobody knows is none",
         ),
+        pytest.param(
+            labelled("NVIDIA L2", count=0),
+            whole(models=("A100",)),
+            reasons.MODEL_MISMATCH,
+            id="a known model mismatches whatever its memory",
+        ),
         pytest.param(labelled("Tesla T4"), whole(2), None, id="a node known by labels takes whole GPUs"),
         pytest.param(labelled("Tesla T4"), share(1), reasons.NO_FRESH_INVENTORY, id="but no shares"),
         pytest.param(labelled("Tesla T4"), mig("1g.10gb"), reasons.NO_FRESH_INVENTORY, id="and no instances"),
@@ -231,6 +238,12 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             whole(min_cuda=(12,)),
             reasons.CUDA_TOO_OLD,
             id="a driver that does not tell its CUDA version",
+        ),
+        pytest.param(
+            node(device(0), report={"cuda_version": (12, 4)}),
+            whole(min_cuda=(12, 4)),
+            None,
+            id="12.4 is 12.4",
         ),
         pytest.param(
             node(device(0), report={"cuda_version": (12, 10)}),

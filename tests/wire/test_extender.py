@@ -224,7 +224,7 @@ def test_what_is_no_request_is_refused_in_words(body: bytes, problem: str) -> No
 class TestReplies:
     def test_names_are_answered_in_their_order_with_the_keys_of_go(self) -> None:
         args = decode_args(args_of(NodeNames=["c", "a", "b"]))
-        reply = encode_filter_result(args, [True, False, True], {"a": "no"})
+        reply = encode_filter_result(args, [0, 2], {"a": "no"})
         assert reply == (
             b'{"Nodes":null,"NodeNames":["c","b"],"FailedNodes":{},"FailedAndUnresolvableNodes":{"a":"no"},"Error":""}'
         )
@@ -233,7 +233,7 @@ class TestReplies:
         args = decode_args(
             b'{"Pod":{},"Nodes":{"items":[{"metadata":{"name":"a"}, "x":1.0},{"metadata":{"name":"b"}}]}}'
         )
-        reply = encode_filter_result(args, [True, False], {"b": "no"})
+        reply = encode_filter_result(args, [0], {"b": "no"})
         assert reply == (
             b'{"Nodes":{"items":[{"metadata":{"name":"a"}, "x":1.0}]},"NodeNames":null,'
             b'"FailedNodes":{},"FailedAndUnresolvableNodes":{"b":"no"},"Error":""}'
