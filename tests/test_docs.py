@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_ext.cli import main
 from scheduler_ext.core.reasons import REASONS
-from scheduler_ext.core.request import _WISHES, ANNOTATION_PREFIX
 from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.core.wishes import ANNOTATION_PREFIX, WISHES
 from scheduler_ext.extender.service import Answer, Extender
 from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.server.metrics import Metrics
@@ -103,7 +103,7 @@ def test_metrics_names_every_label(scraped: list[Metric]) -> None:
 
 def test_annotations_names_every_annotation_of_users() -> None:
     told = first_cells(section(page("annotations"), "## On pods, set by users"))
-    assert told == [ANNOTATION_PREFIX + key for key in _WISHES]
+    assert told == [ANNOTATION_PREFIX + key for key in WISHES]
 
 
 def test_annotations_names_every_annotation_of_the_extender() -> None:
@@ -122,14 +122,14 @@ def test_annotations_names_every_resource() -> None:
 
 def test_the_readme_names_every_annotation_of_users() -> None:
     told = first_cells(section((ROOT / "README.md").read_text(), "## Use it from a pod"))
-    assert told == list(_WISHES)
+    assert told == list(WISHES)
 
 
-@pytest.mark.parametrize("key", [pytest.param(key, id=f"{key}: the example is legal") for key in _WISHES])
+@pytest.mark.parametrize("key", [pytest.param(key, id=f"{key}: the example is legal") for key in WISHES])
 def test_the_examples_of_annotations_are_legal(key: str) -> None:
     table = {row[0].strip("`"): row[1] for row in rows(page("annotations"))}
     for example in re.findall(r"`([^`]+)`", table[ANNOTATION_PREFIX + key]):
-        _WISHES[key][1](example.strip('"'))
+        WISHES[key][1](example.strip('"'))
 
 
 # Command line

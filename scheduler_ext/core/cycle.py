@@ -15,9 +15,9 @@ from scheduler_ext.core.allocate import Cost, ShareFit, tightest
 from scheduler_ext.core.criterion import Score, Scoring, View
 from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.fragmentation import fragmented_share
-from scheduler_ext.core.policy import Policy
+from scheduler_ext.core.policy import Policy, priority_level
 from scheduler_ext.core.reasons import INVALID_REQUEST, REASONS
-from scheduler_ext.core.request import GpuRequest, InvalidRequest, priority_level
+from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.scores import SCORES
 from scheduler_ext.core.snapshot import Bools, Floats, Ints, Snapshot
 
@@ -111,12 +111,12 @@ def best_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
     """Which of the nodes at ``rows`` to give back, ``[row]``: those that fit, at most ``limit`` (0: all).
 
     The best by total; names decide only among equals at the edge. A pod with soft preferences of its own
-    gets all, so that those can choose.
+    gets all, so that those can choose; so does one that asks no GPU, about which we know nothing better.
     """
     state = decision.snapshot.state_of[rows]
     fits = decision.fits[state]
     count = int(np.count_nonzero(fits))
-    if not limit or count <= limit or decision.tolerance:
+    if not limit or count <= limit or decision.tolerance or not decision.terms:
         return fits
     totals = decision.totals[state]
     edge = np.partition(totals, len(totals) - limit)[len(totals) - limit]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -19,3 +20,12 @@ class Policy:
     strategy: str = "fragmentation"
     high_priority: int = 1000
     max_candidates: int = 100
+
+
+def priority_level(priority: int, high: int) -> float:
+    """A pod's priority on a scale from 0 (lowest) over 0.5 (no priority) to 1 (``high`` and above).
+
+    Logarithmic, because clusters number their classes by tens as well as by millions.
+    """
+    magnitude = min(1.0, math.log1p(abs(priority)) / math.log1p(high))
+    return 0.5 + math.copysign(0.5 * magnitude, priority)

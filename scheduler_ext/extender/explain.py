@@ -15,9 +15,10 @@ from scheduler_ext.core.intree import InTreeRejection, intree_rejection
 from scheduler_ext.core.node import Node, NodeInfo
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.reasons import REASONS
-from scheduler_ext.core.request import ANNOTATION_PREFIX, GpuRequest, InvalidRequest, unknown_annotations
+from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot import Snapshot, build_snapshot
 from scheduler_ext.core.state import resolve
+from scheduler_ext.core.wishes import ANNOTATION_PREFIX, unknown_annotations
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node import node_facts

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_ext.core.policy import priority_level
 from scheduler_ext.core.request import (
     ContainerAsk,
     GpuRequest,
@@ -19,7 +20,6 @@ from scheduler_ext.core.request import (
     ShareAsk,
     UnitAsk,
     parse_request,
-    priority_level,
 )
 from scheduler_ext.core.resources import ResourceNames
 

@@ -14,9 +14,9 @@ from scheduler_ext.core.request import (
     PodAsk,
     Role,
     parse_request,
-    unknown_annotations,
 )
 from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.wishes import unknown_annotations
 
 PREFIX = "gpu.scheduler-ext.io/"
 

@@ -85,7 +85,8 @@ def test_every_node_asked_about_gets_exactly_one_answer(
     assert set(refused.values()) <= TEXTS
     assert not set(fitting) & set(refused)
     withheld = len(names) - len(fitting) - sum(name in refused for name in names)
-    if max_candidates == 0:
+    if max_candidates == 0 or asking["metadata"]["name"] == "none":
+        # A pod that asks no GPU is none of our business: nothing is withheld from it.
         assert fitting == [name for name in names if name not in refused]
         assert withheld == 0
     else:
