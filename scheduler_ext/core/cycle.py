@@ -137,16 +137,14 @@ def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
     kube-scheduler breaks ties at random, so whoever shares 10 with the best may win. Totals within
     ``tolerance`` of the best count as the best; -inf (does not fit) gets 0.
     """
-    mapped = np.zeros(len(totals), np.int64)
-    fits = np.isfinite(totals)
-    if not fits.any():
-        return mapped
-    best, worst = totals[fits].max(), totals[fits].min()
-    top = fits & (totals >= best - tolerance)
-    if best > worst:
-        scaled = np.floor((totals[fits] - worst) / (best - worst) * BEST_POINTS)
-        mapped[fits] = np.minimum(scaled, BEST_POINTS - 1).astype(np.int64)
-    mapped[top] = BEST_POINTS
+    best = totals.max(initial=-np.inf)
+    if best == -np.inf:
+        return np.zeros(len(totals), np.int64)
+    worst = totals.min(where=totals > -np.inf, initial=best)
+    span = (best - worst) or 1.0
+    scaled = np.maximum((totals - worst) / span * BEST_POINTS, 0.0)
+    mapped: npt.NDArray[np.int64] = np.minimum(scaled, BEST_POINTS - 1).astype(np.int64)
+    mapped[totals >= best - tolerance] = BEST_POINTS
     return mapped
 
 

@@ -18,6 +18,8 @@ from scheduler_ext.core.model_table import MODEL_ROWS, ModelRow
 
 # Cloud labels and drivers disagree by up to 1.4 % on one product (EC2 22888 MiB, NVML 23034 on an L4).
 _MEMORY_TOLERANCE = 0.02
+# NVML gives at most 96 characters, a label has at most 63; more is no name, and only costs time.
+_MAX_PRODUCT_LENGTH = 256
 _MAX_WISH_LENGTH = 128
 _UNNAMED = "UNKNOWN"
 
@@ -69,7 +71,7 @@ def canonical_model(product: str, *, vendor: str = "nvidia", memory_mib: int | N
     measured total (MiB): it tells apart products that share a name, within 2 %, and becomes the memory
     of an unknown product. `vendor` counts only where neither the table nor the string names one.
     """
-    return _canonical(_normalise(product), vendor, memory_mib)
+    return _canonical(_normalise(product[:_MAX_PRODUCT_LENGTH]), vendor, memory_mib)
 
 
 def normalise_wish(wish: str) -> str:

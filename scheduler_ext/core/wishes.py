@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from scheduler_ext.core.models import normalise_wish
 from scheduler_ext.core.quantity import as_mib
@@ -16,6 +17,7 @@ class WishError(ValueError):
     """A wish that cannot be read or contradicts itself; never leaves the parsing of a request."""
 
 
+@lru_cache(maxsize=1024)  # the pods of a Deployment wish alike
 def _models(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(normalise_wish(part) for part in text.split(",")))
 
@@ -31,8 +33,11 @@ def _version(pattern: str, example: str) -> Callable[[str], tuple[int, ...]]:
     return parse
 
 
+_capability = _version(r"\d{1,2}(\.\d{1,2})?", '"8.0"')
+
+
 def _compute_capability(text: str) -> tuple[int, int]:
-    major, *minor = _version(r"\d{1,2}(\.\d{1,2})?", '"8.0"')(text)
+    major, *minor = _capability(text)
     return major, minor[0] if minor else 0
 
 

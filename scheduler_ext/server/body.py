@@ -84,8 +84,9 @@ class MissingBody(io.RawIOBase):
 def read_body(environ: MutableMapping[str, Any], limit_bytes: int) -> bytes:
     """The whole body of a request of at most `limit_bytes`, and the time of its last byte in environ.
 
-    Sets environ[BODY_RECEIVED]. Raises BodyTooLarge, BodyTruncated, BodyMalformed or BodyTimeout; the
-    connection is then closed after the reply, which reaches even a client that is still sending.
+    Sets environ[BODY_RECEIVED]; may be called again, with the same result. Raises BodyTooLarge,
+    BodyTruncated, BodyMalformed or BodyTimeout; the connection is then closed after the reply, which
+    reaches even a client that is still sending.
     """
     source = environ["wsgi.input"]
     if isinstance(source, MissingBody):
@@ -95,10 +96,22 @@ def read_body(environ: MutableMapping[str, Any], limit_bytes: int) -> bytes:
         content = source.content
         environ[BODY_RECEIVED] = source.received_at
     else:
-        content = _read_stream(environ, source, limit_bytes)
-        environ[BODY_RECEIVED] = time.monotonic()
+        content = _received_from(environ, source, limit_bytes)
     if len(content) > limit_bytes:
         raise BodyTooLarge(limit_bytes)
+    return content
+
+
+def _received_from(environ: MutableMapping[str, Any], stream: Any, limit_bytes: int) -> bytes:
+    """The body from a stream, which can be read once only, so its outcome takes the stream's place."""
+    try:
+        content = _read_stream(environ, stream, limit_bytes)
+    except BodyError as error:
+        environ["wsgi.input"] = MissingBody(error)
+        raise
+    finally:
+        received_at = environ[BODY_RECEIVED] = time.monotonic()
+    environ["wsgi.input"] = ReceivedBody(content, received_at)
     return content
 
 

@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import time
+from typing import ClassVar
 
 
 class JsonFormatter(logging.Formatter):
@@ -24,14 +25,26 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line)
 
 
+class TextFormatter(logging.Formatter):
+    """One line per message: whatever a caller's names hold, they cannot look like another line."""
+
+    _ESCAPED: ClassVar = {
+        code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+        for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)
+    }
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
+        # A traceback is added after this, on lines of its own.
+        return super().formatMessage(record).translate(self._ESCAPED)
+
+
 def configure_logs(form: str) -> None:
-    """Send all logs to stderr in one form. Control characters in text lines are escaped by repr-free JSON
-    or come from our own constants, never from a caller's names."""
+    """Send all logs to stderr in one form, ``json`` or ``text``."""
     handler = logging.StreamHandler(sys.stderr)
     if form == "json":
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)

@@ -6,8 +6,15 @@ import time
 from collections.abc import Iterable
 from functools import lru_cache
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from scheduler_ext import __version__
@@ -15,6 +22,7 @@ from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.service import Answer
 from scheduler_ext.extender.source import InventorySource
+from scheduler_ext.server.cut_connections import CUT_CONNECTIONS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # 1 ms times powers of two, as Kubernetes' own components use, and one below: an answer takes about 1 ms.
@@ -26,6 +34,8 @@ class Metrics:
     """All metrics of one extender."""
 
     def __init__(self, source: InventorySource) -> None:
+        # One more series for each one that counts, and nobody reads them; the switch is per process.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.duration = Histogram(
             "gpu_extender_request_duration_seconds",
@@ -52,6 +62,7 @@ class Metrics:
         build = Gauge("gpu_extender_build_info", "Always 1.", ("version",), registry=self.registry)
         build.labels(__version__).set(1)
         self.registry.register(_InventoryMetrics(source))
+        self.registry.register(_ConnectionMetrics())
 
     @lru_cache(maxsize=256)  # noqa: B019 (one Metrics lives as long as the process)
     def _duration(self, verb: str, code: int) -> Histogram:
@@ -109,6 +120,20 @@ class _InventoryMetrics(Collector):
         )
         broken.add_metric([], float(self._source.problem is not None))
         yield broken
+
+
+class _ConnectionMetrics(Collector):
+    """Counted by the transport, which knows nothing of Prometheus."""
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        cut = CounterMetricFamily(
+            "gpu_extender_connections_cut",
+            "Connections ended by the server because of a slow client or too many of them, by reason.",
+            labels=["reason"],
+        )
+        for reason, count in CUT_CONNECTIONS.counts().items():
+            cut.add_metric([reason], count)
+        yield cut
 
 
 def _counts(snapshot: Snapshot | None) -> dict[str, int]:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
 MIB = 1024 * 1024
+# Nothing on the other listeners takes more than a pod.
+SIDE_BODY_BYTES = 4 * MIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from gunicorn.workers.base import Worker
 
 from scheduler_ext.server.http_loop import HttpLoop
 from scheduler_ext.server.listeners import url
-from scheduler_ext.server.server_options import MIB, Apps, LoopLimits, ServerOptions
+from scheduler_ext.server.server_options import SIDE_BODY_BYTES, Apps, LoopLimits, ServerOptions
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -41,8 +41,6 @@ _API_CONNECTIONS = 1000
 _SIDE_CONNECTIONS = 256
 # A slow answer (metrics, an explanation of many nodes) must not hold up the next probe.
 _SIDE_THREADS = 4
-# Nothing on the other listeners takes more than a pod.
-_SIDE_BODY_BYTES = 4 * MIB
 # At a stop: how long a kept-alive API connection waits for the request its client may be sending, and how
 # long the other listeners have for what is in flight; a probe or a scrape is repeated anyway.
 _API_LINGER_S = 2.0
@@ -124,7 +122,7 @@ class ExtenderWorker(Worker):  # type: ignore[misc]
     def _loop(self, name: str, listener: Any, app: WSGIApplication) -> HttpLoop:
         options = self._options
         is_api = name == "api"
-        max_body_bytes = options.max_body_bytes if is_api else _SIDE_BODY_BYTES
+        max_body_bytes = options.max_body_bytes if is_api else SIDE_BODY_BYTES
         limits = LoopLimits(
             threads=options.threads if is_api else _SIDE_THREADS,
             max_connections=_API_CONNECTIONS if is_api else _SIDE_CONNECTIONS,

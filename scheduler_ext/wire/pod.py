@@ -17,6 +17,8 @@ from scheduler_ext.wire.kube import quantity_text, strings
 # Written by the extender into the Binding, one per container: comma-separated UUIDs.
 DEVICES_PREFIX = "devices.gpu.scheduler-ext.io/"
 _FINISHED = ("Succeeded", "Failed")
+# The longest legal resource name is shown whole: a domain of 253, a slash, a name of 63 characters.
+_SHOWN_CHARS = 317
 # The two classes every cluster has (k8s.io/kubernetes/pkg/apis/scheduling).
 _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -71,11 +73,12 @@ def _container_ask(container: kube.Container, role: Role, resources: ResourceNam
 def _gpu_amounts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, str]:
     read = {}
     for name, raw in (amounts or {}).items():
-        if resources.is_gpu(name):
+        # Kubernetes' own resources have no domain; most are those, so ask that first.
+        if "/" in name and resources.is_gpu(name):
             try:
                 read[name] = quantity_text(raw)
             except QuantityError as error:
-                raise QuantityError(f"{name}: {error}") from None
+                raise QuantityError(f"{name[:_SHOWN_CHARS]}: {error}") from None
     return read
 
 
@@ -169,7 +172,7 @@ def quantities(amounts: kube.Quantities | None) -> dict[str, Fraction]:
         try:
             read[name] = parse_quantity(quantity_text(raw))
         except QuantityError as error:
-            raise QuantityError(f"{name}: {error}") from None
+            raise QuantityError(f"{name[:_SHOWN_CHARS]}: {error}") from None
     return read
 
 

@@ -1,4 +1,4 @@
-"""Start the test server as a process, and speak raw HTTP to it."""
+"""Start a server as a process, and speak raw HTTP to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 REPOSITORY = Path(__file__).parents[2]
 READY = re.compile(r"ready api=http://(\S+) health=http://(\S+) inspect=http://(\S+)")
@@ -32,11 +32,13 @@ class Reply:
 class ServerProcess:
     """The process under test; its stderr is collected by a thread."""
 
+    MODULE: ClassVar[tuple[str, ...]] = ("tests.server.transport_app",)
+
     def __init__(
         self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.server.transport_app", *arguments],
+            [sys.executable, "-m", *self.MODULE, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -73,6 +75,19 @@ class ServerProcess:
         assert match, f"the server ended:\n{self.stderr}"
         self.api, self.health, self.inspect = (_address(text) for text in match.groups())
         return self
+
+    def wait_for_line(self, text: str, start: int = 0) -> int:
+        """The number of the first line from `start` on that contains a text."""
+
+        def found() -> int | None:
+            numbered = enumerate(self.lines[start:], start)
+            return next((number for number, line in numbered if text in line), None)
+
+        with self._arrived:
+            assert self._arrived.wait_for(lambda: found() is not None, timeout=15), f"no {text!r} in {self.stderr}"
+            number = found()
+        assert number is not None
+        return number
 
     def worker_pid(self) -> int:
         return int(get(self.inspect, "/").json()["pid"])
