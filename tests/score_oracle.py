@@ -41,17 +41,27 @@ def _mean_over_free(state: NodeState, ask: UnitAsk, value: Callable[[Slot, Unit]
 
 def idle_after(state: NodeState, placed: Placed) -> float:
     """The part of the node's healthy GPUs that nobody holds once the pod is there."""
-    healthy = [slot for slot in state.slots if slot.healthy]
-    idle = sum(slot.idle for slot in healthy)
+    idle = idle_gpus(state)
     for ask in placed.request.units:
-        idle -= ask.count * _mean_over_free(state, ask, lambda s, u: u.memory_mib / max(s.total_mib, 1))
+        idle -= ask.count * _mean_over_free(state, ask, lambda _, unit: unit.gpu_part)
     for i, slot in enumerate(state.slots):
         idle -= placed.load_mib(i) / max(slot.share_total_mib, 1)
-    return _clip(idle / max(len(healthy), 1))
+    return _clip(idle / max(healthy_gpus(state), 1))
+
+
+def healthy_gpus(state: NodeState) -> int:
+    """An estimated node has one slot for all its GPUs, and nobody says that any is sick."""
+    return state.gpus if state.estimated else sum(slot.healthy for slot in state.slots)
+
+
+def idle_gpus(state: NodeState) -> float:
+    """What nobody holds, known device or not."""
+    seen = state.gpus if state.estimated else sum(slot.idle for slot in state.slots if slot.healthy)
+    return max(0.0, seen - state.adrift)
 
 
 def healthy_part(state: NodeState) -> float:
-    return sum(slot.healthy for slot in state.slots) / max(len(state.slots), 1)
+    return healthy_gpus(state) / max(state.gpus, 1)
 
 
 def _fragmented_whole(free: int) -> float:
@@ -150,9 +160,11 @@ SCORES: dict[str, Callable[[NodeState, Placed], float]] = {
 
 
 def idle_by_model(states: Iterable[NodeState]) -> dict[GpuModel, float]:
-    """Idle healthy GPUs per model over these nodes."""
+    """Idle GPUs per model over these nodes: what a node has idle, spread over its devices as they are idle."""
     idle: dict[GpuModel, float] = {}
     for state in states:
+        seen = sum(slot.idle for slot in state.slots if slot.healthy)
         for slot in state.slots:
-            idle[slot.model] = idle.get(slot.model, 0.0) + (slot.idle if slot.healthy else 0.0)
+            part = slot.idle / seen if slot.healthy and seen else 0.0
+            idle[slot.model] = idle.get(slot.model, 0.0) + part * idle_gpus(state)
     return idle

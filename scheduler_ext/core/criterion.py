@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from scheduler_ext.core.allocate import ShareFit
+from scheduler_ext.core.lazy import lazy
 from scheduler_ext.core.node import Node, Slot, Unit
 from scheduler_ext.core.reasons import Reason
 from scheduler_ext.core.request import GpuRequest, UnitAsk
@@ -166,13 +166,13 @@ class Scoring:
     strategy: str
     level: float
 
-    @cached_property
+    @lazy
     def per_share(self) -> list[tuple[Ints, Ints]]:
         """(slot, state) index pairs, one per share: where it goes; slot 0 where it does not fit."""
         columns = np.arange(len(self.snapshot.states), dtype=np.int32)
         return [(np.maximum(slots, 0), columns) for slots in (self.fit.slots if self.fit else ())]
 
-    @cached_property
+    @lazy
     def share_part(self) -> Floats:
         """How many GPUs' worth the shares take, ``[state]``."""
         if self.fit is None:
@@ -185,7 +185,7 @@ class Scoring:
             part = (self.fit.load_mib / size).sum(0)
         return part
 
-    @cached_property
+    @lazy
     def idle_after(self) -> Floats:
         """The part of each node's healthy GPUs that nobody would hold once the pod is there, ``[state]``,
         0 to 1."""

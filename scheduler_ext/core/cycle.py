@@ -6,8 +6,6 @@ policy, so filter, prioritize and explain agree by construction.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +13,7 @@ from scheduler_ext.core.allocate import Cost, ShareFit, tightest
 from scheduler_ext.core.criterion import Score, Scoring, View
 from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.fragmentation import fragmented_share
+from scheduler_ext.core.lazy import lazy
 from scheduler_ext.core.policy import Policy, priority_level
 from scheduler_ext.core.reasons import INVALID_REQUEST, REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
@@ -61,7 +60,7 @@ class Decision:
         fits: Bools = self.verdict == FITS
         return fits
 
-    @cached_property
+    @lazy
     def scoring(self) -> Scoring:
         """The request with each share given its GPU."""
         assert isinstance(self.request, GpuRequest)
@@ -74,7 +73,7 @@ class Decision:
         level = priority_level(request.priority, self.policy.high_priority)
         return Scoring(request, self.snapshot, view.units, fit, strategy, level)
 
-    @cached_property
+    @lazy
     def terms(self) -> list[tuple[Score, float, Floats]]:
         """The scores that apply: (score, its part of the total, its values ``[state]``); parts sum to 1."""
         if isinstance(self.request, InvalidRequest) or not self.request.asks_gpu:
@@ -86,7 +85,7 @@ class Decision:
         whole = sum(weights[score.name] for score in applied)
         return [(score, weights[score.name] / whole, score.value(self.scoring)) for score in applied]
 
-    @cached_property
+    @lazy
     def totals(self) -> Floats:
         """How good each state is, ``[state]``: 0 to 1 where reported, below -``TOLERANCE`` where estimated,
         -inf where it does not fit."""

@@ -60,7 +60,8 @@ class NodeInfo:
 class Unit:
     """What one device offers under one resource name: so many units still free, each of this size.
 
-    ``mig_loss`` is the placeability that holding one more such instance destroys, 0 to 1.
+    ``gpu_part`` is how much of the GPU one unit is, ``mig_loss`` the placeability that holding one more such
+    instance destroys, both 0 to 1.
     """
 
     resource: str
@@ -68,6 +69,7 @@ class Unit:
     memory_mib: int
     free_mib: int
     model: GpuModel
+    gpu_part: float = 1.0
     mig_loss: float = 0.0
 
 
@@ -91,9 +93,12 @@ class Slot:
 @dataclass(frozen=True, slots=True)
 class NodeState:
     """Everything a decision can see of a node. ``limits`` per resource: (resource, held on devices not
-    known, allocatable less requests)."""
+    known, allocatable less requests). ``gpus`` is how many it has (an estimate has one slot for all);
+    ``adrift`` how many GPUs' worth is held on devices nobody told."""
 
     slots: tuple[Slot, ...] = ()
+    gpus: int = 0
+    adrift: float = 0.0
     limits: tuple[tuple[str, int, int], ...] = ()
     share_limit: int = UNLIMITED
     fresh: bool = True
@@ -109,7 +114,7 @@ UNKNOWN_NODE = NodeState(fresh=False)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with its state; ``uuids[i]`` and ``indices[i]`` name the device in slot i (None: estimated)."""
+    """A node with its state; ``uuids[i]`` names the device in slot i (None: estimated)."""
 
     info: NodeInfo
     state: NodeState

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_ext.core.lazy import lazy
 from scheduler_ext.core.models import GpuModel, canonical_model
 from scheduler_ext.core.node import UNKNOWN_NODE, UNLIMITED, Node, NodeState
 
@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
 
-# Cached properties below are what scores need of a snapshot whatever the request: computed once a generation.
+# Lazy values below are what scores need of a snapshot whatever the request: computed once a generation.
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class DeviceColumns:
     share_free_mib: Ints
     idle: Floats
 
-    @cached_property
+    @lazy
     def share_size_mib(self) -> Floats:
         """What shares may have of a GPU in all, as a divisor: at least 1."""
         return np.maximum(self.share_total_mib, 1).astype(np.float64)
 
-    @cached_property
+    @lazy
     def share_room_mib(self) -> Ints:
         """What is free for shares, 0 where none may go."""
         return np.maximum(self.share_free_mib, np.int32(0))
@@ -55,7 +55,7 @@ class UnitColumns:
     """One resource that the device plugin hands out.
 
     ``[slot, state]``: ``offered`` by that device at all, ``free`` units on healthy devices, each
-    ``memory_mib`` large (0: unknown), which is ``gpu_part`` of the GPU, with ``free_mib`` free, of
+    ``memory_mib`` large (0: unknown) and ``gpu_part`` of the GPU, with ``free_mib`` free, of
     ``model``; ``mig_loss``. ``[state]``: ``sick`` free units on unhealthy devices, ``unknown`` units held on
     devices nobody told, ``limit`` the node's allocatable less requests.
     """
@@ -71,7 +71,7 @@ class UnitColumns:
     unknown: Ints
     limit: Ints
 
-    @cached_property
+    @lazy
     def available(self) -> Ints:
         """Units a pod can still get, ``[state]``; may be below zero where more is held than offered."""
         available: Ints = np.minimum(self.free.sum(0, dtype=np.int32) - self.unknown, self.limit)
@@ -83,12 +83,12 @@ class UnitColumns:
         mean: Floats = (values * free).sum(0) / np.maximum(free.sum(0), 1)
         return mean
 
-    @cached_property
+    @lazy
     def mean_gpu_part(self) -> Floats:
         """How much of a GPU the next unit is, ``[state]``."""
         return self.mean_over_free(self.gpu_part)
 
-    @cached_property
+    @lazy
     def mean_mig_loss(self) -> Floats:
         """The placeability that the next unit destroys, ``[state]``: the plugin picks, so the mean."""
         return self.mean_over_free(self.mig_loss)
@@ -96,9 +96,12 @@ class UnitColumns:
 
 @dataclass(frozen=True, slots=True)
 class NodeColumns:
-    """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many slots."""
+    """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many slots it has.
+    ``gpus`` and ``adrift`` are those of NodeState."""
 
     count: Ints
+    gpus: Ints
+    adrift: Floats
     fresh: Bools
     estimated: Bools
     changing: Bools
@@ -129,43 +132,51 @@ class Snapshot:
         """Row per name, -1 for names of no node."""
         return np.fromiter(map(self.row_of.__getitem__, names), np.int32, len(names))
 
-    @cached_property
+    @lazy
     def no_units(self) -> UnitColumns:
         """What a resource looks like that no node offers."""
         return _unit_columns("", self.states, {})
 
-    @cached_property
+    @lazy
     def healthy(self) -> Ints:
-        """How many healthy GPUs each node has, ``[state]``."""
-        healthy: Ints = self.devices.healthy.sum(0, dtype=np.int32)
-        return healthy
+        """How many healthy GPUs each node has, ``[state]``; an estimated one has all of its."""
+        return np.where(self.node.estimated, self.node.gpus, self.devices.healthy.sum(0, dtype=np.int32))
 
-    @cached_property
+    @lazy
     def health(self) -> Floats:
         """The healthy part of each node's GPUs, ``[state]``, 0 to 1."""
-        health: Floats = self.healthy / np.maximum(self.node.devices, 1)
+        health: Floats = self.healthy / np.maximum(self.node.gpus, 1)
         return health
 
-    @cached_property
+    @lazy
     def idle(self) -> Floats:
-        """Each node's idle GPUs, ``[state]``; a sick GPU is no room for anybody, however idle."""
-        idle: Floats = (self.devices.idle * self.devices.healthy).sum(0)
+        """Each node's idle GPUs, ``[state]``, less what is held on devices nobody told; a sick GPU is no room
+        for anybody, however idle."""
+        seen = np.where(self.node.estimated, self.node.gpus, self._idle_devices.sum(0))
+        idle: Floats = np.maximum(seen - self.node.adrift, 0.0)
         return idle
 
-    @cached_property
+    @lazy
+    def _idle_devices(self) -> Floats:
+        idle: Floats = self.devices.idle * self.devices.healthy
+        return idle
+
+    @lazy
     def idle_by_model(self) -> Floats:
         """Idle GPUs of the whole cluster per model, ``[model]``; a slice counts as the GPU it is cut from."""
-        idle = self.devices.idle * self.devices.healthy * self.node.count
+        # Each node's idle GPUs, spread over its devices as these are idle themselves.
+        factor = self.idle * self.node.count / np.maximum(self._idle_devices.sum(0), 1e-9)
+        idle = self._idle_devices * factor
         return np.bincount(self.devices.model.ravel(), idle.ravel(), len(self.models)).astype(np.float64)
 
-    @cached_property
+    @lazy
     def plenty(self) -> Floats:
         """How much of each GPU's model is idle, ``[slot, state]``, as a part of the most plentiful one."""
         most = max(float(self.idle_by_model.max(initial=0.0)), 1e-9)
         plenty: Floats = (self.idle_by_model / most)[self.devices.model]
         return plenty
 
-    @cached_property
+    @lazy
     def unit_plenty(self) -> Mapping[str, Floats]:
         """The mean of ``plenty`` over the GPUs that have a unit free, per resource, ``[state]``."""
         return {resource: columns.mean_over_free(self.plenty) for resource, columns in self.units.items()}
@@ -284,7 +295,7 @@ def _unit_columns(resource: str, states: Sequence[NodeState], models: Mapping[Gp
                 columns.memory_mib[row, column] = unit.memory_mib
                 columns.free_mib[row, column] = unit.free_mib
                 columns.model[row, column] = models[unit.model]
-                columns.gpu_part[row, column] = unit.memory_mib / max(slot.total_mib, 1)
+                columns.gpu_part[row, column] = unit.gpu_part
                 columns.mig_loss[row, column] = unit.mig_loss
                 if slot.healthy:
                     columns.free[row, column] = unit.free
@@ -296,6 +307,8 @@ def _unit_columns(resource: str, states: Sequence[NodeState], models: Mapping[Gp
 def _node_columns(states: Sequence[NodeState], count: npt.NDArray[Any]) -> NodeColumns:
     return NodeColumns(
         count=count.astype(np.int32),
+        gpus=np.array([state.gpus for state in states], np.int32),
+        adrift=np.array([state.adrift for state in states], np.float64),
         fresh=np.array([state.fresh for state in states], np.bool_),
         estimated=np.array([state.estimated for state in states], np.bool_),
         changing=np.array([state.changing for state in states], np.bool_),

@@ -28,10 +28,13 @@ def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> 
         slots = [(_estimated_slot(info.estimate, resources), None)]
     state = NodeState(
         slots=tuple(slot for slot, _ in slots),
+        gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
+        adrift=_adrift(held, [slot for slot, _ in slots]),
         limits=_limits(info, held, slots),
         share_limit=_limit(info, held, resources.share),
+        # A Node object that speaks of no GPU says that there is none, which is not the same as unknown.
         fresh=info.freshness == "Fresh"
-        and (info.report is not None or info.estimate is not None or _has_no_gpu(info)),
+        and (info.report is not None or info.estimate is not None or info.allocatable is not None),
         estimated=info.report is None,
         changing=info.changing,
         shared=_sharing(info) != "none",
@@ -39,11 +42,6 @@ def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> 
         spot=info.spot,
     )
     return Node(info, state, tuple(uuid for _, uuid in slots))
-
-
-def _has_no_gpu(info: NodeInfo) -> bool:
-    """A Node we know and that speaks of no GPU at all: known to have none, rather than unknown."""
-    return info.allocatable is not None
 
 
 def _sharing(info: NodeInfo) -> str:
@@ -59,6 +57,15 @@ def _estimated_cuda(info: NodeInfo) -> tuple[int, ...] | None:
 def _slot_key(slot: Slot) -> tuple[object, ...]:
     units = tuple((unit.resource, unit.free, unit.free_mib, unit.mig_loss) for unit in slot.units)
     return (slot.model.name, not slot.healthy, slot.total_mib, slot.share_free_mib, slot.idle, units)
+
+
+def _adrift(held: Holdings, slots: list[Slot]) -> float:
+    """How many GPUs' worth is held on devices nobody told."""
+    worth = 0.0
+    for resource, count in held.unknown.items():
+        parts = [unit.gpu_part for slot in slots for unit in slot.units if unit.resource == resource]
+        worth += count * sum(parts) / max(len(parts), 1)
+    return round(worth, 9)
 
 
 def _limit(info: NodeInfo, held: Holdings, resource: str) -> int:
@@ -90,6 +97,7 @@ class _WholeUnits:
         self._report = report
         self._resources = resources
         self._shared = report.sharing_strategy != "none"
+        self.replicas = report.replicas if self._shared else 1
         enabled = [device.mig.enabled for device in report.devices]
         profiles = {instance.profile for device in report.devices for instance in device.mig.instances}
         # Under strategy single the plugin offers instances as whole GPUs, but only when every GPU is
@@ -123,10 +131,11 @@ class _WholeUnits:
         busy = held.units or (1 if held.requested_mib or held.instances else 0)
         return Unit(
             name,
-            free=max(0, self._report.replicas - busy) if self._shared else int(not busy),
+            free=max(0, self.replicas - busy),
             memory_mib=memory.total_mib // parts,
             free_mib=memory.free_mib(held.requested_mib) // parts,
             model=device.model,
+            gpu_part=1 / self.replicas,
         )
 
     def _instances(
@@ -138,13 +147,13 @@ class _WholeUnits:
         if not same:
             return
         memory_mib = instance_memory_mib(device, same[0])
-        replicas = self._report.replicas if self._shared else 1
         yield Unit(
             name,
-            free=len(free) * replicas,
+            free=len(free) * self.replicas,
             memory_mib=memory_mib,
             free_mib=memory_mib,
             model=device.model if profile else slice_model(device.model, same[0].profile),
+            gpu_part=same[0].size / sum(instance.size for instance in device.mig.instances) / self.replicas,
             mig_loss=_mean_loss(device, held, free),
         )
 
@@ -202,17 +211,17 @@ def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_per
         total_mib=memory.total_mib,
         share_total_mib=share_total,
         share_free_mib=share_free,
-        idle=_idle(device, held, share_total),
+        idle=_idle(device, held, share_total, whole.replicas),
         units=tuple(whole.of(device, held)),
     )
 
 
-def _idle(device: Device, held: DeviceHoldings, share_total_mib: int) -> float:
+def _idle(device: Device, held: DeviceHoldings, share_total_mib: int, replicas: int) -> float:
     if device.mig.enabled and device.mig.instances:
         grid = sum(instance.size for instance in device.mig.instances)
         return round(1 - held_mask(device, held).bit_count() / grid, 9)
     if held.units:
-        return 0.0
+        return round(max(0, replicas - held.units) / replicas, 9)
     return (
         round(max(0, share_total_mib - held.requested_mib) / share_total_mib, 9) if share_total_mib else 0.0
     )
@@ -229,7 +238,7 @@ def _estimated_slot(estimate: Estimate, resources: ResourceNames) -> Slot:
     # Labels are typed by people: a mistyped number of replicas must not overflow a column.
     free = min(UNLIMITED, estimate.count * estimate.replicas)
     units = tuple(
-        Unit(name, free, memory_mib, memory_mib, model)
+        Unit(name, free, memory_mib, memory_mib, model, gpu_part=1 / estimate.replicas)
         for name in resources.whole
         if vendor_of(name) in (None, estimate.vendor) and (shared or not name.endswith(".shared"))
     )

@@ -124,6 +124,9 @@ def test_the_search_alone_is_exact(room: list[int], shares: ShareAsk) -> None:
         pytest.param((10, 8), (4,), ((8, 1),), True, id="an init container leaves the sidecar's GPU"),
         pytest.param((10,), (4, 6), ((6, 1),), True, id="an init container's room is free again for the app"),
         pytest.param((10, 5), (5, 5), ((10, 1),), True, id="a sidecar makes way for the init container"),
+        pytest.param(
+            (10, 6), (3, 4), ((10, 1),), True, id="also to the GPU that has as much left as another"
+        ),
         pytest.param((10, 5), (6, 4), ((10, 1),), False, id="a sidecar that cannot make way refuses the pod"),
         pytest.param((10,), (), ((10, 0), (9, 0)), True, id="init containers run one after the other"),
     ],
@@ -161,6 +164,14 @@ def test_what_best_fit_places_fits_under_every_cost_even_without_search(
     assert [slots.tolist() for slots in fit.slots] == [[0], [0], [1]]
 
 
+def test_an_init_container_needs_no_search_where_only_the_app_is_in_its_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(allocate, "MAX_SEARCH_STEPS", 0)
+    shares = ShareAsk((("app", 8),), (InitShare("init", 10, ()),))
+    assert ShareFit(columns([(10,)]), shares, everywhere([0])).fits.tolist() == [True]
+
+
 def test_an_exhausted_budget_refuses() -> None:
     shares = ShareAsk((("a", 4), ("b", 3), ("c", 3), ("d", 3)))
     assert place_exactly((7, 6), shares, [3]) is None
@@ -168,22 +179,26 @@ def test_an_exhausted_budget_refuses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("running", "init", "states"),
+    ("running", "percent", "init", "init_mib", "states"),
     [
-        pytest.param(40, 0, 50, id="40 shares that almost fill 16 GPUs"),
-        pytest.param(40, 3, 50, id="40 sidecars and init containers beside them"),
-        pytest.param(128, 128, 50, id="as many sidecars and init containers as a pod may have"),
-        pytest.param(256, 0, 5000, id="as many shares as a pod may have, on 5000 states"),
+        pytest.param(40, 97, 0, 0, 50, id="40 shares that almost fill 16 GPUs"),
+        pytest.param(40, 97, 3, 99, 50, id="40 sidecars and init containers beside them"),
+        pytest.param(128, 93, 128, 70_000, 50, id="sidecars that leave no GPU to many init containers"),
+        pytest.param(256, 97, 0, 0, 5000, id="as many shares as a pod may have, on 5000 states"),
     ],
 )
-def test_a_hostile_pod_is_answered_in_time(running: int, init: int, states: int) -> None:
+def test_a_hostile_pod_is_answered_in_time(
+    running: int, percent: int, init: int, init_mib: int, states: int
+) -> None:
     rng = np.random.default_rng(7)
     room = rng.integers(70_000, 80_000, (16, states)).astype(np.int32)
-    mean = int(room.sum(0).min() * 0.97) // running
+    mean = int(room.sum(0).min()) * percent // 100 // running
     sizes = rng.integers(mean - 99, mean + 99, running).tolist()
+    beside = tuple(range(running))
     shares = ShareAsk(
         tuple((f"c{i}", mib) for i, mib in enumerate(sizes)),
-        tuple(InitShare(f"i{i}", 99, tuple(range(running))) for i in range(init)),
+        # Only the last one may be in the way, after all others were looked at.
+        tuple(InitShare(f"i{i}", init_mib if i == init - 1 else 1, beside) for i in range(init)),
     )
     started = time.perf_counter()
     ShareFit(room, shares, np.ones(states, np.bool_), emptiest)

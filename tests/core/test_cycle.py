@@ -72,6 +72,19 @@ def test_filter_gives_back_the_best_k_and_names_decide_only_among_equals(
     assert returned(decision, names, limit) == expected
 
 
+@given(tied_clusters(), st.integers(0, 14))
+def test_pods_with_soft_preferences_and_no_limit_get_all_names_back(
+    cluster: Sequence[NodeInfo], limit: int
+) -> None:
+    snapshot = snapshot_of(cluster)
+    names = [info.name for info in cluster]
+    decision = Decision(ONE_GPU, snapshot, Policy())
+    fitting = {name for name, code in verdicts(decision).items() if code == FITS}
+    assert returned(decision, names, 0) == fitting
+    soft = Decision(replace(ONE_GPU, soft_preferences=True), snapshot, Policy())
+    assert returned(soft, names, limit) == fitting
+
+
 @given(clusters(), requests(), st.integers(0, 6))
 def test_returned_rejected_and_withheld_are_all_names_and_share_none(
     cluster: Sequence[NodeInfo], request: GpuRequest, limit: int
@@ -117,6 +130,8 @@ def test_points_use_the_whole_scale() -> None:
     assert points(np.array([0.1, 0.9, 0.5, 0.86, 0.1, -np.inf])).tolist() == [0, 10, 5, 9, 0, 0]
     assert points(np.array([0.1, 0.9, 0.5, 0.86, 0.1, -np.inf]), TOLERANCE).tolist() == [0, 10, 5, 10, 0, 0]
     assert points(np.array([0.3, 0.3])).tolist() == [10, 10]
+    # So close to the best that their distances to the worst are equal, and yet not the best.
+    assert points(np.array([-1.0, 0.1, np.nextafter(0.1, 0.0)])).tolist() == [0, 10, 9]
 
 
 @given(clusters(), requests())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +11,14 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle import TOLERANCE, Decision
+from scheduler_ext.core.gpu import Holder
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.policy import STRATEGIES, Policy
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS, SCORES
 from tests import score_oracle
+from tests.core.asked import mig, t4, whole
+from tests.core.reported import device, node, sliced
 from tests.strategies import clusters, requests, several_requests, snapshot_of
 
 
@@ -41,6 +45,18 @@ def test_every_score_has_an_oracle_and_a_weight() -> None:
     assert set(DEFAULT_WEIGHTS) == set(names)
 
 
+def assert_scores_agree(decision: Decision) -> None:
+    snapshot, states = decision.snapshot, fitting(decision)
+    for score in SCORES:
+        if states and score.applies(decision.scoring):
+            values = score.value(decision.scoring)
+            assert values.shape == (len(snapshot.states),)
+            rule = score_oracle.SCORES[score.name]
+            expected = [rule(snapshot.states[i], placed_in(decision, i)) for i in states]
+            assert values[states] == pytest.approx(expected, abs=1e-6), score.name
+            assert all(0.0 <= value <= 1.0 for value in values[states]), score.name
+
+
 @given(clusters(), several_requests, st.sampled_from(STRATEGIES))
 def test_every_score_agrees_with_its_oracle(
     cluster: Sequence[NodeInfo], asked: list[GpuRequest], strategy: str
@@ -48,18 +64,22 @@ def test_every_score_agrees_with_its_oracle(
     snapshot = snapshot_of(cluster)
     for request in asked:
         decision = Decision(request, snapshot, Policy(strategy=strategy))
-        states = fitting(decision)
-        event(f"fits somewhere: {bool(states)}")
-        for score in SCORES:
-            if states and score.applies(decision.scoring):
-                values = score.value(decision.scoring)
-                assert values.shape == (len(snapshot.states),)
-                expected = [
-                    score_oracle.SCORES[score.name](snapshot.states[i], placed_in(decision, i))
-                    for i in states
-                ]
-                assert values[states] == pytest.approx(expected, abs=1e-6), score.name
-                assert all(0.0 <= value <= 1.0 for value in values[states]), score.name
+        event(f"fits somewhere: {bool(decision.fits.any())}")
+        assert_scores_agree(decision)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("priority", [0, 500])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_scores_agree_where_several_units_are_asked(count: int, priority: int, strategy: str) -> None:
+    seven = sliced(*[("1g.10gb", start) for start in range(7)], holders={6: Holder(uid="someone")})
+    mixed = replace(node(device(0, mig=seven), device(1), report={"mig_strategy": "mixed"}), name="mixed")
+    whole_ones = replace(node(*(t4(i) for i in range(4)), *(device(i) for i in range(4, 10))), name="whole")
+    snapshot = snapshot_of([mixed, whole_ones])
+    for request in (whole(count, priority=priority), replace(mig("1g.10gb", count), priority=priority)):
+        decision = Decision(request, snapshot, Policy(strategy=strategy))
+        assert decision.fits.any()
+        assert_scores_agree(decision)
 
 
 @given(
@@ -78,8 +98,9 @@ def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
         values = {
             name: score_oracle.SCORES[name](decision.snapshot.states[state], placed) for name in applied
         }
-        whole = sum(weights[name] for name in applied)
-        mean = sum(weights[name] * values[name] for name in applied) / whole if applied else 0.0
+        sum_of_weights = sum(weights[name] for name in applied)
+        mean = sum(weights[name] * values[name] for name in applied)
+        mean = mean / sum_of_weights if applied else 0.0
         if decision.snapshot.states[state].estimated and applied:
             mean -= 1 + 2 * TOLERANCE
         assert decision.totals[state] == pytest.approx(mean, abs=1e-6)

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -49,7 +49,7 @@ class Product(ServerProcess):
         self._heard = 0
         self._barriers = itertools.count()
 
-    def ready(self) -> Product:
+    def ready(self) -> Self:
         super().ready()
         self._heard = len(self.lines)
         return self
@@ -81,7 +81,9 @@ class Product(ServerProcess):
 
 
 def _labels(labels: dict[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{value}"' for name, value in sorted(labels.items())) + "}" if labels else ""
+    return (
+        "{" + ",".join(f'{name}="{value}"' for name, value in sorted(labels.items())) + "}" if labels else ""
+    )
 
 
 def config_file(folder: Path, **sections: Json) -> Path:

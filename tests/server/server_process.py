@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 REPOSITORY = Path(__file__).parents[2]
 READY = re.compile(r"ready api=http://(\S+) health=http://(\S+) inspect=http://(\S+)")
@@ -64,7 +64,7 @@ class ServerProcess:
     def stderr(self) -> str:
         return "\n".join(self.lines)
 
-    def ready(self) -> ServerProcess:
+    def ready(self) -> Self:
         """Wait for the ready line and note the three addresses."""
         with self._arrived:
             came = self._arrived.wait_for(
@@ -84,7 +84,9 @@ class ServerProcess:
             return next((number for number, line in numbered if text in line), None)
 
         with self._arrived:
-            assert self._arrived.wait_for(lambda: found() is not None, timeout=15), f"no {text!r} in {self.stderr}"
+            assert self._arrived.wait_for(lambda: found() is not None, timeout=15), (
+                f"no {text!r} in {self.stderr}"
+            )
             number = found()
         assert number is not None
         return number
@@ -116,7 +118,7 @@ class ServerProcess:
             assert stream is not None
             stream.close()
 
-    def __enter__(self) -> ServerProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -143,12 +145,13 @@ def read_reply(sock: socket.socket, received: bytes = b"") -> Reply:
     """One reply with Content-Length. Raises ConnectionError when it does not come whole."""
     while b"\r\n\r\n" not in received:
         received += _some(sock)
-    head, _, body = received.partition(b"\r\n\r\n")
+    head, _, start = received.partition(b"\r\n\r\n")
     status_line, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+    body = bytearray(start)
     while len(body) < int(headers["content-length"]):
         body += _some(sock)
-    return Reply(int(status_line.split()[1]), headers, body)
+    return Reply(int(status_line.split()[1]), headers, bytes(body))
 
 
 def read_to_end(sock: socket.socket) -> bytes:

@@ -59,9 +59,7 @@ def test_every_body_twice_on_one_connection(server: Product, expected: dict[str,
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_each_body_on_a_connection_of_its_own(
-    server: Product, expected: dict[str, bytes], name: str
-) -> None:
+def test_each_body_on_a_connection_of_its_own(server: Product, expected: dict[str, bytes], name: str) -> None:
     assert_success(server.post(verb_of(name), BODIES[name], *GO_HEADERS), expected[name])
 
 
@@ -70,7 +68,7 @@ def test_the_same_request_in_chunks_gets_the_same_answer(server: Product, expect
     body = BODIES[name]
     pieces = [body[start : start + 1000] for start in range(0, len(body), 1000)]
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
-    head = "POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    head = b"POST /filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     with connect(server.api) as sock:
         assert_success(call(sock, head + chunks), expected[name])
 

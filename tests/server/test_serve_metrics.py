@@ -10,7 +10,8 @@ import pytest
 
 from scheduler_ext import __version__
 from scheduler_ext.core.reasons import REASONS
-from tests.server.product import FULL_NODE, GOLDEN, GOOD, ONE_GPU, Product, config_file, names_body
+from tests.kube_objects import names_body
+from tests.server.product import FULL_NODE, GOLDEN, GOOD, ONE_GPU, Product, config_file
 from tests.server.server_process import connect, get, read_reply, request
 
 FILTER = (GOLDEN / "cache-01-gpu1.filter.json").read_bytes()

@@ -94,7 +94,9 @@ def test_a_body_beyond_the_limit_costs_the_connection_but_not_the_answer(
     ("arguments", "env", "needle"),
     [
         pytest.param(["--workers", "2"], {}, "--workers 2: the inventory", id="two workers by flag"),
-        pytest.param([], {"GUNICORN_CMD_ARGS": "-w 3"}, "GUNICORN_CMD_ARGS asks", id="by gunicorn's variable"),
+        pytest.param(
+            [], {"GUNICORN_CMD_ARGS": "-w 3"}, "GUNICORN_CMD_ARGS asks", id="by gunicorn's variable"
+        ),
         pytest.param([], {"WEB_CONCURRENCY": "2"}, "WEB_CONCURRENCY asks", id="by the platforms' variable"),
         pytest.param(["--inspect-listen", "0.0.0.0:0"], {}, "loopback address only", id="inspection for all"),
         pytest.param(["--inspect-listen", "[::]:0"], {}, "loopback address only", id="and by IPv6"),
@@ -160,7 +162,9 @@ def test_a_taken_port_is_one_line_and_status_1(server: Product, option: str, nam
 
 
 def test_json_logs_are_json_but_for_the_ready_line(tmp_path: Path) -> None:
-    with Product("--log-format", "json", config=config_file(tmp_path, server={"readTimeout": "200ms"})) as server:
+    with Product(
+        "--log-format", "json", config=config_file(tmp_path, server={"readTimeout": "200ms"})
+    ) as server:
         server.ready()
         assert server.post("filter", b"{").status == 400
         assert server.post("filter", GOOD.replace(b'"1"', b'"-1\\n"')).status == 200

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -20,9 +18,9 @@ from tests.server.server_process import (
     request,
     timed,
 )
+from tests.server.slow_clients import CLIENTS, SlowClients
 
 TIMEOUT_S = 1.5
-CLIENTS = 64
 LENGTH_100 = request("/length", b"x" * 100)
 CHUNKED = b"POST /length HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -42,46 +40,6 @@ CUT = {
     "reply": ("does not read", "reads byte by byte"),
     "pressure": (),
 }
-
-
-class SlowClients:
-    """Many clients of each kind on one listener, fed by one thread."""
-
-    def __init__(self, address: tuple[str, int], kinds: dict[str, tuple[bytes, bytes]]) -> None:
-        self.sockets: dict[str, list[socket.socket]] = {kind: [] for kind in kinds}
-        for kind, (first, _) in kinds.items():
-            for _ in range(CLIENTS):
-                sock = socket.socket()
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                sock.settimeout(10)
-                sock.connect(address)
-                sock.sendall(first)
-                self.sockets[kind].append(sock)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._trickle, args=(kinds,))
-        self._thread.start()
-
-    def _trickle(self, kinds: dict[str, tuple[bytes, bytes]]) -> None:
-        position = 0
-        while not self._stop.wait(0.1):
-            for kind, (_, rest) in kinds.items():
-                for sock in self.sockets[kind] if rest else ():
-                    with contextlib.suppress(OSError):
-                        sock.send(rest[position : position + 1])
-            for sock in self.sockets["reads byte by byte"]:
-                with contextlib.suppress(OSError):
-                    sock.recv(1)
-            position += 1
-
-    def __enter__(self) -> SlowClients:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        for sockets in self.sockets.values():
-            for sock in sockets:
-                sock.close()
 
 
 @pytest.fixture(scope="module")
