@@ -160,7 +160,7 @@ SCORES: dict[str, Callable[[NodeState, Placed], float]] = {
 
 
 def idle_by_model(states: Iterable[NodeState]) -> dict[GpuModel, float]:
-    """Idle GPUs per model over these nodes: what a node has idle, spread over its devices as they are idle."""
+    """Idle GPUs per model over these nodes: a node's idle, spread over its devices as these are idle."""
     idle: dict[GpuModel, float] = {}
     for state in states:
         seen = sum(slot.idle for slot in state.slots if slot.healthy)

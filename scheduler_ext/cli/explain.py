@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from scheduler_ext.cli.output import print_structured, print_table
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.extender.explain import explain as explain_pod
 from scheduler_ext.extender.source import load_objects
+from scheduler_ext.wire import kube
 from scheduler_ext.wire.objects import read_pods
 
 WOULD_NOT_FIT = 3
@@ -19,31 +21,30 @@ WOULD_NOT_FIT = 3
 
 @click.command()
 @click.option(
-    "-f", "--filename", type=click.File("rb"), required=True, help="File with one Pod; - for standard input."
+    "-f",
+    "--filename",
+    type=click.Path(path_type=Path, allow_dash=True),
+    required=True,
+    help="File with one Pod; - for standard input.",
 )
 @inventory_option
 @config_option
 @output_option
 @click.pass_context
 def explain(
-    ctx: click.Context, filename: Any, inventory_file: Path, config_file: Path | None, output: str
+    ctx: click.Context, filename: Path, inventory_file: Path, config_file: Path | None, output: str
 ) -> None:
     """Explain where a pod would go: every node's verdict, the numbers behind it, and each score term.
 
     Exit 0 if it fits somewhere, 3 if not.
     """
     config = read_config(config_file)
-    try:
-        pods = read_pods(filename.read())
-        if len(pods) != 1:
-            raise InventoryError(f"{len(pods)} pods in it; give a file with one")
-    except InventoryError as error:
-        raise InventoryError(f"{filename.name}: {error}") from None
+    pod = _read_pod(filename)
     objects = load_objects(inventory_file)
     try:
-        explanation = explain_pod(pods[0], objects, config)
+        explanation = explain_pod(pod, objects, config)
     except PodError as error:
-        raise PodError(f"{filename.name}: {error}") from None
+        raise PodError(f"{filename}: {error}") from None
     except InventoryError as error:
         raise InventoryError(f"{inventory_file}: {error}") from None
     if output in ("json", "yaml"):
@@ -51,6 +52,19 @@ def explain(
     else:
         _print(explanation, wide=output == "wide")
     ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)
+
+
+def _read_pod(filename: Path) -> kube.Pod:
+    try:
+        text = sys.stdin.buffer.read() if str(filename) == "-" else filename.read_bytes()
+        pods = read_pods(text)
+    except OSError as error:
+        raise InventoryError(f"{filename}: {error.strerror or error}") from None
+    except InventoryError as error:
+        raise InventoryError(f"{filename}: {error}") from None
+    if len(pods) != 1:
+        raise InventoryError(f"{filename}: {len(pods)} pods in it; give a file with one")
+    return pods[0]
 
 
 def _print(explanation: dict[str, Any], *, wide: bool) -> None:

@@ -24,7 +24,7 @@ _RESOURCES = {
     "intel": ("gpu.intel.com/i915", "gpu.intel.com/xe"),
 }
 # A mistyped label must not make us build millions of devices; 16 GPUs of 7 slices are 112.
-_MAX_COUNT = 256
+MAX_COUNT = 256
 _PROFILE_GB = re.compile(r"G\.(\d{1,4})GB")
 _MIG_COUNT_LABEL = re.compile(r"nvidia\.com/mig-\d.*\.count")
 
@@ -116,7 +116,7 @@ def _from_capacity(capacity: Mapping[str, int], model: GpuModel, replicas: int) 
     if not capacity:
         return None
     handed_out = sum(max(0, capacity.get(name, 0)) for name in _RESOURCES.get(model.vendor, ()))
-    return min(handed_out // replicas, _MAX_COUNT)
+    return min(handed_out // replicas, MAX_COUNT)
 
 
 def _count(labels: Labels, model: GpuModel, handed_out: int | None, machine: InstanceTypeRow | None) -> int:
@@ -127,7 +127,7 @@ def _count(labels: Labels, model: GpuModel, handed_out: int | None, machine: Ins
         if count == 0:  # beside a named GPU this is EC2's way to write a fraction of one (g6f)
             is_fraction = True
         counts.append(count or None)
-    known = next((count for count in counts if count is not None and count <= _MAX_COUNT), handed_out)
+    known = next((count for count in counts if count is not None and count <= MAX_COUNT), handed_out)
     if known is not None:
         return known
     return 1 if is_fraction else 0
@@ -138,7 +138,7 @@ def _count_in_mig_mode(labels: Labels, model: GpuModel, handed_out: int | None) 
     if model.name.endswith("-MIG-INVALID"):
         return 0
     counted = natural(labels.get(GFD_COUNT))
-    counted = counted if counted is not None and counted <= _MAX_COUNT else None
+    counted = counted if counted is not None and counted <= MAX_COUNT else None
     if not model.is_mig_slice:
         # GFD's count includes GPUs in MIG mode, which are not handed out whole: the capacity knows better.
         has_slices = any(_MIG_COUNT_LABEL.fullmatch(label) for label in labels)
@@ -150,7 +150,7 @@ def _count_in_mig_mode(labels: Labels, model: GpuModel, handed_out: int | None) 
     if handed_out is not None:
         return handed_out
     # The clouds count GPUs; every one is at least one slice.
-    return min(natural(labels.get(f"{GKE}accelerator-count")) or 0, _MAX_COUNT)
+    return min(natural(labels.get(f"{GKE}accelerator-count")) or 0, MAX_COUNT)
 
 
 def _memory_mib(labels: Labels, model: GpuModel, count: int, machine: InstanceTypeRow | None) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -12,7 +13,8 @@ from scheduler_ext.core.quantity import MAX_COUNT, QuantityError, as_count, pars
 from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
 from scheduler_ext.core.wishes import ANNOTATION_PREFIX, WishError, parse_wishes, shown
 
-MAX_SHARES = 256
+# Placing shares costs their number squared; no pod of this size has been seen.
+MAX_SHARES = 64
 
 
 class Role(Enum):
@@ -152,24 +154,63 @@ def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | Invalid
     return request
 
 
+def parse_holding(pod: PodAsk, resources: ResourceNames) -> GpuRequest:
+    """What a pod that is on a node holds there: its amounts alone, for its wishes no longer matter.
+
+    What cannot be read holds nothing: no device plugin offers a resource of that name or amount, and a pod
+    that anybody may have created must not keep a whole inventory from being read.
+    """
+    amounts: list[dict[str, int]] = []
+    for container in pod.containers:
+        amounts.append({})
+        for resource in _asked(container):
+            with suppress(WishError):
+                _profile(resource)
+                if amount := _amount(container, resource, resources):
+                    amounts[-1][resource] = amount
+    units: tuple[UnitAsk, ...] = ()
+    shares = None
+    with suppress(WishError):
+        units = _units(pod.containers, amounts, resources)
+    with suppress(WishError):
+        shares = _shares(pod.containers, amounts, resources.share)
+    return GpuRequest(units=units, shares=shares, priority=pod.priority)
+
+
+def _asked(container: ContainerAsk) -> dict[str, None]:
+    return dict.fromkeys((*container.requests, *container.limits))
+
+
 def _amounts(container: ContainerAsk, resources: ResourceNames) -> dict[str, int]:
-    """The container's positive amounts by resource; requests default to limits, and must equal them."""
-    amounts = {}
-    for resource in dict.fromkeys((*container.requests, *container.limits)):
-        where = f"container {shown(container.name)}: {shown(resource)}"
-        request, limit = container.requests.get(resource), container.limits.get(resource)
-        try:
-            amount = as_count(limit if request is None else request)
-            if request is not None and limit is not None and parse_quantity(limit) != amount:
-                raise WishError(
-                    f"{where}: request {shown(request)} and limit {shown(limit)} differ; make them equal"
-                )
-        except QuantityError as error:
-            hint = "; the number counts MiB: 8192 means 8 GiB" if resource == resources.share else ""
-            raise WishError(f"{where}: {error}{hint}") from None
-        if amount:
-            amounts[resource] = amount
-    return amounts
+    """The container's positive amounts by resource."""
+    amounts = {resource: _amount(container, resource, resources) for resource in _asked(container)}
+    return {resource: amount for resource, amount in amounts.items() if amount}
+
+
+def _amount(container: ContainerAsk, resource: str, resources: ResourceNames) -> int:
+    """One amount; requests default to limits, and must equal them."""
+    where = f"container {shown(container.name)}: {shown(resource)}"
+    request, limit = container.requests.get(resource), container.limits.get(resource)
+    try:
+        amount = as_count((limit if request is None else request) or "")
+        if request is not None and limit is not None and parse_quantity(limit) != amount:
+            raise WishError(
+                f"{where}: request {shown(request)} and limit {shown(limit)} differ; make them equal"
+            )
+    except QuantityError as error:
+        hint = "; the number counts MiB: 8192 means 8 GiB" if resource == resources.share else ""
+        raise WishError(f"{where}: {error}{hint}") from None
+    return amount
+
+
+def _profile(resource: str) -> str | None:
+    """The MIG profile a resource names, None for a whole GPU or a share."""
+    if not resource.startswith(MIG_PREFIX):
+        return None
+    try:
+        return profile_from_resource(resource)[0]
+    except ValueError as error:
+        raise WishError(f"resource {shown(resource)}: {error}") from None
 
 
 def _units(
@@ -177,12 +218,7 @@ def _units(
 ) -> tuple[UnitAsk, ...]:
     units = []
     for resource in sorted({name for asked in amounts for name in asked} - {resources.share}):
-        profile = None
-        if resource.startswith(MIG_PREFIX):
-            try:
-                profile, _ = profile_from_resource(resource)
-            except ValueError as error:
-                raise WishError(f"resource {shown(resource)}: {error}") from None
+        profile = _profile(resource)
         peak = sidecars = apps = 0
         for container, asked in zip(containers, amounts, strict=True):
             amount = asked.get(resource, 0)

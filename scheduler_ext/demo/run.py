@@ -86,10 +86,11 @@ class DemoServer:
         self._process.wait(15)
 
     def wait(self) -> None:
-        """Pass on what the server says until it ends."""
+        """Pass on what the server says until it ends. Raises SchedulerExtError, for nobody told it to."""
         assert self._process.stderr is not None
         for line in self._process.stderr:
             sys.stderr.write(line)
+        raise SchedulerExtError(f"the server ended by itself with status {self._process.wait()}")
 
     def connection(self) -> HTTPConnection:
         """One keep-alive connection, as kube-scheduler holds it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
@@ -17,7 +16,6 @@ from scheduler_ext.extender.service import Answer, Extender
 from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.server.body import BODY_RECEIVED, BodyError, read_body
 from scheduler_ext.server.metrics import CONTENT_TYPE, Metrics
-from scheduler_ext.server.server_options import SIDE_BODY_BYTES
 from scheduler_ext.wire.extender import encode_json
 
 log = logging.getLogger(__name__)
@@ -29,7 +27,7 @@ Verb = Callable[[bytes, float], Answer]
 
 def api_app(extender: Extender, metrics: Metrics, max_body_bytes: int, decision_deadline_s: float) -> Flask:
     """kube-scheduler's verbs and ``/version``."""
-    app = _bare_app("api", max_body_bytes)
+    app = _bare_app("api")
 
     def serve(name: str, verb: Verb) -> Response:
         started = time.monotonic()
@@ -70,7 +68,7 @@ def api_app(extender: Extender, metrics: Metrics, max_body_bytes: int, decision_
 
 def health_app(source: InventorySource, metrics: Metrics) -> Flask:
     """Liveness, readiness and metrics."""
-    app = _bare_app("health", SIDE_BODY_BYTES)
+    app = _bare_app("health")
 
     @app.get("/livez")
     def livez() -> Response:
@@ -100,25 +98,17 @@ def health_app(source: InventorySource, metrics: Metrics) -> Flask:
 
 def inspect_app() -> Flask:
     """The loopback listener for questions about decisions; this release answers none yet."""
-    return _bare_app("inspect", SIDE_BODY_BYTES)
+    return _bare_app("inspect")
 
 
-def _bare_app(name: str, max_body_bytes: int) -> Flask:
+def _bare_app(name: str) -> Flask:
     app = Flask(f"scheduler_ext.{name}", static_folder=None)
-
-    @app.before_request
-    def receive() -> None:
-        # Whole before any answer, also where nobody wants it or there is no such route: a server that
-        # finds a rest unread closes the connection. Who wants the body is told again why it is missing.
-        with suppress(BodyError):
-            read_body(request.environ, max_body_bytes)
 
     @app.errorhandler(HTTPException)
     def refused(error: HTTPException) -> Response:
-        response = _json(
-            error.code or 500,
-            encode_json({"error": f"{error.code} {error.name}: {request.method} {request.path[:200]}"}),
-        )
+        message = f"{error.code} {error.name}: {request.method} {request.path[:200]}"
+        log.warning("%s refused: %s", name, message.encode("unicode_escape").decode())
+        response = _json(error.code or 500, encode_json({"error": message}))
         for header, value in error.get_headers():
             if header == "Allow":
                 response.headers[header] = value

@@ -199,9 +199,9 @@ class HttpLoop:
         if connection.ready:
             self._serve(connection)
         elif self._table.held_bytes > self._limits.max_held_bytes:
-            oldest = self._table.oldest(Phase.READING)
             CUT_CONNECTIONS.add("pressure")
-            self._refuse(oldest, 503, "too many unfinished requests; send the whole request at once")
+            # Guarded by itself: what goes wrong with it is no fault of the connection that was just read.
+            self._guarded(self._table.oldest(Phase.READING), self._refuse_unfinished)
 
     def _hung_up(self, connection: Connection) -> None:
         if connection.framing is not None:
@@ -262,6 +262,9 @@ class HttpLoop:
             if not rests or connection.incoming or self._stopping:
                 os.eventfd_write(self._wakeup, 1)
 
+    def _refuse_unfinished(self, connection: Connection) -> None:
+        self._refuse(connection, 503, "too many unfinished requests; send the whole request at once")
+
     def _refuse(self, connection: Connection, status: int, message: str) -> None:
         """Answer without the application and close."""
         connection.keep_alive = False
@@ -280,6 +283,9 @@ class HttpLoop:
         elif not connection.keep_alive:
             connection.end_writing()
             self._enter(connection, Phase.DISCARDING if connection.unread else Phase.LINGERING)
+            # What has been received is of no use any more, and the client may take its time to close.
+            connection.reset_request()
+            connection.incoming = bytearray()
         else:
             connection.served += 1
             connection.reset_request()

@@ -245,14 +245,32 @@ def _mig(path: str, entry: MigStatus, model: GpuModel) -> Mig:
         profile = _read(f"{where}.profile", partial(parse_profile, instance.profile))
         holder = _holder(instance.holder) if instance.holder is not None else None
         instances.append(MigInstance(instance.uuid, profile, instance.start, instance.size, holder))
+    illegal = _first_illegal(geometry, instances)
+    if illegal is not None and entry.profiles:
+        raise _FieldError(
+            f"{path}.instances[{illegal}]", "its size or start is none of its profile's in the same report"
+        )
+    if illegal is not None:
+        # The package's table is not about this device after all.
+        geometry = None
     return Mig(bool(entry.enabled), bool(entry.creatable), geometry, tuple(instances))
+
+
+def _first_illegal(geometry: Geometry | None, instances: list[MigInstance]) -> int | None:
+    """The first instance that cannot exist under a geometry; profiles it does not know are not judged."""
+    for i, instance in enumerate(instances):
+        profile = geometry.profile(instance.profile) if geometry is not None else None
+        if profile is not None and (instance.size != profile.size or instance.start not in profile.starts):
+            return i
+    return None
 
 
 def _geometry(path: str, entry: MigStatus, model: GpuModel) -> Geometry | None:
     """The device's own placements; without them the package's table for its model."""
     placed = [profile for profile in entry.profiles or () if profile.starts]
     if not entry.grid_size or not placed:
-        return geometry_for(model.mig_table)
+        table = geometry_for(model.mig_table)
+        return table if table is None or entry.grid_size in (None, 0, table.grid) else None
     profiles = [
         Profile(p.name, p.size, tuple(p.starts), p.max_instances, p.memory_mib or None) for p in placed
     ]

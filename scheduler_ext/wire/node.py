@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from scheduler_ext.core.estimate import Estimate, change_in_progress, estimate_from_labels, is_spot
+from scheduler_ext.core.estimate import MAX_COUNT, Estimate, change_in_progress, estimate_from_labels, is_spot
 from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.intree import NodeFacts, Taint
 from scheduler_ext.core.models import canonical_model
@@ -70,7 +70,7 @@ def _bare_estimate(capacity: dict[str, int], resources: ResourceNames) -> Estima
             return Estimate(
                 vendor=vendor,
                 model=canonical_model("unknown", vendor=vendor),
-                count=count,
+                count=min(count, MAX_COUNT),
                 memory_mib=None,
                 compute_capability=None,
                 cuda_version=None,

@@ -18,7 +18,6 @@ from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.quantity import QuantityError
-from scheduler_ext.core.request import InvalidRequest
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.node import node_info
@@ -111,8 +110,6 @@ def assemble(
                 held = bound_pod(pod, resources)
             except QuantityError as error:
                 raise InventoryError(f"{_named('Pod', pod.metadata)}: {error}") from None
-            if isinstance(held, InvalidRequest):
-                raise InventoryError(f"{_named('Pod', pod.metadata)}: {held.message}")
             pods.setdefault(pod.spec.node_name, []).append(held)
     infos = {}
     for name in dict.fromkeys((*objects.gpu_nodes, *objects.nodes)):

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Requirement, Toleration, effective_requests
 from scheduler_ext.core.node import BoundPod
 from scheduler_ext.core.quantity import QuantityError, parse_quantity
-from scheduler_ext.core.request import ContainerAsk, GpuRequest, InvalidRequest, PodAsk, Role, parse_request
+from scheduler_ext.core.request import (
+    ContainerAsk,
+    GpuRequest,
+    InvalidRequest,
+    PodAsk,
+    Role,
+    parse_holding,
+    parse_request,
+)
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.kube import quantity_text, strings
@@ -99,21 +106,18 @@ def pod_name(pod: kube.Pod) -> str:
     return f"{metadata.namespace or 'default'}/{metadata.name or '?'}"
 
 
-def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod | InvalidRequest:
+def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
     """A pod on a node as a holder: its amounts and devices; its wishes no longer matter.
 
     Raises QuantityError for an amount of the wrong JSON type.
     """
     ask = pod_ask(pod, resources)
-    request = parse_request(replace(ask, annotations={}, soft_preferences=False), resources)
-    if isinstance(request, InvalidRequest):
-        return request
     return BoundPod(
         uid=ask.uid,
         namespace=ask.namespace,
         name=ask.name,
         priority=ask.priority,
-        request=request,
+        request=parse_holding(ask, resources),
         devices={
             key.removeprefix(DEVICES_PREFIX): tuple(part.strip() for part in value.split(",") if part.strip())
             for key, value in ask.annotations.items()

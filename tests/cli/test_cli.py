@@ -154,9 +154,6 @@ class TestReasons:
         pytest.param(["bogus"], id="no such command"),
         pytest.param(["inventory"], id="no inventory"),
         pytest.param(["explain", "--inventory", "x"], id="no pod"),
-        pytest.param(
-            ["explain", "-f", "/does/not/exist", "--inventory", "x"], id="a pod file that is not there"
-        ),
         pytest.param(["inventory", "--inventory", "x", "-o", "xml"], id="no such form"),
         pytest.param(["inventory", "--inventory", "x", "--bogus"], id="no such option"),
         pytest.param(["check-config"], id="no file"),

@@ -125,6 +125,12 @@ def test_a_family_of_unknown_size_keeps_what_all_its_sizes_share() -> None:
     assert (model.memory_mib, model.mig_table) == (None, None)
 
 
+def test_a_product_of_megabytes_is_cut_before_anything_looks_at_it() -> None:
+    model = canonical_model("A100-" + "x-" * 5_000_000)
+    assert len(model.name) < 300
+    assert model.name == canonical_model("A100-" + "x-" * 500).name
+
+
 def test_an_unknown_product_keeps_the_vendor_and_memory_it_came_with() -> None:
     model = canonical_model("Frontier 9", vendor="amd", memory_mib=1234)
     assert (model.name, model.family, model.vendor, model.memory_mib) == (

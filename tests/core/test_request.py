@@ -205,8 +205,8 @@ def test_gpus_of_two_vendors_are_no_contradiction() -> None:
 
 
 def test_a_pod_of_thousands_of_shares_is_refused() -> None:
-    assert request_of(*[app({SHARE: "1"})] * 256).asks_gpu
-    assert "257 containers ask a share" in problem_of(*[app({SHARE: "1"})] * 257)
+    assert request_of(*[app({SHARE: "1"})] * 64).asks_gpu
+    assert "65 containers ask a share" in problem_of(*[app({SHARE: "1"})] * 65)
 
 
 def test_containers_that_are_absurd_together_are_refused() -> None:

@@ -60,17 +60,17 @@ FILTERED: dict[str, tuple[str, dict[str, str]]] = {
 # case -> points by node. By hand for one GPU, weights 0.3 fragmentation, 0.2 best-fit, 0.2 health, over 0.7:
 # gpu-node-01, 5 free of 8: 0.3 * 0.5156 + 0.2 * 4/8 + 0.2 * 1 = 0.455 -> 0.650, the best
 # mig-node-08, 4 whole:     0.3 * 0.4688 + 0.2 * 0.304 + 0.2 * 1 = 0.401 -> 0.573
-# gpu-node-05, 6 free of 8: 0.3 * 0.5156 + 0.2 * 1/8 + 0.2 * 1 = 0.380 -> 0.542
+# gpu-node-05, 6 free of 8: 0.3 * 0.5156 + 0.2 * 3/8 + 0.2 * 1 = 0.430 -> 0.614
 # gpu-node-03, one sick:    0.3 * 0.5156 + 0.2 * 1/8 + 0.2 * 7/8 = 0.355 -> 0.507
 # gpu-node-00, all free:    0.3 * 0.3906 + 0.2 * 1/8 + 0.2 * 1 = 0.342 -> 0.489, the worst
 # In full-01 gpu-node-05 has another uid, so only its labels count: it comes last, and the others move closer.
 POINTS: dict[str, dict[str, int]] = {
-    "cache-01-gpu1": {"gpu-node-01": 10, "gpu-node-03": 1, "gpu-node-05": 3, "mig-node-08": 5},
+    "cache-01-gpu1": {"gpu-node-01": 10, "gpu-node-03": 1, "gpu-node-05": 7, "mig-node-08": 5},
     "cache-02-gpu8": {"gpu-node-00": 10, "gpu-node-04": 10},
     "cache-03-mig-1g": {"mig-node-09": 10},
     "cache-04-mem-ignored": {f"gpu-node-0{i}": 10 for i in range(8)}
     | {"mig-node-08": 10, "mig-node-09": 10, "cpu-node-00": 10},
-    "cache-08-default-profile": {"gpu-node-01": 10, "gpu-node-03": 1, "gpu-node-05": 3, "mig-node-08": 5},
+    "cache-08-default-profile": {"gpu-node-01": 10, "gpu-node-03": 1, "gpu-node-05": 7, "mig-node-08": 5},
     "full-01-gpu1": {
         "gpu-node-00": 8,
         "gpu-node-01": 10,

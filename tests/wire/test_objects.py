@@ -236,11 +236,6 @@ def test_a_node_with_a_device_plugin_but_without_labels_has_gpus_of_no_known_mod
     ("item", "named"),
     [
         pytest.param(
-            pod("p", {"nvidia.com/gpu": "-1"}, on="n"),
-            ["Pod default/p", "nvidia.com/gpu", "negative"],
-            id="a bound pod",
-        ),
-        pytest.param(
             pod("p", {SHARE: True}, on="n"), ["Pod default/p", SHARE, "`true`"], id="a boolean quantity"
         ),
         pytest.param(

@@ -140,7 +140,6 @@ def test_a_bound_pod_holds_what_it_asks_on_the_devices_its_binding_named() -> No
     metadata = {"name": "p", "namespace": "ns", "uid": "u", "annotations": annotations}
     spec = {"priority": 5, "containers": [container(limits={SHARE: "100"})]}
     held = bound_pod(decoded({"metadata": metadata, "spec": spec}), NAMES)
-    assert not isinstance(held, InvalidRequest)
     assert (held.uid, held.namespace, held.name, held.priority, held.finished) == ("u", "ns", "p", 5, False)
     assert held.devices == {"main": ("GPU-0", "GPU-1"), "log": ()}
     assert held.request.shares == ShareAsk((("main", 100),))
@@ -159,13 +158,20 @@ def test_a_bound_pod_holds_what_it_asks_on_the_devices_its_binding_named() -> No
 )
 def test_finished_pods(phase: str | None, finished: bool) -> None:
     held = bound_pod(decoded({"status": {"phase": phase}}), NAMES)
-    assert not isinstance(held, InvalidRequest)
     assert held.finished is finished
 
 
-def test_a_bound_pod_that_cannot_be_read_is_invalid() -> None:
-    held = bound_pod(with_spec(containers=[container(limits={WHOLE: "-1"})]), NAMES)
-    assert isinstance(held, InvalidRequest)
+def test_a_bound_pod_holds_what_can_be_read_of_it() -> None:
+    limits = {WHOLE: "2", "nvidia.com/gpu.shared": "-1", "nvidia.com/mig-x": "1"}
+    held = bound_pod(with_spec(containers=[container(limits=limits)]), NAMES)
+    assert [(ask.resource, ask.count) for ask in held.request.units] == [(WHOLE, 2)]
+
+
+def test_a_bound_pod_holds_both_names_of_a_pool_even_where_asking_both_is_refused() -> None:
+    held = bound_pod(
+        with_spec(containers=[container(limits={WHOLE: "1", "nvidia.com/gpu.shared": "2"})]), NAMES
+    )
+    assert sum(ask.count for ask in held.request.units) == 3
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ DEFAULT_WEIGHTS: dict[str, float] = {
     "fragmentation": 0.3,
     "best-fit": 0.2,
     "mig": 0.3,
-    "model-preference": 2.0,
+    "model-preference": 5.0,
     "model-scarcity": 0.1,
     "health": 0.2,
     "priority": 1.0,

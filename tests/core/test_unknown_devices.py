@@ -1,0 +1,67 @@
+"""Most pods on plugin nodes hold GPUs that nobody has told us: they count all the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from scheduler_ext.core.cycle import Decision, points
+from scheduler_ext.core.estimate import estimate_from_labels
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.policy import Policy
+from scheduler_ext.core.request import GpuRequest, UnitAsk
+from scheduler_ext.core.snapshot import build_snapshot
+from scheduler_ext.core.state import resolve
+from tests.core.reported import NAMES, WHOLE, bound, device, node, wants
+
+SEVEN_HELD = (bound("train", wants(7, WHOLE)),)
+REPORTED = node(*(device(i) for i in range(8)))
+ESTIMATED = NodeInfo(
+    "n",
+    estimate=estimate_from_labels(
+        {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.count": "8"}, {}
+    ),
+    allocatable={WHOLE: 8},
+)
+
+
+def winner(kind: NodeInfo, request: GpuRequest, policy: Policy | None = None) -> str:
+    """Which of two nodes wins: ``full`` has seven of eight GPUs held on devices nobody told, ``empty`` none."""
+    infos = [replace(kind, name="full", pods=SEVEN_HELD), replace(kind, name="empty")]
+    snapshot = build_snapshot({info.name: resolve(info, NAMES, 10) for info in infos}, 1)
+    decision = Decision(request, snapshot, policy or Policy())
+    names = ["full", "empty"]
+    scores = points(decision.totals[snapshot.state_of[snapshot.rows(names)]])
+    assert np.count_nonzero(scores == 10) == 1, "a tie"
+    return names[int(scores.argmax())]
+
+
+ONE = GpuRequest(units=(UnitAsk(WHOLE, 1),))
+
+
+@pytest.mark.parametrize("kind", [REPORTED, ESTIMATED], ids=["reported", "known by its labels"])
+@pytest.mark.parametrize(
+    ("request_", "policy", "expected"),
+    [
+        pytest.param(replace(ONE, strategy="binpack"), None, "full", id="binpack takes the fuller node"),
+        pytest.param(replace(ONE, strategy="spread"), None, "empty", id="spread takes the emptier node"),
+        pytest.param(
+            replace(ONE, priority=100_000), None, "empty", id="high priority takes the emptier node"
+        ),
+        pytest.param(replace(ONE, priority=-100_000), None, "full", id="low priority fills the fuller node"),
+        pytest.param(ONE, Policy(strategy="spread"), "empty", id="a policy of spread takes the emptier node"),
+        pytest.param(ONE, None, "full", id="by default the last free GPU is used up"),
+    ],
+)
+def test_what_is_held_on_unknown_devices_counts(
+    kind: NodeInfo, request_: GpuRequest, policy: Policy | None, expected: str
+) -> None:
+    assert winner(kind, request_, policy) == expected
+
+
+def test_an_estimated_node_is_as_many_gpus_as_its_labels_say() -> None:
+    infos = [replace(ESTIMATED, name="labels"), replace(ESTIMATED, name="busy", pods=SEVEN_HELD)]
+    snapshot = build_snapshot({info.name: resolve(info, NAMES, 10) for info in infos}, 1)
+    assert snapshot.idle_by_model.tolist() == [9.0]
