@@ -56,6 +56,10 @@ def free_units(state: NodeState, resource: str) -> list[tuple[Slot, Unit]]:
     return [(slot, unit) for slot, unit in _units(state, resource) if slot.healthy and unit.free > 0]
 
 
+def _as_unit_meets(slot: Slot, unit: Unit, request: GpuRequest, wish: str) -> bool:
+    return WISHES[wish](request, Gpu(unit.model, slot.compute_capability, unit.memory_mib, unit.free_mib))
+
+
 def _before(wish: str) -> list[str]:
     names = list(WISHES)
     return names[: names.index(wish)]
@@ -65,7 +69,7 @@ def _wish_holds(state: NodeState, request: GpuRequest, wish: str) -> bool:
     """All free units meet it, and where none is free, any one does; of the share GPUs some one does."""
 
     def met(slot: Slot, unit: Unit) -> bool:
-        return WISHES[wish](request, Gpu(unit.model, slot.compute_capability, unit.memory_mib, unit.free_mib))
+        return _as_unit_meets(slot, unit, request, wish)
 
     for ask in request.units:
         offered = _units(state, ask.resource)
@@ -116,7 +120,7 @@ def total_memory(state: NodeState, request: GpuRequest) -> bool:
     if request.shares is None:
         return True
     gpus = share_gpus(state, request, ["model", "compute-capability", "total-memory"])
-    return not gpus or any(slot.share_total_mib >= request.shares.largest_mib for slot in gpus)
+    return not gpus or any(slot.total_mib >= request.shares.largest_mib for slot in gpus)
 
 
 def sharing(state: NodeState, request: GpuRequest) -> bool:
@@ -129,7 +133,12 @@ def sharing(state: NodeState, request: GpuRequest) -> bool:
 def health(state: NodeState, request: GpuRequest) -> bool:
     for ask in request.units:
         have = available(state, ask.resource)
-        sick = sum(unit.free for slot, unit in _units(state, ask.resource) if not slot.healthy)
+        sick = sum(
+            unit.free
+            for slot, unit in _units(state, ask.resource)
+            if not slot.healthy
+            and all(_as_unit_meets(slot, unit, request, wish) for wish in list(WISHES)[:3])
+        )
         if have < ask.count <= have + sick:
             return False
     if request.shares is not None:

@@ -8,6 +8,7 @@ with one float per state, 0 (worst) to 1 (best).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,6 +48,8 @@ class View:
             (ask, snapshot.units.get(ask.resource) or snapshot.no_units) for ask in request.units
         ]
         devices = snapshot.devices
+        # Units on sick GPUs that would do if these were healthy, [slot, state], in the order of units.
+        self.sick: list[Ints] = [columns.sick for _, columns in self.units]
         if request.shares is not None:
             self.shareable = devices.share_free_mib >= 0
             self.eligible = self.shareable & devices.healthy
@@ -60,7 +63,7 @@ class View:
         """
         passed: Bools | None = None
         devices = self.snapshot.devices
-        for _, columns in self.units:
+        for i, (_, columns) in enumerate(self.units):
             offer = Offer(
                 candidate=columns.free > 0,
                 any_gpu=columns.offered,
@@ -70,6 +73,7 @@ class View:
                 free_mib=columns.free_mib,
             )
             met = test(offer)
+            self.sick[i] = self.sick[i] * met
             here = (offer.any_gpu & met).any(0) | ~np.any(offer.any_gpu, axis=0)
             here &= ~(offer.candidate & ~met).any(0)
             passed = here if passed is None else passed & here
@@ -107,6 +111,17 @@ class View:
                 room = np.where(taken & (whole >= 0), np.int32(-1), room)
         return room
 
+    @property
+    def only(self) -> int:
+        """The state of the only node."""
+        return int(self.snapshot.state_of[0])
+
+    def copy(self) -> View:
+        """The same view, to be narrowed apart from this one."""
+        same = copy(self)
+        same.sick = list(self.sick)
+        return same
+
     def everywhere(self, value: bool) -> Bools:
         """The same answer for every state."""
         return np.full(len(self.snapshot.states), value)
@@ -135,8 +150,11 @@ class Filter(Protocol):
     def passes(self, view: View) -> Bools:
         """Which states pass, ``[state]``."""
 
-    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
-        """For a node that did not pass: what was closest, in numbers."""
+    def miss(self, view: View, node: Node) -> NearestMiss:
+        """For a node that did not pass, the only one of the view: what was closest, in numbers.
+
+        The view is as the filters before left it.
+        """
 
 
 class Score(Protocol):

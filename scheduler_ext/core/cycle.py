@@ -10,26 +10,30 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.allocate import Cost, ShareFit, tightest
-from scheduler_ext.core.criterion import Score, Scoring, View
+from scheduler_ext.core.criterion import NearestMiss, Score, Scoring, View
 from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.fragmentation import fragmented_share
 from scheduler_ext.core.lazy import lazy
+from scheduler_ext.core.node import Node
 from scheduler_ext.core.policy import Policy, priority_level
 from scheduler_ext.core.reasons import INVALID_REQUEST, REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.scores import SCORES
-from scheduler_ext.core.snapshot import Bools, Floats, Ints, Snapshot
+from scheduler_ext.core.scores.reported import Reported
+from scheduler_ext.core.snapshot import Bools, Floats, Ints, Snapshot, build_snapshot
 
 FITS = 0
 BEST_POINTS = 10
 # A pod with soft preferences of its own: totals this close to the best count as equal to it.
 TOLERANCE = 0.05
-# Nodes known by labels only come after every reported node, whose totals are 0 to 1, and never count as equal
-# to one.
-_ESTIMATED_PENALTY = 1.0 + 2 * TOLERANCE
+# What being reported weighs against all other terms together, where some nodes are and some are not: so much
+# that no estimated node comes within the tolerance of a reported one, whatever those say.
+_REPORTED_TO_OTHERS = (1 + 2 * TOLERANCE) / (1 - 2 * TOLERANCE)
 # Totals closer than this are equal: what differs below it is rounding, not merit.
 _TOTAL_DECIMALS = 9
 _CODE = {reason: code for code, reason in enumerate(REASONS, start=1)}
+
+REPORTED = Reported()
 
 Codes = npt.NDArray[np.uint8]
 
@@ -82,18 +86,20 @@ class Decision:
         applied = [
             score for score in SCORES if weights.get(score.name, 0.0) > 0.0 and score.applies(self.scoring)
         ]
-        whole = sum(weights[score.name] for score in applied)
-        return [(score, weights[score.name] / whole, score.value(self.scoring)) for score in applied]
+        terms = [(score, weights[score.name], score.value(self.scoring)) for score in applied]
+        # Not a matter of weights: nodes known by labels only come after every reported one.
+        if REPORTED.applies(self.scoring):
+            others = sum(weight for _, weight, _ in terms) or 1.0
+            terms.append((REPORTED, others * _REPORTED_TO_OTHERS, REPORTED.value(self.scoring)))
+        whole = sum(weight for _, weight, _ in terms)
+        return [(score, weight / whole, value) for score, weight, value in terms]
 
     @lazy
     def totals(self) -> Floats:
-        """How good each state is, ``[state]``: 0 to 1 where reported, below -``TOLERANCE`` where estimated,
-        -inf where it does not fit."""
+        """How good each state is, ``[state]``, 0 to 1; -inf where it does not fit."""
         total = np.zeros(len(self.verdict))
         for _, weight, value in self.terms:
             total += weight * value
-        if self.terms:
-            total -= _ESTIMATED_PENALTY * self.snapshot.node.estimated
         return np.where(self.fits, np.round(total, _TOTAL_DECIMALS), -np.inf)
 
     @property
@@ -104,6 +110,18 @@ class Decision:
             if not isinstance(self.request, InvalidRequest) and self.request.soft_preferences
             else 0.0
         )
+
+
+def nearest_miss(request: GpuRequest, node: Node) -> NearestMiss | None:
+    """What was closest on the first filter that refuses a node; None when it fits."""
+    view = View(request, build_snapshot({node.info.name: node}, 0))
+    for criterion in FILTERS:
+        if criterion.applies(request):
+            probe = view.copy()
+            if not criterion.passes(probe)[view.only]:
+                return criterion.miss(view, node)
+            view = probe
+    return None
 
 
 def best_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:

@@ -73,7 +73,8 @@ def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: R
         found = 0
         for device in devices:
             if ask.profile is None and vendor_of(ask.resource) in (None, device.vendor):
-                seen = min(sum(map(pod.is_holder, device.holders)), ask.count - found)
+                told = sum(device.uuid in uuids for uuids in pod.devices.values())
+                seen = min(max(told, sum(map(pod.is_holder, device.holders))), ask.count - found)
                 held.devices[device.uuid].units += seen
                 found += seen
             if ask.profile is not None or single:

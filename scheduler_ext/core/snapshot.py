@@ -56,7 +56,7 @@ class UnitColumns:
 
     ``[slot, state]``: ``offered`` by that device at all, ``free`` units on healthy devices, each
     ``memory_mib`` large (0: unknown) and ``gpu_part`` of the GPU, with ``free_mib`` free, of
-    ``model``; ``mig_loss``. ``[state]``: ``sick`` free units on unhealthy devices, ``unknown`` units held on
+    ``model``; ``mig_loss``; ``sick`` free units on unhealthy devices. ``[state]``: ``unknown`` units held on
     devices nobody told, ``limit`` the node's allocatable less requests.
     """
 
@@ -279,7 +279,7 @@ def _unit_columns(resource: str, states: Sequence[NodeState], models: Mapping[Gp
         model=_grid(states, np.int32),
         gpu_part=_grid(states, np.float64),
         mig_loss=_grid(states, np.float64),
-        sick=np.zeros(len(states), np.int32),
+        sick=_grid(states, np.int32),
         unknown=np.zeros(len(states), np.int32),
         limit=np.full(len(states), UNLIMITED, np.int32),
     )
@@ -300,7 +300,7 @@ def _unit_columns(resource: str, states: Sequence[NodeState], models: Mapping[Gp
                 if slot.healthy:
                     columns.free[row, column] = unit.free
                 else:
-                    columns.sick[column] += unit.free
+                    columns.sick[row, column] = unit.free
     return columns
 
 

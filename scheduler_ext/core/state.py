@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Device, MigInstance, Report
@@ -10,7 +11,7 @@ from scheduler_ext.core.holdings import DeviceHoldings, Holdings, holdings_of
 from scheduler_ext.core.mig import resource_from_profile
 from scheduler_ext.core.models import GpuModel, canonical_model
 from scheduler_ext.core.node import UNLIMITED, Node, NodeInfo, NodeState, Slot, Unit, version_number
-from scheduler_ext.core.resources import ResourceNames, vendor_of
+from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
 
 
 def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> Node:
@@ -26,6 +27,7 @@ def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> 
         slots.sort(key=lambda pair: _slot_key(pair[0]))
     elif info.estimate is not None:
         slots = [(_estimated_slot(info.estimate, resources), None)]
+    slots = _without_taken(slots, held)
     state = NodeState(
         slots=tuple(slot for slot, _ in slots),
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
@@ -57,6 +59,25 @@ def _estimated_cuda(info: NodeInfo) -> tuple[int, ...] | None:
 def _slot_key(slot: Slot) -> tuple[object, ...]:
     units = tuple((unit.resource, unit.free, unit.free_mib, unit.mig_loss) for unit in slot.units)
     return (slot.model.name, not slot.healthy, slot.total_mib, slot.share_free_mib, slot.idle, units)
+
+
+def _without_taken(slots: list[tuple[Slot, str | None]], held: Holdings) -> list[tuple[Slot, str | None]]:
+    """Whole GPUs held on devices nobody told are no room for shares: the emptiest ones they could be are
+    taken out, so that a share fits whichever they are."""
+    for vendor in {slot.model.vendor for slot, _ in slots}:
+        unknown = max((_unknown(held, name) for name in held.unknown if vendor_of(name) == vendor), default=0)
+        takers = [
+            i
+            for i, (slot, _) in enumerate(slots)
+            if slot.share_free_mib >= 0 and slot.model.vendor == vendor and _is_whole(slot)
+        ]
+        for i in sorted(takers, key=lambda i: -slots[i][0].share_free_mib)[:unknown]:
+            slots[i] = (replace(slots[i][0], share_free_mib=-1), slots[i][1])
+    return slots
+
+
+def _is_whole(slot: Slot) -> bool:
+    return any(unit.free and not unit.resource.startswith(MIG_PREFIX) for unit in slot.units)
 
 
 def _adrift(held: Holdings, slots: list[Slot]) -> float:

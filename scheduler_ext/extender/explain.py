@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from scheduler_ext.core.cycle import BEST_POINTS, FITS, Decision, best_candidates, points
+from scheduler_ext.core.cycle import BEST_POINTS, FITS, Decision, best_candidates, nearest_miss, points
 from scheduler_ext.core.errors import InventoryError, PodError
-from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.intree import InTreeRejection, intree_rejection
 from scheduler_ext.core.node import Node, NodeInfo
 from scheduler_ext.core.quantity import QuantityError
@@ -192,15 +191,13 @@ def _refused(
         "by": "gpu",
         "reason": REASONS[code - 1].text,
         "resolvable": _resolvable(node.info, decision, cluster.config),
-        "nearestMiss": _nearest_miss(code, node, decision.request),
+        "nearestMiss": _nearest_miss(node, decision.request),
     }
 
 
-def _nearest_miss(code: int, node: Node, request: GpuRequest | InvalidRequest) -> dict[str, Any] | None:
-    if isinstance(request, InvalidRequest):
-        return None
-    criterion = next(c for c in FILTERS if c.reason is REASONS[code - 1])
-    return asdict(criterion.miss(request, node))
+def _nearest_miss(node: Node, request: GpuRequest | InvalidRequest) -> dict[str, Any] | None:
+    miss = None if isinstance(request, InvalidRequest) else nearest_miss(request, node)
+    return asdict(miss) if miss is not None else None
 
 
 def _resolvable(info: NodeInfo, decision: Decision, config: Configuration) -> bool:

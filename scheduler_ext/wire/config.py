@@ -20,7 +20,6 @@ from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 API_VERSION = "config.scheduler-ext.io/v1alpha1"
 KIND = "ExtenderConfiguration"
 
-Weight = Annotated[float, Meta(ge=0, le=1000)]
 ResourceName = Annotated[
     str,
     Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"),
@@ -47,7 +46,7 @@ class InventorySection(_Section):
 
 
 class ScoreSection(_Section):
-    weights: dict[str, Weight] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
     strategy: Literal["fragmentation", "binpack", "spread"] = "fragmentation"
     high_priority: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1000
 
@@ -133,6 +132,9 @@ def check(config: Configuration) -> None:
         raise ConfigError(
             f"score.weights.{unknown[0]}: no such score; there are {', '.join(DEFAULT_WEIGHTS)}"
         )
+    for name, weight in config.score.weights.items():
+        if not 0 <= weight <= 1000:
+            raise ConfigError(f"score.weights.{name}: {weight:g} is outside 0 to 1000")
     if not any(config.policy().weights.values()):
         raise ConfigError("score.weights: all are 0; leave at least one above, or every node is equal")
     if config.resources.memory_share in config.resources.whole_gpu:

@@ -139,7 +139,8 @@ def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
         driver_version=status.driver_version,
         cuda_version=_version(status.cuda_version),
         mig_strategy=status.mig_strategy or _implied_mig_strategy(devices),
-        sharing_strategy=sharing.strategy or "none",
+        # One replica of each GPU is a GPU that nobody shares.
+        sharing_strategy=(sharing.strategy or "none") if sharing.replicas != 1 else "none",
         replicas=sharing.replicas or 1,
         boot_id=status.boot_id,
         sequence=status.sequence,

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import event, given
 
 from scheduler_ext.core.criterion import View
-from scheduler_ext.core.cycle import FITS, Decision
+from scheduler_ext.core.cycle import FITS, Decision, nearest_miss
 from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.node import NodeInfo, NodeState
 from scheduler_ext.core.policy import Policy
@@ -72,12 +72,12 @@ def test_a_verdict_is_the_first_filter_that_refuses(
 def test_a_refusing_filter_can_say_what_was_closest(
     cluster: Sequence[NodeInfo], asked: list[GpuRequest]
 ) -> None:
-    by_name = {criterion.name: criterion for criterion in FILTERS}
     for node in snapshot_of(cluster).nodes.values():
         for request in asked:
             refusing = first_refusing(node.state, request)
             if refusing is not None:
-                miss = by_name[refusing].miss(request, node)
+                miss = nearest_miss(request, node)
+                assert miss is not None
                 assert miss.criterion == refusing
                 assert miss.device is None or miss.device in node.uuids
                 assert miss.needed != miss.have

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle import TOLERANCE, Decision
+from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.gpu import Holder
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.policy import STRATEGIES, Policy
@@ -93,6 +93,8 @@ def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
     decision = Decision(request, snapshot_of(cluster), Policy(weights=weights))
     states = fitting(decision)
     applied = [s.name for s in SCORES if weights[s.name] and states and s.applies(decision.scoring)]
+    with_gpus = {state.estimated for state in decision.snapshot.states if state.gpus}
+    mixed = request.asks_gpu and True in with_gpus and not all(s.estimated for s in decision.snapshot.states)
     for state in states:
         placed = placed_in(decision, state)
         values = {
@@ -101,6 +103,8 @@ def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
         sum_of_weights = sum(weights[name] for name in applied)
         mean = sum(weights[name] * values[name] for name in applied)
         mean = mean / sum_of_weights if applied else 0.0
-        if decision.snapshot.states[state].estimated and applied:
-            mean -= 1 + 2 * TOLERANCE
+        if mixed:
+            # Reports come before labels whatever the weights: 11 parts of 20 are theirs.
+            reported = 0.0 if decision.snapshot.states[state].estimated else 1.0
+            mean = 0.55 * reported + 0.45 * mean if applied else reported
         assert decision.totals[state] == pytest.approx(mean, abs=1e-6)

@@ -28,7 +28,7 @@ ESTIMATED = NodeInfo(
 
 
 def winner(kind: NodeInfo, request: GpuRequest, policy: Policy | None = None) -> str:
-    """Which of two nodes wins: ``full`` has seven of eight GPUs held on devices nobody told, ``empty`` none."""
+    """Who wins: ``full``, with seven of eight GPUs held on devices nobody told, or ``empty``."""
     infos = [replace(kind, name="full", pods=SEVEN_HELD), replace(kind, name="empty")]
     snapshot = build_snapshot({info.name: resolve(info, NAMES, 10) for info in infos}, 1)
     decision = Decision(request, snapshot, policy or Policy())

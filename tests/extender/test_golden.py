@@ -61,9 +61,10 @@ FILTERED: dict[str, tuple[str, dict[str, str]]] = {
 # gpu-node-01, 5 free of 8: 0.3 * 0.5156 + 0.2 * 4/8 + 0.2 * 1 = 0.455 -> 0.650, the best
 # mig-node-08, 4 whole:     0.3 * 0.4688 + 0.2 * 0.304 + 0.2 * 1 = 0.401 -> 0.573
 # gpu-node-05, 6 free of 8: 0.3 * 0.5156 + 0.2 * 3/8 + 0.2 * 1 = 0.430 -> 0.614
-# gpu-node-03, one sick:    0.3 * 0.5156 + 0.2 * 1/8 + 0.2 * 7/8 = 0.355 -> 0.507
+# gpu-node-03, one sick:    0.3 * 0.5156 + 0.2 * 1/7 + 0.2 * 7/8 = 0.358 -> 0.512
 # gpu-node-00, all free:    0.3 * 0.3906 + 0.2 * 1/8 + 0.2 * 1 = 0.342 -> 0.489, the worst
-# In full-01 gpu-node-05 has another uid, so only its labels count: it comes last, and the others move closer.
+# In full-01 gpu-node-05 has another uid, so only its labels count: 0.45 * 0.489 = 0.220, and the others have
+# 0.55 + 0.45 times theirs, 0.842 at best and 0.770 at worst: gpu-node-03 has 0.7803, 9.003 of 10.
 POINTS: dict[str, dict[str, int]] = {
     "cache-01-gpu1": {"gpu-node-01": 10, "gpu-node-03": 1, "gpu-node-05": 7, "mig-node-08": 5},
     "cache-02-gpu8": {"gpu-node-00": 10, "gpu-node-04": 10},
@@ -74,7 +75,7 @@ POINTS: dict[str, dict[str, int]] = {
     "full-01-gpu1": {
         "gpu-node-00": 8,
         "gpu-node-01": 10,
-        "gpu-node-03": 8,
+        "gpu-node-03": 9,
         "gpu-node-04": 8,
         "gpu-node-06": 8,
         "gpu-node-07": 8,

@@ -55,10 +55,10 @@ SICK = {"state": "Unhealthy", "reason": "XID 79"}
             id="the GPU with the most free memory",
         ),
         pytest.param(
-            pod("p", {SHARE: "80000"}),
+            pod("p", {SHARE: "90000"}),
             [gpu_node("n", [gpu(0), gpu(1, model="T4", total=15360)])],
             "node(s) had GPUs too small",
-            ("total-memory", "GPU-0", 80000, 73728, "MiB"),
+            ("total-memory", "GPU-0", 90000, 81920, "MiB"),
             id="the largest GPU can never hold it",
         ),
         pytest.param(

@@ -70,11 +70,6 @@ def test_a_changed_file_is_picked_up(served: Served) -> None:
             r"GPUNode b: status\.devices\[1\]\.uuid",
             id="a contradiction",
         ),
-        pytest.param(
-            inventory(gpu_node("b", [gpu(0)]), pod("p", {"nvidia.com/gpu": "-1"}, on="b")),
-            "Pod default/p",
-            id="a pod that cannot be read",
-        ),
     ],
 )
 def test_a_broken_file_changes_nothing_and_is_named(served: Served, text: bytes, problem: str) -> None:

@@ -76,7 +76,9 @@ def test_other_paths_and_methods_are_json_and_keep_the_connection(
             assert reply.json()["error"].startswith(f"{status} ")
             assert method in reply.json()["error"]
             assert set(reply.headers.get("allow", "").split(", ")) == (allow or {""})
-    assert server.logged() == []
+    lines = server.logged()
+    assert len(lines) == 2
+    assert all(f"{listener} refused: {status} " in line for line in lines)
 
 
 @pytest.mark.parametrize("listener", ["api", "health", "inspect"])
@@ -88,6 +90,7 @@ def test_a_body_beyond_the_limit_costs_the_connection_but_not_the_answer(
         reply = call(sock, head + b"x" * 100_000)
         assert (reply.status, reply.headers["connection"]) == (404, "close")
     assert_well(server.post("filter", GOOD))
+    assert len(server.logged()) == 1
 
 
 @pytest.mark.parametrize(
@@ -186,6 +189,7 @@ def test_json_logs_are_json_but_for_the_ready_line(tmp_path: Path) -> None:
         "inventory read",
         "filter refused with 400",
         "GPU request is invalid",
+        "api refused",
         "slow client 127.0.0.1 cut off",
         "request from 127.0.0.1 refused",
     ]

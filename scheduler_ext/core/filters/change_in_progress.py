@@ -21,5 +21,5 @@ class ChangeInProgress:
     def passes(self, view: View) -> Bools:
         return ~view.snapshot.node.changing
 
-    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
+    def miss(self, view: View, node: Node) -> NearestMiss:
         return NearestMiss(self.name, None, "no change in progress", "change in progress", "labels")

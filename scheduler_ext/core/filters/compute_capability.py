@@ -22,11 +22,11 @@ class ComputeCapability:
         needed = version_number(view.request.min_compute_capability)
         return view.narrow(lambda gpu: gpu.compute_capability >= needed)
 
-    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
-        low = version_number(request.min_compute_capability)
+    def miss(self, view: View, node: Node) -> NearestMiss:
+        low = version_number(view.request.min_compute_capability)
         gpus = zip(node.uuids, node.state.slots, strict=True)
         below = [(slot.compute_capability, uuid) for uuid, slot in gpus if slot.compute_capability < low]
         number, uuid = max(below, key=lambda pair: pair[0], default=(0, None))
         have = f"{number // 1_000_000}.{number // 1000 % 1000}" if number else None
-        needed = ".".join(map(str, request.min_compute_capability or ()))
+        needed = ".".join(map(str, view.request.min_compute_capability or ()))
         return NearestMiss(self.name, uuid, needed, have, "compute capability")

@@ -21,7 +21,9 @@ class Cuda:
     def passes(self, view: View) -> Bools:
         return view.snapshot.node.cuda >= version_number(view.request.min_cuda)
 
-    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
+    def miss(self, view: View, node: Node) -> NearestMiss:
         number = node.state.cuda
         have = f"{number // 1_000_000}.{number // 1000 % 1000}" if number else None
-        return NearestMiss(self.name, None, ".".join(map(str, request.min_cuda or ())), have, "CUDA version")
+        return NearestMiss(
+            self.name, None, ".".join(map(str, view.request.min_cuda or ())), have, "CUDA version"
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler_ext.core.allocate import fit_shares
-from scheduler_ext.core.criterion import NearestMiss, View, offered_units, shareable_slots
+from scheduler_ext.core.criterion import NearestMiss, View, offered_units
 from scheduler_ext.core.node import Node
 from scheduler_ext.core.reasons import INSUFFICIENT_MEMORY
 from scheduler_ext.core.request import GpuRequest
@@ -28,21 +28,31 @@ class FreeMemory:
         passed &= view.snapshot.node.share_limit >= shares.total_mib
         return passed & fit_shares(view.share_room_mib(), shares, passed)
 
-    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
-        if request.shares is None:
+    def miss(self, view: View, node: Node) -> NearestMiss:
+        request, shares = view.request, view.request.shares
+        if shares is None:
             units = [
-                (unit.free_mib, uuid) for uuid, slot, unit in offered_units(node, request) if slot.healthy
+                (unit.free_mib, u)
+                for u, slot, unit in offered_units(node, request)
+                if slot.healthy and unit.free
             ]
-            have, uuid = min(units, key=lambda gpu: gpu[0], default=(None, None))
+            have, uuid = min(units, key=lambda gpu: gpu[0], default=(0, None))
             return NearestMiss(self.name, uuid, request.min_free_mib, have, "MiB")
-        gpus = [(slot.share_free_mib, uuid) for uuid, slot in shareable_slots(node) if slot.healthy]
-        have, uuid = max(gpus, key=lambda gpu: gpu[0], default=(None, None))
-        needed = max(request.shares.largest_mib, request.min_free_mib)
-        if have is not None and have >= needed:
-            # Each share alone fits: it is their sum, on the GPUs or in the node's allocatable, that does not.
-            uuid, needed, have = (
-                None,
-                request.shares.total_mib,
-                min(sum(g for g, _ in gpus), node.state.share_limit),
-            )
-        return NearestMiss(self.name, uuid, needed, have, "MiB")
+        room = view.share_room_mib()[:, view.only].tolist()
+        if max(room) < request.min_free_mib and request.min_free_mib:
+            return self._short(request.min_free_mib, room, node)
+        room = [mib if mib >= request.min_free_mib else -1 for mib in room]
+        for mib in sorted((mib for _, mib in shares.running), reverse=True):
+            fitting = [slot for slot, left in enumerate(room) if left >= mib]
+            if not fitting:
+                return self._short(mib, room, node)
+            room[min(fitting, key=room.__getitem__)] -= mib
+        if node.state.share_limit < shares.total_mib:
+            return NearestMiss(self.name, None, shares.total_mib, node.state.share_limit, "MiB")
+        return self._short(max(share.memory_mib for share in shares.init), room, node)
+
+    def _short(self, needed_mib: int, room_mib: list[int], node: Node) -> NearestMiss:
+        """The GPU with most room left is that much short; none at all has 0."""
+        have = max(room_mib)
+        uuid = node.uuids[room_mib.index(have)] if have >= 0 and node.uuids else None
+        return NearestMiss(self.name, uuid, needed_mib, max(have, 0), "MiB")

@@ -25,7 +25,7 @@ class FreshInventory:
             return node.fresh & ~(node.estimated & (node.devices > 0))
         return node.fresh
 
-    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
+    def miss(self, view: View, node: Node) -> NearestMiss:
         have = "labels only" if node.state.estimated and node.state.slots else node.info.freshness
         return NearestMiss(self.name, None, "Fresh report", have if node.state.slots else "none", "state")
 

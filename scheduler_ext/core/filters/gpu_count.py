@@ -25,6 +25,6 @@ class GpuCount:
                 passed &= columns.available >= ask.count
         return passed
 
-    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
-        ask, have = shortest_unit([ask for ask in request.units if ask.profile is None], node)
+    def miss(self, view: View, node: Node) -> NearestMiss:
+        ask, have = shortest_unit([ask for ask in view.request.units if ask.profile is None], node)
         return NearestMiss(self.name, None, ask.count, have, ask.resource)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.criterion import NearestMiss, View, offered_units, shareable_slots
+import numpy as np
+
+from scheduler_ext.core.criterion import NearestMiss, View
 from scheduler_ext.core.node import Node
 from scheduler_ext.core.reasons import UNHEALTHY
 from scheduler_ext.core.request import GpuRequest
@@ -20,9 +22,10 @@ class Health:
 
     def passes(self, view: View) -> Bools:
         passed = view.everywhere(True)
-        for ask, columns in view.units:
+        for (ask, columns), sick in zip(view.units, view.sick, strict=True):
+            curable = sick.sum(0)
             short = columns.available < ask.count
-            passed &= ~(short & (columns.available + columns.sick >= ask.count) & (columns.sick > 0))
+            passed &= ~(short & (columns.available + curable >= ask.count) & (curable > 0))
         shares = view.request.shares
         if shares is not None:
             free = view.snapshot.devices.share_free_mib
@@ -31,9 +34,9 @@ class Health:
             passed &= (view.eligible & fits).any(0) | ~(view.shareable & fits).any(0)
         return passed
 
-    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
-        gpus = [(uuid, slot) for uuid, slot, _ in offered_units(node, request)]
-        if request.shares is not None:
-            gpus += shareable_slots(node)
-        sick = next((uuid for uuid, slot in gpus if not slot.healthy), None)
-        return NearestMiss(self.name, sick, "Healthy", "Unhealthy", "health")
+    def miss(self, view: View, node: Node) -> NearestMiss:
+        sick = [column[:, view.only] > 0 for column in view.sick]
+        if view.request.shares is not None:
+            sick.append((view.shareable & ~view.snapshot.devices.healthy)[:, view.only])
+        slot = int(np.any(sick, axis=0).argmax())
+        return NearestMiss(self.name, node.uuids[slot], "Healthy", "Unhealthy", "health")

@@ -28,8 +28,8 @@ class MigPlacement:
                 passed &= columns.available >= ask.count
         return passed
 
-    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
-        ask, have = shortest_unit([ask for ask in request.units if ask.profile is not None], node)
+    def miss(self, view: View, node: Node) -> NearestMiss:
+        ask, have = shortest_unit([ask for ask in view.request.units if ask.profile is not None], node)
         assert ask.profile is not None
         return NearestMiss(self.name, _where_creatable(ask.profile, node), ask.count, have, ask.resource)
 

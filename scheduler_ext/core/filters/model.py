@@ -26,7 +26,7 @@ class Model:
         )
         return view.narrow(lambda gpu: wanted[gpu.model])
 
-    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
+    def miss(self, view: View, node: Node) -> NearestMiss:
         # Under MIG strategy single a GPU is offered under its slice's name, not its own.
         offered = [
             (u, unit.model)
@@ -35,6 +35,6 @@ class Model:
         ]
         offered = offered or [(u, slot.model) for u, slot in zip(node.uuids, node.state.slots, strict=True)]
         other = next(
-            ((u, model.name) for u, model in offered if request.model_rank(model) is None), (None, None)
+            ((u, model.name) for u, model in offered if view.request.model_rank(model) is None), (None, None)
         )
-        return NearestMiss(self.name, other[0], ",".join(request.models), other[1], "model")
+        return NearestMiss(self.name, other[0], ",".join(view.request.models), other[1], "model")

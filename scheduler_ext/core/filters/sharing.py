@@ -26,8 +26,8 @@ class Sharing:
         passed: Bools = node.shared | (node.devices == 0)
         return passed
 
-    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
-        needed = "exclusive" if request.exclusive else "shared"
+    def miss(self, view: View, node: Node) -> NearestMiss:
+        needed = "exclusive" if view.request.exclusive else "shared"
         return NearestMiss(self.name, None, needed, "shared" if node.state.shared else "exclusive", "sharing")
 
 

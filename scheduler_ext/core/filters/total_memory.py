@@ -28,17 +28,17 @@ class TotalMemory:
         if shares is None:
             return passed
         # A node without GPUs for shares lacks memory, not size: the free-memory filter refuses it.
-        ever = (view.shareable & (view.snapshot.devices.share_total_mib >= shares.largest_mib)).any(0)
+        ever = (view.shareable & (view.snapshot.devices.total_mib >= shares.largest_mib)).any(0)
         return passed & (ever | ~view.shareable.any(0))
 
-    def miss(self, request: GpuRequest, node: Node) -> NearestMiss:
-        gpus = [(unit.memory_mib, uuid) for uuid, _, unit in offered_units(node, request)]
-        needed = request.min_memory_mib
-        if request.shares is not None:
+    def miss(self, view: View, node: Node) -> NearestMiss:
+        gpus = [(unit.memory_mib, uuid) for uuid, _, unit in offered_units(node, view.request)]
+        needed = view.request.min_memory_mib
+        if view.request.shares is not None:
             gpus += [(slot.total_mib, uuid) for uuid, slot in shareable_slots(node)]
             if not any(total < needed for total, _ in gpus):
-                needed = request.shares.largest_mib
-                gpus = [(slot.share_total_mib, uuid) for uuid, slot in shareable_slots(node)]
+                needed = view.request.shares.largest_mib
+                gpus = [(slot.total_mib, uuid) for uuid, slot in shareable_slots(node)]
         have, uuid = max(
             (gpu for gpu in gpus if gpu[0] < needed), key=lambda gpu: gpu[0], default=(None, None)
         )

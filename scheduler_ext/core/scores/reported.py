@@ -1,0 +1,25 @@
+"""Trust reports before labels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler_ext.core.criterion import Scoring
+from scheduler_ext.core.snapshot import Floats
+
+
+class Reported:
+    """1 on nodes with a report, 0 on those known by their labels only.
+
+    Not among the weighted scores: the cycle gives it a part that no other term can outweigh.
+    """
+
+    name = "reported"
+
+    def applies(self, scoring: Scoring) -> bool:
+        node = scoring.snapshot.node
+        estimated = node.estimated & (node.gpus > 0)
+        return bool(estimated.any() and not node.estimated.all())
+
+    def value(self, scoring: Scoring) -> Floats:
+        return np.where(scoring.snapshot.node.estimated, 0.0, 1.0)

@@ -1,0 +1,44 @@
+"""The API under another WSGI server, which hands it a stream instead of a body."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from flask import Flask
+
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.source import InventorySource
+from scheduler_ext.server.app import api_app
+from scheduler_ext.server.metrics import Metrics
+from scheduler_ext.wire.config import Configuration
+from tests.server.product import GOOD, INVENTORY
+
+LIMIT = 100_000
+
+
+@pytest.fixture(scope="module")
+def api() -> Flask:
+    config = Configuration()
+    extender = Extender(config)
+    source = InventorySource(INVENTORY, extender, config.resource_names())
+    source.load()
+    return api_app(extender, Metrics(source), LIMIT, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("announced", "sent", "status", "problem"),
+    [
+        pytest.param(len(GOOD) + 1, GOOD, 400, "ended before its announced length", id="truncated"),
+        pytest.param(LIMIT + 1, GOOD, 413, f"larger than {LIMIT} bytes", id="too large"),
+        pytest.param(0, b"", 400, "body: empty", id="empty"),
+    ],
+)
+def test_a_body_that_is_not_there_is_refused_with_its_reason(
+    api: Flask, announced: int, sent: bytes, status: int, problem: str
+) -> None:
+    length = {"CONTENT_LENGTH": str(announced)}
+    client = api.test_client()
+    reply = client.post("/filter", input_stream=io.BytesIO(sent), environ_overrides=length)
+    assert reply.status_code == status
+    assert problem in reply.get_json()["error"]
