@@ -7,6 +7,6 @@ COPY scheduler_ext scheduler_ext
 RUN pip install --no-cache-dir --constraint constraints.txt setuptools \
  && pip install --no-cache-dir --constraint constraints.txt --no-build-isolation .
 WORKDIR /
-# Nobody in particular: no user of any base image, no capability, nothing to write to.
+# Nobody in particular: no name, no capability, nothing to write to.
 USER 65532:65532
 ENTRYPOINT ["scheduler-ext"]
