@@ -16,7 +16,7 @@ from scheduler_ext.core.mig_tables import FALLBACK_PROFILES
 from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.extender.explain import explain
-from scheduler_ext.extender.source import load_objects
+from scheduler_ext.extender.reading import load_objects
 from scheduler_ext.wire.config import Configuration, duration_s, load_config
 from scheduler_ext.wire.objects import read_pods
 

@@ -12,7 +12,7 @@ from scheduler_ext.cli.options import config_option, inventory_option, output_op
 from scheduler_ext.cli.output import print_structured, print_table
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.extender.explain import explain as explain_pod
-from scheduler_ext.extender.source import load_objects
+from scheduler_ext.extender.reading import load_objects
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.objects import read_pods
 

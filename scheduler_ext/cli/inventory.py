@@ -11,7 +11,7 @@ from scheduler_ext.cli.options import config_option, inventory_option, output_op
 from scheduler_ext.cli.output import print_structured, print_table
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.extender.listing import inventory_list
-from scheduler_ext.extender.source import load_objects
+from scheduler_ext.extender.reading import load_objects
 from scheduler_ext.wire.objects import assemble
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from scheduler_ext.core.lazy import lazy
 from scheduler_ext.core.models import GpuModel, canonical_model
+from scheduler_ext.core.name_index import NameIndex
 from scheduler_ext.core.node import UNKNOWN_NODE, UNLIMITED, Node, NodeState
 
 Bools = npt.NDArray[np.bool_]
@@ -119,7 +120,7 @@ class Snapshot:
 
     generation: int
     nodes: Mapping[str, Node]
-    row_of: Mapping[str, int]
+    row_of: NameIndex
     state_of: Ints
     name_rank: Ints
     states: tuple[NodeState, ...]
@@ -130,7 +131,7 @@ class Snapshot:
 
     def rows(self, names: Sequence[str]) -> Ints:
         """Row per name, -1 for names of no node."""
-        return np.fromiter(map(self.row_of.__getitem__, names), np.int32, len(names))
+        return self.row_of.rows(names)
 
     @lazy
     def no_units(self) -> UnitColumns:
@@ -182,13 +183,6 @@ class Snapshot:
         return {resource: columns.mean_over_free(self.plenty) for resource, columns in self.units.items()}
 
 
-class RowIndex(dict[str, int]):
-    """Name to row; a name of no node is row -1 (``__missing__`` keeps the lookup one C call)."""
-
-    def __missing__(self, name: str) -> int:
-        return -1
-
-
 class Columns:
     """Builds snapshots: keeps nodes by name, and turns each distinct state into one column."""
 
@@ -210,7 +204,8 @@ class Columns:
 
 def build_snapshot(nodes: Mapping[str, Node], generation: int) -> Snapshot:
     """The snapshot of these nodes."""
-    names = list(nodes)
+    # Fresh copies, which lie side by side in memory instead of strewn among the nodes.
+    names = [(name + " ")[:-1] for name in nodes]
     number: dict[NodeState, int] = {UNKNOWN_NODE: 0}
     state_of = np.array(
         [number.setdefault(node.state, len(number)) for node in nodes.values()] + [0], dtype=np.int32
@@ -229,7 +224,7 @@ def build_snapshot(nodes: Mapping[str, Node], generation: int) -> Snapshot:
     return Snapshot(
         generation=generation,
         nodes=nodes,
-        row_of=RowIndex(zip(names, range(len(names)), strict=True)),
+        row_of=NameIndex(names),
         state_of=state_of,
         name_rank=rank,
         states=states,

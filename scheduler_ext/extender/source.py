@@ -9,26 +9,15 @@ from pathlib import Path
 from threading import Event, Thread
 
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.extender.reading import Sequences, read_nodes_apart
 from scheduler_ext.extender.service import Extender
-from scheduler_ext.wire.objects import Objects, assemble, read_objects
 
 log = logging.getLogger(__name__)
 
 # A mounted ConfigMap changes by swapping a symbolic link, so the resolved file is looked at, not watched.
 POLL_S = 1.0
-
-
-def load_objects(path: Path) -> Objects:
-    """The objects of an inventory file. Raises InventoryError naming the file."""
-    try:
-        return read_objects(path.read_bytes())
-    except OSError as error:
-        raise InventoryError(f"{path}: {error.strerror or error}") from None
-    except InventoryError as error:
-        raise type(error)(f"{path}: {error}") from None
 
 
 class InventorySource:
@@ -41,7 +30,7 @@ class InventorySource:
         self._path = path
         self._extender = extender
         self._resources = resources
-        self._infos: dict[str, NodeInfo] = {}
+        self._last: Sequences = {}
         self._seen: tuple[int, ...] | None = None
         self._stop = Event()
         self._thread = Thread(target=self._poll, name="inventory", daemon=True)
@@ -56,16 +45,12 @@ class InventorySource:
     def load(self) -> None:
         """Read the file and hand its nodes to the extender. Raises InventoryError; nothing changes then."""
         self._seen = self._identity()
-        objects = load_objects(self._path)
-        try:
-            infos = assemble(objects, self._resources, self._infos)
-        except InventoryError as error:
-            raise type(error)(f"{self._path}: {error}") from None
+        infos = read_nodes_apart(self._path, self._resources, self._last)
         snapshot = self._extender.replace_nodes(infos.values())
-        self._infos = infos
+        reports = {name: info.report for name, info in infos.items() if info.report is not None}
+        self._last = {name: (report.boot_id, report.sequence) for name, report in reports.items()}
         self.problem = None
         self.checked_at = time.monotonic()
-        del objects
         # What was just built lives until the next reload: keep the collector from walking it.
         gc.freeze()
         log.info("inventory read: %d nodes, generation %d", len(infos), snapshot.generation)
