@@ -33,6 +33,8 @@ from scheduler_ext.wire.pod import pod_name, pod_request
 # Decisions remembered within one generation: prioritize follows filter for the same pod, and the pods of a
 # Deployment ask the same. Losing one costs its recomputation.
 _REMEMBERED_DECISIONS = 64
+# Larger pods are not remembered: most have 2 to 10 kB, and anybody may send one.
+_REMEMBERED_POD_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Extender:
         self._columns = Columns()
         self._snapshot: Snapshot | None = None
         self._decisions: LRUCache[GpuRequest, Decision] = LRUCache(_REMEMBERED_DECISIONS)
+        self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_DECISIONS)
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -106,11 +109,7 @@ class Extender:
         return Answer(answer, len(args.names), len(args.names))
 
     def _decide(self, args: ExtenderArgs) -> Decision:
-        try:
-            request = pod_request(args.pod, self._resources)
-        except QuantityError as error:
-            # Not a wish that cannot be meant but JSON that no quantity is written in.
-            raise RequestError(400, f"Pod.spec: {error}") from None
+        request = self._request(args)
         snapshot = self._snapshot
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
@@ -125,6 +124,22 @@ class Extender:
             with self._lock:
                 self._decisions[request] = decision
         return decision
+
+    def _request(self, args: ExtenderArgs) -> GpuRequest | InvalidRequest:
+        """What the pod asks; the same bytes ask the same, so those of the last pods are not read again."""
+        with self._lock:
+            known = self._requests.get(args.raw_pod)
+        if known is not None:
+            return known
+        try:
+            request = pod_request(args.pod, self._resources)
+        except QuantityError as error:
+            # Not a wish that cannot be meant but JSON that no quantity is written in.
+            raise RequestError(400, f"Pod.spec: {error}") from None
+        if len(args.raw_pod) <= _REMEMBERED_POD_BYTES:
+            with self._lock:
+                self._requests[args.raw_pod] = request
+        return request
 
     def _dry_run(self, args: ExtenderArgs, snapshot: Snapshot) -> Snapshot:
         """A snapshot of the Node objects sent, for this request alone.

@@ -23,7 +23,7 @@ class _NodeList(kube.KubeStruct):
 
 
 class _ExtenderArgs(Struct, rename="pascal", gc=False):
-    pod: kube.Pod | None = None
+    pod: Raw = Raw(b"null")
     nodes: _NodeList | None = None
     node_names: list[str] | None = None
 
@@ -31,13 +31,19 @@ class _ExtenderArgs(Struct, rename="pascal", gc=False):
 class ExtenderArgs(Struct, frozen=True):
     """A filter or prioritize request: the pod and either names or whole Node objects.
 
+    ``raw_pod`` is the pod byte for byte, undecoded: kube-scheduler sends the same for filter and prioritize.
     ``raw_nodes`` are the Node objects byte for byte, for the reply; None in the names form.
     """
 
-    pod: kube.Pod
+    raw_pod: bytes
     names: list[str]
     nodes: list[kube.Node] | None = None
     raw_nodes: list[Raw] | None = None
+
+    @property
+    def pod(self) -> kube.Pod:
+        """The pod, decoded each time. Raises RequestError (400) that names the problem."""
+        return _decode(_pod_decoder, self.raw_pod, "Pod.")
 
 
 class _FilterResult(Struct, rename="pascal"):
@@ -56,24 +62,26 @@ class HostPriority(Struct, rename="pascal", gc=False):
 
 
 _args_decoder = msgspec.json.Decoder(_ExtenderArgs)
+_pod_decoder = msgspec.json.Decoder(kube.Pod)
 _node_decoder = msgspec.json.Decoder(kube.Node)
 _encoder = msgspec.json.Encoder()
 
 
 def decode_args(body: bytes) -> ExtenderArgs:
-    """A filter or prioritize request. Raises RequestError (400) that names the problem.
+    """A filter or prioritize request, its pod left for later. Raises RequestError (400) naming the problem.
 
     Both forms null or absent is a request about no node, as Go reads it.
     """
     args = _decode(_args_decoder, body)
-    if args.pod is None:
+    raw_pod = bytes(args.pod)
+    if raw_pod == b"null":
         raise RequestError(400, "Pod: missing; send an extender/v1 ExtenderArgs")
     if args.nodes is None:
-        return ExtenderArgs(args.pod, args.node_names or [])
+        return ExtenderArgs(raw_pod, args.node_names or [])
     raw = args.nodes.items or []
     nodes = [_decode(_node_decoder, bytes(item), f"Nodes.items[{i}].") for i, item in enumerate(raw)]
     names = [(node.metadata.name if node.metadata else None) or "" for node in nodes]
-    return ExtenderArgs(args.pod, names, nodes, raw)
+    return ExtenderArgs(raw_pod, names, nodes, raw)
 
 
 def encode_filter_result(args: ExtenderArgs, passed: list[int], refused: dict[str, str]) -> bytes:

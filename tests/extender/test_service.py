@@ -278,3 +278,14 @@ def test_a_hundred_thousand_long_names_are_answered() -> None:
     assert len(refused) == 99_999
     assert set(refused.values()) == {UNKNOWN}
     assert [name for name, score in scored(extender, body) if score == 10] == [names[77]]
+
+
+def test_a_remembered_pod_is_told_apart_by_its_bytes() -> None:
+    """Same uid and resourceVersion, another wish: never answered from memory."""
+    extender = extender_on(*CLUSTER, max_candidates=0)
+    asked = pod("p", {WHOLE: "1"})
+    asked["metadata"] |= {"uid": "u", "resourceVersion": "1"}
+    first = filtered(extender, names_body(asked, KNOWN))
+    assert filtered(extender, names_body(asked, KNOWN)) == first
+    asked["spec"]["containers"][0]["resources"]["limits"][WHOLE] = "1000"
+    assert filtered(extender, names_body(asked, KNOWN))[0] == []

@@ -9,6 +9,7 @@ import pytest
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.wire.extender import (
+    ExtenderArgs,
     decode_args,
     encode_filter_result,
     encode_json,
@@ -18,9 +19,16 @@ from scheduler_ext.wire.extender import (
 POD = b'{"metadata":{"name":"p"}}'
 
 
+def whole(body: bytes) -> ExtenderArgs:
+    """A request with its pod decoded, too."""
+    args = decode_args(body)
+    assert args.pod is not None
+    return args
+
+
 def refusal_of(body: bytes) -> str:
     with pytest.raises(RequestError) as refusal:
-        decode_args(body)
+        whole(body)
     assert refusal.value.status == 400
     message = str(refusal.value)
     assert len(message) < 300
@@ -37,14 +45,14 @@ def pod_spec(**spec: Any) -> bytes:
 
 class TestForms:
     def test_names(self) -> None:
-        args = decode_args(b'{"Pod":%s,"Nodes":null,"NodeNames":["b","a","b"]}' % POD)
+        args = whole(b'{"Pod":%s,"Nodes":null,"NodeNames":["b","a","b"]}' % POD)
         assert args.names == ["b", "a", "b"]
         assert args.nodes is None
         assert args.pod.metadata is not None
         assert args.pod.metadata.name == "p"
 
     def test_nodes(self) -> None:
-        args = decode_args(
+        args = whole(
             b'{"Pod":%s,"NodeNames":null,"Nodes":{"metadata":{},"items":[{"metadata":{"name":"b"}},{"metadata":{"name":"a"}}]}}'
             % POD
         )
@@ -67,11 +75,11 @@ class TestForms:
         ],
     )
     def test_null_and_missing_lists_are_empty(self, fields: dict[str, Any], names: list[str]) -> None:
-        assert decode_args(args_of(**fields)).names == names
+        assert whole(args_of(**fields)).names == names
 
     def test_raw_nodes_are_the_bytes_that_were_sent(self) -> None:
         sent = b'{"metadata":{"name":"n"},  "future":[1.50,"\\u003c"]}'
-        args = decode_args(b'{"Pod":{},"Nodes":{"items":[%s]}}' % sent)
+        args = whole(b'{"Pod":{},"Nodes":{"items":[%s]}}' % sent)
         assert args.raw_nodes is not None
         assert [bytes(raw) for raw in args.raw_nodes] == [sent]
 
@@ -81,14 +89,14 @@ class TestAsGoReads:
         body = (
             b'{"Pod":{"metadata":{"name":"a","name":"b"}},"NodeNames":["x"],"NodeNames":["y"],"Pod":%s}' % POD
         )
-        args = decode_args(body)
+        args = whole(body)
         assert args.names == ["y"]
         assert args.pod.metadata is not None
         assert args.pod.metadata.name == "p"
 
     def test_unknown_fields_are_skipped_on_every_level(self) -> None:
         pod = {"kind": "Pod", "x": [], "spec": {"y": {"z": None}, "containers": [{"q": 1}]}}
-        assert decode_args(args_of(Future=1, Pod=pod, NodeNames=["n"])).names == ["n"]
+        assert whole(args_of(Future=1, Pod=pod, NodeNames=["n"])).names == ["n"]
 
     def test_null_is_absent_for_every_field_of_a_pod(self) -> None:
         fields = [
@@ -102,26 +110,26 @@ class TestAsGoReads:
         ]
         fields += ["priorityClassName", "tolerations", "topologySpreadConstraints", "overhead", "resources"]
         fields += ["volumes", "schedulingGates", "resourceClaims"]
-        assert decode_args(pod_spec(**dict.fromkeys(fields))).pod == decode_args(pod_spec()).pod
+        assert whole(pod_spec(**dict.fromkeys(fields))).pod == whole(pod_spec()).pod
         for pod in ({"metadata": None, "spec": None, "status": None}, {"status": {"phase": None}}):
-            assert decode_args(args_of(Pod=pod)).names == []
+            assert whole(args_of(Pod=pod)).names == []
         metadata = dict.fromkeys(["name", "namespace", "uid", "labels", "annotations"])
-        assert decode_args(args_of(Pod={"metadata": metadata})).names == []
+        assert whole(args_of(Pod={"metadata": metadata})).names == []
         null_in_maps = {"metadata": {"annotations": {"a": None}}, "spec": {"nodeSelector": {"b": None}}}
-        assert decode_args(args_of(Pod=null_in_maps)).names == []
+        assert whole(args_of(Pod=null_in_maps)).names == []
 
     def test_huge_numbers_in_skipped_fields_are_tolerated(self) -> None:
         body = b'{"Pod":{"spec":{"terminationGracePeriodSeconds":%s,"x":1e9999}},"NodeNames":["n"]}' % (
             b"9" * 10_000
         )
-        assert decode_args(body).names == ["n"]
+        assert whole(body).names == ["n"]
 
     def test_any_amount_of_white_space_is_tolerated(self) -> None:
-        assert decode_args(b' \r\n\t{ "Pod" : {} , "NodeNames" : [ "n" ] } \n').names == ["n"]
+        assert whole(b' \r\n\t{ "Pod" : {} , "NodeNames" : [ "n" ] } \n').names == ["n"]
 
     def test_names_of_megabytes_are_read(self) -> None:
         name = "n" * 10_000_000
-        assert decode_args(args_of(NodeNames=[name])).names == [name]
+        assert whole(args_of(NodeNames=[name])).names == [name]
 
 
 @pytest.mark.parametrize(
@@ -223,14 +231,14 @@ def test_what_is_no_request_is_refused_in_words(body: bytes, problem: str) -> No
 
 class TestReplies:
     def test_names_are_answered_in_their_order_with_the_keys_of_go(self) -> None:
-        args = decode_args(args_of(NodeNames=["c", "a", "b"]))
+        args = whole(args_of(NodeNames=["c", "a", "b"]))
         reply = encode_filter_result(args, [0, 2], {"a": "no"})
         assert reply == (
             b'{"Nodes":null,"NodeNames":["c","b"],"FailedNodes":{},"FailedAndUnresolvableNodes":{"a":"no"},"Error":""}'
         )
 
     def test_nodes_are_answered_with_the_bytes_that_were_sent(self) -> None:
-        args = decode_args(
+        args = whole(
             b'{"Pod":{},"Nodes":{"items":[{"metadata":{"name":"a"}, "x":1.0},{"metadata":{"name":"b"}}]}}'
         )
         reply = encode_filter_result(args, [0], {"b": "no"})
@@ -240,7 +248,7 @@ class TestReplies:
         )
 
     def test_nothing_fits_is_an_empty_list_and_never_null(self) -> None:
-        names = json.loads(encode_filter_result(decode_args(args_of()), [], {}))
+        names = json.loads(encode_filter_result(whole(args_of()), [], {}))
         assert names == {
             "Nodes": None,
             "NodeNames": [],
@@ -248,7 +256,7 @@ class TestReplies:
             "FailedAndUnresolvableNodes": {},
             "Error": "",
         }
-        nodes = json.loads(encode_filter_result(decode_args(args_of(Nodes={"items": []})), [], {}))
+        nodes = json.loads(encode_filter_result(whole(args_of(Nodes={"items": []})), [], {}))
         assert nodes["Nodes"] == {"items": []}
 
     def test_priorities_are_a_bare_array_of_integers(self) -> None:
