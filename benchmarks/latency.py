@@ -194,6 +194,10 @@ def main(
     settings = Settings(nodes, kinds, connections, rounds, seed, url, distinct_states, note=_note)
     signal.signal(signal.SIGTERM, _interrupted)
     machine = describe_machine()
+    # Before minutes of measuring, not after.
+    for file in (json_file, png_file):
+        if file:
+            file.parent.mkdir(parents=True, exist_ok=True)
     try:
         with contextlib.ExitStack() as stack:
             if noop_url is None:
