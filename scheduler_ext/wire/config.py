@@ -33,25 +33,35 @@ class _Section(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class FilterSection(_Section):
+    """What filter gives back."""
+
     max_candidates: Annotated[int, Meta(ge=0, le=1_000_000)] = 100
 
 
 class MemorySection(_Section):
+    """How the memory of a GPU is promised."""
+
     headroom_percent: Annotated[int, Meta(ge=0, le=90)] = 10
 
 
 class InventorySection(_Section):
+    """When a report is too old."""
+
     stale_after: str = "150s"
     missing_after: str = "300s"
 
 
 class ScoreSection(_Section):
+    """How nodes that fit are compared."""
+
     weights: dict[str, float] = field(default_factory=dict)
     strategy: Literal["fragmentation", "binpack", "spread"] = "fragmentation"
     high_priority: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1000
 
 
 class ResourcesSection(_Section):
+    """Which extended resources mean GPUs."""
+
     whole_gpu: Annotated[list[ResourceName], Meta(min_length=1, max_length=64)] = field(
         default_factory=lambda: list(DEFAULT_WHOLE)
     )
@@ -59,15 +69,21 @@ class ResourcesSection(_Section):
 
 
 class PreemptionSection(_Section):
+    """How preemption is supported; nothing of it in this release."""
+
     empty_victims: bool = False
 
 
 class BindSection(_Section):
+    """How pods are bound; nothing of it in this release."""
+
     enabled: bool = False
     deadline: str = "4s"
 
 
 class ServerSection(_Section):
+    """Limits and deadlines of the server."""
+
     max_body_bytes: Annotated[int, Meta(ge=1024, le=2**30)] = 64 * 2**20
     read_timeout: str = "5s"
     write_timeout: str = "5s"

@@ -38,6 +38,8 @@ class _Status(Struct, rename=_spelling, gc=False):
 
 
 class HolderStatus(_Status):
+    """Who holds a device or an instance."""
+
     uid: str | None = None
     namespace: str | None = None
     name: str | None = None
@@ -46,6 +48,8 @@ class HolderStatus(_Status):
 
 
 class InstanceStatus(_Status):
+    """A MIG instance that exists, in units of the device's placement grid."""
+
     uuid: str
     profile: str
     start: Units
@@ -54,6 +58,8 @@ class InstanceStatus(_Status):
 
 
 class ProfileStatus(_Status):
+    """A MIG profile the device supports, and where it can lie."""
+
     name: str
     size: Units
     starts: list[Units]
@@ -62,6 +68,8 @@ class ProfileStatus(_Status):
 
 
 class MigStatus(_Status):
+    """A device's MIG mode, placements and instances."""
+
     enabled: bool | None = None
     creatable: bool | None = None
     grid_size: Units | None = None
@@ -70,6 +78,8 @@ class MigStatus(_Status):
 
 
 class MemoryStatus(_Status):
+    """A device's memory in MiB, used without reserved as in NVML v2."""
+
     total_mib: Mib
     reserved_mib: Mib | None = None
     used_mib: Mib | None = None
@@ -77,11 +87,15 @@ class MemoryStatus(_Status):
 
 
 class HealthStatus(_Status):
+    """Whether a device can be used, and why not."""
+
     state: Literal["Healthy", "Unhealthy"] | None = None
     reason: str | None = None
 
 
 class DeviceStatus(_Status):
+    """One GPU."""
+
     uuid: str
     index: Annotated[int, Meta(ge=0, le=1023)]
     memory: MemoryStatus
@@ -99,11 +113,15 @@ class DeviceStatus(_Status):
 
 
 class SharingStatus(_Status):
+    """How the node's device plugin shares its GPUs."""
+
     strategy: Literal["none", "time-slicing", "mps"] | None = None
     replicas: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
 class GpuNodeStatus(_Status):
+    """What a node's agent saw."""
+
     devices: list[DeviceStatus] | None = None
     reported_at: str | None = None
     sequence: Annotated[int, Meta(ge=0)] | None = None
@@ -115,6 +133,8 @@ class GpuNodeStatus(_Status):
 
 
 class GpuNode(_Status):
+    """The object itself."""
+
     metadata: kube.ObjectMeta | None = None
     status: GpuNodeStatus | None = None
 

@@ -24,6 +24,8 @@ class KubeStruct(Struct, rename="camel", gc=False):
 
 
 class ObjectMeta(KubeStruct):
+    """ObjectMeta of Kubernetes' API, as far as it is read."""
+
     name: str | None = None
     namespace: str | None = None
     uid: str | None = None
@@ -32,16 +34,22 @@ class ObjectMeta(KubeStruct):
 
 
 class ResourceRequirements(KubeStruct):
+    """ResourceRequirements of Kubernetes' API, as far as it is read."""
+
     requests: Quantities | None = None
     limits: Quantities | None = None
     claims: list[Raw] | None = None
 
 
 class ContainerPort(KubeStruct):
+    """ContainerPort of Kubernetes' API, as far as it is read."""
+
     host_port: Int32 | None = None
 
 
 class Container(KubeStruct):
+    """Container of Kubernetes' API, as far as it is read."""
+
     name: str | None = None
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
@@ -49,6 +57,8 @@ class Container(KubeStruct):
 
 
 class Toleration(KubeStruct):
+    """Toleration of Kubernetes' API, as far as it is read."""
+
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -56,21 +66,29 @@ class Toleration(KubeStruct):
 
 
 class Requirement(KubeStruct):
+    """Requirement of Kubernetes' API, as far as it is read."""
+
     key: str | None = None
     operator: str | None = None
     values: list[str] | None = None
 
 
 class NodeSelectorTerm(KubeStruct):
+    """NodeSelectorTerm of Kubernetes' API, as far as it is read."""
+
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
 
 
 class NodeSelector(KubeStruct):
+    """NodeSelector of Kubernetes' API, as far as it is read."""
+
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
 class NodeAffinity(KubeStruct):
+    """NodeAffinity of Kubernetes' API, as far as it is read."""
+
     required: NodeSelector | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -80,6 +98,8 @@ class NodeAffinity(KubeStruct):
 
 
 class PodAffinity(KubeStruct):
+    """PodAffinity of Kubernetes' API, as far as it is read."""
+
     required: list[Raw] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -89,21 +109,26 @@ class PodAffinity(KubeStruct):
 
 
 class Affinity(KubeStruct):
+    """Affinity of Kubernetes' API, as far as it is read."""
+
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
 class TopologySpreadConstraint(KubeStruct):
+    """TopologySpreadConstraint of Kubernetes' API, as far as it is read."""
+
     when_unsatisfiable: str | None = None
 
 
 class PodSpec(KubeStruct):
+    """PodSpec of Kubernetes' API, as far as it is read."""
+
     containers: list[Container | None] | None = None
     init_containers: list[Container | None] | None = None
     node_name: str | None = None
     node_selector: Strings | None = None
-    scheduler_name: str | None = None
     priority: Int32 | None = None
     priority_class_name: str | None = None
     affinity: Affinity | None = None
@@ -117,32 +142,44 @@ class PodSpec(KubeStruct):
 
 
 class PodStatus(KubeStruct):
+    """PodStatus of Kubernetes' API, as far as it is read."""
+
     phase: str | None = None
 
 
 class Pod(KubeStruct):
+    """Pod of Kubernetes' API, as far as it is read."""
+
     metadata: ObjectMeta | None = None
     spec: PodSpec | None = None
     status: PodStatus | None = None
 
 
 class Taint(KubeStruct):
+    """Taint of Kubernetes' API, as far as it is read."""
+
     key: str | None = None
     value: str | None = None
     effect: str | None = None
 
 
 class NodeSpec(KubeStruct):
+    """NodeSpec of Kubernetes' API, as far as it is read."""
+
     unschedulable: bool | None = None
     taints: list[Taint] | None = None
 
 
 class NodeStatus(KubeStruct):
+    """NodeStatus of Kubernetes' API, as far as it is read."""
+
     capacity: Quantities | None = None
     allocatable: Quantities | None = None
 
 
 class Node(KubeStruct):
+    """Node of Kubernetes' API, as far as it is read."""
+
     metadata: ObjectMeta | None = None
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
