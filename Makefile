@@ -26,7 +26,6 @@ check: .venv ## Check format, lint, types and layers
 	$(BIN)/lint-imports
 
 bench: .venv ## Measure latency at the wire into benchmarks/results/ (minutes; ARGS=--smoke: seconds)
-	@mkdir -p benchmarks/results
 	$(BIN)/python -m benchmarks.latency --json benchmarks/results/latency.json \
 		--png benchmarks/results/latency.png $(ARGS)
 
@@ -47,7 +46,7 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null >&2 || $(PYTHON) -m venv --clear --without-pip $(VENV)
 	@test -x $(BIN)/pip || $(PYTHON) -m pip --python $(BIN)/python install --quiet pip
 	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt setuptools
-	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	@PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 		--no-build-isolation --editable '.[dev]'
 	@touch $@
 
