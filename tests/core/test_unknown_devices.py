@@ -11,7 +11,7 @@ from scheduler_ext.core.cycle import Decision, points
 from scheduler_ext.core.estimate import estimate_from_labels
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.policy import Policy
-from scheduler_ext.core.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.snapshot import build_snapshot
 from scheduler_ext.core.state import resolve
 from tests.core.reported import NAMES, WHOLE, bound, device, node, wants
@@ -65,3 +65,29 @@ def test_an_estimated_node_is_as_many_gpus_as_its_labels_say() -> None:
     infos = [replace(ESTIMATED, name="labels"), replace(ESTIMATED, name="busy", pods=SEVEN_HELD)]
     snapshot = build_snapshot({info.name: resolve(info, NAMES, 10) for info in infos}, 1)
     assert snapshot.idle_by_model.tolist() == [9.0]
+
+
+@pytest.mark.parametrize(
+    ("held", "shares", "fits"),
+    [
+        pytest.param(2, (100,), False, id="both GPUs may be held: no share fits"),
+        pytest.param(1, (70_000,), True, id="one GPU is left, whichever it is"),
+        pytest.param(1, (70_000, 70_000), False, id="two shares need a GPU that may be held"),
+        pytest.param(0, (70_000, 70_000), True, id="none is held"),
+    ],
+)
+def test_whole_gpus_on_unknown_devices_are_no_room_for_shares(
+    held: int, shares: tuple[int, ...], fits: bool
+) -> None:
+    pods = (bound("whole", wants(held, WHOLE)),) if held else ()
+    two = resolve(node(device(0), device(1), pods=pods), NAMES, 10)
+    asked = GpuRequest(shares=ShareAsk(tuple((f"c{i}", mib) for i, mib in enumerate(shares))))
+    snapshot = build_snapshot({"n": two}, 1)
+    assert bool(Decision(asked, snapshot, Policy()).fits[snapshot.state_of[0]]) is fits
+
+
+def test_a_device_that_an_annotation_names_is_known() -> None:
+    pod = replace(bound("told", wants(1, WHOLE)), devices={"main": ("GPU-1",)})
+    slots = resolve(node(device(0), device(1), pods=(pod,)), NAMES, 10)
+    free = dict(zip(slots.uuids, (slot.units[0].free for slot in slots.state.slots), strict=True))
+    assert free == {"GPU-0": 1, "GPU-1": 0}

@@ -55,6 +55,26 @@ SICK = {"state": "Unhealthy", "reason": "XID 79"}
             id="the GPU with the most free memory",
         ),
         pytest.param(
+            pod("p", {SHARE: "1000"}, annotations={"gpu.scheduler-ext.io/model": "A100"}),
+            [
+                gpu_node(
+                    "n",
+                    [gpu(0, memory={"totalMiB": 81920, "usedMiB": 80000}), gpu(1, model="T4", total=15360)],
+                )
+            ],
+            "Insufficient GPU memory on one device",
+            ("free-memory", "GPU-0", 1000, 0, "MiB"),
+            id="only the GPUs of the wished model count",
+        ),
+        pytest.param(
+            pod("p", containers=[{"name": c, "resources": {"limits": {SHARE: "40000"}}} for c in "abc"]),
+            [gpu_node("n", [gpu(0, total=100000), gpu(1, total=20000)])],
+            "Insufficient GPU memory on one device",
+            # 90000 and 18000 for shares: two go on the first, which leaves 10000.
+            ("free-memory", "GPU-1", 40000, 18000, "MiB"),
+            id="the share that finds no GPU any more",
+        ),
+        pytest.param(
             pod("p", {SHARE: "90000"}),
             [gpu_node("n", [gpu(0), gpu(1, model="T4", total=15360)])],
             "node(s) had GPUs too small",
