@@ -48,6 +48,7 @@ def _print_nodes(items: list[dict[str, Any]]) -> None:
                 item["source"],
                 len(devices),
                 _sick(devices),
+                item["unknownDeviceGpus"],
                 ",".join(dict.fromkeys(device["model"] for device in devices)) or "-",
                 "unknown"
                 if None in free
@@ -55,7 +56,9 @@ def _print_nodes(items: list[dict[str, Any]]) -> None:
                 _mig_free(devices),
             )
         )
-    print_table(("NODE", "STATE", "SOURCE", "GPUS", "SICK", "MODEL", "FREE MIB", "MIG FREE"), rows)
+    print_table(
+        ("NODE", "STATE", "SOURCE", "GPUS", "SICK", "HELD UNSEEN", "MODEL", "FREE MIB", "MIG FREE"), rows
+    )
 
 
 def _print_devices(items: list[dict[str, Any]]) -> None:

@@ -23,15 +23,18 @@ def inventory_list(infos: list[NodeInfo], config: Configuration, age_s: float = 
 
 
 def _item(info: NodeInfo, config: Configuration, age_s: float) -> dict[str, Any]:
+    held = holdings_of(info, config.resource_names())
+    # As in the ledger: GPUs and instances that pods hold without anybody having told which.
+    unknown = sum(held.unknown.values())
     if info.report is None:
         return {
             "node": info.name,
             "source": "labels",
             "state": info.freshness,
             "ageSeconds": age_s,
+            "unknownDeviceGpus": unknown,
             "devices": _estimated(info),
         }
-    held = holdings_of(info, config.resource_names())
     headroom = config.memory.headroom_percent if info.share_node else 0
     devices = sorted(info.report.devices, key=lambda device: device.index)
     return {
@@ -39,6 +42,7 @@ def _item(info: NodeInfo, config: Configuration, age_s: float) -> dict[str, Any]
         "source": "report",
         "state": info.freshness,
         "ageSeconds": age_s,
+        "unknownDeviceGpus": unknown,
         "devices": [
             _device(device, held.devices[device.uuid], headroom, info.report.sharing_strategy != "none")
             for device in devices

@@ -43,6 +43,7 @@ def test_the_contract_of_a_report() -> None:
             "source": "report",
             "state": "Fresh",
             "ageSeconds": 12.5,
+            "unknownDeviceGpus": 0,
             "devices": [
                 {
                     "uuid": "GPU-0",
@@ -195,3 +196,8 @@ def test_instances_by_start_with_who_is_free() -> None:
 
 def test_an_empty_inventory_is_an_empty_list() -> None:
     assert listed()["items"] == []
+
+
+def test_gpus_held_on_devices_nobody_told_are_counted() -> None:
+    (item,) = listed(gpu_node("n", [gpu(0), gpu(1)]), pod("p", {WHOLE: "2"}, on="n"))["items"]
+    assert item["unknownDeviceGpus"] == 2
