@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -149,3 +151,20 @@ def test_unfinished_bodies_together_are_bounded(server: ServerProcess) -> None:
         assert "unfinished" in reply.json()["error"]
         socks[4].sendall(b"x")
         assert read_reply(socks[4]).json()["length"] == len(body)
+
+
+def test_many_unfinished_bodies_take_no_more_memory_than_a_few(server: ServerProcess) -> None:
+    status = Path(f"/proc/{server.worker_pid()}/status")
+
+    def resident_mib() -> int:
+        return int(re.findall(r"VmRSS:\s+(\d+) kB", status.read_text())[0]) // 1024
+
+    body = b"x" * (4 * 1024 * 1024 - 200_000)
+    before = resident_mib()
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            sock = stack.enter_context(connect(server.api))
+            with contextlib.suppress(OSError):
+                sock.sendall(request("/length", body)[:-1])
+        # Four times the limit of 4 MiB may be held, not forty times, also while the refused ones linger.
+        assert resident_mib() - before < 64
