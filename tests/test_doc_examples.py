@@ -46,7 +46,7 @@ def test_yaml_examples_are_accepted(block: str) -> None:
 
 @pytest.mark.parametrize("block", example_blocks("json"))
 def test_json_examples_are_json(block: str) -> None:
-    msgspec.json.decode(block)
+    assert isinstance(msgspec.json.decode(block), dict | list)
 
 
 def test_the_shell_block_of_the_quickstart_has_a_pod_that_fits() -> None:

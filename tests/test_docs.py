@@ -127,8 +127,11 @@ def test_the_readme_names_every_annotation_of_users() -> None:
 @pytest.mark.parametrize("key", [pytest.param(key, id=f"{key}: the example is legal") for key in WISHES])
 def test_the_examples_of_annotations_are_legal(key: str) -> None:
     table = {row[0].strip("`"): row[1] for row in rows(page("annotations"))}
-    for example in re.findall(r"`([^`]+)`", table[ANNOTATION_PREFIX + key]):
-        WISHES[key][1](example.strip('"'))
+    examples = re.findall(r"`([^`]+)`", table[ANNOTATION_PREFIX + key])
+    assert examples
+    for example in examples:
+        # Raises for an illegal one.
+        assert WISHES[key][1](example.strip('"')) is not None
 
 
 # Command line

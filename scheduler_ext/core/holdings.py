@@ -70,10 +70,12 @@ def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: R
     single = report is not None and report.mig_strategy == "single"
     for ask in pod.request.units:
         held.requested[ask.resource] += ask.count
+        # The same annotation names the device of a share: only those of containers that ask this count.
+        askers = [name for name, resource, _ in pod.request.by_container if resource == ask.resource]
         found = 0
         for device in devices:
             if ask.profile is None and vendor_of(ask.resource) in (None, device.vendor):
-                told = sum(device.uuid in uuids for uuids in pod.devices.values())
+                told = sum(device.uuid in pod.devices.get(name, ()) for name in askers)
                 seen = min(max(told, sum(map(pod.is_holder, device.holders))), ask.count - found)
                 held.devices[device.uuid].units += seen
                 found += seen

@@ -106,7 +106,7 @@ class GpuRequest:
     exclusive: bool = False
     priority: int = 0
     soft_preferences: bool = False
-    # Which container asks how many of which resource: for showing who gets what, not for deciding.
+    # Which container asks how many of which resource: who gets or holds what, nothing to decide by.
     by_container: tuple[tuple[str, str, int], ...] = field(default=(), compare=False)
 
     @property
@@ -141,13 +141,10 @@ def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | Invalid
             shares=_shares(pod.containers, amounts, resources.share),
             priority=pod.priority,
             soft_preferences=pod.soft_preferences,
-            by_container=tuple(
-                (container.name, resource, count)
-                for container, asked in zip(pod.containers, amounts, strict=True)
-                for resource, count in asked.items()
-            ),
+            by_container=_by_container(pod.containers, amounts),
             **wishes,  # type: ignore[arg-type]  # keys and types are those of WISHES
         )
+        _refuse_absurdities(request)
         _refuse_contradictions(request)
     except WishError as error:
         return InvalidRequest(str(error))
@@ -168,13 +165,22 @@ def parse_holding(pod: PodAsk, resources: ResourceNames) -> GpuRequest:
                 _profile(resource)
                 if amount := _amount(container, resource, resources):
                     amounts[-1][resource] = amount
-    units: tuple[UnitAsk, ...] = ()
-    shares = None
-    with suppress(WishError):
-        units = _units(pod.containers, amounts, resources)
-    with suppress(WishError):
-        shares = _shares(pod.containers, amounts, resources.share)
-    return GpuRequest(units=units, shares=shares, priority=pod.priority)
+    return GpuRequest(
+        units=_units(pod.containers, amounts, resources),
+        shares=_shares(pod.containers, amounts, resources.share),
+        priority=pod.priority,
+        by_container=_by_container(pod.containers, amounts),
+    )
+
+
+def _by_container(
+    containers: Sequence[ContainerAsk], amounts: Sequence[Mapping[str, int]]
+) -> tuple[tuple[str, str, int], ...]:
+    return tuple(
+        (container.name, resource, count)
+        for container, asked in zip(containers, amounts, strict=True)
+        for resource, count in asked.items()
+    )
 
 
 def _asked(container: ContainerAsk) -> dict[str, None]:
@@ -228,12 +234,7 @@ def _units(
                 sidecars += amount
             else:
                 apps += amount
-        count = max(peak, apps + sidecars)
-        if count > MAX_COUNT:
-            raise WishError(
-                f"resource {shown(resource)}: {count} over all containers is absurd; at most {MAX_COUNT}"
-            )
-        units.append(UnitAsk(resource, count, profile))
+        units.append(UnitAsk(resource, max(peak, apps + sidecars), profile))
     return tuple(units)
 
 
@@ -251,11 +252,19 @@ def _shares(
             init.append(InitShare(container.name, mib, tuple(range(len(running)))))
         else:
             running.append((container.name, mib))
-    if len(running) + len(init) > MAX_SHARES:
-        raise WishError(
-            f"{len(running) + len(init)} containers ask a share of {resource}; at most {MAX_SHARES} may"
-        )
     return ShareAsk(tuple(running), tuple(init)) if running or init else None
+
+
+def _refuse_absurdities(request: GpuRequest) -> None:
+    """Amounts that are each legal and too much together; what runs already holds them all the same."""
+    for ask in request.units:
+        if ask.count > MAX_COUNT:
+            where = f"resource {shown(ask.resource)}"
+            raise WishError(f"{where}: {ask.count} over all containers is absurd; at most {MAX_COUNT}")
+    if request.shares is not None:
+        count = len(request.shares.running) + len(request.shares.init)
+        if count > MAX_SHARES:
+            raise WishError(f"{count} containers ask a share of GPU memory; at most {MAX_SHARES} may")
 
 
 def _refuse_contradictions(request: GpuRequest) -> None:

@@ -7,7 +7,7 @@ node's row to its state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,6 @@ Floats = npt.NDArray[np.float64]
 class DeviceColumns:
     """Per device, ``[slot, state]``: MiB, capability as a version number, model as an index into models."""
 
-    present: Bools
     healthy: Bools
     model: Ints
     compute_capability: Ints
@@ -183,25 +182,6 @@ class Snapshot:
         return {resource: columns.mean_over_free(self.plenty) for resource, columns in self.units.items()}
 
 
-class Columns:
-    """Builds snapshots: keeps nodes by name, and turns each distinct state into one column."""
-
-    def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
-        self._generation = 0
-
-    @property
-    def nodes(self) -> Mapping[str, Node]:
-        """The nodes of the latest snapshot, by name."""
-        return self._nodes
-
-    def replace(self, nodes: Iterable[Node]) -> Snapshot:
-        """A snapshot of exactly these nodes, one generation later."""
-        self._nodes = {node.info.name: node for node in nodes}
-        self._generation += 1
-        return build_snapshot(self._nodes, self._generation)
-
-
 def build_snapshot(nodes: Mapping[str, Node], generation: int) -> Snapshot:
     """The snapshot of these nodes."""
     # Fresh copies, which lie side by side in memory instead of strewn among the nodes.
@@ -243,7 +223,6 @@ def _grid(states: Sequence[NodeState], dtype: Any, fill: int = 0) -> npt.NDArray
 
 def _device_columns(states: Sequence[NodeState], models: Mapping[GpuModel, int]) -> DeviceColumns:
     columns = DeviceColumns(
-        present=_grid(states, np.bool_),
         healthy=_grid(states, np.bool_),
         model=_grid(states, np.int32),
         compute_capability=_grid(states, np.int32),
@@ -254,7 +233,6 @@ def _device_columns(states: Sequence[NodeState], models: Mapping[GpuModel, int])
     )
     for column, state in enumerate(states):
         for row, slot in enumerate(state.slots):
-            columns.present[row, column] = True
             columns.healthy[row, column] = slot.healthy
             columns.model[row, column] = models[slot.model]
             columns.compute_capability[row, column] = slot.compute_capability

@@ -105,10 +105,10 @@ def _limits(
 def _unknown(held: Holdings, resource: str) -> int:
     """Units held on devices nobody has told; one vendor's whole GPUs are one pool under several names."""
     vendor = vendor_of(resource)
-    if "/mig-" in resource or vendor is None:
+    if resource.startswith(MIG_PREFIX) or vendor is None:
         return min(UNLIMITED, held.unknown[resource])
-    pool = sum(n for name, n in held.unknown.items() if vendor_of(name) == vendor and "/mig-" not in name)
-    return min(UNLIMITED, pool)
+    whole = [name for name in held.unknown if not name.startswith(MIG_PREFIX)]
+    return min(UNLIMITED, sum(held.unknown[name] for name in whole if vendor_of(name) == vendor))
 
 
 class _WholeUnits:

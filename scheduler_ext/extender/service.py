@@ -17,7 +17,7 @@ from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
-from scheduler_ext.core.snapshot import Columns, Snapshot, build_snapshot
+from scheduler_ext.core.snapshot import Snapshot, build_snapshot
 from scheduler_ext.core.state import resolve
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
@@ -49,7 +49,7 @@ class Answer:
 
 
 class Extender:
-    """Answers filter and prioritize; safe to call from several threads.
+    """Answers filter and prioritize; both are safe to call from several threads.
 
     Readers take the current snapshot once and never look again; the only lock guards its replacement and
     the memory of decisions.
@@ -60,7 +60,6 @@ class Extender:
         self._policy = config.policy()
         self._headroom_percent = config.memory.headroom_percent
         self._lock = Lock()
-        self._columns = Columns()
         self._snapshot: Snapshot | None = None
         self._decisions: LRUCache[GpuRequest, Decision] = LRUCache(_REMEMBERED_DECISIONS)
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_DECISIONS)
@@ -71,9 +70,9 @@ class Extender:
         return self._snapshot
 
     def replace_nodes(self, infos: Iterable[NodeInfo]) -> Snapshot:
-        """Make these the nodes that decisions see."""
-        nodes = [resolve(info, self._resources, self._headroom_percent) for info in infos]
-        snapshot = self._columns.replace(nodes)
+        """Make these the nodes that decisions see, one generation later; for one writer at a time."""
+        nodes = {info.name: resolve(info, self._resources, self._headroom_percent) for info in infos}
+        snapshot = build_snapshot(nodes, self._snapshot.generation + 1 if self._snapshot else 1)
         with self._lock:
             self._snapshot = snapshot
             self._decisions.clear()

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from scheduler_ext.core.gpu import Holder, Memory
 from scheduler_ext.core.node import UNKNOWN_NODE, NodeInfo, NodeState
-from scheduler_ext.core.snapshot import Columns, Snapshot
+from scheduler_ext.core.snapshot import Snapshot, build_snapshot
 from tests import oracle
 from tests.core.reported import device, node
 from tests.score_oracle import idle_by_model
@@ -102,20 +102,17 @@ def test_names_are_ranked_by_their_text_and_unknown_ones_last() -> None:
 
 
 @given(node_infos(), node_infos())
-def test_replacing_nodes_adds_a_generation_and_leaves_the_old_snapshot_alone(
-    before: NodeInfo, after: NodeInfo
-) -> None:
-    columns = Columns()
-    old = columns.replace(resolved(named(before, "a", "b")).values())
+def test_a_new_snapshot_leaves_the_old_one_alone(before: NodeInfo, after: NodeInfo) -> None:
+    old = build_snapshot(resolved(named(before, "a", "b")), 1)
     was = (
         old.rows(["a", "b"]).tolist(),
         old.state_of.tolist(),
         old.states,
         old.devices.share_free_mib.tolist(),
     )
-    new = columns.replace(resolved(named(after, "b", "c")).values())
-    assert new.generation == old.generation + 1
-    assert set(new.nodes) == set(columns.nodes) == {"b", "c"}
+    new = build_snapshot(resolved(named(after, "b", "c")), 2)
+    assert (old.generation, new.generation) == (1, 2)
+    assert set(new.nodes) == {"b", "c"}
     assert state(new, "a") == UNKNOWN_NODE
     assert was == (
         old.rows(["a", "b"]).tolist(),
@@ -148,7 +145,7 @@ def test_every_column_says_what_the_states_say(cluster: Sequence[NodeInfo]) -> N
                 assert snapshot.models[columns.model[row, column]] == unit.model
         for resource, units in snapshot.units.items():
             assert units.available[column] == oracle.available(found, resource)
-        assert not snapshot.devices.present[len(found.slots) :, column].any()
+        assert not snapshot.devices.healthy[len(found.slots) :, column].any()
         assert (snapshot.devices.share_free_mib[len(found.slots) :, column] == -1).all()
 
 

@@ -14,7 +14,7 @@ from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.snapshot import build_snapshot
 from scheduler_ext.core.state import resolve
-from tests.core.reported import NAMES, WHOLE, bound, device, node, wants
+from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, wants
 
 SEVEN_HELD = (bound("train", wants(7, WHOLE)),)
 REPORTED = node(*(device(i) for i in range(8)))
@@ -91,3 +91,15 @@ def test_a_device_that_an_annotation_names_is_known() -> None:
     slots = resolve(node(device(0), device(1), pods=(pod,)), NAMES, 10)
     free = dict(zip(slots.uuids, (slot.units[0].free for slot in slots.state.slots), strict=True))
     assert free == {"GPU-0": 1, "GPU-1": 0}
+
+
+def test_the_device_of_a_share_is_not_that_of_a_whole_gpu_beside_it() -> None:
+    both = bound("both", wants(1, WHOLE, "trainer"), wants(1000, SHARE, "viewer"))
+    pod = replace(both, devices={"viewer": ("GPU-1",)})
+    found = resolve(node(device(0), device(1), device(2), pods=(pod,)), NAMES, 10)
+    assert dict(zip(found.uuids, (slot.units[0].free for slot in found.state.slots), strict=True)) == {
+        "GPU-0": 1,
+        "GPU-1": 0,
+        "GPU-2": 1,
+    }
+    assert [(name, unknown) for name, unknown, _ in found.state.limits if name == WHOLE] == [(WHOLE, 1)]

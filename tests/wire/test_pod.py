@@ -185,3 +185,10 @@ def test_a_bound_pod_holds_both_names_of_a_pool_even_where_asking_both_is_refuse
 )
 def test_names_for_people(metadata: Json | None, name: str) -> None:
     assert pod_name(decoded({"metadata": metadata})) == name
+
+
+def test_a_bound_pod_of_more_shares_than_may_be_asked_holds_them_all() -> None:
+    many = [{"name": f"c{i}", "resources": {"limits": {SHARE: "10"}}} for i in range(65)]
+    held = bound_pod(with_spec(containers=many), NAMES)
+    assert held.request.shares is not None
+    assert held.request.shares.total_mib == 650
