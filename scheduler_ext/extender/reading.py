@@ -1,7 +1,7 @@
 """Reads an inventory file in a process of its own.
 
 Decoding a large cluster leaves millions of freed pieces behind. In the process that answers, they would
-scatter every later request over the whole heap (measured at 5000 nodes: decoding its names takes about half as
+scatter every later request over the whole heap (decoding 5000 names took about half as
 long again), and reading would take the interpreter from requests for longer. So a child reads, and only the
 result comes over, in one piece.
 """
