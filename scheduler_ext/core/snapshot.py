@@ -115,7 +115,9 @@ class NodeColumns:
 @dataclass(frozen=True)
 class Snapshot:
     """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, which
-    names of no node map to, is in the state of an unknown node."""
+    names of no node map to, is in the state of an unknown node.
+
+    ``within`` is the whole cluster's snapshot where this one holds only the nodes of one request."""
 
     generation: int
     nodes: Mapping[str, Node]
@@ -127,6 +129,12 @@ class Snapshot:
     devices: DeviceColumns
     units: Mapping[str, UnitColumns]
     node: NodeColumns
+    within: Snapshot | None = None
+
+    @property
+    def cluster(self) -> Snapshot:
+        """What is compared with: how scarce a model is, say, is a matter of all nodes."""
+        return self.within or self
 
     def rows(self, names: Sequence[str]) -> Ints:
         """Row per name, -1 for names of no node."""
@@ -172,9 +180,19 @@ class Snapshot:
     @lazy
     def plenty(self) -> Floats:
         """How much of each GPU's model is idle, ``[slot, state]``, as a part of the most plentiful one."""
-        most = max(float(self.idle_by_model.max(initial=0.0)), 1e-9)
-        plenty: Floats = (self.idle_by_model / most)[self.devices.model]
+        idle = self.cluster.idle_by_model
+        most = max(float(idle.max(initial=0.0)), 1e-9)
+        known = dict(zip(self.cluster.models, (idle / most).tolist(), strict=True))
+        plenty: Floats = np.array([known.get(model, 0.0) for model in self.models])[self.devices.model]
         return plenty
+
+    @lazy
+    def some_estimated(self) -> bool:
+        """Whether some GPU nodes are known by their labels only while others have a report."""
+        looked_at = (self.node, self.cluster.node)
+        return any(bool((node.estimated & (node.gpus > 0)).any()) for node in looked_at) and not all(
+            bool(node.estimated.all()) for node in looked_at
+        )
 
     @lazy
     def unit_plenty(self) -> Mapping[str, Floats]:
@@ -182,8 +200,8 @@ class Snapshot:
         return {resource: columns.mean_over_free(self.plenty) for resource, columns in self.units.items()}
 
 
-def build_snapshot(nodes: Mapping[str, Node], generation: int) -> Snapshot:
-    """The snapshot of these nodes."""
+def build_snapshot(nodes: Mapping[str, Node], generation: int, within: Snapshot | None = None) -> Snapshot:
+    """The snapshot of these nodes, which may be only some of a cluster's."""
     # Fresh copies, which lie side by side in memory instead of strewn among the nodes.
     names = [(name + " ")[:-1] for name in nodes]
     number: dict[NodeState, int] = {UNKNOWN_NODE: 0}
@@ -213,6 +231,7 @@ def build_snapshot(nodes: Mapping[str, Node], generation: int) -> Snapshot:
         devices=_device_columns(states, models),
         units={resource: _unit_columns(resource, states, models) for resource in resources},
         node=_node_columns(states, np.bincount(state_of[:-1], minlength=len(states))),
+        within=within,
     )
 
 

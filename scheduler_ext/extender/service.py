@@ -153,7 +153,7 @@ class Extender:
             except QuantityError as error:
                 raise RequestError(400, f"Nodes.items[{i}].status: {error}") from None
             nodes[name] = resolve(info, self._resources, self._headroom_percent)
-        return build_snapshot(nodes, snapshot.generation)
+        return build_snapshot(nodes, snapshot.generation, within=snapshot)
 
     @staticmethod
     def _known(name: str, node: kube.Node, snapshot: Snapshot) -> NodeInfo:

@@ -17,7 +17,9 @@ class MigPlaceability:
     name = "mig"
 
     def applies(self, scoring: Scoring) -> bool:
-        return any(columns.mean_mig_loss.any() for _, columns in scoring.units)
+        everywhere = scoring.snapshot.cluster.units
+        offered = (everywhere.get(ask.resource, columns) for ask, columns in scoring.units)
+        return any(columns.mean_mig_loss.any() for columns in offered)
 
     def value(self, scoring: Scoring) -> Floats:
         loss = np.zeros(len(scoring.snapshot.states))

@@ -14,7 +14,7 @@ class ModelScarcity:
     name = "model-scarcity"
 
     def applies(self, scoring: Scoring) -> bool:
-        return len(scoring.snapshot.models) > 1
+        return len(scoring.snapshot.cluster.models) > 1
 
     def value(self, scoring: Scoring) -> Floats:
         snapshot = scoring.snapshot

@@ -17,9 +17,7 @@ class Reported:
     name = "reported"
 
     def applies(self, scoring: Scoring) -> bool:
-        node = scoring.snapshot.node
-        estimated = node.estimated & (node.gpus > 0)
-        return bool(estimated.any() and not node.estimated.all())
+        return scoring.snapshot.some_estimated
 
     def value(self, scoring: Scoring) -> Floats:
         return np.where(scoring.snapshot.node.estimated, 0.0, 1.0)
