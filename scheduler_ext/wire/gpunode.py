@@ -15,6 +15,7 @@ from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu import Device, Holder, Memory, Mig, MigInstance, Report
 from scheduler_ext.core.mig import Profile, parse_profile
 from scheduler_ext.core.mig_geometry import Geometry, geometry_for, geometry_from_report
+from scheduler_ext.core.mig_masks import MAX_GRID
 from scheduler_ext.core.models import GpuModel, canonical_model
 from scheduler_ext.wire import kube
 
@@ -24,7 +25,7 @@ _T = TypeVar("_T")
 
 # MiB bounded so that sums over a node stay inside 32 bits.
 Mib = Annotated[int, Meta(ge=0, le=2**24)]
-Units = Annotated[int, Meta(ge=0, le=64)]
+Units = Annotated[int, Meta(ge=0, le=MAX_GRID)]
 
 
 def _spelling(name: str) -> str:
@@ -50,10 +51,10 @@ class HolderStatus(_Status):
 class InstanceStatus(_Status):
     """A MIG instance that exists, in units of the device's placement grid."""
 
-    uuid: str
+    uuid: Annotated[str, Meta(min_length=1)]
     profile: str
     start: Units
-    size: Annotated[int, Meta(ge=1, le=64)]
+    size: Annotated[int, Meta(ge=1, le=MAX_GRID)]
     holder: HolderStatus | None = None
 
 
@@ -63,7 +64,7 @@ class ProfileStatus(_Status):
     name: str
     size: Units
     starts: list[Units]
-    max_instances: Units
+    max_instances: Annotated[int, Meta(ge=0, le=64)]
     memory_mib: Mib | None = None
 
 
@@ -103,7 +104,7 @@ class DeviceStatus(_Status):
     model: str | None = None
     product: str | None = None
     architecture: str | None = None
-    compute_capability: Annotated[str, Meta(pattern=r"^\d{1,2}\.\d{1,2}$")] | None = None
+    compute_capability: Annotated[str, Meta(pattern=r"^[0-9]{1,2}\.[0-9]{1,2}\Z")] | None = None
     utilization_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
     health: HealthStatus | None = None
     numa_node: int | None = None
@@ -127,7 +128,7 @@ class GpuNodeStatus(_Status):
     sequence: Annotated[int, Meta(ge=0)] | None = None
     boot_id: str | None = None
     driver_version: str | None = None
-    cuda_version: Annotated[str, Meta(pattern=r"^\d{1,3}(\.\d{1,3}){0,2}$")] | None = None
+    cuda_version: Annotated[str, Meta(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){0,2}\Z")] | None = None
     mig_strategy: Literal["none", "single", "mixed"] | None = None
     sharing: SharingStatus | None = None
 
@@ -249,7 +250,7 @@ def _holder(entry: HolderStatus) -> Holder:
 
 def _mig(path: str, entry: MigStatus, model: GpuModel) -> Mig:
     geometry = _geometry(path, entry, model)
-    grid = entry.grid_size or (geometry.grid if geometry else MAX_DEVICES)
+    grid = entry.grid_size or (geometry.grid if geometry else MAX_GRID)
     instances = []
     occupied: dict[int, int] = {}
     _check_unique(path + ".instances[{}].uuid", [instance.uuid for instance in entry.instances or ()])
@@ -267,7 +268,7 @@ def _mig(path: str, entry: MigStatus, model: GpuModel) -> Mig:
         holder = _holder(instance.holder) if instance.holder is not None else None
         instances.append(MigInstance(instance.uuid, profile, instance.start, instance.size, holder))
     illegal = _first_illegal(geometry, instances)
-    if illegal is not None and entry.profiles:
+    if illegal is not None and _own_placements(entry):
         raise _FieldError(
             f"{path}.instances[{illegal}]", "its size or start is none of its profile's in the same report"
         )
@@ -286,9 +287,14 @@ def _first_illegal(geometry: Geometry | None, instances: list[MigInstance]) -> i
     return None
 
 
+def _own_placements(entry: MigStatus) -> list[ProfileStatus]:
+    """The profiles that say where they can lie; without a grid their starts mean nothing."""
+    return [profile for profile in entry.profiles or () if profile.starts] if entry.grid_size else []
+
+
 def _geometry(path: str, entry: MigStatus, model: GpuModel) -> Geometry | None:
     """The device's own placements; without them the package's table for its model."""
-    placed = [profile for profile in entry.profiles or () if profile.starts]
+    placed = _own_placements(entry)
     if not entry.grid_size or not placed:
         table = geometry_for(model.mig_table)
         return table if table is None or entry.grid_size in (None, 0, table.grid) else None

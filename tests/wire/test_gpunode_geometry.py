@@ -28,6 +28,13 @@ def mig(*instances: tuple[str, int, int], **fields: object) -> Json:
         ),
         pytest.param(mig(("1g.10gb", 1, 1), ("7g.80gb", 0, 1)), id="a size that is not the profile's"),
         pytest.param(mig(("2g.20gb", 1, 2), ("1g.10gb", 0, 1)), id="a start that the profile does not have"),
+        pytest.param(
+            mig(("1g.10gb", 0, 2), ("1g.10gb", 3, 1), profiles=[ONE_G]), id="profiles of its own, but no grid"
+        ),
+        pytest.param(
+            mig(("1g.10gb", 0, 2), ("1g.10gb", 3, 1), gridSize=8, profiles=[ONE_G | {"starts": []}]),
+            id="profiles of its own, but no starts",
+        ),
     ],
 )
 def test_a_table_that_does_not_fit_the_device_is_not_used(status: Json) -> None:
