@@ -127,17 +127,10 @@ def test_kube_scheduler_looks_at_all_nodes(kube_scheduler: dict[str, Any]) -> No
     assert kube_scheduler["percentageOfNodesToScore"] == 100
 
 
-def test_preemption_tries_every_node(kube_scheduler: dict[str, Any]) -> None:
-    (plugin,) = kube_scheduler["profiles"][0]["pluginConfig"]
-    assert plugin == {
-        "name": "DefaultPreemption",
-        "args": {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "DefaultPreemptionArgs",
-            "minCandidateNodesPercentage": 100,
-            "minCandidateNodesAbsolute": 100,
-        },
-    }
+def test_nobody_is_evicted_for_a_pod_that_the_extender_would_refuse(kube_scheduler: dict[str, Any]) -> None:
+    (profile,) = kube_scheduler["profiles"]
+    assert "preemptVerb" not in kube_scheduler["extenders"][0]
+    assert profile["plugins"]["postFilter"]["disabled"] == [{"name": "DefaultPreemption"}]
 
 
 def test_leadership_has_a_lease_of_its_own(kube_scheduler: dict[str, Any]) -> None:
