@@ -21,6 +21,7 @@ from scheduler_ext.server.body import (
 )
 from scheduler_ext.server.exchange import HeadError, parse_head, take_expectation
 from scheduler_ext.server.framing import HEAD_END, MAX_HEAD_BYTES, BodyFraming
+from scheduler_ext.server.tls_socket import TlsSocket
 
 # Larger first reads measured slower: the allocation and the copy of what follows the head.
 _HEAD_READ_BYTES = 64 * 1024
@@ -31,6 +32,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 class Phase(enum.Enum):
     """What a connection waits for; every phase but SERVING has a deadline."""
 
+    HANDSHAKE = "the end of the TLS handshake"
     IDLE = "the first byte of a request"
     READING = "the rest of a request"
     SERVING = "the application"
@@ -62,7 +64,7 @@ class Connection:
         "watched",
     )
 
-    def __init__(self, sock: socket.socket, peer: Any, server: Any) -> None:
+    def __init__(self, sock: socket.socket | TlsSocket, peer: Any, server: Any) -> None:
         self.sock = sock
         self.peer = peer
         self.server = server
@@ -89,6 +91,11 @@ class Connection:
     def held_bytes(self) -> int:
         """How much of an unfinished request is in memory."""
         return len(self.incoming) + (self.framing.size if self.framing else 0)
+
+    @property
+    def mid_record(self) -> bool:
+        """Whether a request has begun with part of a TLS record, of which nothing can be read yet."""
+        return isinstance(self.sock, TlsSocket) and self.sock.mid_record
 
     @property
     def ready(self) -> bool:

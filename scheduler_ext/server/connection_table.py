@@ -11,14 +11,16 @@ from scheduler_ext.server.connection import Connection, Phase
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WATCHED_FOR = {
+    Phase.HANDSHAKE: READ,
     Phase.IDLE: READ,
     Phase.READING: READ,
     Phase.WRITING: WRITE,
     Phase.DISCARDING: READ,
     Phase.LINGERING: READ,
 }
-# Which connections make room for a new one: those that lose least come first.
-_EVICTION_ORDER = (Phase.LINGERING, Phase.DISCARDING, Phase.READING, Phase.IDLE)
+# Which connections make room for a new one: those that lose least come first, and strangers before those who
+# have shown a certificate.
+_EVICTION_ORDER = (Phase.LINGERING, Phase.HANDSHAKE, Phase.DISCARDING, Phase.READING, Phase.IDLE)
 
 
 class ConnectionTable:
@@ -110,9 +112,9 @@ class ConnectionTable:
         return None
 
     def close_all(self) -> None:
-        """Close every connection and the poller."""
-        for connections in self._in_phase.values():
-            for connection in tuple(connections):
+        """Close the poller and all connections but those that a pool thread has: the process ends them."""
+        for phase, connections in self._in_phase.items():
+            for connection in () if phase is Phase.SERVING else tuple(connections):
                 self.close(connection)
         self._selector.close()
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import threading
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
-CutReason = Literal["head", "body", "reply", "pressure"]
+CutReason = Literal["head", "body", "reply", "tls", "pressure"]
 
 
 class CutConnections:
     """Counts of connections cut off, by reason; three listener threads write, any thread may read.
 
     head: the headers did not arrive in time. body: the body did not. reply: the client did not take its
-    reply in time. pressure: there were too many connections, or too many unfinished bytes.
+    reply in time. tls: the handshake failed or did not end in time, for want of a good client certificate for
+    one. pressure: there were too many connections, or too many unfinished bytes.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: dict[CutReason, int] = {"head": 0, "body": 0, "reply": 0, "pressure": 0}
+        self._counts: dict[CutReason, int] = dict.fromkeys(get_args(CutReason), 0)
 
     def add(self, reason: CutReason) -> None:
         with self._lock:

@@ -36,10 +36,11 @@ def run_server(options: ServerOptions, build_apps: Callable[[], Apps]) -> None:
 
     `build_apps` runs in the worker process, after the fork. Once its applications are built and all three
     listeners accept, one line is printed to stderr:
-    `ready api=http://HOST:PORT health=http://HOST:PORT inspect=http://HOST:PORT`.
+    `ready api=http://HOST:PORT health=http://HOST:PORT inspect=http://HOST:PORT`, with https for an API
+    that speaks TLS.
 
-    Exits with status 1 and one message when an address cannot be had, when `build_apps` raises, or when
-    the worker process dies.
+    Exits with status 1 and one message when an address cannot be had, when a file of `options.tls` cannot
+    be used, when `build_apps` raises, or when the worker process dies.
     """
     for name in _FOREIGN_ENVIRONMENT:
         os.environ.pop(name, None)

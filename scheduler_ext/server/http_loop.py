@@ -9,7 +9,6 @@ the poller itself waits up to 2 s for each client that does not close.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import socket
@@ -20,7 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from scheduler_ext.server import listeners
+from scheduler_ext.server.acceptor import Acceptor
 from scheduler_ext.server.body import BodyTimeout, BodyTruncated
+from scheduler_ext.server.certificates import ServerCertificates
 from scheduler_ext.server.connection import Connection, Phase
 from scheduler_ext.server.connection_table import ConnectionTable
 from scheduler_ext.server.cut_connections import CUT_CONNECTIONS, CutReason
@@ -34,22 +35,29 @@ log = logging.getLogger(__name__)
 
 # A reading client takes a reply of 300 KB within this; waiting for it here spares two hops to the loop.
 _PATIENCE_S = 0.02
-# Turns of one client before the next one: reads, and of the listener: accepted connections.
+# Reads of one client before it is the next one's turn.
 _READS_PER_TURN = 4
-_ACCEPTS_PER_TURN = 64
 # After its last reply a client has this long to close first, which spares it a reset (RFC 9112, 9.6).
 _LINGER_S = 2.0
-_HOLDS_UP_STOP = (Phase.IDLE, Phase.READING, Phase.SERVING, Phase.WRITING, Phase.DISCARDING)
+_HOLDS_UP_STOP = (
+    *(Phase.HANDSHAKE, Phase.IDLE, Phase.READING),
+    *(Phase.SERVING, Phase.WRITING, Phase.DISCARDING),
+)
 
 
 class HttpLoop:
     """One listener, its connections and its thread pool; `run` is the life of its thread."""
 
     def __init__(
-        self, name: str, listener: socket.socket, app: WSGIApplication, limits: LoopLimits, cfg: Any
+        self,
+        name: str,
+        listener: socket.socket,
+        app: WSGIApplication,
+        limits: LoopLimits,
+        cfg: Any,
+        certificates: ServerCertificates | None = None,
     ) -> None:
         self._listener = listener
-        self._address = listener.getsockname()
         self._app = app
         self._limits = limits
         self._cfg = cfg
@@ -59,6 +67,7 @@ class HttpLoop:
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
         durations_s = {
+            Phase.HANDSHAKE: limits.read_timeout_s,
             Phase.IDLE: limits.keepalive_s,
             Phase.READING: limits.read_timeout_s,
             Phase.SERVING: float("inf"),
@@ -67,6 +76,7 @@ class HttpLoop:
             Phase.LINGERING: min(_LINGER_S, limits.read_timeout_s),
         }
         self._table = ConnectionTable(durations_s, self._on_event)
+        self._acceptor = Acceptor(listener, self._table, limits.max_connections, certificates)
 
     def stop(self) -> None:
         """Stop accepting and finish what is open. Callable from any thread and from a signal handler."""
@@ -78,15 +88,16 @@ class HttpLoop:
 
         After `stop` idle connections stay open for `linger_s`, for a request that is already on its way.
         """
-        self._table.watch_other(self._listener, self._on_listener)
+        self._table.watch_other(self._listener, self._acceptor.on_listener)
         self._table.watch_other(self._wakeup, self._on_wakeup)
         while not self._stopping:
             tick()
             self._step(1.0)
         self._table.unwatch_other(self._listener)
-        listeners.leave(self._listener, self._accept)
+        listeners.leave(self._listener, self._acceptor.accept)
         now = time.monotonic()
-        self._table.shorten(Phase.IDLE, linger_s, now)
+        for phase in (Phase.HANDSHAKE, Phase.IDLE):
+            self._table.shorten(phase, linger_s, now)
         until = now + grace_s
         while self._table.count(*_HOLDS_UP_STOP) and time.monotonic() < until:
             tick()
@@ -99,6 +110,7 @@ class HttpLoop:
         events = self._table.wait(timeout_s, time.monotonic())
         # A client can send its next request before the loop has heard that its last reply is out.
         self._take_served()
+        self._acceptor.new_turn()
         for on_event, mask in events:
             on_event(mask)
         for connection in self._table.overdue(time.monotonic()):
@@ -113,35 +125,6 @@ class HttpLoop:
             connection = self._served.popleft()
             if connection.phase is Phase.SERVING:
                 self._guarded(connection, self._hand_over)
-
-    def _on_listener(self, _mask: int) -> None:
-        for _ in range(_ACCEPTS_PER_TURN):
-            if not self._accept():
-                return
-
-    def _accept(self) -> bool:
-        """Accept one connection; False when there is none."""
-        try:
-            sock, peer = self._listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return False
-        except OSError as error:
-            log.warning("a connection could not be accepted: %s", error)
-            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                self._make_room()
-            # The listener stays readable, and the loop would spin while nothing can be freed.
-            time.sleep(0.01)
-            return False
-        if self._table.count() >= self._limits.max_connections:
-            self._make_room()
-        self._enter(Connection(sock, peer, self._address), Phase.IDLE)
-        return True
-
-    def _make_room(self) -> None:
-        victim = self._table.expendable()
-        if victim is not None:
-            CUT_CONNECTIONS.add("pressure")
-            self._table.close(victim)
 
     def _enter(self, connection: Connection, phase: Phase) -> None:
         self._table.enter(connection, phase, time.monotonic())
@@ -164,6 +147,8 @@ class HttpLoop:
         match connection.phase:
             case Phase.IDLE | Phase.READING:
                 self._guarded(connection, self._receive)
+            case Phase.HANDSHAKE:
+                self._guarded(connection, self._shake_hands)
             case Phase.SERVING:
                 # It sends ahead or has hung up: either is looked at after its reply. The pool may have
                 # finished without waking the loop while the connection was still watched.
@@ -176,10 +161,21 @@ class HttpLoop:
             case Phase.CLOSED:
                 pass
 
+    def _shake_hands(self, connection: Connection) -> None:
+        if self._acceptor.shake_hands(connection):
+            self._await_request(connection)
+            # It may have come together with the end of the handshake, and nobody would tell.
+            self._receive(connection)
+
+    def _await_request(self, connection: Connection) -> None:
+        self._enter(connection, Phase.READING if connection.mid_record else Phase.IDLE)
+
     def _receive(self, connection: Connection) -> None:
         for _ in range(_READS_PER_TURN):
             received = connection.receive()
             if received is None:
+                if connection.phase is Phase.IDLE and connection.mid_record:
+                    self._enter(connection, Phase.READING)
                 return
             if not received:
                 self._hung_up(connection)
@@ -223,6 +219,8 @@ class HttpLoop:
                 self._cut(connection, "body")
                 connection.fault = timeout
                 self._serve(connection)
+            case Phase.HANDSHAKE:
+                self._acceptor.refuse(connection, "its TLS handshake is overdue")
             case Phase.WRITING:
                 self._cut(connection, "reply")
                 self._table.close(connection, reset=True)
@@ -293,7 +291,7 @@ class HttpLoop:
                 self._enter(connection, Phase.READING)
                 self._feed(connection, b"")
             else:
-                self._enter(connection, Phase.IDLE)
+                self._await_request(connection)
 
     def _discard(self, connection: Connection) -> None:
         if not connection.discard() or connection.discarded_bytes > self._limits.max_held_bytes:

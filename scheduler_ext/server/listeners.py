@@ -52,10 +52,10 @@ def listen(name: str, address: tuple[str, int]) -> socket.socket:
     return sock
 
 
-def url(listener: socket.socket) -> str:
-    """http://HOST:PORT of a listener, with its real port."""
+def url(listener: socket.socket, scheme: str = "http") -> str:
+    """SCHEME://HOST:PORT of a listener, with its real port."""
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def leave(listener: socket.socket, accept: Callable[[], bool]) -> None:

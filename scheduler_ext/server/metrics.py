@@ -128,7 +128,7 @@ class _ConnectionMetrics(Collector):
     def collect(self) -> Iterable[CounterMetricFamily]:
         cut = CounterMetricFamily(
             "gpu_extender_connections_cut",
-            "Connections ended by the server because of a slow client or too many of them, by reason.",
+            "Connections ended by the server because of slow, refused or too many clients, by reason.",
             labels=["reason"],
         )
         for reason, count in CUT_CONNECTIONS.counts().items():

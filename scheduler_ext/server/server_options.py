@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,8 +30,27 @@ class Apps:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files: the server's certificate with its intermediates, its key, and who may sign clients."""
+
+    cert_file: Path
+    key_file: Path
+    client_ca_file: Path
+
+    def by_flag(self) -> tuple[tuple[str, Path], tuple[str, Path], tuple[str, Path]]:
+        """Each file with the flag that named it, in the order of the fields."""
+        return (
+            ("--tls-cert-file", self.cert_file),
+            ("--tls-key-file", self.key_file),
+            ("--client-ca-file", self.client_ca_file),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ServerOptions:
     """Addresses as (host, port), port 0 for any free one; durations in seconds, sizes in bytes.
+
+    `tls` is for the API: health is probed in plain HTTP, and inspection stays on the host.
 
     `read_timeout_s` bounds the headers and body of one request together, from its first byte;
     `write_timeout_s` the handing over of one reply. `max_body_bytes` must be the limit the application
@@ -51,10 +71,11 @@ class ServerOptions:
     # must not queue behind them. An idle thread costs some 50 KiB.
     threads: int = 64
     max_body_bytes: int = 64 * MIB
+    tls: TlsFiles | None = None
 
     def __post_init__(self) -> None:
         host = self.inspect_listen[0]
-        if not _is_loopback(host):
+        if not is_loopback(host):
             raise ValueError(
                 f"the inspection listener shows the whole inventory without authentication and may listen "
                 f"on a loopback address only: use 127.0.0.1, ::1 or localhost instead of {host!r}"
@@ -75,7 +96,8 @@ class LoopLimits:
     keepalive_s: float
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from its own host only; names other than localhost are not looked up."""
     if host == "localhost":
         return True
     try:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gunicorn.workers.base import Worker
 
+from scheduler_ext.server.certificates import ServerCertificates
 from scheduler_ext.server.http_loop import HttpLoop
 from scheduler_ext.server.listeners import url
 from scheduler_ext.server.server_options import SIDE_BODY_BYTES, Apps, LoopLimits, ServerOptions
@@ -77,6 +78,8 @@ class ExtenderWorker(Worker):  # type: ignore[misc]
     def load_wsgi(self) -> None:
         """Build the applications; a failure ends the worker, and with it the server, with one message."""
         try:
+            files = self._options.tls
+            self._certificates = ServerCertificates(files) if files else None
             self._apps = self._build_apps()
         except Exception as error:
             log.debug("building the applications failed", exc_info=True)
@@ -92,7 +95,8 @@ class ExtenderWorker(Worker):  # type: ignore[misc]
                 self._loop("health", health, self._apps.health),
                 self._loop("inspect", inspect, self._apps.inspect),
             ]
-            ready = f"ready api={url(api)} health={url(health)} inspect={url(inspect)}\n"
+            api_url = url(api, "https" if self._certificates else "http")
+            ready = f"ready api={api_url} health={url(health)} inspect={url(inspect)}\n"
             self._loops = [loop, *sides]
             threads = [
                 threading.Thread(target=side.run, args=(_no_tick, _SIDE_GRACE_S, 0.0), daemon=True)
@@ -100,6 +104,8 @@ class ExtenderWorker(Worker):  # type: ignore[misc]
             ]
             for thread in threads:
                 thread.start()
+            if self._certificates:
+                self._certificates.start()
             if self.alive:
                 # One write, so that no other line can come between its parts.
                 sys.stderr.write(ready)
@@ -114,6 +120,8 @@ class ExtenderWorker(Worker):  # type: ignore[misc]
             for thread in threads:
                 thread.join(_SIDE_GRACE_S * 2)
         finally:
+            if self._certificates:
+                self._certificates.stop()
             try:
                 self._apps.close()
             except Exception:
@@ -132,7 +140,7 @@ class ExtenderWorker(Worker):  # type: ignore[misc]
             write_timeout_s=options.write_timeout_s,
             keepalive_s=_KEEPALIVE_S,
         )
-        return HttpLoop(name, listener, app, limits, self.cfg)
+        return HttpLoop(name, listener, app, limits, self.cfg, self._certificates if is_api else None)
 
     def _tick(self) -> None:
         """Tell the arbiter that we live, and stop when it no longer does."""

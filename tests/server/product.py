@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,7 +15,7 @@ from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import Json, names_body, pod
-from tests.server.server_process import REPOSITORY, Reply, ServerProcess, call, connect, get, request
+from tests.server.server_process import REPOSITORY, Reply, ServerProcess, call, get, request
 
 GOLDEN = REPOSITORY / "tests" / "golden"
 INVENTORY = GOLDEN / "inventory.yaml"
@@ -38,6 +39,7 @@ class Product(ServerProcess):
         inventory: Path = INVENTORY,
         config: Path | None = None,
         env: dict[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(
             *("--inventory", str(inventory)),
@@ -45,6 +47,7 @@ class Product(ServerProcess):
             *("--listen", _FREE_PORT, "--health-listen", _FREE_PORT, "--inspect-listen", _FREE_PORT),
             *map(str, arguments),
             env=env,
+            tls=tls,
         )
         self._heard = 0
         self._barriers = itertools.count()
@@ -56,7 +59,7 @@ class Product(ServerProcess):
 
     def post(self, verb: str, body: bytes, *headers: str) -> Reply:
         """One request on a connection of its own."""
-        with connect(self.api) as sock:
+        with self.connect() as sock:
             return call(sock, request(f"/{verb}", body, *headers))
 
     def logged(self) -> list[str]:

@@ -6,17 +6,18 @@ import json
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 REPOSITORY = Path(__file__).parents[2]
-READY = re.compile(r"ready api=http://(\S+) health=http://(\S+) inspect=http://(\S+)")
+READY = re.compile(r"ready api=https?://(\S+) health=http://(\S+) inspect=http://(\S+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,13 @@ class ServerProcess:
     MODULE: ClassVar[tuple[str, ...]] = ("tests.server.transport_app",)
 
     def __init__(
-        self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+        self,
+        *arguments: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        self.tls = tls
         self.process = subprocess.Popen(
             [sys.executable, "-m", *self.MODULE, *arguments],
             stdout=subprocess.PIPE,
@@ -75,6 +81,10 @@ class ServerProcess:
         assert match, f"the server ended:\n{self.stderr}"
         self.api, self.health, self.inspect = (_address(text) for text in match.groups())
         return self
+
+    def connect(self, timeout_s: float = 10) -> socket.socket:
+        """A connection to the API, over TLS where the server was started with a context for its clients."""
+        return connect(self.api, timeout_s, self.tls)
 
     def wait_for_line(self, text: str, start: int = 0) -> int:
         """The number of the first line from `start` on that contains a text."""
@@ -130,10 +140,19 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def connect(address: tuple[str, int], timeout_s: float = 10) -> socket.socket:
+def connect(
+    address: tuple[str, int], timeout_s: float = 10, tls: ssl.SSLContext | None = None
+) -> socket.socket:
+    """A connection, over TLS where a context is given. Raises OSError, and leaves nothing open then."""
     sock = socket.create_connection(address, timeout=timeout_s)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
+    if tls is None:
+        return sock
+    try:
+        return tls.wrap_socket(sock, server_hostname=address[0])
+    except OSError:
+        sock.close()
+        raise
 
 
 def request(path: str, body: bytes = b"", *headers: str, method: str = "POST") -> bytes:
@@ -177,6 +196,13 @@ def call(sock: socket.socket, raw: bytes) -> Reply:
 def get(address: tuple[str, int], path: str) -> Reply:
     with connect(address) as sock:
         return call(sock, request(path, method="GET"))
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    until = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def timed(sock: socket.socket, raw: bytes) -> tuple[Reply, float]:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from scheduler_ext.server.server_options import TlsFiles
 from tests.kube_objects import names_body
+from tests.server.authority import Authority, flags
 from tests.server.product import (
     GOLDEN,
     INVENTORY,
@@ -21,7 +23,7 @@ from tests.server.product import (
     Product,
     extender_on,
 )
-from tests.server.server_process import Reply, call, connect, get, request
+from tests.server.server_process import Reply, call, eventually, get, request
 
 CLIENTS = 8
 BODIES = [(path.name.split(".")[1], path.read_bytes()) for path in sorted(GOLDEN.glob("*.json"))]
@@ -34,18 +36,18 @@ class Client(threading.Thread):
     Ends when told to, or when the server lets it go: with a reply that says so, then a refused connection.
     """
 
-    def __init__(self, address: tuple[str, int], exchanges: Sequence[Exchange], start: int = 0) -> None:
+    def __init__(self, server: Product, exchanges: Sequence[Exchange], start: int = 0) -> None:
         super().__init__()
         self.answers = 0
         self.failure: str | None = None
-        self._address = address
+        self._server = server
         self._exchanges = itertools.islice(itertools.cycle(exchanges), start, None)
         self._stopping = threading.Event()
 
     def run(self) -> None:
         try:
             while not self._stopping.is_set():
-                with connect(self._address) as sock:
+                with self._server.connect() as sock:
                     for raw, check in self._exchanges:
                         reply = call(sock, raw)
                         check(reply)
@@ -115,38 +117,46 @@ def mixed() -> list[Exchange]:
     return [exchange for pair in zip(good, itertools.cycle(bad), strict=False) for exchange in pair]
 
 
-def test_eight_connections_of_mixed_requests_get_their_own_answers(clients: list[Client]) -> None:
+@pytest.fixture(params=["over TLS", "plain"])
+def server(request: pytest.FixtureRequest, authority: Authority, files: TlsFiles) -> Iterator[Product]:
+    over_tls = request.param == "over TLS"
+    tls = authority.client() if over_tls else None
+    with Product(*(flags(files) if over_tls else ()), tls=tls) as process:
+        yield process.ready()
+
+
+def test_eight_connections_of_mixed_requests_get_their_own_answers(
+    server: Product, clients: list[Client]
+) -> None:
     exchanges = mixed()
-    with Product() as server:
-        server.ready()
-        clients += [Client(server.api, exchanges, start=5 * number) for number in range(CLIENTS)]
-        for client in clients:
-            client.start()
-        time.sleep(1.5)
-        for client in clients:
-            client.end()
-        assert [client.failure for client in clients if client.failure] == []
-        assert min(client.answers for client in clients) > len(exchanges)
-        assert "Traceback" not in server.stderr
+    clients += [Client(server, exchanges, start=5 * number) for number in range(CLIENTS)]
+    for client in clients:
+        client.start()
+    time.sleep(1.5)
+    for client in clients:
+        client.end()
+    assert [client.failure for client in clients if client.failure] == []
+    assert min(client.answers for client in clients) > len(exchanges)
+    assert "Traceback" not in server.stderr
 
 
 @pytest.mark.parametrize("after_s", [0.3, 0.45])
-def test_no_answer_is_lost_when_the_server_is_stopped(clients: list[Client], after_s: float) -> None:
+def test_no_answer_is_lost_when_the_server_is_stopped(
+    server: Product, clients: list[Client], after_s: float
+) -> None:
     exchanges = mixed()
-    with Product() as server:
-        server.ready()
-        clients += [Client(server.api, exchanges, start=5 * number) for number in range(CLIENTS)]
-        for client in clients:
-            client.start()
-        time.sleep(after_s)
-        started = time.monotonic()
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
-        assert time.monotonic() - started < 5
-        for client in clients:
-            client.join()
-        assert [client.failure for client in clients if client.failure] == []
-        assert min(client.answers for client in clients) > 1
+    clients += [Client(server, exchanges, start=5 * number) for number in range(CLIENTS)]
+    for client in clients:
+        client.start()
+    time.sleep(after_s)
+    started = time.monotonic()
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert time.monotonic() - started < 5
+    for client in clients:
+        client.join()
+    assert [client.failure for client in clients if client.failure] == []
+    assert min(client.answers for client in clients) > 1
 
 
 def replace(path: Path, text: bytes) -> None:
@@ -154,13 +164,6 @@ def replace(path: Path, text: bytes) -> None:
     new = path.with_suffix(".new")
     new.write_bytes(text)
     os.replace(new, path)
-
-
-def eventually(true: Callable[[], bool]) -> None:
-    until = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 class Witness:
@@ -183,7 +186,7 @@ NEW = b"---\n".join(part for part in OLD.split(b"---\n") if b"gpu-node-01" not i
 BROKEN = NEW[: len(NEW) // 2] + b"\n  }{ ["
 
 
-def witnessing_clients(address: tuple[str, int]) -> tuple[list[Client], list[Witness]]:
+def witnessing_clients(server: Product) -> tuple[list[Client], list[Witness]]:
     """One for each of the bodies whose answer changes with the inventory, at least eight."""
     expected = list(zip(BODIES, answers_of(OLD), answers_of(NEW), strict=True))
     differing = [(*request_, old, new) for request_, old, new in expected if old != new]
@@ -193,7 +196,7 @@ def witnessing_clients(address: tuple[str, int]) -> tuple[list[Client], list[Wit
         for (verb, body, _, _), witness in zip(differing, witnesses, strict=True)
     ]
     assert len(exchanges) >= CLIENTS
-    return [Client(address, [exchange]) for exchange in exchanges], witnesses
+    return [Client(server, [exchange]) for exchange in exchanges], witnesses
 
 
 def test_a_changed_inventory_is_taken_whole_and_a_broken_one_not_at_all(
@@ -213,7 +216,7 @@ def test_a_changed_inventory_is_taken_whole_and_a_broken_one_not_at_all(
             samples = server.samples()
             return samples["gpu_extender_snapshot_generation"], samples["gpu_extender_inventory_broken"]
 
-        new_clients, witnesses = witnessing_clients(server.api)
+        new_clients, witnesses = witnessing_clients(server)
         clients += new_clients
         for client in clients:
             client.start()

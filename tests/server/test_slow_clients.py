@@ -40,6 +40,7 @@ CUT = {
     "head": ("stalls in the head", "trickles the head"),
     "body": ("stalls in the body", "stalls in a chunk", "trickles the body"),
     "reply": ("does not read", "reads byte by byte"),
+    "tls": (),
     "pressure": (),
 }
 

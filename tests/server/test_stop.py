@@ -6,18 +6,21 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
+from scheduler_ext.server.server_options import TlsFiles
+from tests.server.authority import Authority
 from tests.server.server_process import ServerProcess, call, connect, read_reply, request
 
 
 class ClosedLoopClient(threading.Thread):
     """Asks again as soon as it is answered; a refused connection ends it, anything else is a loss."""
 
-    def __init__(self, address: tuple[str, int], path: str) -> None:
+    def __init__(self, server: ServerProcess, path: str) -> None:
         super().__init__()
-        self._address = address
+        self._server = server
         self._path = path
         self.answers = 0
         self.loss: str | None = None
@@ -25,8 +28,11 @@ class ClosedLoopClient(threading.Thread):
     def run(self) -> None:
         while True:
             try:
-                sock = connect(self._address)
+                sock = self._server.connect()
             except ConnectionRefusedError:
+                return
+            except OSError as error:
+                self.loss = f"while shaking hands: {error!r}"
                 return
             with sock:
                 try:
@@ -45,53 +51,53 @@ def call_once(sock: socket.socket, path: str) -> bool:
     return reply.headers["connection"] == "keep-alive"
 
 
+@pytest.fixture(params=["over TLS", "plain"])
+def server(request: pytest.FixtureRequest, authority: Authority, files: TlsFiles) -> Iterator[ServerProcess]:
+    over_tls = request.param == "over TLS"
+    arguments = ("--tls-folder", str(files.cert_file.parent)) if over_tls else ()
+    with ServerProcess(*arguments, tls=authority.client() if over_tls else None) as process:
+        yield process.ready()
+
+
 @pytest.mark.parametrize("repetition", range(5))
-def test_no_answer_is_lost_under_load(repetition: int) -> None:
-    with ServerProcess() as server:
-        server.ready()
-        clients = [
-            ClosedLoopClient(server.api, path) for path in ("/length", "/sleep/3", "/now", "/length") * 2
-        ]
-        for client in clients:
-            client.start()
-        time.sleep(0.2 + 0.03 * repetition)
-        server.signal(signal.SIGTERM)
-        code = server.wait()
-        for client in clients:
-            client.join()
-        assert [client.loss for client in clients if client.loss] == []
-        assert min(client.answers for client in clients) > 1
-        assert code == 0
-        assert server.lines[-2:] == ["closed", "(end)"]
+def test_no_answer_is_lost_under_load(server: ServerProcess, repetition: int) -> None:
+    clients = [ClosedLoopClient(server, path) for path in ("/length", "/sleep/3", "/now", "/length") * 2]
+    for client in clients:
+        client.start()
+    time.sleep(0.2 + 0.03 * repetition)
+    server.signal(signal.SIGTERM)
+    code = server.wait()
+    for client in clients:
+        client.join()
+    assert [client.loss for client in clients if client.loss] == []
+    assert min(client.answers for client in clients) > 1
+    assert code == 0
+    assert server.lines[-2:] == ["closed", "(end)"]
 
 
-def test_requests_without_keep_alive_are_not_lost_either() -> None:
-    with ServerProcess() as server:
-        server.ready()
-        losses: list[str] = []
+def test_requests_without_keep_alive_are_not_lost_either(server: ServerProcess) -> None:
+    losses: list[str] = []
 
-        def reconnect() -> None:
-            while True:
-                try:
-                    sock = connect(server.api)
-                except ConnectionRefusedError:
-                    return
-                with sock:
-                    try:
-                        call(sock, request("/length", b"x", "Connection: close"))
-                    except OSError as error:
-                        losses.append(repr(error))
-                        return
+    def reconnect() -> None:
+        while True:
+            try:
+                with server.connect() as sock:
+                    call(sock, request("/length", b"x", "Connection: close"))
+            except ConnectionRefusedError:
+                return
+            except OSError as error:
+                losses.append(repr(error))
+                return
 
-        clients = [threading.Thread(target=reconnect) for _ in range(8)]
-        for client in clients:
-            client.start()
-        time.sleep(0.3)
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
-        for client in clients:
-            client.join()
-        assert losses == []
+    clients = [threading.Thread(target=reconnect) for _ in range(8)]
+    for client in clients:
+        client.start()
+    time.sleep(0.3)
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    for client in clients:
+        client.join()
+    assert losses == []
 
 
 @pytest.mark.parametrize(
@@ -151,6 +157,19 @@ def test_an_idle_connection_gets_two_seconds_for_a_request_on_its_way() -> None:
             assert server.wait() == 0
             assert 1.9 < time.monotonic() - started < 2.7
             assert (used.recv(1), unused.recv(1)) == (b"", b"")
+
+
+def test_a_half_done_handshake_holds_up_the_stop_no_longer(authority: Authority, files: TlsFiles) -> None:
+    folder = str(files.cert_file.parent)
+    with ServerProcess("--tls-folder", folder, "--timeout-s", "30", tls=authority.client()) as server:
+        server.ready()
+        with connect(server.api) as stranger, server.connect() as used:
+            stranger.sendall(b"\x16\x03\x01")
+            call(used, request("/first"))
+            started = time.monotonic()
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 0
+            assert time.monotonic() - started < 2.7
 
 
 @pytest.mark.parametrize("after_s", [0.3, 0.4, 0.5])

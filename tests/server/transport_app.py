@@ -16,11 +16,13 @@ import os
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scheduler_ext.server.body import BODY_RECEIVED, BodyError, read_body
 from scheduler_ext.server.cut_connections import CUT_CONNECTIONS
 from scheduler_ext.server.gunicorn_server import Apps, ServerOptions, refuse_workers, run_server
+from scheduler_ext.server.server_options import TlsFiles
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
@@ -83,6 +85,7 @@ def main() -> None:
     parser.add_argument("--grace-s", type=float, default=10.0)
     parser.add_argument("--fail", action="store_true")
     parser.add_argument("--slow-start-s", type=float, default=0.0)
+    parser.add_argument("--tls-folder", type=Path)
     arguments = parser.parse_args()
     logging.basicConfig(format="LOG %(name)s %(levelname)s %(message)s", level=logging.INFO)
     refusal = refuse_workers(os.environ, None)
@@ -103,8 +106,14 @@ def main() -> None:
         write_timeout_s=arguments.timeout_s,
         graceful_timeout_s=arguments.grace_s,
         max_body_bytes=MAX_BODY_BYTES,
+        tls=tls_files(arguments.tls_folder) if arguments.tls_folder else None,
     )
     run_server(options, build_apps)
+
+
+def tls_files(folder: Path) -> TlsFiles:
+    """The files of a Secret of type kubernetes.io/tls that is mounted here."""
+    return TlsFiles(folder / "tls.crt", folder / "tls.key", folder / "ca.crt")
 
 
 def _address(text: str) -> tuple[str, int]:
