@@ -6,18 +6,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Where `make run` serves; the next two ports are health and inspection. A run that ends at once takes any.
 PORT ?= $(if $(filter 1,$(ONCE)),0,8888)
-IMAGE ?= scheduler-ext:latest
+IMAGE ?= scheduler-ext:0.1.0
 
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[.a-z-]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[.a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 run: .venv ## Serve a sample cluster, show what is decided for a dozen pods, serve on (ONCE=1: end then)
 	@$(BIN)/scheduler-ext demo --port $(PORT) $(if $(filter 1,$(ONCE)),--once)
 
 test: .venv ## Run the tests
 	@$(BIN)/python -m pytest $(ARGS)
+	@echo "not run here: the end-to-end tests, which need a control plane (make e2e)"
+
+e2e: .venv ## Run the end-to-end tests on a real control plane (builds it once: six minutes, Go 1.26 and etcd)
+	@$(BIN)/python -m tests.e2e.cluster.binaries
+	@$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
 
 check: .venv ## Check format, lint, types and layers
 	$(BIN)/ruff format --check .
@@ -28,6 +33,10 @@ check: .venv ## Check format, lint, types and layers
 bench: .venv ## Measure latency at the wire into benchmarks/results/ (minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.latency --json benchmarks/results/latency.json \
 		--png benchmarks/results/latency.png $(ARGS)
+
+bench-scheduler: .venv ## Measure a real kube-scheduler with and without extenders (ten minutes; ARGS=--smoke: one)
+	$(BIN)/python -m benchmarks.scheduler --json benchmarks/results/scheduler.json \
+		--png benchmarks/results/scheduler.png $(ARGS)
 
 image: ## Build the container image (IMAGE=name:tag)
 	docker build --tag $(IMAGE) .
@@ -50,4 +59,4 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable '.[dev]'
 	@touch $@
 
-.PHONY: help run test check bench image clean .venv
+.PHONY: help run test e2e check bench bench-scheduler image clean .venv

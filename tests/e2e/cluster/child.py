@@ -1,0 +1,102 @@
+"""A process of the test cluster: its log in a file, its life bound to ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+_STOP_S = 10.0
+_TAIL_BYTES = 4000
+_LISTENING = "0A"
+
+
+class ChildError(RuntimeError):
+    """A process did not become ready; str() ends with the end of its log."""
+
+
+class Child:
+    """Runs `command` until `stop`; the kernel kills it when the thread that started it is gone."""
+
+    def __init__(
+        self, name: str, command: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self.log = log
+        with log.open("ab") as out:
+            # setpriv (util-linux) rather than preexec_fn, which is not safe where there are threads.
+            self._process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", "--", *map(str, command)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=None if env is None else dict(env),
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of the process itself: setpriv replaces itself by it."""
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def wait_ready(self, ready: Callable[[], bool], timeout_s: float) -> None:
+        """Wait until `ready` says so; an OSError of its counts as no. Raises ChildError."""
+        until = time.monotonic() + timeout_s
+        while time.monotonic() < until and self.returncode is None:
+            with contextlib.suppress(OSError):
+                if ready():
+                    return
+            time.sleep(0.05)
+        state = (
+            f"exited with {self.returncode}" if self.returncode is not None else f"not ready in {timeout_s} s"
+        )
+        raise ChildError(f"{self.name} {state}; its log ends:\n{self.tail()}")
+
+    def tail(self) -> str:
+        """The end of the log."""
+        return self.log.read_bytes()[-_TAIL_BYTES:].decode(errors="replace")
+
+    def listening_addresses(self) -> set[tuple[str, int]]:
+        """(address, port) of its listening TCP sockets, from /proc (Linux: proc(5), /proc/net/tcp)."""
+        mine = set()
+        for descriptor in Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                mine.add(os.readlink(descriptor))
+        found = set()
+        for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
+            for line in Path(f"/proc/{self.pid}/net/{table}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTENING and f"socket:[{fields[9]}]" in mine:
+                    host, _, port = fields[1].partition(":")
+                    # Words of four bytes, each in the machine's order.
+                    packed = b"".join(bytes.fromhex(host[i : i + 8])[::-1] for i in range(0, len(host), 8))
+                    found.add((socket.inet_ntop(family, packed), int(port, 16)))
+        return found
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Send a signal to the process and to those it has started, as to all of a container."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def stop(self, grace_s: float = _STOP_S) -> None:
+        """Ask it to end, and make it end after `grace_s`."""
+        self._process.terminate()
+        try:
+            self._process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it and what it has started at once."""
+        self.signal_all(signal.SIGKILL)
+        self._process.wait()

@@ -1,0 +1,182 @@
+"""etcd, kube-apiserver, kube-controller-manager and the default kube-scheduler, on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.e2e.cluster.api import Api, ApiError
+from tests.e2e.cluster.binaries import Binaries
+from tests.e2e.cluster.child import Child
+from tests.e2e.cluster.credentials import Credentials
+from tests.e2e.cluster.ports import LOOPBACK, free_ports
+
+_START_S = 60.0
+_STOP_S = 5.0
+
+
+class ControlPlane:
+    """A running control plane in `directory`; use `running_control_plane`.
+
+    Authentication is by token, authorization by RBAC, so that what a role lacks is refused here as anywhere.
+    Nodes have no heartbeats: what taints and evicts for want of them is off.
+    """
+
+    def __init__(self, binaries: Binaries, directory: Path) -> None:
+        self.binaries = binaries
+        self.directory = directory
+        self.credentials = Credentials(directory / "credentials")
+        self._children: list[Child] = []
+        self._etcd_port, etcd_peers, api_port = free_ports(3)
+        self._etcd_peers = f"http://{LOOPBACK}:{etcd_peers}"
+        self.server = f"https://{LOOPBACK}:{api_port}"
+        self.api = self.api_as("admin")
+
+    def api_as(self, user: str) -> Api:
+        """The API as one of `credentials.USERS`."""
+        return Api(self.server, self.credentials.ca_file, self.credentials.tokens[user])
+
+    def kubeconfig(self, user: str) -> Path:
+        """A kubeconfig file for one of `credentials.USERS`."""
+        return self.credentials.kubeconfig(self.server, user)
+
+    def kubectl(self, *arguments: str | Path, stdin: str | None = None, user: str = "admin") -> str:
+        """What kubectl prints. Raises KubectlError with what it complained of."""
+        done = self.try_kubectl(*arguments, stdin=stdin, user=user)
+        if done.returncode != 0:
+            raise KubectlError(f"kubectl {' '.join(map(str, arguments))}: {done.stderr.strip()}")
+        return done.stdout
+
+    def try_kubectl(
+        self, *arguments: str | Path, stdin: str | None = None, user: str = "admin"
+    ) -> subprocess.CompletedProcess[str]:
+        """The same, whatever comes of it."""
+        home = self.directory / "home"
+        return subprocess.run(
+            [self.binaries.kubectl, *map(str, arguments)],
+            input=stdin,
+            text=True,
+            capture_output=True,
+            check=False,
+            # Nothing of the user's own: neither kubeconfig nor plugins nor preferences.
+            env={"HOME": str(home), "KUBECONFIG": str(self.kubeconfig(user)), "KUBECTL_KUBERC": "false"},
+        )
+
+    def start(self) -> None:
+        """Start everything and wait until it answers. Raises ChildError."""
+        self._start_etcd()
+        self._start_apiserver()
+        self._start(
+            "kube-controller-manager",
+            self.binaries.kube_controller_manager,
+            f"--kubeconfig={self.kubeconfig('kube-controller-manager')}",
+            f"--service-account-private-key-file={self.credentials.service_account_key_file}",
+            f"--root-ca-file={self.credentials.ca_file}",
+            "--use-service-account-credentials",
+            "--leader-elect=false",
+            f"--bind-address={LOOPBACK}",
+            "--secure-port=0",
+            "--controllers=*,-node-lifecycle-controller",
+        )
+        self._start(
+            "kube-scheduler",
+            self.binaries.kube_scheduler,
+            f"--kubeconfig={self.kubeconfig('kube-scheduler')}",
+            "--leader-elect=false",
+            f"--bind-address={LOOPBACK}",
+            "--secure-port=0",
+        )
+        # A namespace takes pods once the controller manager has given it its ServiceAccount.
+        self._children[2].wait_ready(self._has_service_account, _START_S)
+
+    def stop(self) -> None:
+        """Stop everything, the last started first."""
+        while self._children:
+            self._children.pop().stop(_STOP_S)
+
+    def listening_addresses(self) -> set[tuple[str, int]]:
+        """(address, port) of every TCP socket that any of the processes listens on."""
+        return {found for child in self._children for found in child.listening_addresses()}
+
+    def _start(self, name: str, *command: str | Path) -> Child:
+        child = Child(name, command, self.directory / f"{name}.log")
+        self._children.append(child)
+        return child
+
+    def _start_etcd(self) -> None:
+        client = f"http://{LOOPBACK}:{self._etcd_port}"
+        etcd = self._start(
+            "etcd",
+            self.binaries.etcd,
+            f"--data-dir={self.directory / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={self._etcd_peers}",
+            f"--initial-advertise-peer-urls={self._etcd_peers}",
+            f"--initial-cluster=default={self._etcd_peers}",
+            # Nothing here outlives the run.
+            "--unsafe-no-fsync",
+        )
+        etcd.wait_ready(lambda: _answers(f"{client}/health"), _START_S)
+
+    def _start_apiserver(self) -> None:
+        mine = self.credentials
+        apiserver = self._start(
+            "kube-apiserver",
+            self.binaries.kube_apiserver,
+            f"--etcd-servers=http://{LOOPBACK}:{self._etcd_port}",
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={self.server.rpartition(':')[2]}",
+            f"--tls-cert-file={mine.serving_cert_file}",
+            f"--tls-private-key-file={mine.serving_key_file}",
+            f"--client-ca-file={mine.ca_file}",
+            f"--requestheader-client-ca-file={mine.ca_file}",
+            "--requestheader-allowed-names=front-proxy",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--token-auth-file={mine.tokens_file}",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={mine.service_account_key_file}",
+            f"--service-account-signing-key-file={mine.service_account_key_file}",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            # Its own address is loopback, which an endpoint may not have.
+            "--endpoint-reconciler-type=none",
+            # Taints new nodes as not ready until the node lifecycle controller hears of them.
+            "--disable-admission-plugins=TaintNodesByCondition",
+            "--allow-privileged",
+        )
+        apiserver.wait_ready(self._is_ready, _START_S)
+
+    def _is_ready(self) -> bool:
+        try:
+            return self.api.text("/readyz") == "ok"
+        except ApiError:
+            return False
+
+    def _has_service_account(self) -> bool:
+        return bool(self.api.items("/api/v1/namespaces/default/serviceaccounts"))
+
+
+class KubectlError(Exception):
+    """kubectl ended with an error; str() is what it said."""
+
+
+def _answers(url: str) -> bool:
+    with urllib.request.urlopen(url, timeout=2.0) as reply:
+        return bool(reply.status == 200)
+
+
+@contextlib.contextmanager
+def running_control_plane(binaries: Binaries, directory: Path) -> Iterator[ControlPlane]:
+    """A control plane that is stopped at the end; `directory` keeps its logs."""
+    plane = ControlPlane(binaries, directory)
+    try:
+        plane.start()
+        yield plane
+    finally:
+        plane.stop()

@@ -1,0 +1,55 @@
+"""Which program stands for a container image, and what it needs to run outside a container.
+
+A container finds the API server and its token at fixed places. A process here is told by a kubeconfig
+instead, and binds to loopback; everything else is as its manifest says.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.cluster.binaries import Binaries
+from tests.e2e.cluster.ports import LOOPBACK, Ports
+
+TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
+_SCHEDULER_PORT = 10259
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """`entrypoint` stands before a container's own command and args; `adapt` gives further arguments."""
+
+    entrypoint: Sequence[str | Path]
+    adapt: Callable[[Ports, Path | None], Sequence[str]]
+
+
+def image_name(image: str) -> str:
+    """The name without registry and tag: kube-scheduler of registry.example/kube-scheduler:v1."""
+    return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
+
+
+def product_images(binaries: Binaries) -> dict[str, Image]:
+    """The two images of the manifests. kube-scheduler is named by its container's command."""
+
+    def scheduler(ports: Ports, kubeconfig: Path | None) -> Sequence[str]:
+        return (
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={ports.local(_SCHEDULER_PORT)}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+        )
+
+    return {
+        "kube-scheduler": Image(("env", f"PATH={binaries.kube_scheduler.parent}"), scheduler),
+        "scheduler-ext": Image((sys.executable, "-m", "scheduler_ext"), lambda ports, kubeconfig: ()),
+    }
+
+
+def outside_a_container(text: str, kubeconfig: Path | None) -> str:
+    """A configuration file that says where the API server is, for a kube-scheduler that cannot find out."""
+    if "kind: KubeSchedulerConfiguration" not in text or kubeconfig is None:
+        return text
+    return f"{text}\nclientConnection: {{kubeconfig: {kubeconfig}}}\n"

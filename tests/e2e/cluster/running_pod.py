@@ -1,0 +1,175 @@
+"""A pod as processes of this machine: volumes, containers, probes and restarts by its own specification."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from tests.e2e.cluster.api import Api, ApiError, Json
+from tests.e2e.cluster.container import Container
+from tests.e2e.cluster.credentials import write_kubeconfig
+from tests.e2e.cluster.images import TOKEN_DIRECTORY, Image, image_name, outside_a_container
+from tests.e2e.cluster.ports import LOOPBACK, Ports
+from tests.e2e.cluster.volumes import NotYetError, Volumes, field
+
+_TICK_S = 0.1
+_VOLUMES_EVERY_S = 0.5
+_SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc:(\d+)")
+
+ServicePort = Callable[[str, str, int], int | None]
+"""(namespace, service, port) -> the port of loopback where it is answered."""
+
+
+class RunningPod:
+    """One pod; a thread of its own starts its containers, probes them and reports their state."""
+
+    def __init__(
+        self, pod: Json, api: Api, directory: Path, images: Mapping[str, Image], service_port: ServicePort
+    ) -> None:
+        self.name: str = pod["metadata"]["name"]
+        self.namespace: str = pod["metadata"]["namespace"]
+        self.labels: dict[str, str] = pod["metadata"].get("labels", {})
+        self._pod = pod
+        self._api = api
+        self._service_port = service_port
+        self._directory = directory
+        containers = pod["spec"]["containers"]
+        named = {
+            port["name"]: port["containerPort"]
+            for each in containers
+            for port in each.get("ports", ())
+            if "name" in port
+        }
+        self.ports = Ports(named)
+        self._volumes = Volumes(pod, api, directory / "volumes", self._rewrite)
+        self._mounts = {
+            mount["mountPath"]: self._volumes.path(mount["name"])
+            for each in containers
+            for mount in each.get("volumeMounts", ())
+        }
+        # Whole paths only: a directory of this machine may well have /tmp in its own path.
+        inside = "|".join(map(re.escape, self._mounts))
+        self._inside = re.compile(rf"(?<![\w./-])(?:{inside})(?=/|$)", re.MULTILINE)
+        self._kubeconfig = self._kubeconfig_for_token()
+        self.containers = {
+            each["name"]: Container(
+                each["name"],
+                partial(self._command, each, images[image_name(each["image"])]),
+                directory / f"{each['name']}.log",
+                self._environment(each),
+                {
+                    kind: each[kind]
+                    for kind in ("startupProbe", "livenessProbe", "readinessProbe")
+                    if kind in each
+                },
+                self.ports,
+            )
+            for each in containers
+        }
+        self._stopping = threading.Event()
+        self._grace_s = 0.0
+        self._thread = threading.Thread(target=self._live, name=self.name, daemon=True)
+        self._reported: Json = {}
+
+    def start(self) -> None:
+        """Start, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self, grace_s: float = 2.0) -> None:
+        """End all containers; returns when they have ended."""
+        self._grace_s = grace_s
+        self._stopping.set()
+        self._thread.join()
+
+    @property
+    def ready(self) -> bool:
+        """Whether all containers say so."""
+        return all(container.ready for container in self.containers.values())
+
+    def _live(self) -> None:
+        next_sync = 0.0
+        try:
+            while not self._stopping.wait(_TICK_S):
+                if time.monotonic() >= next_sync:
+                    try:
+                        self._volumes.sync()
+                    except (NotYetError, ConnectionError):
+                        continue
+                    next_sync = time.monotonic() + _VOLUMES_EVERY_S
+                for container in self.containers.values():
+                    container.tick()
+                self._report()
+        finally:
+            for container in self.containers.values():
+                container.stop(self._grace_s)
+
+    def _report(self) -> None:
+        states = [
+            {
+                "name": name,
+                "ready": container.ready,
+                "started": container.started,
+                "restartCount": max(0, container.restarts),
+                "state": {"running": {}} if container.child else {"waiting": {"reason": "CrashLoopBackOff"}},
+                "image": name,
+                "imageID": name,
+            }
+            for name, container in self.containers.items()
+        ]
+        ready = "True" if self.ready else "False"
+        conditions = [{"type": kind, "status": ready} for kind in ("ContainersReady", "Ready")]
+        status = {"phase": "Running", "containerStatuses": states, "conditions": conditions}
+        if status == self._reported:
+            return
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}/status"
+        with contextlib.suppress(ApiError, ConnectionError):
+            self._api.patch(path, {"status": status}, "application/strategic-merge-patch+json")
+            self._reported = status
+
+    def _kubeconfig_for_token(self) -> Path | None:
+        token = self._mounts.get(TOKEN_DIRECTORY)
+        if token is None:
+            return None
+        path = self._directory / "kubeconfig"
+        write_kubeconfig(path, self._api.server, token / "ca.crt", {"tokenFile": str(token / "token")})
+        return path
+
+    def _rewrite(self, text: str) -> str:
+        """Configuration as the pod sees it, with the paths, ports and names of this machine."""
+        # In this order: the port of another pod must not be taken for one of this pod's own.
+        text = self._with_services(self.ports.localize(text))
+        return outside_a_container(self._with_paths(text), self._kubeconfig)
+
+    def _with_paths(self, text: str) -> str:
+        return self._inside.sub(lambda found: str(self._mounts[found[0]]), text)
+
+    def _with_services(self, text: str) -> str:
+        def resolve(found: re.Match[str]) -> str:
+            port = self._service_port(found[2], found[1], int(found[3]))
+            if port is None:
+                raise NotYetError(f"no pod answers for service {found[0]}")
+            return f"{LOOPBACK}:{port}"
+
+        return _SERVICE.sub(resolve, text)
+
+    def _environment(self, container: Json) -> dict[str, str]:
+        values = {
+            each["name"]: each["value"]
+            if "value" in each
+            else field(self._pod, each["valueFrom"]["fieldRef"]["fieldPath"])
+            for each in container.get("env", ())
+        }
+        return {"PATH": os.environ["PATH"], "HOME": str(self._directory)} | values
+
+    def _command(self, container: Json, image: Image) -> list[str]:
+        environment = self._environment(container)
+        given = [*container.get("command", ()), *container.get("args", ())]
+        expanded = [re.sub(r"\$\((\w+)\)", lambda found: environment[found[1]], part) for part in given]
+        own = [self._with_paths(self.ports.localize(part)) for part in expanded]
+        return [*map(str, image.entrypoint), *own, *image.adapt(self.ports, self._kubeconfig)]

@@ -1,0 +1,122 @@
+"""A pod's volumes as directories, kept up to date by swapping a symbolic link, as kubelet does."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.e2e.cluster.api import Api, Json
+
+Files = dict[str, bytes]
+
+
+class NotYetError(Exception):
+    """Something a volume is made of does not exist yet; str() says what."""
+
+
+def field(pod: Json, path: str) -> str:
+    """A field of the pod as downward API; its address is loopback, like everything here."""
+    if path == "status.podIP":
+        return "127.0.0.1"
+    value = pod
+    for part in path.split("."):
+        value = value[part]
+    return str(value)
+
+
+class Volumes:
+    """The volumes of one pod under `directory`; `rewrite` adapts the text of configuration files."""
+
+    def __init__(self, pod: Json, api: Api, directory: Path, rewrite: Callable[[str], str]) -> None:
+        self._pod = pod
+        self._namespace = pod["metadata"]["namespace"]
+        self._api = api
+        self._directory = directory
+        self._rewrite = rewrite
+        self._contents: dict[str, Files] = {}
+        self._turn = 0
+        directory.mkdir(parents=True)
+
+    def path(self, name: str) -> Path:
+        """Where a volume is mounted from."""
+        return self._directory / name
+
+    def sync(self) -> None:
+        """Write what has changed. Raises NotYetError, ApiError."""
+        for volume in self._pod["spec"].get("volumes", ()):
+            name = volume["name"]
+            if "emptyDir" in volume:
+                self.path(name).mkdir(exist_ok=True)
+                continue
+            files = self._files(volume)
+            if files is not None and files != self._contents.get(name):
+                self._write(self.path(name), files)
+                self._contents[name] = files
+
+    def _files(self, volume: Json) -> Files | None:
+        """None: nothing that changes."""
+        if "configMap" in volume:
+            return self._config_map(volume["configMap"]["name"], volume["configMap"].get("items"))
+        if "secret" in volume:
+            secret = self._get("secrets", volume["secret"]["secretName"])
+            return {key: base64.b64decode(value) for key, value in secret["data"].items()}
+        if volume["name"] in self._contents:
+            return None
+        return self._projected(volume["projected"]["sources"])
+
+    def _projected(self, sources: list[Json]) -> Files:
+        files: Files = {}
+        for source in sources:
+            if "serviceAccountToken" in source:
+                files[source["serviceAccountToken"]["path"]] = self._token(source["serviceAccountToken"])
+            elif "configMap" in source:
+                files |= self._config_map(source["configMap"]["name"], source["configMap"].get("items"))
+            else:
+                for item in source["downwardAPI"]["items"]:
+                    files[item["path"]] = field(self._pod, item["fieldRef"]["fieldPath"]).encode()
+        return files
+
+    def _config_map(self, name: str, items: list[Json] | None) -> Files:
+        content = self._get("configmaps", name)["data"]
+        paths = {item["key"]: item["path"] for item in items} if items else {key: key for key in content}
+        return {path: self._rewrite(content[key]).encode() for key, path in paths.items()}
+
+    def _token(self, wanted: Json) -> bytes:
+        """A token bound to this very pod, as kubelet asks for it."""
+        meta = self._pod["metadata"]
+        account = self._pod["spec"]["serviceAccountName"]
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
+        spec: Json = {"expirationSeconds": wanted["expirationSeconds"], "boundObjectRef": reference}
+        if "audience" in wanted:
+            spec["audiences"] = [wanted["audience"]]
+        path = f"/api/v1/namespaces/{self._namespace}/serviceaccounts/{account}/token"
+        token: str = self._api.create(path, {"spec": spec})["status"]["token"]
+        return token.encode()
+
+    def _get(self, kind: str, name: str) -> Json:
+        """None of them has a name with a wildcard, so a list by name is a get that may find nothing."""
+        found = self._api.items(
+            f"/api/v1/namespaces/{self._namespace}/{kind}", fieldSelector=f"metadata.name={name}"
+        )
+        if not found:
+            raise NotYetError(f"{kind} {self._namespace}/{name} does not exist")
+        return found[0]
+
+    def _write(self, volume: Path, files: Files) -> None:
+        """All files at once: links to a link that is replaced by one rename."""
+        volume.mkdir(exist_ok=True)
+        self._turn += 1
+        fresh = volume / f"..{self._turn}"
+        fresh.mkdir()
+        for name, content in files.items():
+            (fresh / name).write_bytes(content)
+            if not (volume / name).is_symlink():
+                (volume / name).symlink_to(f"..data/{name}")
+        link = volume / "..data"
+        stale = link.readlink() if link.is_symlink() else None
+        (volume / "..next").symlink_to(fresh.name)
+        (volume / "..next").replace(link)
+        if stale is not None:
+            shutil.rmtree(volume / stale)

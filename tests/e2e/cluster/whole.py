@@ -1,0 +1,38 @@
+"""A whole cluster: control plane, kubelet, and two nodes for ordinary pods."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.cluster.binaries import find_binaries
+from tests.e2e.cluster.control_plane import ControlPlane, running_control_plane
+from tests.e2e.cluster.images import product_images
+from tests.e2e.cluster.kubelet import Kubelet, running_kubelet
+
+PLAIN_NODES = ("plain-1", "plain-2")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What runs."""
+
+    plane: ControlPlane
+    kubelet: Kubelet
+
+
+@contextlib.contextmanager
+def running_cluster(directory: Path) -> Iterator[Cluster]:
+    """A new cluster that is stopped at the end; `directory` keeps the logs of everything."""
+    binaries = find_binaries()
+    images = product_images(binaries)
+    with (
+        running_control_plane(binaries, directory) as plane,
+        running_kubelet(plane.api_as("kubelet"), directory / "pods", images) as kubelet,
+    ):
+        for name in PLAIN_NODES:
+            status = {"capacity": {"cpu": "16", "memory": "64Gi", "pods": "110"}}
+            plane.api.create("/api/v1/nodes", {"metadata": {"name": name}, "status": status})
+        yield Cluster(plane, kubelet)

@@ -1,0 +1,67 @@
+"""One cluster and one installation for most end-to-end tests of a run.
+
+Two runs side by side share nothing but the built binaries: ports are free ones, directories temporary ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster.api import Api
+from tests.e2e.cluster.control_plane import ControlPlane
+from tests.e2e.cluster.kubelet import Kubelet
+from tests.e2e.cluster.whole import PLAIN_NODES, Cluster, running_cluster
+from tests.e2e.installation import Installation
+from tests.e2e.workload import Workload
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here is `e2e`, which `make test` leaves out and `make e2e` asks for."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+        assert left_behind(cluster.plane.api) == []
+
+
+def left_behind(api: Api) -> list[str]:
+    """What tests should have removed."""
+    paths = ("/api/v1/nodes", "/api/v1/pods", "/apis/scheduling.k8s.io/v1/priorityclasses")
+    names = [each["metadata"]["name"] for path in paths for each in api.items(path)]
+    ours = (*PLAIN_NODES, "gpu-scheduler-", "system-")
+    return [name for name in names if not name.startswith(ours)]
+
+
+@pytest.fixture(scope="session")
+def control_plane(cluster: Cluster) -> ControlPlane:
+    return cluster.plane
+
+
+@pytest.fixture(scope="session")
+def kubelet(cluster: Cluster) -> Kubelet:
+    return cluster.kubelet
+
+
+@pytest.fixture(scope="session")
+def installation(cluster: Cluster) -> Installation:
+    """manifests/base, applied and ready."""
+    installation = Installation(cluster)
+    installation.install("base")
+    return installation
+
+
+@pytest.fixture
+def workload(installation: Installation) -> Iterator[Workload]:
+    """Nodes and pods of the test at hand; what it leaves behind is removed."""
+    workload = Workload(installation)
+    yield workload
+    workload.close()

@@ -1,0 +1,128 @@
+"""The product installed on the test control plane, and what tests ask of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.cluster import unverified
+from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.cluster.ports import LOOPBACK
+from tests.e2e.cluster.running_pod import RunningPod
+from tests.e2e.cluster.whole import Cluster
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+NAMESPACE = "gpu-scheduler"
+INVENTORY = "gpu-scheduler-inventory"
+_EXTENDER_PORT, _HEALTH_PORT, _SCHEDULER_PORT = 8888, 8889, 10259
+_ROLLOUT_S = 60
+
+
+class Installation:
+    """What stands in the cluster after `kubectl apply -k`; `file` is its inventory as the CLI reads it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.plane = cluster.plane
+        self.api = cluster.plane.api
+        self.kubelet = cluster.kubelet
+        self.file = cluster.plane.directory / "inventory.yaml"
+
+    def install(self, overlay: str) -> None:
+        """Apply one of manifests/ and wait until all its pods are ready."""
+        self.plane.kubectl("apply", "--server-side", "-k", MANIFESTS / overlay)
+        self.await_rollout()
+
+    def await_rollout(self) -> None:
+        """Wait until every Deployment of ours has all its replicas."""
+        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+        for deployment in self.api.items(path):
+            name = deployment["metadata"]["name"]
+            wait = f"--timeout={_ROLLOUT_S}s"
+            self.plane.kubectl("-n", NAMESPACE, "rollout", "status", f"deployment/{name}", wait)
+
+    def pods(self, component: str = "scheduler") -> list[RunningPod]:
+        """The running pods of one of our Deployments."""
+        return self.kubelet.running(NAMESPACE, **{"app.kubernetes.io/component": component})
+
+    def extender_url(self, pod: RunningPod) -> str:
+        """Where the extender of a pod answers kube-scheduler."""
+        return f"http://{LOOPBACK}:{pod.ports.local(_EXTENDER_PORT)}"
+
+    def metric(self, name: str, component: str = "scheduler", **labels: str) -> float:
+        """A metric of the extenders, summed over all of them and over the labels not given."""
+        return sum(self._metric(pod, name, labels) for pod in self.pods(component))
+
+    def active(self) -> RunningPod:
+        """The pod whose kube-scheduler holds the Lease."""
+        return eventually(lambda: next(filter(self.leads, self.pods()), None), "one kube-scheduler leads")
+
+    def leads(self, pod: RunningPod) -> bool:
+        """Whether the pod's kube-scheduler says that it holds the Lease."""
+        url = f"https://{LOOPBACK}:{pod.ports.local(_SCHEDULER_PORT)}/metrics"
+        try:
+            metrics = unverified.get(url, self.api.token)
+        except OSError:
+            return False
+        return _sample(metrics, "leader_election_master_status", {}) == 1
+
+    def _metric(self, pod: RunningPod, name: str, labels: dict[str, str]) -> float:
+        return _sample(
+            unverified.get(f"http://{LOOPBACK}:{pod.ports.local(_HEALTH_PORT)}/metrics"), name, labels
+        )
+
+    def set_inventory(self, objects: Iterable[Json]) -> None:
+        """Replace the inventory file, and wait until every extender has read it."""
+        text = yaml.safe_dump_all(list(objects), sort_keys=False)
+        self.file.write_text(text)
+        before = {pod: self._generation(pod) for pod in self.pods()}
+        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{INVENTORY}"
+        if self.api.get(path)["data"]["inventory.yaml"] == text:
+            return
+        self.api.patch(path, {"data": {"inventory.yaml": text}})
+        eventually(
+            lambda: all(self._generation(pod) > generation for pod, generation in before.items()),
+            "every extender has read the new inventory",
+        )
+
+    def _generation(self, pod: RunningPod) -> float:
+        return self._metric(pod, "gpu_extender_snapshot_generation", {})
+
+    def explain(self, pod: Json) -> Json:
+        """What `scheduler-ext explain` says of a pod on the present inventory."""
+        command = ["explain", "--inventory", str(self.file), "-f", "-", "-o", "json"]
+        told = subprocess.run(
+            [sys.executable, "-m", "scheduler_ext", *command],
+            input=json.dumps({"apiVersion": "v1", "kind": "Pod", **pod}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert told.returncode in (0, 3), told.stderr
+        explanation: Json = json.loads(told.stdout)
+        return explanation
+
+
+def filter_calls(installation: Installation) -> Callable[[], float]:
+    """How many filter calls have come since this was called."""
+
+    def total() -> float:
+        return installation.metric("gpu_extender_request_duration_seconds_count", verb="filter")
+
+    before = total()
+    return lambda: total() - before
+
+
+def _sample(text: str, name: str, labels: dict[str, Any]) -> float:
+    return sum(
+        sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    )

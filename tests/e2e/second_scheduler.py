@@ -1,0 +1,47 @@
+"""A further kube-scheduler with the shipped configuration, but for what a test changes in it."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.e2e.cluster import unverified
+from tests.e2e.cluster.child import Child
+from tests.e2e.cluster.control_plane import ControlPlane
+from tests.e2e.cluster.ports import LOOPBACK, free_ports
+
+SHIPPED = Path(__file__).parents[2] / "config" / "kube-scheduler.yaml"
+_READY_S = 30.0
+
+
+@contextlib.contextmanager
+def running_scheduler(plane: ControlPlane, extender_url: str, **extender: Any) -> Iterator[str]:
+    """Yields the schedulerName of a scheduler that asks `extender_url`; `extender` changes its entry."""
+    name = f"scheduler-{uuid.uuid4().hex[:8]}"
+    configuration = yaml.safe_load(SHIPPED.read_bytes())
+    configuration["leaderElection"] = {"leaderElect": False}
+    configuration["clientConnection"] = {"kubeconfig": str(plane.kubeconfig("kube-scheduler"))}
+    configuration["profiles"][0]["schedulerName"] = name
+    configuration["extenders"][0] |= {"urlPrefix": extender_url, **extender}
+    file = plane.directory / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(configuration))
+    (port,) = free_ports(1)
+    command = (
+        plane.binaries.kube_scheduler,
+        f"--config={file}",
+        f"--bind-address={LOOPBACK}",
+        f"--secure-port={port}",
+        f"--authentication-kubeconfig={plane.kubeconfig('kube-scheduler')}",
+        f"--authorization-kubeconfig={plane.kubeconfig('kube-scheduler')}",
+    )
+    child = Child(name, command, plane.directory / f"{name}.log")
+    try:
+        child.wait_ready(lambda: bool(unverified.get(f"https://{LOOPBACK}:{port}/readyz")), _READY_S)
+        yield name
+    finally:
+        child.stop()

@@ -1,0 +1,68 @@
+"""Where the control plane's binaries come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster.binaries import BUILT, BinariesError, find_binaries, kubernetes_version
+
+
+def executables(directory: Path, *names: str) -> Path:
+    for name in names:
+        (directory / name).write_text("#!/bin/sh\n")
+        (directory / name).chmod(0o755)
+    return directory
+
+
+@pytest.fixture
+def no_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing on PATH, nothing built before."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_those_of_kubebuilder_assets_are_used(
+    no_go: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(executables(tmp_path, "etcd", *BUILT)))
+    found = find_binaries()
+    assert (found.etcd, found.kubectl, found.kube_scheduler) == (
+        tmp_path / "etcd",
+        tmp_path / "kubectl",
+        tmp_path / "kube-scheduler",
+    )
+
+
+def test_what_they_lack_is_built(no_go: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(executables(tmp_path, "etcd", "kube-apiserver", "kubectl")))
+    with pytest.raises(BinariesError, match=r"go is not on PATH: install Go 1\.26"):
+        find_binaries()
+
+
+def test_a_directory_without_any_is_a_mistake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    with pytest.raises(BinariesError, match=r"KUBEBUILDER_ASSETS=.* holds none of"):
+        find_binaries()
+
+
+def test_without_etcd_it_says_what_to_install(
+    no_go: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(executables(tmp_path, *BUILT)))
+    with pytest.raises(BinariesError, match="apt install etcd-server"):
+        find_binaries()
+
+
+def test_an_old_go_is_told_apart(no_go: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    go = executables(tmp_path / "empty", "go") / "go"
+    go.write_text("#!/bin/sh\necho go version go1.19.8 linux/amd64\n")
+    with pytest.raises(BinariesError, match=r"go1\.19\.8 .* needs Go 1\.26"):
+        find_binaries()
+
+
+def test_the_version_is_that_of_the_module(tmp_path: Path) -> None:
+    assert kubernetes_version().startswith("v1.")

@@ -1,0 +1,179 @@
+"""The API server and the reader take the same reports, but for the differences listed here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from tests.e2e.cluster.control_plane import ControlPlane
+from tests.e2e.gpunode_api import GpuNodes, install
+from tests.e2e.gpunode_reports import (
+    instance,
+    profile,
+    reader_refusal,
+    status_of,
+    summary_of,
+    with_mig,
+    with_summary,
+)
+from tests.gpu_strategies import reports
+from tests.kube_objects import Json, holder
+from tests.wire.gpunode_status import changed
+
+NODE = "agreement"
+DEVICE = "devices[0]"
+
+
+@pytest.fixture(scope="module")
+def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
+    """With one GPUNode that nothing is ever written to: all here is a dry run."""
+    install(control_plane)
+    nodes = GpuNodes(control_plane)
+    nodes.create(NODE)
+    yield nodes
+    nodes.close()
+
+
+@pytest.mark.parametrize(
+    ("stricter", "status"),
+    [
+        # Bounds on texts and lists keep an object within what etcd takes; no real report comes near one.
+        pytest.param("server", changed("driverVersion", "5" * 81), id="a longer text than any driver writes"),
+        pytest.param(
+            "server", changed(f"{DEVICE}.holders", [holder("p")] * 1001), id="more holders than replicas"
+        ),
+        pytest.param(
+            "server",
+            with_mig(profiles=[profile(f"{n}g.10gb") for n in range(1, 34)]),
+            id="more profiles than NVML numbers",
+        ),
+        # JSON carries whole numbers exactly up to here.
+        pytest.param("server", changed("sequence", 2**53), id="a number that JSON may round"),
+        # Not read, but fixed in meaning, for others that read it.
+        pytest.param(
+            "server", changed("reportedAt", "yesterday"), id="no time, so kubectl could not show it"
+        ),
+        pytest.param("server", changed(f"{DEVICE}.pciBusID", "7:0.0"), id="no PCI address"),
+        pytest.param("server", changed(f"{DEVICE}.numaNode", -2), id="no NUMA node"),
+        pytest.param("server", changed(f"{DEVICE}.links", [{"peer": "GPU-1", "kind": "two"}]), id="no link"),
+        # No pod can have such a name, so the holder would be a stranger for ever.
+        pytest.param("server", changed(f"{DEVICE}.holders[1].name", "Q/2"), id="no pod's name"),
+        pytest.param("server", changed(f"{DEVICE}.holders[1].namespace", "a.b"), id="no namespace's name"),
+        pytest.param("server", changed(f"{DEVICE}.holders[0].container", "Main"), id="no container's name"),
+        # Profiles are known by their name, so it has one spelling.
+        pytest.param("server", with_mig(instance("MIG-a", 0, profile="1G.10GB")), id="a profile in capitals"),
+        pytest.param(
+            "server", with_mig(instance("MIG-a", 0, profile="1g.10gb.me")), id="a resource's spelling"
+        ),
+        # The reader leaves aside profiles that it has no use for; here they are what they say they are.
+        pytest.param(
+            "server", with_mig(gridSize=None, profiles=[profile()] * 2), id="no grid, one profile twice"
+        ),
+        pytest.param("server", with_mig(gridSize=None, profiles=[profile(size=0)]), id="no grid, no size"),
+        pytest.param(
+            "server", with_mig(profiles=[profile("huge", starts=())]), id="no profile, and not placed"
+        ),
+        # Kubernetes' validation knows no null beside an enum, and apply no field that the schema lacks.
+        pytest.param("server", changed("migStrategy", None), id="null for a word of a closed set"),
+        pytest.param("server", changed(f"{DEVICE}.fromTheFuture", 1), id="an unknown field, applied"),
+        # It is for people, who would believe it.
+        pytest.param("server", with_summary(gpus=1), id="a summary that lies, which the reader skips"),
+        # It takes the table of models to know.
+        pytest.param(
+            "reader", with_mig(instance("MIG-a", 8), gridSize=None), id="an instance off its model's grid"
+        ),
+        # No difference in a cluster: the API server gives 1 back.
+        pytest.param("reader", changed(f"{DEVICE}.index", 1.0), id="a whole number written as 1.0"),
+    ],
+)
+def test_one_is_stricter_than_the_other(nodes: GpuNodes, stricter: str, status: Json) -> None:
+    refused = {"server": bool(nodes.refusal(NODE, status)), "reader": bool(reader_refusal(status))}
+    assert [name for name, refuses in refused.items() if refuses] == [stricter]
+
+
+def test_a_whole_number_written_as_1_0_is_given_back_as_1(nodes: GpuNodes) -> None:
+    given = nodes.report(NODE, changed(f"{DEVICE}.index", 1.0), query="&dryRun=All")["status"]
+    assert reader_refusal(given) == ""
+
+
+# The law
+
+
+def _of_memory(draw: DrawFn, device: Json) -> None:
+    memory = device["memory"]
+    memory["usedMiB"] = memory["totalMiB"] * 101 // 100 - memory["reservedMiB"] + draw(st.integers(-1, 1))
+
+
+def _of_an_instance(draw: DrawFn, device: Json) -> None:
+    names = ["1g.10gb", "2g.20gb", *(profile["name"] for profile in device["mig"]["profiles"])]
+    wrong = draw(st.sampled_from(device["mig"]["instances"]))
+    wrong |= draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "start": st.integers(0, 9),
+                "size": st.integers(1, 5),
+                "profile": st.sampled_from(names),
+                "uuid": st.sampled_from([other["uuid"] for other in device["mig"]["instances"]]),
+            },
+        )
+    )
+
+
+def _of_a_profile(draw: DrawFn, device: Json) -> None:
+    names = [profile["name"] for profile in device["mig"]["profiles"]]
+    wrong = draw(st.sampled_from(device["mig"]["profiles"]))
+    wrong |= draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "size": st.integers(0, 9),
+                "starts": st.lists(st.integers(0, 9), max_size=9),
+                "maxInstances": st.integers(0, 1),
+                "name": st.sampled_from([*names, "3c.3g.40gb", "1c.3g.40gb"]),
+            },
+        )
+    )
+
+
+def _of_the_grid(draw: DrawFn, device: Json) -> None:
+    device["mig"]["gridSize"] = draw(st.sampled_from((1, 7, 8, 9, 12, 16)))
+
+
+@st.composite
+def statuses(draw: DrawFn) -> Json:
+    """What an agent would write, with up to two mistakes of the kind that a bug in one makes."""
+    status = status_of(draw(reports()))
+    devices = status["devices"]
+    for _ in range(draw(st.sampled_from((0, 1, 1, 2))) if devices else 0):
+        device = draw(st.sampled_from(devices))
+        mistakes = [_of_memory]
+        if device["mig"]:
+            mistakes.append(_of_the_grid)
+            mistakes += [_of_an_instance] * bool(device["mig"]["instances"])
+            mistakes += [_of_a_profile] * bool(device["mig"]["profiles"])
+        if draw(st.sampled_from((False, False, True))):
+            field = draw(st.sampled_from(("uuid", "index")))
+            device[field] = draw(st.sampled_from(devices))[field]
+        else:
+            draw(st.sampled_from(mistakes))(draw, device)
+    return status | {"summary": summary_of(devices)}
+
+
+def test_reader_and_api_server_agree_on_what_agents_write(nodes: GpuNodes) -> None:
+    verdicts: Counter[bool] = Counter()
+
+    @given(statuses())
+    def agree(status: Json) -> None:
+        by_reader, by_server = reader_refusal(status), nodes.refusal(NODE, status)
+        assert bool(by_reader) == bool(by_server), (by_reader, by_server)
+        verdicts[bool(by_reader)] += 1
+
+    agree()
+    # Not a law about nothing: many of either kind were drawn.
+    assert min(verdicts.values()) > 20

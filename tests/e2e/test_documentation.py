@@ -1,0 +1,162 @@
+"""The commands of the README, docs/install.md and docs/standalone.md, run in order on fresh clusters."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster.api import eventually
+from tests.e2e.cluster.ports import LOOPBACK
+from tests.e2e.cluster.unverified import get
+from tests.e2e.cluster.whole import Cluster, running_cluster
+from tests.e2e.installation import NAMESPACE, Installation
+from tests.kube_objects import GFD_H100
+from tests.pages import ROOT, blocks, section
+
+GFD_A100 = GFD_H100 | {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.count": "4"}
+PODS = "/api/v1/namespaces/default/pods"
+
+
+class Reader:
+    """Follows the instructions in a checkout, as the cluster's administrator."""
+
+    def __init__(self, cluster: Cluster, checkout: Path) -> None:
+        self.cluster = cluster
+        self.api = cluster.plane.api
+        self.checkout = checkout
+        for name in ("manifests", "config"):
+            shutil.copytree(ROOT / name, checkout / name)
+        (checkout / ".venv").symlink_to(sys.prefix)
+
+    def run(self, page: str, heading: str | None = None) -> None:
+        """Run the shell blocks of a page or of one of its sections."""
+        text = (ROOT / page).read_text()
+        for block in blocks(section(text, heading) if heading else text, "sh"):
+            self.run_block(block)
+
+    def run_block(self, block: str) -> str:
+        """What it prints; every command in it must succeed."""
+        plane = self.cluster.plane
+        path = f"{plane.binaries.kubectl.parent}:{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block],
+            cwd=self.checkout,
+            env={"PATH": path, "HOME": str(self.checkout), "KUBECONFIG": str(plane.kubeconfig("admin"))},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+        assert "Warning" not in done.stderr, done.stderr
+        return done.stdout
+
+    def node_of(self, pod: str) -> str:
+        """Where a pod has gone."""
+        spec = eventually(
+            lambda: "nodeName" in (found := self.api.get(f"{PODS}/{pod}")["spec"]) and found, pod
+        )
+        return str(spec["nodeName"])
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    with running_cluster(tmp_path_factory.mktemp("documented")) as cluster:
+        for name, labels, gpus in (("a100-1", GFD_A100, "4"), ("h100-1", GFD_H100, "8")):
+            room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": gpus}
+            node = {"metadata": {"name": name, "labels": labels}, "status": {"capacity": room}}
+            cluster.plane.api.create("/api/v1/nodes", node)
+        eventually(lambda: "allocatable" in cluster.plane.api.get("/api/v1/nodes/h100-1")["status"], "nodes")
+        yield Reader(cluster, tmp_path_factory.mktemp("checkout"))
+
+
+def test_the_readme_from_installing_to_a_pod(reader: Reader) -> None:
+    text = (ROOT / "README.md").read_text()
+    reader.run("README.md", "## Install on a cluster")
+    (pod,) = blocks(section(text, "## Use it from a pod"), "yaml")
+    (reader.checkout / "pod.yaml").write_text(pod)
+    reader.run("README.md", "## Use it from a pod")
+    assert reader.node_of("three-a100") == "a100-1"
+    told = reader.run_block("kubectl describe pod three-a100")
+    assert "gpu-scheduler  Successfully assigned default/three-a100 to a100-1" in told
+
+
+def test_the_page_on_installing_from_kwok_to_removing(reader: Reader) -> None:
+    """After the README: the page goes on from there."""
+    reader.run("docs/install.md", "## Without a GPU")
+    assert reader.node_of("half-an-h100-node") == "h100-02", "h100-01 has only three GPUs left"
+    reader.run("docs/install.md", "## Another configuration")
+    extender = "kubectl -n gpu-scheduler get configmaps -o yaml | grep -c 'strategy: binpack'"
+    assert int(reader.run_block(extender)) >= 1
+    (block,) = blocks(section((ROOT / "docs/install.md").read_text(), "## Why a pod waits"), "sh")
+    assert "a100-1" in reader.run_block(block)
+    reader.run("docs/install.md", "## Removing it")
+    left = reader.run_block("kubectl get all,configmaps,leases -n gpu-scheduler -o name")
+    assert left == ""
+    cluster_wide = "kubectl get namespaces,crds,clusterroles,clusterrolebindings -o name"
+    assert [name for name in reader.run_block(cluster_wide).splitlines() if "gpu" in name] == []
+    assert reader.node_of("three-a100") == "a100-1", "what runs stays"
+
+
+def test_every_block_is_run(reader: Reader) -> None:
+    sections = ("## Without a GPU", "## Another configuration", "## Why a pod waits", "## Removing it")
+    text = (ROOT / "docs/install.md").read_text()
+    assert sum(len(blocks(section(text, each), "sh")) for each in sections) == len(blocks(text, "sh"))
+    readme = (ROOT / "README.md").read_text()
+    run = ("## Install on a cluster", "## Use it from a pod")
+    assert sum(len(blocks(section(readme, each), "sh")) for each in run) == len(blocks(readme, "sh"))
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Reader, Installation]]:
+    with running_cluster(tmp_path_factory.mktemp("standalone")) as cluster:
+        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
+        reader.run("docs/standalone.md")
+        reader.run_block("kubectl apply --server-side -f manifests/components/kwok-demo/nodes.yaml")
+        yield reader, Installation(cluster)
+
+
+def test_standalone_decides_for_pods(standalone: tuple[Reader, Installation]) -> None:
+    reader, installation = standalone
+    (pod,) = blocks(section((ROOT / "README.md").read_text(), "## Use it from a pod"), "yaml")
+    (reader.checkout / "pod.yaml").write_text(pod.replace('"A100-80GB"', '"H100"').replace('"3"', '"4"'))
+    reader.run_block("kubectl apply -f pod.yaml")
+    assert reader.node_of("three-a100") == "h100-02"
+    assert installation.metric("gpu_extender_request_duration_seconds_count", "extender", verb="filter") == 1
+    assert [list(pod.containers) for pod in installation.pods()] == [["kube-scheduler"]] * 2
+
+
+def test_standalone_lets_nobody_ask_without_a_certificate(standalone: tuple[Reader, Installation]) -> None:
+    _, installation = standalone
+    port = installation.pods("extender")[0].ports.local("api")
+    for url in (f"https://{LOOPBACK}:{port}/version", f"http://{LOOPBACK}:{port}/version"):
+        with pytest.raises((OSError, ssl.SSLError)):
+            get(url)
+
+
+def test_standalone_takes_a_renewed_certificate(standalone: tuple[Reader, Installation]) -> None:
+    """A new CA for both sides: kube-scheduler is restarted, the extender is not."""
+    reader, installation = standalone
+    text = (ROOT / "docs/standalone.md").read_text()
+    reader.run_block(blocks(text, "sh")[0])
+    for secret, name in (("gpu-scheduler-extender-tls", "server"), ("gpu-scheduler-client-tls", "client")):
+        files = f"--from-file=tls.crt=tls/{name}.crt --from-file=tls.key=tls/{name}.key"
+        create = (
+            f"kubectl -n {NAMESPACE} create secret generic {secret} {files} --from-file=ca.crt=tls/ca.crt"
+        )
+        reader.run_block(f"{create} --dry-run=client -o yaml | kubectl replace -f -")
+    extenders = [pod.containers["extender"] for pod in installation.pods("extender")]
+    reader.run_block(f"kubectl -n {NAMESPACE} rollout restart deployment/gpu-scheduler")
+    installation.await_rollout()
+    (pod,) = blocks(section((ROOT / "README.md").read_text(), "## Use it from a pod"), "yaml")
+    (reader.checkout / "pod.yaml").write_text(pod.replace("three-a100", "after").replace('"3"', '"1"'))
+    reader.run_block("kubectl apply -f pod.yaml")
+    assert reader.node_of("after")
+    assert [extender.restarts for extender in extenders] == [0, 0]

@@ -1,0 +1,132 @@
+"""Every overlay is taken by a real API server without a word, and keeps the policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.cluster.api import Json
+from tests.e2e.cluster.control_plane import ControlPlane
+from tests.e2e.installation import MANIFESTS, NAMESPACE, Installation
+from tests.manifests.policy import of_kind, violations
+
+OVERLAYS = [MANIFESTS / "base", *sorted((MANIFESTS / "overlays").iterdir())]
+# Other tests have written the inventory, which is the administrator's own here.
+DRY_RUN = (
+    "apply",
+    "--server-side",
+    "--dry-run=server",
+    "--validate=strict",
+    "--warnings-as-errors",
+    "--force-conflicts",
+)
+
+pytestmark = pytest.mark.usefixtures("installation")
+
+
+def rendered(control_plane: ControlPlane, overlay: Path) -> list[Json]:
+    return list(yaml.safe_load_all(control_plane.kubectl("kustomize", overlay)))
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
+def test_is_taken_without_a_warning(control_plane: ControlPlane, overlay: Path) -> None:
+    """The namespace with its PodSecurity level and the GPUNode definition are there already."""
+    done = control_plane.try_kubectl(*DRY_RUN, "-k", overlay)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == len(rendered(control_plane, overlay))
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
+def test_keeps_the_policy(control_plane: ControlPlane, overlay: Path) -> None:
+    assert violations(rendered(control_plane, overlay)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        pytest.param({"privileged": True}, "privileged", id="a privileged container"),
+        pytest.param({"capabilities": {"add": ["SYS_ADMIN"]}}, "SYS_ADMIN", id="a capability"),
+        pytest.param({"runAsNonRoot": False}, "runAsNonRoot", id="a container of root"),
+        pytest.param({"seLinux": {}}, "seLinux: field not declared", id="a field that does not exist"),
+    ],
+)
+def test_the_api_server_would_have_said_something(
+    control_plane: ControlPlane, change: Json, said: str
+) -> None:
+    (deployment,) = of_kind(rendered(control_plane, MANIFESTS / "base"), "Deployment")
+    (*_, extender) = deployment["spec"]["template"]["spec"]["containers"]
+    extender["securityContext"] |= change
+    done = control_plane.try_kubectl(*DRY_RUN, "-f", "-", stdin=yaml.safe_dump(deployment))
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_pods_that_are_not_restricted_are_refused(control_plane: ControlPlane) -> None:
+    done = control_plane.try_kubectl("-n", NAMESPACE, "run", "bare", "--image=bare", "--dry-run=server")
+    assert 'violates PodSecurity "restricted' in done.stderr
+    assert done.returncode != 0
+
+
+LEASE = {"group": "coordination.k8s.io", "resource": "leases", "namespace": NAMESPACE}
+GPUNODES = {"group": "gpu.scheduler-ext.io", "resource": "gpunodes"}
+GRANTS = {"group": "rbac.authorization.k8s.io", "resource": "clusterrolebindings"}
+
+
+@pytest.mark.parametrize(
+    ("may", "verb", "what"),
+    [
+        pytest.param(True, "watch", {"resource": "nodes"}, id="it watches nodes"),
+        pytest.param(True, "watch", {"resource": "pods"}, id="it watches pods everywhere"),
+        pytest.param(True, "create", {"resource": "pods", "subresource": "binding"}, id="it binds pods"),
+        pytest.param(True, "update", {**LEASE, "name": "gpu-scheduler"}, id="it renews its Lease"),
+        pytest.param(False, "update", {**LEASE, "name": "other"}, id="but no other there"),
+        pytest.param(
+            False, "get", {"resource": "configmaps", "namespace": NAMESPACE}, id="it reads no ConfigMap"
+        ),
+        pytest.param(
+            False, "get", {"resource": "secrets", "namespace": NAMESPACE}, id="no Secret of its own"
+        ),
+        pytest.param(False, "list", {"resource": "secrets"}, id="nor of others"),
+        pytest.param(False, "create", {"resource": "pods", "namespace": "default"}, id="it creates no pods"),
+        pytest.param(False, "patch", {"resource": "nodes"}, id="it changes no nodes"),
+        pytest.param(False, "patch", {"resource": "nodes", "subresource": "status"}, id="nor their status"),
+        pytest.param(False, "update", GPUNODES, id="it writes no GPUNodes"),
+        pytest.param(False, "create", GRANTS, id="it grants nothing"),
+        pytest.param(False, "impersonate", {"resource": "users"}, id="it is nobody else"),
+    ],
+)
+def test_what_the_service_account_may_do(
+    control_plane: ControlPlane, may: bool, verb: str, what: dict[str, str]
+) -> None:
+    spec = {
+        "user": f"system:serviceaccount:{NAMESPACE}:gpu-scheduler",
+        "groups": ["system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"],
+        "resourceAttributes": {"verb": verb, **what},
+    }
+    reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    assert control_plane.api.create(reviews, {"spec": spec})["status"]["allowed"] is may
+
+
+def test_the_rights_suffice(installation: Installation) -> None:
+    """What they lack, kube-scheduler logs over and over."""
+    for pod in installation.pods():
+        log = pod.containers["kube-scheduler"].log.read_text()
+        assert "Starting Kubernetes Scheduler" in log
+        assert "forbidden" not in log.lower()
+        assert "cannot list" not in log
+
+
+def test_viewers_of_the_cluster_may_see_gpunodes(control_plane: ControlPlane) -> None:
+    view = control_plane.api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/view")
+    readable = [rule for rule in view["rules"] if "gpunodes" in rule.get("resources", ())]
+    assert [rule["verbs"] for rule in readable] == [["get", "list", "watch"]]
+
+
+def test_one_of_two_decides(installation: Installation) -> None:
+    assert len(installation.pods()) == 2
+    assert all(pod.ready for pod in installation.pods())
+    lease = installation.api.get(f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/gpu-scheduler")
+    assert lease["spec"]["holderIdentity"]
+    assert [installation.leads(pod) for pod in installation.pods()].count(True) == 1

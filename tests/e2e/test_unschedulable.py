@@ -1,0 +1,101 @@
+"""A pod that fits nowhere says why once, and is quiet until something changes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+
+from scheduler_ext.core.reasons import REASONS
+from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.installation import filter_calls
+from tests.e2e.workload import Workload
+from tests.kube_objects import ANNOTATION, gpu
+
+H100 = {f"{ANNOTATION}model": "H100"}
+QUIET_S = 20.0
+WRONG_MODEL = "node(s) didn't match the requested GPU model"
+UNHEALTHY = "node(s) had unhealthy GPUs"
+
+
+def counted_reasons(event: Json) -> dict[str, int]:
+    """Our reasons in a FailedScheduling event, and on how many nodes each."""
+    found = {each.text: re.search(rf"\b(\d+) {re.escape(each.text)}", event["note"]) for each in REASONS}
+    return {reason: int(count[1]) for reason, count in found.items() if count}
+
+
+def assert_stays_quiet(workload: Workload, name: str, calls: Callable[[], float]) -> None:
+    """`calls` counts since before the pod was created.
+
+    kube-scheduler tries a pod that an extender has refused once more when it sees its own note of that in
+    the pod's status, some milliseconds later. It keeps one event per version of the pod, so the same text
+    comes twice.
+    """
+    time.sleep(QUIET_S)
+    assert calls() < 5
+    events = workload.events(name, "FailedScheduling")
+    assert len({event["note"] for event in events}) == 1
+    assert len(events) <= 2
+
+
+def test_one_text_with_the_reasons_counted(workload: Workload) -> None:
+    for i in range(3):
+        workload.add_whole(f"a100-{i}", 1)
+    workload.add_whole("t4", 1, "T4")
+    sick = {**gpu(0, "GPU-sick", model="H100-80GB"), "health": {"state": "Unhealthy", "reason": "XID 79"}}
+    workload.add_node("h100-sick", {"nvidia.com/gpu": "1"}, [sick])
+    workload.publish()
+    calls = filter_calls(workload.installation)
+    name = workload.create(workload.pod({"nvidia.com/gpu": "1"}, annotations=H100))
+    event = workload.await_event(name, "FailedScheduling")
+    assert counted_reasons(event) == {WRONG_MODEL: 4, UNHEALTHY: 1}
+    assert_stays_quiet(workload, name, calls)
+    assert workload.unscheduled(name)["reason"] == "Unschedulable", "autoscalers look at no other"
+
+
+@pytest.mark.parametrize(
+    ("gpus_per_node", "held"),
+    [
+        pytest.param(2, 1, id="of a node with a GPU left"),
+        pytest.param(1, 1, id="of a node that kube-scheduler itself finds full"),
+    ],
+)
+def test_lower_priorities_are_left_alone_on_nodes_that_would_be_refused(
+    workload: Workload, gpus_per_node: int, held: int
+) -> None:
+    """Evicting them would not help: their node has the wrong model, with or without them."""
+    for i in range(4):
+        workload.add_whole(f"a100-{i}", gpus_per_node)
+    workload.publish()
+    low = workload.add_priority_class("low", 10)
+    high = workload.add_priority_class("high", 1000)
+    for _ in range(4):
+        workload.place(workload.pod({"nvidia.com/gpu": str(held)}, priorityClassName=low))
+    # Each change of theirs is one of those that wake a waiting pod.
+    eventually(lambda: all(pod["status"]["phase"] == "Running" for pod in workload.all_pods()), "all run")
+    holders = {pod["metadata"]["uid"] for pod in workload.all_pods()}
+    calls = filter_calls(workload.installation)
+    name = workload.create(workload.pod({"nvidia.com/gpu": "1"}, annotations=H100, priorityClassName=high))
+    workload.await_event(name, "FailedScheduling")
+    assert_stays_quiet(workload, name, calls)
+    left = {pod["metadata"]["uid"] for pod in workload.all_pods() if pod["metadata"]["name"] != name}
+    assert left == holders, "pods were evicted for one that cannot run there"
+
+
+def test_is_bound_within_seconds_of_its_gpu_coming_back(workload: Workload) -> None:
+    sick = {**gpu(0, "GPU-back", model="H100-80GB"), "health": {"state": "Unhealthy", "reason": "XID 79"}}
+    node = workload.add_node("h100", {"nvidia.com/gpu": "1"}, [sick])
+    workload.publish()
+    name = workload.create(workload.pod({"nvidia.com/gpu": "1"}, annotations=H100))
+    workload.await_event(name, "FailedScheduling")
+    workload.report(node, [gpu(0, "GPU-back", model="H100-80GB")])
+    workload.publish()
+    time.sleep(2.0)
+    assert "nodeName" not in workload.get(name)["spec"], (
+        "kube-scheduler does not hear of the inventory by itself"
+    )
+    changed = {"gpu.scheduler-ext.io/inventory-changed": "1"}
+    workload.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": changed}})
+    assert workload.await_node(name, timeout_s=10.0) == node

@@ -1,0 +1,199 @@
+"""GPU nodes and pods of one test, in a namespace of its own; all gone when it ends."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.installation import Installation
+from tests.kube_objects import gpu, gpu_node
+
+TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists"}
+TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+SCHEDULER = "gpu-scheduler"
+# Product label and memory in MiB of the models used here, as GPU Feature Discovery gives them.
+GFD = {
+    "A100-80GB": ("NVIDIA-A100-SXM4-80GB", 81920),
+    "H100-80GB": ("NVIDIA-H100-80GB-HBM3", 81559),
+    "T4": ("Tesla-T4", 15360),
+}
+
+
+class Workload:
+    """Creates nodes and pods, waits for what becomes of them, and removes them."""
+
+    def __init__(self, installation: Installation) -> None:
+        self.installation = installation
+        self.api = installation.api
+        self.namespace = f"test-{uuid.uuid4().hex[:8]}"
+        self._nodes: list[str] = []
+        self._cluster_objects: list[str] = []
+        self._reports: list[Json] = []
+        self._numbers = itertools.count()
+        self.api.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        accounts = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
+        eventually(lambda: self.api.items(accounts), "the namespace has its ServiceAccount")
+
+    def close(self) -> None:
+        """Remove everything and wait until it is gone, so that the next test finds the cluster empty."""
+        self.api.request("DELETE", self._pods, {"gracePeriodSeconds": 0})
+        eventually(lambda: not self.api.items(self._pods), "all pods are gone")
+        for path in (*self._cluster_objects, *(f"/api/v1/nodes/{name}" for name in self._nodes)):
+            self.api.delete(path)
+        self.api.delete(f"/api/v1/namespaces/{self.namespace}")
+
+    @property
+    def _pods(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def name(self, stem: str) -> str:
+        """A node name that no other test uses."""
+        return f"{self.namespace[5:]}-{stem}"
+
+    def add_node(
+        self,
+        stem: str,
+        resources: Json,
+        devices: Sequence[Json] = (),
+        labels: Json | None = None,
+        **status: Any,
+    ) -> str:
+        """A GPU node with room for anything but its `resources`, and a GPUNode for it where it has devices.
+
+        `status` are further fields of the GPUNode's status. The inventory is told by `publish`.
+        """
+        name = self.name(stem)
+        room = {"cpu": "64", "memory": "512Gi", "pods": "110", **resources}
+        self.api.create(
+            "/api/v1/nodes",
+            {
+                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
+                "spec": {"taints": [TAINT]},
+                "status": {"capacity": room},
+            },
+        )
+        self._nodes.append(name)
+        if devices:
+            self.report(name, devices, **status)
+        return name
+
+    def add_whole(self, stem: str, gpus: int, model: str = "A100-80GB", labels: Json | None = None) -> str:
+        """A node of whole GPUs, all free, with the labels that GPU Feature Discovery gives it."""
+        product, total_mib = GFD[model]
+        discovered = {
+            "nvidia.com/gpu.product": product,
+            "nvidia.com/gpu.count": str(gpus),
+            "nvidia.com/gpu.memory": str(total_mib),
+        }
+        devices = [gpu(i, f"GPU-{self.name(stem)}-{i}", model=model, total=total_mib) for i in range(gpus)]
+        return self.add_node(stem, {"nvidia.com/gpu": str(gpus)}, devices, discovered | (labels or {}))
+
+    def report(self, node: str, devices: Sequence[Json], **status: Any) -> None:
+        """What the node's GPUNode says from the next `publish` on."""
+        self._reports = [each for each in self._reports if each["metadata"]["name"] != node]
+        self._reports.append(gpu_node(node, devices, **status))
+
+    def publish(self) -> None:
+        """Make the inventory what the API server has of our nodes, and what they report."""
+        nodes = [self._settled_node(name) for name in self._nodes]
+        self.installation.set_inventory([*nodes, *self._reports])
+
+    def _settled_node(self, name: str) -> Json:
+        def settled() -> Json | None:
+            node = self.api.get(f"/api/v1/nodes/{name}")
+            status = node["status"]
+            return node if status.get("allocatable", {}).keys() >= status["capacity"].keys() else None
+
+        node = eventually(settled, f"node {name} has allocatable")
+        node["metadata"].pop("managedFields", None)
+        return {"apiVersion": "v1", "kind": "Node", **node}
+
+    def add_priority_class(self, stem: str, value: int) -> str:
+        """A PriorityClass of this test."""
+        name = self.name(stem)
+        collection = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        self.api.create(collection, {"metadata": {"name": name}, "value": value})
+        self._cluster_objects.append(f"{collection}/{name}")
+        return name
+
+    def pod(
+        self,
+        limits: Json | None = None,
+        *,
+        annotations: Json | None = None,
+        scheduler: str = SCHEDULER,
+        containers: Sequence[Json] | None = None,
+        labels: Json | None = None,
+        **spec: Any,
+    ) -> Json:
+        """A pod that tolerates GPU nodes, not yet created."""
+        name = f"pod-{next(self._numbers)}"
+        main = {"name": "main", "image": "train:1", "resources": {"limits": limits or {}}}
+        return {
+            "metadata": {
+                "name": name,
+                "namespace": self.namespace,
+                "annotations": annotations or {},
+                "labels": labels or {},
+            },
+            "spec": {
+                "schedulerName": scheduler,
+                "tolerations": [TOLERATION],
+                "containers": list(containers or [main]),
+                "terminationGracePeriodSeconds": 0,
+                **spec,
+            },
+        }
+
+    def create(self, pod: Json) -> str:
+        """Create it; its name."""
+        name: str = self.api.create(self._pods, pod)["metadata"]["name"]
+        return name
+
+    def create_all(self, pods: Sequence[Json]) -> list[str]:
+        """Create many at once; their names."""
+        with ThreadPoolExecutor(16) as pool:
+            return list(pool.map(self.create, pods))
+
+    def remove(self, name: str) -> None:
+        """Delete a pod, and wait until it is gone."""
+        self.api.delete(f"{self._pods}/{name}")
+        eventually(
+            lambda: name not in {pod["metadata"]["name"] for pod in self.all_pods()}, f"{name} is gone"
+        )
+
+    def get(self, name: str) -> Json:
+        """The pod as it is now."""
+        return self.api.get(f"{self._pods}/{name}")
+
+    def all_pods(self) -> list[Json]:
+        """All pods of this test."""
+        return self.api.items(self._pods)
+
+    def await_node(self, name: str, timeout_s: float = 30.0) -> str:
+        """The node a pod is bound to."""
+        return str(eventually(lambda: self.get(name)["spec"].get("nodeName"), f"{name} is bound", timeout_s))
+
+    def place(self, pod: Json) -> str:
+        """Create a pod and wait for its node."""
+        return self.await_node(self.create(pod))
+
+    def unscheduled(self, name: str) -> Json:
+        """Why it has no node: its condition PodScheduled; empty before the first attempt, and when bound."""
+        for condition in self.get(name)["status"].get("conditions", ()):
+            if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                return dict(condition)
+        return {}
+
+    def events(self, name: str, reason: str) -> list[Json]:
+        """The pod's events of one reason, oldest first."""
+        query = {"fieldSelector": f"regarding.name={name},reason={reason}"}
+        return self.api.items(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events", **query)
+
+    def await_event(self, name: str, reason: str, timeout_s: float = 30.0) -> Json:
+        """The first event of a reason."""
+        return eventually(lambda: self.events(name, reason), f"{name} has an event {reason}", timeout_s)[0]

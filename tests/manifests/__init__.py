@@ -1,0 +1,1 @@
+"""What manifests/ may and may not say."""

@@ -1,0 +1,58 @@
+"""Files of manifests/ that repeat what another file says do not differ from it in anything else."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from scheduler_ext import __version__
+from tests.manifests.policy import containers
+from tests.manifests.shipped import MTLS, REPOSITORY, base, documents
+
+KWOK = REPOSITORY / "manifests" / "components" / "kwok-demo"
+CONFIG = REPOSITORY / "config"
+
+
+def test_the_mtls_configuration_differs_in_the_way_to_the_extender_only() -> None:
+    plain, mtls = (
+        yaml.safe_load((directory / "kube-scheduler.yaml").read_bytes()) for directory in (CONFIG, MTLS)
+    )
+    way = {key: mtls["extenders"][0].pop(key) for key in ("urlPrefix", "enableHTTPS", "tlsConfig")}
+    assert plain["extenders"][0].pop("urlPrefix") == "http://127.0.0.1:8888"
+    assert mtls == plain
+    host = "gpu-scheduler-extender.gpu-scheduler.svc"
+    assert way["urlPrefix"] == f"https://{host}:8888"
+    assert way["tlsConfig"].pop("serverName") == host
+    assert way["tlsConfig"].keys() == {"caFile", "certFile", "keyFile"}
+
+
+def test_its_reasons_are_the_same_too() -> None:
+    def comments(text: str) -> list[str]:
+        return [
+            line for line in text.partition("apiVersion:")[2].splitlines() if line.lstrip().startswith("#")
+        ]
+
+    plain, mtls = (comments((directory / "kube-scheduler.yaml").read_text()) for directory in (CONFIG, MTLS))
+    assert [line for line in mtls if line not in plain] == [
+        "    # All four, always: without the CA kube-scheduler verifies nothing and does not say so."
+    ]
+    assert [line for line in plain if line not in mtls] == []
+
+
+def test_the_demo_cluster_is_that_of_the_sample_inventory() -> None:
+    def summary(node: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+        labels = {key: value for key, value in node["metadata"].get("labels", {}).items() if key != "type"}
+        return labels, node["status"]["allocatable"]
+
+    sample = yaml.safe_load_all((CONFIG / "sample-inventory.yaml").read_bytes())
+    nodes = {each["metadata"]["name"]: summary(each) for each in sample if each["kind"] == "Node"}
+    assert {each["metadata"]["name"]: summary(each) for each in documents(KWOK)} == nodes
+
+
+def test_the_images_are_those_of_the_tests() -> None:
+    images = {each["image"] for _, each in containers([*base(), *documents(MTLS)])}
+    built = re.search(r"k8s\.io/kubernetes (v\S+)", (REPOSITORY / "tests" / "e2e" / "go.mod").read_text())
+    assert built is not None
+    assert images == {f"scheduler-ext:{__version__}", f"registry.k8s.io/kube-scheduler:{built[1]}"}
