@@ -35,6 +35,7 @@ bench: .venv ## Measure latency at the wire into benchmarks/results/ (minutes; A
 		--png benchmarks/results/latency.png $(ARGS)
 
 bench-scheduler: .venv ## Measure a real kube-scheduler with and without extenders (ten minutes; ARGS=--smoke: one)
+	@$(BIN)/python -m tests.e2e.cluster.binaries
 	$(BIN)/python -m benchmarks.scheduler --json benchmarks/results/scheduler.json \
 		--png benchmarks/results/scheduler.png $(ARGS)
 

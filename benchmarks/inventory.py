@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,26 @@ MEMORY_SHARE_RESOURCE = "gpu.scheduler-ext.io/memory-mib"
 def write_inventory(path: Path, kind: str, nodes: int, seed: int, distinct_states: int | None = None) -> int:
     """Write a List of `nodes` GPUNodes and Nodes, one object per line; returns how many GPU states differ."""
     states = set()
-    with path.open("w", encoding="ascii") as file:
-        file.write('{"apiVersion":"v1","kind":"List","metadata":{},"items":[')
-        separator = "\n"
+
+    def objects() -> Iterator[dict[str, Any]]:
         for index in range(nodes):
             state = node_state(kind, index, seed, distinct_states)
             states.add(state)
-            for item in node_objects(kind, index, seed, state):
-                file.write(separator + json.dumps(item, separators=(",", ":")))
-                separator = ",\n"
-        file.write("\n]}\n")
+            yield from node_objects(kind, index, seed, state)
+
+    write_objects(path, objects())
     return len(states)
+
+
+def write_objects(path: Path, objects: Iterable[Mapping[str, Any]]) -> None:
+    """Write a List of these objects, one per line."""
+    with path.open("w", encoding="ascii") as file:
+        file.write('{"apiVersion":"v1","kind":"List","metadata":{},"items":[')
+        separator = "\n"
+        for item in objects:
+            file.write(separator + json.dumps(item, separators=(",", ":")))
+            separator = ",\n"
+        file.write("\n]}\n")
 
 
 def node_objects(kind: str, index: int, seed: int, state: NodeState) -> Iterator[dict[str, Any]]:

@@ -1,9 +1,12 @@
-"""The yardstick: Flask on gunicorn, one route that reads the whole body and decodes nothing.
+"""The yardstick: Flask on gunicorn, and next to nothing behind it.
 
 By default it runs on the extender's own transport, so that what an extender takes beyond it is what it does
 with the request. `--plain` runs it on gunicorn's stock gthread worker instead: the difference is what the
-transport costs. Started by hand, it is given to the benchmark with `--noop-url`. Announces itself on stderr
-with `ready api=http://HOST:PORT`, and answers POST to `/`.
+transport costs. Announces itself on stderr with `ready api=http://HOST:PORT`.
+
+POST `/` reads the whole body and decodes nothing; started by hand, it is given to the latency benchmark with
+`--noop-url`. POST `/filter` and `/prioritize` answer so that kube-scheduler goes on: the first `--names` of
+the names sent fit (0: all of them), and all score alike.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import click
 from flask import Flask, Response, request
 from gunicorn.app.base import BaseApplication
 
+from benchmarks.noop_replies import NamesError, filter_reply, prioritize_reply
 from scheduler_ext.server.body import read_body
 from scheduler_ext.server.gunicorn_server import run_server
 from scheduler_ext.server.server_options import Apps, ServerOptions
@@ -24,30 +28,51 @@ MAX_BODY_BYTES = 64 * 2**20
 LOOPBACK = "127.0.0.1"
 
 
-def noop_app() -> Flask:
-    """An app with one route that answers every POST with the same few bytes of JSON."""
+def noop_app(max_names: int = 0) -> Flask:
+    """An app whose `/` answers every POST alike, and whose filter returns the first `max_names` (0: all)."""
     app = Flask("noop", static_folder=None)
 
     @app.post("/")
     def noop() -> Response:
-        read_body(request.environ, MAX_BODY_BYTES)
-        return Response(b'{"ok":true}', content_type="application/json")
+        _body()
+        return _json(b'{"ok":true}')
+
+    @app.post("/filter")
+    def filter_nodes() -> Response:
+        return _json(filter_reply(_body(), max_names))
+
+    @app.post("/prioritize")
+    def prioritize_nodes() -> Response:
+        return _json(prioritize_reply(_body()))
+
+    @app.errorhandler(NamesError)
+    def refused(error: NamesError) -> Response:
+        return Response(f"{error}\n", status=400, content_type="text/plain")
 
     return app
 
 
-def serve_on_own_transport(port: int) -> None:
+def _body() -> bytes:
+    return read_body(request.environ, MAX_BODY_BYTES)
+
+
+def _json(body: bytes) -> Response:
+    return Response(body, content_type="application/json")
+
+
+def serve_on_own_transport(port: int, max_names: int) -> None:
     """Serve as `scheduler-ext serve` does, until SIGTERM."""
     options = ServerOptions((LOOPBACK, port), (LOOPBACK, 0), (LOOPBACK, 0))
     idle = Flask("idle", static_folder=None)
-    run_server(options, lambda: Apps(api=noop_app(), health=idle, inspect=idle, close=lambda: None))
+    run_server(options, lambda: Apps(api=noop_app(max_names), health=idle, inspect=idle, close=lambda: None))
 
 
 class PlainServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no type information
     """gunicorn's stock gthread worker on one port; takes no settings from the environment or files."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, max_names: int) -> None:
         self._port = port
+        self._max_names = max_names
         super().__init__()
 
     def load_config(self) -> None:
@@ -68,7 +93,7 @@ class PlainServer(BaseApplication):  # type: ignore[misc]  # gunicorn has no typ
 
     def load(self) -> Flask:
         """Called by gunicorn in the worker."""
-        return noop_app()
+        return noop_app(self._max_names)
 
 
 def _announce(arbiter: Any) -> None:
@@ -80,12 +105,13 @@ def _announce(arbiter: Any) -> None:
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="On loopback; 0 takes a free one.")
 @click.option("--plain", is_flag=True, help="gunicorn's stock worker instead of the extender's transport.")
-def main(port: int, plain: bool) -> None:
-    """Serve the no-op route until SIGTERM."""
+@click.option("--names", "max_names", type=click.IntRange(0), default=0, help="What filter returns; 0: all.")
+def main(port: int, plain: bool, max_names: int) -> None:
+    """Serve the no-op routes until SIGTERM."""
     if plain:
-        PlainServer(port).run()
+        PlainServer(port, max_names).run()
     else:
-        serve_on_own_transport(port)
+        serve_on_own_transport(port, max_names)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,15 +30,17 @@ class ProcessError(RuntimeError):
     """A child that did not start or did not finish; the message ends with the last lines of its stderr."""
 
 
-def extender_command(inventory: Path) -> list[str]:
-    """The product's serve command on free loopback ports."""
+def extender_command(inventory: Path, config: Path | None = None) -> list[str]:
+    """The product's serve command on free loopback ports; the default configuration unless told another."""
     listen = [part for option in _EXTENDER_ARGUMENTS for part in (option, "127.0.0.1:0")]
-    return [sys.executable, "-m", "scheduler_ext", "serve", "--inventory", str(inventory), *listen]
+    configured = [] if config is None else ["--config", str(config)]
+    serve = [sys.executable, "-m", "scheduler_ext", "serve", "--inventory", str(inventory)]
+    return [*serve, *configured, *listen]
 
 
-def noop_command() -> list[str]:
-    """The no-op server on a free loopback port."""
-    return [sys.executable, "-m", "benchmarks.noop"]
+def noop_command(max_names: int = 0) -> list[str]:
+    """The no-op server on a free loopback port, whose filter returns the first `max_names` (0: all)."""
+    return [sys.executable, "-m", "benchmarks.noop", "--names", str(max_names)]
 
 
 @contextlib.contextmanager
@@ -47,6 +49,13 @@ def running_server(command: Sequence[str], announced: str) -> Iterator[str]:
 
     Raises ProcessError when the line does not come within five minutes.
     """
+    with running_listeners(command) as url_of:
+        yield url_of(announced)
+
+
+@contextlib.contextmanager
+def running_listeners(command: Sequence[str]) -> Iterator[Callable[[str], str]]:
+    """The same for a server with several listeners: what it yields gives the URL announced for a name."""
     process = subprocess.Popen(
         command,
         cwd=_REPOSITORY,
@@ -57,7 +66,7 @@ def running_server(command: Sequence[str], announced: str) -> Iterator[str]:
     )
     watch = _StderrWatch(process, shlex.join(command))
     try:
-        yield watch.ready_url(announced)
+        yield watch.ready_url
     finally:
         _stop(process)
         watch.join()

@@ -205,7 +205,7 @@ def latency_table(rows: Iterable[Row]) -> str:
                 _bound_cell(row),
             )
         )
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def growth_table(points: Iterable[GrowthPoint]) -> str:
@@ -220,7 +220,7 @@ def growth_table(points: Iterable[GrowthPoint]) -> str:
         lines.append(
             (point.axis, row.kind, str(row.nodes), str(point.distinct_states), *times, ratio, str(row.errors))
         )
-    return _aligned(lines)
+    return aligned(lines)
 
 
 def _bound_cell(row: Row) -> str:
@@ -237,7 +237,8 @@ def _bound_cell(row: Row) -> str:
     return ""
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as columns: numbers to the right, words to the left."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(

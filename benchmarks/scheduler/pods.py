@@ -1,0 +1,75 @@
+"""The pods of the scheduler suite: a training job's pod each, asking one GPU of any node.
+
+They are the latency suite's pods without what this cluster has not: their Job, their claims, a ServiceAccount
+and a priority class. No two ask the same: each wants another few MiB to be free, which every node has. An
+extender that remembers decisions has to make each anew, as behind a cluster whose inventory changes with
+every binding.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from benchmarks.cluster import NodeClass
+from benchmarks.pods import pod_json
+from benchmarks.shapes import PodShape
+from tests.e2e.cluster.api import Api
+
+NAMESPACE = "default"
+PATH = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_LEAST_FREE_MIB = 20_000
+_CREATORS = 4
+_GONE_S = 120.0
+_PAUSE_S = 0.05
+_FOREIGN = ("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy")
+
+
+def pods(count: int, seed: int) -> Iterator[dict[str, Any]]:
+    """`count` pods for the scheduler of config/kube-scheduler.yaml; the same arguments give the same pods."""
+    rng = random.Random(f"{seed}/scheduler/pods")
+    for number in range(count):
+        wish = {"gpu.scheduler-ext.io/min-free-memory": f"{_LEAST_FREE_MIB + number}Mi"}
+        shape = PodShape(({"nvidia.com/gpu": "1"},), frozenset(NodeClass), wish)
+        yield _admissible(json.loads(pod_json(shape, rng)), number)
+
+
+def _admissible(pod: dict[str, Any], number: int) -> dict[str, Any]:
+    described, spec = pod["metadata"], pod["spec"]
+    kept = {key: value for key, value in spec.items() if key not in _FOREIGN}
+    kept["volumes"] = [_without_claim(volume) for volume in spec["volumes"]]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{described['name']}-{number}",
+            "labels": described["labels"],
+            "annotations": described["annotations"],
+        },
+        "spec": kept,
+    }
+
+
+def _without_claim(volume: dict[str, Any]) -> dict[str, Any]:
+    return {"name": volume["name"], "emptyDir": {}} if "persistentVolumeClaim" in volume else volume
+
+
+def create_pods(api: Api, count: int, seed: int) -> None:
+    """Create `pods`, several at a time. Raises ApiError."""
+    with ThreadPoolExecutor(_CREATORS) as pool:
+        for _ in pool.map(lambda pod: api.create(PATH, pod), pods(count, seed)):
+            pass
+
+
+def delete_pods(api: Api) -> None:
+    """Delete all pods and wait until they are gone. Raises ApiError, and TimeoutError when some stay."""
+    api.request("DELETE", PATH, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
+    until_s = time.monotonic() + _GONE_S
+    while api.items(PATH, limit="1"):
+        if time.monotonic() > until_s:
+            raise TimeoutError(f"pods that were deleted are still there after {_GONE_S:g} s")
+        time.sleep(_PAUSE_S)

@@ -1,0 +1,171 @@
+"""What the contenders of the scheduler suite run with: configurations, nodes, inventory, pods."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from benchmarks.connection import Connection, exchange
+from benchmarks.processes import running_listeners
+from benchmarks.replies import read_filter, read_prioritize
+from benchmarks.scheduler.contenders import (
+    CONTENDERS,
+    FEW_NAMES,
+    NONE,
+    NOOP_ALL,
+    NOOP_FEW,
+    OURS,
+    OURS_ALL,
+    SHIPPED,
+    scheduler_configuration,
+)
+from benchmarks.scheduler.nodes import gpus, node_names, node_objects_of, write_idle_inventory
+from benchmarks.scheduler.pods import pods
+from scheduler_ext.core.quantity import parse_quantity
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.source import InventorySource
+from scheduler_ext.wire.config import Configuration, load_config
+
+NODES = 240
+KUBECONFIG = Path("/somewhere/kubeconfig")
+URL = "http://127.0.0.1:1234"
+ALTERED_EVERYWHERE = {"clientConnection", "leaderElection"}
+
+
+def _altered(url: str | None) -> dict[str, tuple[Any, Any]]:
+    shipped = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
+    ours = scheduler_configuration(KUBECONFIG, url)
+    keys = shipped.keys() | ours.keys()
+    return {key: (shipped.get(key), ours.get(key)) for key in keys if shipped.get(key) != ours.get(key)}
+
+
+def test_without_an_extender_only_the_client_the_election_and_the_extender_are_altered() -> None:
+    altered = _altered(None)
+    assert altered.keys() == {*ALTERED_EVERYWHERE, "extenders"}
+    assert altered["leaderElection"][1] == {"leaderElect": False}
+    assert altered["clientConnection"][1]["kubeconfig"] == str(KUBECONFIG)
+    assert altered["extenders"][1] is None
+    assert scheduler_configuration(KUBECONFIG, None)["percentageOfNodesToScore"] == 100
+
+
+def test_with_an_extender_only_its_url_is_altered_beside_them() -> None:
+    altered = _altered(URL)
+    assert altered.keys() == {*ALTERED_EVERYWHERE, "extenders"}
+    ((shipped,), (ours,)) = altered["extenders"]
+    assert ours == {**shipped, "urlPrefix": URL}
+
+
+def test_noop_100_returns_as_many_names_as_the_extender_does_by_default() -> None:
+    assert Configuration().policy().max_candidates == FEW_NAMES
+    assert (NOOP_FEW.noop_names, NOOP_ALL.noop_names) == (FEW_NAMES, 0)
+    assert NOOP_FEW.name == f"noop-{FEW_NAMES}"
+
+
+def test_contenders_without_an_extender_start_none(tmp_path: Path) -> None:
+    assert NONE.command(tmp_path / "inventory.json", tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ours_runs_with_its_defaults_and_ours_all_returns_every_name(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    ours, ours_all = (contender.command(inventory, tmp_path) for contender in (OURS, OURS_ALL))
+    assert ours is not None
+    assert ours_all is not None
+    assert "--config" not in ours
+    config = load_config(Path(ours_all[ours_all.index("--config") + 1]).read_bytes())
+    assert config.policy().max_candidates == 0
+    assert [part for part in ours_all if part not in ours] == ["--config", str(tmp_path / "ours-all.yaml")]
+
+
+def _body(pod: dict[str, Any], names: list[str]) -> bytes:
+    return json.dumps({"Pod": pod, "Nodes": None, "NodeNames": names}, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "returned"),
+    [
+        pytest.param("ours", FEW_NAMES, id="ours gives back a hundred of them"),
+        pytest.param("ours-all", NODES, id="ours-all gives back all of them"),
+    ],
+)
+def test_our_extender_refuses_no_node_to_the_pods(name: str, returned: int, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    write_idle_inventory(inventory, NODES, seed=42)
+    command = CONTENDERS[name].command(inventory, tmp_path)
+    assert command is not None
+    names = node_names(NODES)
+    with running_listeners(command) as url_of:
+        connection = Connection(url_of("api"))
+        for pod in pods(3, seed=42):
+            (reply,) = exchange([connection], [connection.request("/filter", _body(pod, names))], 10)
+            answer = read_filter(reply.body)
+            assert answer.rejected == []
+            assert len(set(answer.returned)) == returned
+            body = _body(pod, list(answer.returned))
+            (reply,) = exchange([connection], [connection.request("/prioritize", body)], 10)
+            assert read_prioritize(reply.body) == answer.returned
+        connection.close()
+        assert url_of("health") != url_of("api")
+
+
+def test_the_api_servers_nodes_and_the_inventory_say_the_same(tmp_path: Path) -> None:
+    write_idle_inventory(tmp_path / "inventory.json", NODES, seed=7)
+    items = json.loads((tmp_path / "inventory.json").read_text(encoding="utf-8"))["items"]
+    known = {item["metadata"]["name"]: item for item in items if item["kind"] == "Node"}
+    created = list(node_objects_of(0, NODES, seed=7))
+    assert [node["metadata"]["name"] for node in created] == list(known) == node_names(NODES)
+    for node in created:
+        assert "uid" not in node["metadata"]
+        status = node["status"]
+        assert status == known[node["metadata"]["name"]]["status"]
+        assert status["capacity"] == status["allocatable"]
+        assert status["allocatable"]["nvidia.com/gpu"] == "8"
+    assert gpus(NODES) == 8 * NODES
+
+
+def test_a_larger_cluster_only_adds_nodes() -> None:
+    whole = list(node_objects_of(0, 12, seed=3))
+    assert whole == [*node_objects_of(0, 5, seed=3), *node_objects_of(5, 12, seed=3)]
+
+
+def test_every_node_is_in_a_state_of_its_own(tmp_path: Path) -> None:
+    write_idle_inventory(tmp_path / "inventory.json", NODES, seed=42)
+    config = Configuration()
+    extender = Extender(config)
+    InventorySource(tmp_path / "inventory.json", extender, config.resource_names()).load()
+    assert extender.snapshot is not None
+    assert len(extender.snapshot.states) == NODES + 1
+
+
+def test_no_two_pods_ask_the_same_and_each_asks_one_gpu() -> None:
+    described = list(pods(40, seed=1))
+    wishes = [pod["metadata"]["annotations"]["gpu.scheduler-ext.io/min-free-memory"] for pod in described]
+    assert len(set(wishes)) == len({pod["metadata"]["name"] for pod in described}) == 40
+    for pod in described:
+        asked = [
+            parse_quantity(container["resources"]["requests"].get("nvidia.com/gpu", "0"))
+            for container in pod["spec"]["containers"]
+        ]
+        assert sum(asked) == 1
+        assert pod["spec"]["schedulerName"] == _scheduler_name()
+
+
+def _scheduler_name() -> str:
+    (profile,) = scheduler_configuration(KUBECONFIG, None)["profiles"]
+    return str(profile["schedulerName"])
+
+
+def test_pods_name_nothing_that_the_cluster_has_not() -> None:
+    for pod in pods(5, seed=1):
+        assert not pod["spec"].keys() & {"serviceAccountName", "priority", "nodeName"}
+        assert not any("persistentVolumeClaim" in volume for volume in pod["spec"]["volumes"])
+        assert pod["metadata"].keys() == {"name", "labels", "annotations"}
+        assert len(json.dumps(pod)) > 6_000, "as large as a real job's"
+
+
+def test_the_same_seed_gives_the_same_pods() -> None:
+    assert list(pods(5, seed=1)) == list(pods(5, seed=1)) != list(pods(5, seed=2))

@@ -1,0 +1,98 @@
+"""Reading kube-scheduler's metrics: what is added up, what came between two readings, what a quantile is."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+from benchmarks.scheduler.exposition import Exposition, merged
+
+DURATION = "scheduler_scheduling_algorithm_duration_seconds"
+ATTEMPTS = "scheduler_schedule_attempts_total"
+# As kube-scheduler 1.36 prints them.
+TEXT = f"""\
+# HELP {ATTEMPTS} [STABLE] Number of attempts to schedule pods, by the result.
+# TYPE {ATTEMPTS} counter
+{ATTEMPTS}{{profile="gpu-scheduler",result="scheduled"}} 40
+{ATTEMPTS}{{profile="other",result="scheduled"}} 2
+{ATTEMPTS}{{profile="gpu-scheduler",result="unschedulable"}} 3
+# HELP {DURATION} [ALPHA] Scheduling algorithm latency in seconds
+# TYPE {DURATION} histogram
+{DURATION}_bucket{{le="0.001"}} 0
+{DURATION}_bucket{{le="0.002"}} 10
+{DURATION}_bucket{{le="0.004"}} 30
+{DURATION}_bucket{{le="+Inf"}} 40
+{DURATION}_sum 0.12
+{DURATION}_count 40
+"""
+
+
+def test_series_are_added_up_over_the_labels_that_are_not_named() -> None:
+    read = Exposition(TEXT)
+    assert read.total(ATTEMPTS) == 45
+    assert read.total(ATTEMPTS, result="scheduled") == 42
+    assert read.total(ATTEMPTS, result="scheduled", profile="other") == 2
+    assert read.by(ATTEMPTS, "result") == {"scheduled": 42, "unschedulable": 3}
+
+
+def test_a_series_that_is_not_there_counts_nothing() -> None:
+    read = Exposition("")
+    assert read.total(ATTEMPTS, result="error") == 0
+    assert read.histogram(DURATION).mean_ms is None
+    assert read.histogram(DURATION).quantile_ms(0.5) is None
+
+
+@pytest.mark.parametrize(
+    ("quantile", "expected_ms"),
+    [
+        pytest.param(0.125, 1.5, id="half-way through the first bucket that holds any"),
+        pytest.param(0.25, 2.0, id="the bound itself, when exactly that many lie below"),
+        pytest.param(0.5, 3.0, id="half-way through the bucket of the median"),
+        pytest.param(0.75, 4.0, id="the last finite bound"),
+        pytest.param(0.99, None, id="beyond the last finite bound nobody knows"),
+    ],
+)
+def test_quantiles_are_linear_within_their_bucket(quantile: float, expected_ms: float | None) -> None:
+    assert Exposition(TEXT).histogram(DURATION).quantile_ms(quantile) == pytest.approx(expected_ms)
+
+
+def test_a_difference_of_readings_is_what_came_between() -> None:
+    registry = CollectorRegistry()
+    duration = Histogram("seconds", "x", buckets=(0.001, 0.002, 0.004), registry=registry)
+    counter = Counter("things", "x", registry=registry)
+    rng = random.Random(1)
+    for _ in range(50):
+        duration.observe(rng.uniform(0, 0.01))
+    before = Exposition(generate_latest(registry).decode())
+    later = [rng.uniform(0, 0.005) for _ in range(30)]
+    for seconds in later:
+        duration.observe(seconds)
+        counter.inc()
+    after = Exposition(generate_latest(registry).decode())
+    between = after.histogram("seconds").since(before.histogram("seconds"))
+    assert between.count == len(later)
+    assert between.mean_ms == pytest.approx(1000 * sum(later) / len(later))
+    assert dict(between.buckets)[0.002] == sum(seconds <= 0.002 for seconds in later)
+    assert after.total("things_total") - before.total("things_total") == len(later)
+
+
+def test_the_first_reading_may_be_empty() -> None:
+    whole = Exposition(TEXT).histogram(DURATION)
+    assert whole.since(Exposition("").histogram(DURATION)) == whole
+
+
+def test_merged_histograms_count_every_observation() -> None:
+    one = Exposition(TEXT).histogram(DURATION)
+    both = merged([one, one])
+    assert (both.count, both.mean_ms) == (80, one.mean_ms)
+    assert both.quantile_ms(0.5) == one.quantile_ms(0.5)
+
+
+def test_an_unobserved_histogram_does_not_spoil_a_merge() -> None:
+    one = Exposition(TEXT).histogram(DURATION)
+    nothing = Exposition("").histogram(DURATION)
+    assert merged([nothing, one]) == merged([one, nothing]) == one
+    assert merged([]).mean_ms is None
+    assert merged([nothing]).quantile_ms(0.5) is None
