@@ -24,11 +24,19 @@ def documents(directory: Path) -> list[Json]:
 
 def base() -> list[Json]:
     """manifests/base with the ConfigMap that config/ makes; a copy that may be changed."""
-    return copy.deepcopy(_base())
+    return [*copy.deepcopy(_base()), _config_map(REPOSITORY / "config")]
+
+
+def standalone() -> list[Json]:
+    """The same with what the component standalone-mtls adds and replaces, but for what it patches."""
+    return [*copy.deepcopy(_base()), *documents(MTLS), _config_map(MTLS)]
 
 
 @cache
 def _base() -> list[Json]:
-    scheduler = (REPOSITORY / "config" / "kube-scheduler.yaml").read_text()
-    config = {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"kube-scheduler.yaml": scheduler}}
-    return [*documents(BASE), config]
+    return documents(BASE)
+
+
+def _config_map(directory: Path) -> Json:
+    text = (directory / "kube-scheduler.yaml").read_text()
+    return {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"kube-scheduler.yaml": text}}

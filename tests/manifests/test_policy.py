@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.manifests.policy import Json, of_kind, violations
-from tests.manifests.shipped import MTLS, base, documents
+from tests.manifests.shipped import base, standalone
 
 Change = Callable[[list[Json]], None]
 
@@ -19,7 +19,7 @@ def test_the_base_keeps_it() -> None:
 
 
 def test_the_standalone_extender_keeps_it() -> None:
-    assert violations([*base(), *documents(MTLS)]) == []
+    assert violations(standalone()) == []
 
 
 def deployment(objects: list[Json]) -> Json:

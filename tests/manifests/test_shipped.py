@@ -9,7 +9,7 @@ import yaml
 
 from scheduler_ext import __version__
 from tests.manifests.policy import containers
-from tests.manifests.shipped import MTLS, REPOSITORY, base, documents
+from tests.manifests.shipped import MTLS, REPOSITORY, documents, standalone
 
 KWOK = REPOSITORY / "manifests" / "components" / "kwok-demo"
 CONFIG = REPOSITORY / "config"
@@ -52,7 +52,7 @@ def test_the_demo_cluster_is_that_of_the_sample_inventory() -> None:
 
 
 def test_the_images_are_those_of_the_tests() -> None:
-    images = {each["image"] for _, each in containers([*base(), *documents(MTLS)])}
+    images = {each["image"] for _, each in containers(standalone())}
     built = re.search(r"k8s\.io/kubernetes (v\S+)", (REPOSITORY / "tests" / "e2e" / "go.mod").read_text())
     assert built is not None
     assert images == {f"scheduler-ext:{__version__}", f"registry.k8s.io/kube-scheduler:{built[1]}"}
