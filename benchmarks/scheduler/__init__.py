@@ -15,6 +15,7 @@ many pods a second it bound. What makes the comparison fair:
   rounds, and the least and the greatest.
 - All run the shipped configuration (`contenders.py` says what is altered), so all look at all nodes. The
   no-op extenders run on the extender's own transport, so what differs is the decision.
-- The extender decides from a file: it does not learn what is bound during the run. Nobody asks twice for the
-  same, so it remembers no decision either (`pods.py`). All nodes have room, so nobody rejects any.
+- The extender decides from a file: it does not learn what is bound during the run. Pods that ask alike meet
+  its memory of decisions; with `--asks different` nobody asks twice for the same (`pods.py`). All nodes have
+  room, so nobody rejects any.
 """

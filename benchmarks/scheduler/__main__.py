@@ -64,6 +64,13 @@ def _contenders(ctx: click.Context, param: click.Parameter, value: str) -> tuple
 @click.option(
     "--contenders", callback=_contenders, metavar="NAME,...", default=",".join(CONTENDERS), show_default=True
 )
+@click.option(
+    "--asks",
+    type=click.Choice(["alike", "different"]),
+    default="alike",
+    show_default=True,
+    help="Pods like those of one Deployment, or no two that ask the same.",
+)
 @click.option("--seed", type=int, default=42, show_default=True)
 @click.option(
     "--smoke", is_flag=True, help="Does it run? 50 nodes, 200 pods, 1 round; its figures mean nothing."
@@ -79,6 +86,7 @@ def main(
     pods: int,
     rounds: int,
     contenders: Sequence[Contender],
+    asks: str,
     seed: int,
     smoke: bool,
     json_file: Path | None,
@@ -87,7 +95,8 @@ def main(
     """Measure a real kube-scheduler with and without extenders; exit 1 on errors, never on slowness."""
     if smoke:
         nodes, pods, rounds = (50,), 200, 1
-    settings = Settings(nodes, pods, min(_WARM_UP, 1 + pods // 4), rounds, contenders, seed, note=_note)
+    warm_up = min(_WARM_UP, 1 + pods // 4)
+    settings = Settings(nodes, pods, warm_up, rounds, contenders, seed, asks == "alike", note=_note)
     room = gpus(nodes[0])
     if settings.queue > room:
         raise click.UsageError(

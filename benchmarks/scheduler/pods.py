@@ -1,9 +1,9 @@
 """The pods of the scheduler suite: a training job's pod each, asking one GPU of any node.
 
 They are the latency suite's pods without what this cluster has not: their Job, their claims, a ServiceAccount
-and a priority class. No two ask the same: each wants another few MiB to be free, which every node has. An
-extender that remembers decisions has to make each anew, as behind a cluster whose inventory changes with
-every binding.
+and a priority class. All ask the same, as the pods of one Job or Deployment do, or no two: each then wants
+another few MiB to be free, which every node has, and an extender that remembers decisions has to make each
+anew, as behind an inventory that changes with every binding.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ _PAUSE_S = 0.05
 _FOREIGN = ("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy")
 
 
-def pods(count: int, seed: int) -> Iterator[dict[str, Any]]:
+def pods(count: int, seed: int, alike: bool) -> Iterator[dict[str, Any]]:
     """`count` pods for the scheduler of config/kube-scheduler.yaml; the same arguments give the same pods."""
     rng = random.Random(f"{seed}/scheduler/pods")
     for number in range(count):
-        wish = {"gpu.scheduler-ext.io/min-free-memory": f"{_LEAST_FREE_MIB + number}Mi"}
+        free_mib = _LEAST_FREE_MIB + (0 if alike else number)
+        wish = {"gpu.scheduler-ext.io/min-free-memory": f"{free_mib}Mi"}
         shape = PodShape(({"nvidia.com/gpu": "1"},), frozenset(NodeClass), wish)
         yield _admissible(json.loads(pod_json(shape, rng)), number)
 
@@ -58,10 +59,10 @@ def _without_claim(volume: dict[str, Any]) -> dict[str, Any]:
     return {"name": volume["name"], "emptyDir": {}} if "persistentVolumeClaim" in volume else volume
 
 
-def create_pods(api: Api, count: int, seed: int) -> None:
+def create_pods(api: Api, count: int, seed: int, alike: bool) -> None:
     """Create `pods`, several at a time. Raises ApiError."""
     with ThreadPoolExecutor(_CREATORS) as pool:
-        for _ in pool.map(lambda pod: api.create(PATH, pod), pods(count, seed)):
+        for _ in pool.map(lambda pod: api.create(PATH, pod), pods(count, seed, alike)):
             pass
 
 

@@ -33,6 +33,8 @@ class Settings:
     rounds: int
     contenders: Sequence[Contender]
     seed: int
+    # Whether all pods ask the same.
+    alike: bool = True
     # kube-scheduler's back-off ends at 10 s, so a pod that is tried again is seen within this.
     patience_s: float = 30.0
     note: Callable[[str], None] = print
@@ -101,7 +103,7 @@ def _measure_block(
     number: int,
 ) -> Block:
     """One block on fresh pods, which are gone in the end; all contenders of a round get the same pods."""
-    create_pods(plane.api, settings.queue, settings.seed + number)
+    create_pods(plane.api, settings.queue, settings.seed + number, settings.alike)
     try:
         readings = run_block(
             plane,

@@ -73,8 +73,9 @@ class View:
                 free_mib=columns.free_mib,
             )
             met = test(offer)
-            self.sick[i] = self.sick[i] * met
-            here = (offer.any_gpu & met).any(0) | ~np.any(offer.any_gpu, axis=0)
+            if columns.any_sick:
+                self.sick[i] = self.sick[i] * met
+            here = (offer.any_gpu & met).any(0) | ~columns.offered_anywhere
             here &= ~(offer.candidate & ~met).any(0)
             passed = here if passed is None else passed & here
         if self.request.shares is not None:

@@ -77,6 +77,17 @@ class UnitColumns:
         available: Ints = np.minimum(self.free.sum(0, dtype=np.int32) - self.unknown, self.limit)
         return available
 
+    @lazy
+    def any_sick(self) -> bool:
+        """Whether any unit is free on an unhealthy device."""
+        return bool(self.sick.any())
+
+    @lazy
+    def offered_anywhere(self) -> Bools:
+        """Which nodes have a device with such units at all, ``[state]``."""
+        offered: Bools = self.offered.any(0)
+        return offered
+
     def mean_over_free(self, values: Floats) -> Floats:
         """The mean of ``[slot, state]`` values over the GPUs with a free unit, ``[state]``; 0 without any."""
         free = self.free > 0

@@ -100,7 +100,7 @@ def test_our_extender_refuses_no_node_to_the_pods(name: str, returned: int, tmp_
     names = node_names(NODES)
     with running_listeners(command) as url_of:
         connection = Connection(url_of("api"))
-        for pod in pods(3, seed=42):
+        for pod in pods(3, seed=42, alike=False):
             (reply,) = exchange([connection], [connection.request("/filter", _body(pod, names))], 10)
             answer = read_filter(reply.body)
             assert answer.rejected == []
@@ -141,10 +141,14 @@ def test_every_node_is_in_a_state_of_its_own(tmp_path: Path) -> None:
     assert len(extender.snapshot.states) == NODES + 1
 
 
-def test_no_two_pods_ask_the_same_and_each_asks_one_gpu() -> None:
-    described = list(pods(40, seed=1))
+@pytest.mark.parametrize(
+    ("alike", "wished"), [pytest.param(True, 1, id="alike"), pytest.param(False, 40, id="no two alike")]
+)
+def test_pods_ask_as_they_should_and_one_gpu_each(alike: bool, wished: int) -> None:
+    described = list(pods(40, seed=1, alike=alike))
     wishes = [pod["metadata"]["annotations"]["gpu.scheduler-ext.io/min-free-memory"] for pod in described]
-    assert len(set(wishes)) == len({pod["metadata"]["name"] for pod in described}) == 40
+    assert len(set(wishes)) == wished
+    assert len({pod["metadata"]["name"] for pod in described}) == 40
     for pod in described:
         asked = [
             parse_quantity(container["resources"]["requests"].get("nvidia.com/gpu", "0"))
@@ -160,7 +164,7 @@ def _scheduler_name() -> str:
 
 
 def test_pods_name_nothing_that_the_cluster_has_not() -> None:
-    for pod in pods(5, seed=1):
+    for pod in pods(5, seed=1, alike=True):
         assert not pod["spec"].keys() & {"serviceAccountName", "priority", "nodeName"}
         assert not any("persistentVolumeClaim" in volume for volume in pod["spec"]["volumes"])
         assert pod["metadata"].keys() == {"name", "labels", "annotations"}
@@ -168,4 +172,8 @@ def test_pods_name_nothing_that_the_cluster_has_not() -> None:
 
 
 def test_the_same_seed_gives_the_same_pods() -> None:
-    assert list(pods(5, seed=1)) == list(pods(5, seed=1)) != list(pods(5, seed=2))
+    assert (
+        list(pods(5, seed=1, alike=True))
+        == list(pods(5, seed=1, alike=True))
+        != list(pods(5, seed=2, alike=True))
+    )

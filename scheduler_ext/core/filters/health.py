@@ -23,8 +23,10 @@ class Health:
     def passes(self, view: View) -> Bools:
         passed = view.everywhere(True)
         for (ask, columns), sick in zip(view.units, view.sick, strict=True):
-            curable = sick.sum(0)
             short = columns.available < ask.count
+            if not short.any():
+                continue
+            curable = sick.sum(0)
             passed &= ~(short & (columns.available + curable >= ask.count) & (curable > 0))
         shares = view.request.shares
         if shares is not None:
