@@ -85,7 +85,7 @@ class UnitColumns:
     @lazy
     def offered_anywhere(self) -> Bools:
         """Which nodes have a device with such units at all, ``[state]``."""
-        offered: Bools = self.offered.any(0)
+        offered: Bools = np.any(self.offered, axis=0)
         return offered
 
     def mean_over_free(self, values: Floats) -> Floats:
