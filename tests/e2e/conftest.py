@@ -62,6 +62,8 @@ def installation(cluster: Cluster) -> Installation:
 @pytest.fixture
 def workload(installation: Installation) -> Iterator[Workload]:
     """Nodes and pods of the test at hand; what it leaves behind is removed."""
+    # A test that broke something and failed before it was whole again is one failure, not eight.
+    installation.await_ready()
     workload = Workload(installation)
     yield workload
     workload.close()

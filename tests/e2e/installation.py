@@ -47,6 +47,10 @@ class Installation:
             wait = f"--timeout={_ROLLOUT_S}s"
             self.plane.kubectl("-n", NAMESPACE, "rollout", "status", f"deployment/{name}", wait)
 
+    def await_ready(self) -> None:
+        """Wait until every running pod of ours is ready, whatever was done to it before."""
+        eventually(lambda: all(pod.ready for pod in self.pods()), "our pods are ready", _ROLLOUT_S)
+
     def pods(self, component: str = "scheduler") -> list[RunningPod]:
         """The running pods of one of our Deployments."""
         return self.kubelet.running(NAMESPACE, **{"app.kubernetes.io/component": component})
