@@ -3,18 +3,28 @@
 A dict looks up one name after the other and each look waits for memory: its entry, the key, the value. With
 5000 names in random order and cold caches, as between kube-scheduler's calls, that was half of a whole filter
 call. Here the hashes, which cost little because the names were just decoded, are looked up all together in
-two flat arrays.
+one flat array, each by a single look.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 # Below this many names a dict is quicker.
 _MANY = 500
+# Hashes per group, and places per hash: at least these, on average.
+_GROUP = 1
+_PLACES = 2
+_HASH_BITS = 64
+# How many bits further on the next try takes them: those that were alike before are soon parted.
+_STEP_BITS = 4
+
+Hashes = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int32]
 
 
 class NameIndex(dict[str, int]):
@@ -27,39 +37,63 @@ class NameIndex(dict[str, int]):
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__((name, row) for row, name in enumerate(names))
-        size = 1 << (4 * len(names) + 15).bit_length()
-        hashes, rows = [0] * size, [-1] * size
-        longest = 0
-        for row, name in enumerate(names):
-            place, steps = hash(name) & (size - 1), 0
-            while rows[place] >= 0:
-                place, steps = (place + 1) & (size - 1), steps + 1
-            hashes[place], rows[place] = hash(name), row
-            longest = max(longest, steps)
-        self._mask = np.int64(size - 1)
-        self._longest = longest
-        self._hashes = np.array(hashes, np.int64)
-        self._rows = np.array(rows, np.int32)
-        self._are_distinct = len(set(map(hash, names))) == len(names)
+        self._table = _table([hash(name) for name in names]) if len(names) >= _MANY else None
 
     def __missing__(self, name: str) -> int:
         return -1
 
-    def rows(self, names: Sequence[str]) -> npt.NDArray[np.int32]:
+    def rows(self, names: Sequence[str]) -> Rows:
         """Row per name, -1 for names that are not there."""
-        if len(names) < _MANY or not self._are_distinct:
+        if len(names) < _MANY or self._table is None:
             # __missing__ keeps each lookup one C call.
             return np.fromiter(map(self.__getitem__, names), np.int32, len(names))
-        wanted = np.fromiter(map(hash, names), np.int64, len(names))
-        place = wanted & self._mask
-        found = self._at(place, wanted)
-        for _ in range(self._longest):
-            missing = np.flatnonzero(found < 0)
-            if not len(missing):
-                break
-            place[missing] = (place[missing] + 1) & self._mask
-            found[missing] = self._at(place[missing], wanted[missing])
-        return found
+        return self._table.rows(np.fromiter(map(hash, names), np.int64, len(names)))
 
-    def _at(self, place: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-        return np.where(self._hashes[place] == wanted, self._rows[place], np.int32(-1))
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Hashes to rows, each hash at a place of its own.
+
+    Hash and displace (Pagh, "Hash and Displace", WADS 1999): the low bits of a hash choose its group, the
+    bits from ``shift`` on its place, and ``moves`` has by how much each group is moved on, so that none
+    meets another. ``entries`` is ``[place, (hash, row)]``: both come with one look at memory.
+    """
+
+    shift: np.int64
+    moves: Hashes
+    entries: Hashes
+
+    def rows(self, hashes: Hashes) -> Rows:
+        """Row per hash, -1 for those that are not there."""
+        place = hashes >> self.shift
+        place += self.moves.take(hashes & (len(self.moves) - 1))
+        place &= len(self.entries) - 1
+        entry = self.entries.take(place, axis=0)
+        return np.where(entry[:, 0] == hashes, entry[:, 1], -1).astype(np.int32)
+
+
+def _table(hashes: Sequence[int]) -> _Table | None:
+    """The table of these hashes; None where two are the same, or too much alike to be parted."""
+    groups = 1 << (len(hashes) // _GROUP).bit_length() - 1
+    places = 1 << (_PLACES * len(hashes)).bit_length()
+    for shift in range(groups.bit_length() - 1, _HASH_BITS - places.bit_length(), _STEP_BITS):
+        members: list[list[tuple[int, int]]] = [[] for _ in range(groups)]
+        for row, value in enumerate(hashes):
+            members[value & (groups - 1)].append((value >> shift & (places - 1), row))
+        # Two of one group move together: where they meet, other bits must choose the places.
+        if all(len({place for place, _ in group}) == len(group) for group in members):
+            break
+    else:
+        return None
+    row_at = [-1] * places
+    moves = [0] * groups
+    # The largest first, while there is room.
+    for number in sorted(range(groups), key=lambda number: len(members[number]), reverse=True):
+        move = 0
+        while any(row_at[(place + move) % places] >= 0 for place, _ in members[number]):
+            move += 1
+        for place, row in members[number]:
+            row_at[(place + move) % places] = row
+        moves[number] = move
+    entries = np.array([(hashes[row], row) if row >= 0 else (0, -1) for row in row_at], np.int64)
+    return _Table(np.int64(shift), np.array(moves, np.int64), entries)
