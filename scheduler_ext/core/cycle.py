@@ -55,8 +55,9 @@ class Decision:
     def _filter(self, request: GpuRequest) -> None:
         for criterion in FILTERS:
             if criterion.applies(request):
-                refused = ~criterion.passes(self._view)
-                self.verdict[refused & (self.verdict == FITS)] = _CODE[criterion.reason]
+                passed = criterion.passes(self._view)
+                if not passed.all():
+                    self.verdict[~passed & (self.verdict == FITS)] = _CODE[criterion.reason]
 
     @property
     def fits(self) -> Bools:

@@ -8,6 +8,7 @@ workload: shares of an eighth, a quarter, half and all of a GPU, and 1, 2, 4 or 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,15 +26,20 @@ def fragmented_share(idle: Floats) -> Floats:
 
 
 def fragmented_whole(free: Ints) -> Floats:
-    """Per node: its free whole GPUs times the part of whole-GPU classes that want more than those."""
-    fragmented: Floats = free * _misses(free, WHOLE_CLASSES) / len(WHOLE_CLASSES)
-    return fragmented
+    """Per node: its free whole GPUs (below 0 is 0) times the part of whole-GPU classes that
+    want more."""
+    return _FRAGMENTED_WHOLE.take(free, mode="clip")
 
 
-def _misses(idle: Floats | Ints, classes: Sequence[float]) -> npt.NDArray[np.uint8]:
+def _misses(idle: npt.NDArray[Any], classes: Sequence[float]) -> npt.NDArray[np.uint8]:
     """How many of the classes do not fit."""
     # Bytes, because adding truth values to floats takes ten times as long.
     misses = np.zeros(idle.shape, np.uint8)
     for size in classes:
         misses += (idle < size).view(np.uint8)
     return misses
+
+
+_COUNTS = np.arange(max(WHOLE_CLASSES) + 1)
+# By number of free GPUs; from the largest class on, every class fits.
+_FRAGMENTED_WHOLE = _COUNTS * _misses(_COUNTS, WHOLE_CLASSES) / len(WHOLE_CLASSES)

@@ -39,13 +39,18 @@ _REMEMBERED_POD_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A reply, and what there is to count about it; ``problem`` is set when the pod's wish is invalid."""
+    """A reply, and what there is to count about it; ``problem`` is set when the pod's wish is invalid.
+
+    ``args`` is what the request was read into, for whoever sends the reply to hold until it is out: letting
+    go of thousands of names takes a good part of a millisecond.
+    """
 
     body: bytes
     nodes_in: int
     nodes_out: int
     rejected: Mapping[str, int] = field(default_factory=dict)
     problem: str | None = None
+    args: ExtenderArgs | None = field(default=None, compare=False, repr=False)
 
 
 class Extender:
@@ -94,7 +99,7 @@ class Extender:
         problem = None
         if isinstance(decision.request, InvalidRequest):
             problem = f"pod {pod_name(args.pod)[:300]}: {decision.request.message}"
-        return Answer(answer, len(args.names), len(passed), rejected, problem)
+        return Answer(answer, len(args.names), len(passed), rejected, problem, args)
 
     def prioritize(self, body: bytes, deadline: float) -> Answer:
         """The reply to prioritize: points for exactly the names asked; 0 for what would not fit."""
@@ -105,7 +110,7 @@ class Extender:
         totals = decision.totals[snapshot.state_of[snapshot.rows(args.names)]]
         answer = encode_priorities(args.names, points(totals, decision.tolerance).tolist())
         _check(deadline)
-        return Answer(answer, len(args.names), len(args.names))
+        return Answer(answer, len(args.names), len(args.names), args=args)
 
     def _decide(self, args: ExtenderArgs) -> Decision:
         request = self._request(args)

@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 _CONTENT_TYPES = ("", "application/json", "application/x-www-form-urlencoded", "application/octet-stream")
 Verb = Callable[[bytes, float], Answer]
 
+# environ key; the transport lets go of the environ only when the reply is out.
+ANSWER = "scheduler_ext.answer"
+
 
 def api_app(extender: Extender, metrics: Metrics, max_body_bytes: int, decision_deadline_s: float) -> Flask:
     """kube-scheduler's verbs and ``/version``."""
@@ -37,6 +40,7 @@ def api_app(extender: Extender, metrics: Metrics, max_body_bytes: int, decision_
             started = request.environ[BODY_RECEIVED]
             _check_content(request.environ)
             answer = verb(body, started + decision_deadline_s)
+            request.environ[ANSWER] = answer
             metrics.count(name, answer)
             if answer.problem is not None:
                 log.warning("GPU request is invalid: %s", answer.problem)

@@ -22,7 +22,7 @@ from scheduler_ext.server.body import MissingBody, ReceivedBody
 from scheduler_ext.server.framing import BodyFraming, ChunkedFraming, LengthFraming
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
+    from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
 
 log = logging.getLogger(__name__)
 
@@ -85,13 +85,17 @@ def answer(
     addresses: tuple[Any, Any],
     cfg: Any,
     last: Callable[[], bool],
-) -> tuple[list[bytes], bool]:
-    """The application's reply as bytes to send, and whether the connection may be used again.
+) -> tuple[list[bytes], bool, WSGIEnvironment]:
+    """The application's reply as bytes to send, whether the connection may be used again, and the environ.
+
+    The environ is only for the caller to hold until the reply is sent: what the application has left in it
+    may take longer to free than the reply to send.
 
     `addresses` are those of the client and of the listener; `last`, asked when the application has
     answered, says whether this is the connection's last reply. An application that raises becomes a 500.
     """
     reply = CollectedReply()
+    environ: WSGIEnvironment = {}
     try:
         request.body = body
         response, environ = wsgi.create(request, reply, *addresses, cfg)
@@ -108,8 +112,8 @@ def answer(
                 result.close()
     except Exception:
         log.exception("the application failed on %s %s", request.method, request.path)
-        return [error_reply(500, "internal error; the log has the details")], False
-    return reply.pieces, not response.should_close()
+        return [error_reply(500, "internal error; the log has the details")], False, environ
+    return reply.pieces, not response.should_close(), environ
 
 
 def error_reply(status: int, message: str) -> bytes:

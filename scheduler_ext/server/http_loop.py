@@ -238,7 +238,7 @@ class HttpLoop:
     def _in_pool(self, connection: Connection) -> None:
         """Run the application for one request and send its reply; the only part that runs in the pool."""
         try:
-            pieces, connection.keep_alive = answer(
+            pieces, connection.keep_alive, environ = answer(
                 self._app,
                 connection.request,
                 connection.take_body(),
@@ -248,6 +248,8 @@ class HttpLoop:
             )
             connection.owe(pieces)
             connection.send_patiently(_PATIENCE_S)
+            # No earlier: freeing what the application left in it may take longer than sending.
+            del environ
         except OSError:
             # Not a matter of the reply's deadline: its client is gone.
             connection.owe([])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 from flask import Flask
 
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
-from scheduler_ext.server.app import api_app
+from scheduler_ext.server.app import ANSWER, api_app
 from scheduler_ext.server.metrics import Metrics
 from scheduler_ext.wire.config import Configuration
 from tests.server.product import GOOD, INVENTORY
@@ -42,3 +43,8 @@ def test_a_body_that_is_not_there_is_refused_with_its_reason(
     reply = client.post("/filter", input_stream=io.BytesIO(sent), environ_overrides=length)
     assert reply.status_code == status
     assert problem in reply.get_json()["error"]
+
+
+def test_the_names_asked_about_live_on_in_the_environ(api: Flask) -> None:
+    environ = api.test_client().post("/filter", data=GOOD).request.environ
+    assert environ[ANSWER].args.names == json.loads(GOOD)["NodeNames"]

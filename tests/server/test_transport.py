@@ -43,6 +43,13 @@ def test_many_requests_use_one_connection(server: ServerProcess) -> None:
             assert 0 <= reply.json()["age_s"] < 1
 
 
+def test_a_reply_does_not_wait_until_what_it_was_made_of_is_freed(server: ServerProcess) -> None:
+    with connect(server.api) as sock:
+        assert call(sock, request("/leftover", method="GET")).json() == {"left": True}
+        assert get(server.api, "/let-go").status == 200
+        assert call(sock, request("/length", b"")).status == 200
+
+
 def test_a_large_reply_arrives_whole(server: ServerProcess) -> None:
     assert get(server.api, "/large").body == b"x" * LARGE_BYTES
 

@@ -3,7 +3,7 @@
 Its WSGI applications do as the paths say:
 POST /length reads the body and replies {"length": n, "age_s": s}; GET /large replies 8 MB;
 GET /sleep/MS replies after that long; GET /raise fails; GET /stream replies in chunks;
-GET /cuts replies what was cut off;
+GET /cuts replies what was cut off; GET /leftover leaves in the environ what is freed only after GET /let-go;
 on the health listener everything is answered "ok".
 """
 
@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,6 +31,14 @@ if TYPE_CHECKING:
 LARGE_BYTES = 8 * 1024 * 1024
 LARGE = b"x" * LARGE_BYTES
 MAX_BODY_BYTES = 4 * 1024 * 1024
+LET_GO = threading.Event()
+
+
+class Leftover:
+    """Takes as long to free as nobody has asked for /let-go, or half a minute."""
+
+    def __del__(self) -> None:
+        LET_GO.wait(30)
 
 
 def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -51,6 +60,13 @@ def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
         case ["stream"]:
             start_response("200 OK", [("Content-Type", "text/plain")])
             return iter([b"one ", b"two ", b"three"])
+        case ["leftover"]:
+            LET_GO.clear()
+            environ["test.leftover"] = Leftover()
+            return _json(start_response, {"left": True})
+        case ["let-go"]:
+            LET_GO.set()
+            return _json(start_response, {})
         case ["cuts"]:
             return _json(start_response, CUT_CONNECTIONS.counts())
         case _:

@@ -22,8 +22,8 @@ class Fragmentation:
         spoilt = np.zeros(len(scoring.snapshot.states))
         for ask, columns in scoring.units:
             if ask.profile is None:
-                free = np.maximum(columns.available, 0)
-                change = fragmented_whole(np.maximum(free - ask.count, 0)) - fragmented_whole(free)
+                free = columns.available
+                change = fragmented_whole(free - ask.count) - fragmented_whole(free)
                 spoilt += change / max(WHOLE_CLASSES)
         if scoring.fit is not None:
             devices = scoring.snapshot.devices

@@ -21,5 +21,6 @@ class ModelScarcity:
         nothing = np.zeros(len(snapshot.states))
         parts = [snapshot.unit_plenty.get(ask.resource, nothing) for ask, _ in scoring.units]
         parts += [snapshot.plenty[where] for where in scoring.per_share]
-        value: Floats = np.mean(parts, axis=0)
+        # Most pods ask one thing.
+        value: Floats = parts[0] if len(parts) == 1 else np.mean(parts, axis=0)
         return value
