@@ -7,6 +7,7 @@ import json
 
 import pytest
 from flask import Flask
+from werkzeug.test import EnvironBuilder
 
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
@@ -46,5 +47,6 @@ def test_a_body_that_is_not_there_is_refused_with_its_reason(
 
 
 def test_the_names_asked_about_live_on_in_the_environ(api: Flask) -> None:
-    environ = api.test_client().post("/filter", data=GOOD).request.environ
+    environ = EnvironBuilder("/filter", method="POST", data=GOOD).get_environ()
+    list(api(environ, lambda status, headers, exc_info=None: lambda piece: None))
     assert environ[ANSWER].args.names == json.loads(GOOD)["NodeNames"]
