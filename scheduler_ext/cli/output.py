@@ -21,12 +21,19 @@ def print_structured(value: dict[str, Any], form: str) -> None:
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Rows under a header: through rich on a terminal that has it, else aligned plain text."""
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty() and _print_rich(header, cells):
         return
     widths = [max(len(row[i]) for row in (list(header), *cells)) for i in range(len(header))]
     for row in (list(header), *cells):
         click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def printable(text: str) -> str:
+    """Without control characters, which would act on a terminal: reports and manifests come from anybody."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:

@@ -5,6 +5,7 @@ A report that contradicts itself is refused whole: half of a wrong report is no 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Annotated, Literal, TypeVar
@@ -21,6 +22,7 @@ from scheduler_ext.wire import kube
 
 API_VERSION = "gpu.scheduler-ext.io/v1alpha1"
 MAX_DEVICES = 64
+_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,95}")
 _T = TypeVar("_T")
 
 # MiB bounded so that sums over a node stay inside 32 bits.
@@ -51,7 +53,7 @@ class HolderStatus(_Status):
 class InstanceStatus(_Status):
     """A MIG instance that exists, in units of the device's placement grid."""
 
-    uuid: Annotated[str, Meta(min_length=1)]
+    uuid: str
     profile: str
     start: Units
     size: Annotated[int, Meta(ge=1, le=MAX_GRID)]
@@ -207,9 +209,16 @@ def _check_unique(path: str, values: Iterable[Hashable]) -> None:
         seen[value] = i
 
 
+def _check_uuid(path: str, uuid: str) -> None:
+    """Pods carry UUIDs in an annotation, with commas between them."""
+    if not uuid:
+        raise _FieldError(path, "is empty; a device is known by its UUID")
+    if not _UUID.fullmatch(uuid):
+        raise _FieldError(path, f"{uuid!r} is no UUID; those have letters, digits and . _ : / - only")
+
+
 def _device(path: str, entry: DeviceStatus) -> Device:
-    if not entry.uuid:
-        raise _FieldError(f"{path}.uuid", "is empty; a device is known by its UUID")
+    _check_uuid(f"{path}.uuid", entry.uuid)
     memory = _memory(f"{path}.memory", entry.memory)
     vendor = (entry.vendor or "nvidia").lower()
     model = canonical_model(
@@ -256,6 +265,7 @@ def _mig(path: str, entry: MigStatus, model: GpuModel) -> Mig:
     _check_unique(path + ".instances[{}].uuid", [instance.uuid for instance in entry.instances or ()])
     for i, instance in enumerate(entry.instances or ()):
         where = f"{path}.instances[{i}]"
+        _check_uuid(f"{where}.uuid", instance.uuid)
         if instance.start + instance.size > grid:
             raise _FieldError(
                 where, f"units {instance.start} to {instance.start + instance.size} leave the grid of {grid}"

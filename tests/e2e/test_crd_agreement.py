@@ -58,6 +58,22 @@ def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
         pytest.param(
             "server", changed("reportedAt", "yesterday"), id="no time, so kubectl could not show it"
         ),
+        # Somebody will print them.
+        *(
+            pytest.param("server", changed(field, "a\x1b[2J"), id=f"{field} with a control character")
+            for field in (
+                *("bootID", "driverVersion", f"{DEVICE}.health.reason", f"{DEVICE}.holders[0].uid"),
+                *(f"{DEVICE}.{key}" for key in ("vendor", "model", "product", "architecture")),
+            )
+        ),
+        *(
+            pytest.param("server", changed(f"{DEVICE}.memory", {"totalMiB": 9, **memory}), id=name)
+            for name, memory in (
+                ("more unaccounted than in use", {"usedMiB": 1, "unaccountedMiB": 2}),
+                ("something unaccounted of nothing", {"unaccountedMiB": 1}),
+            )
+        ),
+        pytest.param("server", with_mig(profiles=[profile(starts=(0, 0))]), id="one start twice"),
         pytest.param("server", changed(f"{DEVICE}.pciBusID", "7:0.0"), id="no PCI address"),
         pytest.param("server", changed(f"{DEVICE}.numaNode", -2), id="no NUMA node"),
         pytest.param("server", changed(f"{DEVICE}.links", [{"peer": "GPU-1", "kind": "two"}]), id="no link"),

@@ -120,12 +120,6 @@ def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
             id="a profile off the grid",
         ),
         pytest.param(
-            with_mig(profiles=[profile(starts=(0,) * 9)]),
-            "mig.profiles: ",
-            "or repeat",
-            id="more starts than units",
-        ),
-        pytest.param(
             with_mig(profiles=[profile(), profile()]),
             "mig.profiles: ",
             'duplicate entries for key [name="1g.10gb"]',
@@ -146,6 +140,8 @@ def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
         *[
             pytest.param(changed(path, value), f"{path}", fault, id=f"{path} {value!r}")
             for path, value, fault in [
+                (f"{DEVICE}.uuid", "GPU-a,GPU-b", "should match"),
+                (f"{DEVICE}.uuid", "GPU-a\x1b[2J", "should match"),
                 (f"{DEVICE}.index", -1, "greater than or equal to 0"),
                 (f"{DEVICE}.index", 1024, "less than or equal to 1023"),
                 (f"{DEVICE}.memory.totalMiB", 2**24 + 1, "less than or equal to 16777216"),

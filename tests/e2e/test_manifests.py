@@ -10,7 +10,8 @@ import yaml
 from tests.e2e.cluster.api import Json
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.installation import MANIFESTS, NAMESPACE, Installation
-from tests.manifests.policy import of_kind, violations
+from tests.manifests.objects import of_kind
+from tests.manifests.policy import violations
 
 OVERLAYS = [MANIFESTS / "base", *sorted((MANIFESTS / "overlays").iterdir())]
 # Other tests have written the inventory, which is the administrator's own here.

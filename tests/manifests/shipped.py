@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.manifests.policy import Json
+from tests.manifests.objects import Json, containers
 
 REPOSITORY = Path(__file__).parents[2]
 BASE = REPOSITORY / "manifests" / "base"
@@ -28,8 +28,13 @@ def base() -> list[Json]:
 
 
 def standalone() -> list[Json]:
-    """The same with what the component standalone-mtls adds and replaces, but for what it patches."""
-    return [*copy.deepcopy(_base()), *documents(MTLS), _config_map(MTLS)]
+    """The same with what the component standalone-mtls adds and replaces, but for what it takes away."""
+    objects = [*copy.deepcopy(_base()), *documents(MTLS), _config_map(MTLS)]
+    (patch,) = yaml.safe_load_all((MTLS / "scheduler.yaml").read_bytes())
+    patched = {each["name"]: each for _, each in containers([patch])}
+    for _, container in containers(objects[: len(_base())]):
+        container["volumeMounts"] += patched[container["name"]].get("volumeMounts", [])
+    return objects
 
 
 @cache

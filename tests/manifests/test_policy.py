@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.manifests.policy import Json, of_kind, violations
+from tests.manifests.objects import Json, of_kind
+from tests.manifests.policy import violations
 from tests.manifests.shipped import base, standalone
 
 Change = Callable[[list[Json]], None]
@@ -37,16 +40,33 @@ def container(objects: list[Json], name: str = "extender") -> Json:
     return found
 
 
-def in_configuration(change: Callable[[Json], Any]) -> Change:
+def config_map(objects: list[Json]) -> Json:
+    (found,) = of_kind(objects, "ConfigMap")
+    return found
+
+
+def in_configuration(change: Callable[[Json], Any], write: Callable[[Json], str] = yaml.safe_dump) -> Change:
     """Change kube-scheduler's configuration inside its ConfigMap."""
 
     def apply(objects: list[Json]) -> None:
-        (config_map,) = of_kind(objects, "ConfigMap")
-        configuration = yaml.safe_load(config_map["data"]["kube-scheduler.yaml"])
+        data = config_map(objects)["data"]
+        configuration = yaml.safe_load(data["kube-scheduler.yaml"])
         change(configuration)
-        config_map["data"]["kube-scheduler.yaml"] = yaml.safe_dump(configuration)
+        data["kube-scheduler.yaml"] = write(configuration)
 
     return apply
+
+
+def half_of_the_nodes(configuration: Json) -> None:
+    configuration["percentageOfNodesToScore"] = 50
+
+
+def in_profile(**entries: Any) -> Change:
+    return in_configuration(lambda configuration: configuration["profiles"][0].update(entries))
+
+
+def in_election(**entries: Any) -> Change:
+    return in_configuration(lambda configuration: configuration["leaderElection"].update(entries))
 
 
 def in_extender(**entries: Any) -> Change:
@@ -57,16 +77,65 @@ def https(**tls: str) -> Change:
     return in_extender(urlPrefix="https://extender:8888", enableHTTPS=True, tlsConfig=tls)
 
 
+def in_first(kind: str, *path: str, **entries: Any) -> Change:
+    """Change the mapping at `path` of the first object of a kind."""
+
+    def apply(objects: list[Json]) -> None:
+        changed = of_kind(objects, kind)[0]
+        for key in path:
+            changed = changed[key]
+        changed.update(entries)
+
+    return apply
+
+
 def in_rule(**entries: list[str]) -> Change:
     return lambda objects: of_kind(objects, "Role")[0]["rules"][0].update(entries)
 
 
-def with_env(name: str) -> Change:
-    return lambda objects: container(objects)["env"].append({"name": name, "value": "--workers=2"})
+def in_pod(**entries: Any) -> Change:
+    return lambda objects: pod_spec(objects).update(entries)
 
 
-def with_argument(argument: str) -> Change:
-    return lambda objects: container(objects)["args"].append(argument)
+def in_container(**entries: Any) -> Change:
+    return lambda objects: container(objects).update(entries)
+
+
+def in_security_context(**entries: Any) -> Change:
+    return lambda objects: container(objects)["securityContext"].update(entries)
+
+
+def with_env(name: str, value: str = "1") -> Change:
+    return lambda objects: container(objects)["env"].append({"name": name, "value": value})
+
+
+def with_arguments(*arguments: str) -> Change:
+    return lambda objects: container(objects)["args"].extend(arguments)
+
+
+def with_init_container(**entries: Any) -> Change:
+    """An init container that is the extender but for `entries`."""
+
+    def apply(objects: list[Json]) -> None:
+        pod_spec(objects)["initContainers"] = [{**container(objects), "name": "first", **entries}]
+
+    return apply
+
+
+def run_by(kind: str, template: Callable[[Json], Json]) -> Change:
+    """The Deployment's pods once more, run by another kind and with the host's network."""
+
+    def apply(objects: list[Json]) -> None:
+        spec = {**pod_spec(objects), "hostNetwork": True}
+        metadata = {"name": "other", "namespace": "gpu-scheduler"}
+        objects.append({"kind": kind, "metadata": metadata, "spec": template(spec)})
+
+    return apply
+
+
+def with_object(kind: str, **fields: Any) -> Change:
+    metadata = {"name": "other", "namespace": "gpu-scheduler"}
+    return lambda objects: objects.append({"kind": kind, "metadata": metadata, **fields})
 
 
 def without_kind(kind: str) -> Change:
@@ -76,37 +145,134 @@ def without_kind(kind: str) -> Change:
     return drop
 
 
-CLIENT = {"certFile": "c", "keyFile": "k"}
+def without_object(name: str) -> Change:
+    def drop(objects: list[Json]) -> None:
+        objects[:] = [each for each in objects if each["metadata"]["name"] != name]
+
+    return drop
+
+
+CLIENT = {"certFile": "/etc/gpu-scheduler/c", "keyFile": "/etc/gpu-scheduler/k"}
 
 BROKEN: list[tuple[str, Change, str]] = [
     ("HTTPS without a CA", https(**CLIENT), "enableHTTPS without a CA"),
-    ("HTTPS without a client certificate", https(caFile="a"), "enableHTTPS without a client certificate"),
-    ("a CA that is not looked at", https(caFile="a", insecure="true", **CLIENT), "tlsConfig.insecure"),
+    (
+        "HTTPS without a client certificate",
+        https(caFile="/etc/gpu-scheduler/a"),
+        "enableHTTPS without a client certificate",
+    ),
+    (
+        "a CA that is not looked at",
+        https(caFile="/etc/gpu-scheduler/a", insecure="true", **CLIENT),
+        "tlsConfig.insecure",
+    ),
     ("an https URL without HTTPS", in_extender(urlPrefix="https://x"), "enableHTTPS does not go with"),
     (
         "plain HTTP over the network",
         in_extender(urlPrefix="http://extender:8888"),
         "plain HTTP over the network",
     ),
+    ("HTTPS without anything", in_extender(enableHTTPS=True, tlsConfig=None), "enableHTTPS without a CA"),
+    ("HTTPS with an empty CA", https(caData=" ", **CLIENT), "enableHTTPS without a CA"),
     (
-        "a sample of the nodes",
-        in_configuration(lambda configuration: configuration.update(percentageOfNodesToScore=50)),
+        "a CA that is not there",
+        https(caFile="/nowhere/ca.crt", **CLIENT),
+        "caFile /nowhere/ca.crt is in no volume",
+    ),
+    ("a certificate of another host", https(serverName="other", **CLIENT), "serverName is not the host"),
+    ("a URL without a scheme", in_extender(urlPrefix="extender:8888"), "begins with neither"),
+    ("a URL with half a scheme", in_extender(urlPrefix="//extender:8888"), "begins with neither"),
+    ("a sample of the nodes", in_configuration(half_of_the_nodes), "percentageOfNodesToScore is 50"),
+    (
+        "a sample of the nodes, in JSON",
+        in_configuration(half_of_the_nodes, json.dumps),
         "percentageOfNodesToScore is 50",
     ),
+    (
+        "a sample of the nodes, in a second document",
+        in_configuration(half_of_the_nodes, lambda value: f"a: 1\n---\n{yaml.safe_dump(value)}"),
+        "percentageOfNodesToScore is 50",
+    ),
+    (
+        "a sample of the nodes, in binary",
+        lambda o: config_map(o).update(
+            binaryData={"x": base64.b64encode(b'{"kind": "KubeSchedulerConfiguration"}').decode()}
+        ),
+        "percentageOfNodesToScore is None",
+    ),
+    (
+        "a sample of the nodes for one profile",
+        in_profile(percentageOfNodesToScore=5),
+        "percentageOfNodesToScore is 5,",
+    ),
+    ("no configuration", lambda o: config_map(o).update(data=None), "no KubeSchedulerConfiguration"),
+    (
+        "a scheduler that is not told its configuration",
+        lambda o: container(o, "kube-scheduler").update(args=[]),
+        "without --config",
+    ),
+    ("the default scheduler's pods", in_profile(schedulerName="default-scheduler"), "a profile is the def"),
+    (
+        "no profiles",
+        in_configuration(lambda configuration: configuration.pop("profiles")),
+        "a profile is the default scheduler's",
+    ),
+    ("no election", in_election(leaderElect=False), "leaderElect is not true"),
+    ("the default scheduler's Lease", in_election(resourceName="kube-scheduler"), "the Lease is the default"),
     (
         "kube-scheduler's own sample",
         in_configuration(lambda configuration: configuration.pop("percentageOfNodesToScore")),
         "percentageOfNodesToScore is None",
     ),
     ("no managed resources", in_extender(managedResources=[]), "managedResources is empty"),
+    (
+        "processors as managed resources",
+        in_extender(managedResources=[{"name": "cpu"}]),
+        "'cpu', which is no",
+    ),
+    ("a managed resource without a name", in_extender(managedResources=[{}]), "'', which is no GPU"),
+    (
+        "GPUs that nobody counts",
+        in_extender(managedResources=[{"name": "nvidia.com/gpu", "ignoredByScheduler": True}]),
+        "nvidia.com/gpu is ignoredByScheduler",
+    ),
     ("an extender that may fail", in_extender(ignorable=True), "ignorable is true"),
     ("whole Node objects", in_extender(nodeCacheCapable=False), "nodeCacheCapable"),
     ("no extender", in_configuration(lambda configuration: configuration.pop("extenders")), "no extender"),
-    ("workers by flag", with_argument("--workers=2"), "--workers=2 sets the number of workers"),
+    ("workers by flag", with_arguments("--workers=2"), "--workers=2 sets the number of workers"),
+    ("workers by two words", with_arguments("--workers", "2"), "--workers sets the number of workers"),
+    ("workers by a short flag", with_arguments("-w2"), "-w2 sets the number of workers"),
+    (
+        "workers by the command",
+        in_container(command=["scheduler-ext", "serve", "--workers=2"], args=[]),
+        "--workers=2 sets the number of workers",
+    ),
+    (
+        "workers by a shell",
+        in_container(command=["/bin/sh", "-c"], args=["exec scheduler-ext serve --workers 2"]),
+        "exec scheduler-ext serve --workers 2 sets the number of workers",
+    ),
+    (
+        "a shell",
+        in_container(command=["/bin/sh", "-c"], args=["exec scheduler-ext serve $MORE"]),
+        "started through /bin/sh",
+    ),
+    ("workers by a variable of ours", with_env("MORE", "--workers=2"), "MORE sets the number of workers"),
     ("workers by gunicorn's arguments", with_env("GUNICORN_CMD_ARGS"), "GUNICORN_CMD_ARGS sets"),
     ("workers by WEB_CONCURRENCY", with_env("WEB_CONCURRENCY"), "WEB_CONCURRENCY sets"),
-    ("inspection for everybody", with_argument("--inspect-listen=0.0.0.0:8890"), "inspection listener"),
-    ("the API for everybody", with_argument("--listen=0.0.0.0:8888"), "without client certificates"),
+    (
+        "workers by whatever a ConfigMap says",
+        in_container(envFrom=[{"configMapRef": {"name": "c"}}]),
+        "envFrom may set anything",
+    ),
+    (
+        "workers of an extender that starts as a sidecar",
+        with_init_container(restartPolicy="Always", args=["serve", "--workers=2"]),
+        "first: --workers=2 sets the number of workers",
+    ),
+    ("inspection for everybody", with_arguments("--inspect-listen=0.0.0.0:8890"), "inspection listener"),
+    ("the API for everybody", with_arguments("--listen=0.0.0.0:8888"), "without client certificates"),
+    ("the API for everybody by two words", with_arguments("--listen", "[::]:8888"), "without client cert"),
     *(
         (
             f"a container without {key}",
@@ -121,7 +287,7 @@ BROKEN: list[tuple[str, Change, str]] = [
             lambda o, k=key: pod_spec(o)["securityContext"].pop(k),
             f"securityContext.{key}",
         )
-        for key in ("runAsNonRoot", "runAsUser", "seccompProfile")
+        for key in ("runAsNonRoot", "runAsUser", "runAsGroup", "seccompProfile")
     ),
     *(
         (
@@ -130,6 +296,37 @@ BROKEN: list[tuple[str, Change, str]] = [
             f"{key} is missing",
         )
         for key in ("startupProbe", "livenessProbe", "readinessProbe")
+    ),
+    ("a probe of nothing", in_container(livenessProbe=None), "livenessProbe is missing"),
+    ("a container without a context", in_container(securityContext=None), "allowPrivilegeEscalation is not"),
+    ("a privileged container", in_security_context(privileged=True), "privileged is set"),
+    ("a container of root", in_security_context(runAsUser=0), "extender: securityContext.runAsUser is root"),
+    (
+        "a container of root's group",
+        in_security_context(runAsGroup=0),
+        "extender: securityContext.runAsGroup",
+    ),
+    ("a container that may be root", in_security_context(runAsNonRoot=False), "runAsNonRoot is not True"),
+    (
+        "a container of any system call",
+        in_security_context(seccompProfile={"type": "Unconfined"}),
+        "extender: securityContext.seccompProfile",
+    ),
+    ("a port of the host", in_container(ports=[{"containerPort": 1, "hostPort": 1}]), "a hostPort"),
+    (
+        "an init container without limits",
+        with_init_container(resources={}),
+        "first: resources.limits.memory is missing",
+    ),
+    (
+        "an init container that may write anywhere",
+        with_init_container(securityContext={}),
+        "first: securityContext.readOnlyRootFilesystem",
+    ),
+    (
+        "a sidecar that is not probed",
+        with_init_container(restartPolicy="Always", readinessProbe=None),
+        "first: readinessProbe is missing",
     ),
     (
         "a container without a memory limit",
@@ -141,7 +338,8 @@ BROKEN: list[tuple[str, Change, str]] = [
         lambda o: container(o).update(image="scheduler-ext:latest"),
         "names no version",
     ),
-    ("an image without a tag", lambda o: container(o).update(image="scheduler-ext"), "names no version"),
+    ("an image without a tag", in_container(image="scheduler-ext"), "names no version"),
+    ("a registry's port for a tag", in_container(image="registry:5000/scheduler-ext"), "names no version"),
     (
         "a token mounted by default",
         lambda o: pod_spec(o).pop("automountServiceAccountToken"),
@@ -154,7 +352,21 @@ BROKEN: list[tuple[str, Change, str]] = [
         ),
         "lives longer than an hour",
     ),
-    ("the host's network", lambda o: pod_spec(o).update(hostNetwork=True), "hostNetwork"),
+    ("the host's network", in_pod(hostNetwork=True), "hostNetwork"),
+    ("one process namespace for all", in_pod(shareProcessNamespace=True), "shareProcessNamespace"),
+    *(
+        (f"the host's network by a {kind}", run_by(kind, template), f"{kind} other: hostNetwork")
+        for kind, template in (
+            *(
+                (kind, lambda spec: {"template": {"spec": spec}})
+                for kind in ("StatefulSet", "ReplicaSet", "DaemonSet", "Job")
+            ),
+            ("CronJob", lambda spec: {"jobTemplate": {"spec": {"template": {"spec": spec}}}}),
+            ("Pod", lambda spec: spec),
+        )
+    ),
+    ("any operating system", lambda o: pod_spec(o).pop("nodeSelector"), "does not ask for Linux"),
+    ("pods elsewhere", in_first("Deployment", "metadata", namespace="default"), "in namespace default"),
     (
         "a directory of the host",
         lambda o: pod_spec(o)["volumes"].append({"name": "h", "hostPath": {"path": "/"}}),
@@ -164,18 +376,58 @@ BROKEN: list[tuple[str, Change, str]] = [
     ("one replica", lambda o: deployment(o)["spec"].update(replicas=1), "fewer than two replicas"),
     ("all on one node", lambda o: pod_spec(o).pop("topologySpreadConstraints"), "not spread"),
     ("no disruption budget", without_kind("PodDisruptionBudget"), "no PodDisruptionBudget"),
-    ("no network policy", without_kind("NetworkPolicy"), "no NetworkPolicy"),
+    ("a budget elsewhere", in_first("PodDisruptionBudget", "metadata", namespace="x"), "no PodDisruptionB"),
+    ("a budget of nothing", in_first("PodDisruptionBudget", "spec", minAvailable=0), "minAvailable 0 of 2"),
+    ("a budget of all", in_first("PodDisruptionBudget", "spec", minAvailable=2), "minAvailable 2 of 2"),
+    (
+        "a budget that keeps what cannot start",
+        in_first("PodDisruptionBudget", "spec", unhealthyPodEvictionPolicy="IfHealthyBudget"),
+        "keep their nodes from being drained",
+    ),
+    ("no network policy", without_kind("NetworkPolicy"), "no NetworkPolicy of its own"),
+    ("nothing refused", without_object("nothing-else"), "no NetworkPolicy refuses what no other allows"),
+    ("anybody in", in_first("NetworkPolicy", "spec", ingress=[{}]), "ingress from and to anybody"),
+    ("out to anybody", in_first("NetworkPolicy", "spec", egress=[{}]), "egress from and to anybody"),
+    ("a load balancer", with_object("Service", spec={"type": "LoadBalancer"}), "outside the cluster"),
+    ("an ingress", with_object("Ingress"), "outside the cluster"),
     ("any verb", in_rule(verbs=["*"]), "a wildcard in verbs"),
     ("any resource", in_rule(resources=["*"]), "a wildcard in resources"),
     ("any subresource", in_rule(resources=["pods/*"]), "a wildcard in resources"),
     ("any group", in_rule(apiGroups=["*"]), "a wildcard in apiGroups"),
     ("any path", in_rule(nonResourceURLs=["*"]), "a wildcard in nonResourceURLs"),
     ("secrets", in_rule(resources=["secrets"]), "access to secrets"),
+    ("a shell in any pod", in_rule(resources=["pods/exec"]), "access to pods/exec"),
+    ("tokens for anybody", in_rule(resources=["serviceaccounts/token"]), "access to serviceaccounts/token"),
+    (
+        "rights over rights",
+        in_rule(apiGroups=["rbac.authorization.k8s.io"], resources=["clusterroles"], verbs=["update"]),
+        "it could give itself rights",
+    ),
+    (
+        "the rights of all roles",
+        in_first("ClusterRole", aggregationRule={"clusterRoleSelectors": [{}]}),
+        "an aggregationRule",
+    ),
+    (
+        "rights for all who may edit",
+        in_first("ClusterRole", "metadata", labels={"rbac.authorization.k8s.io/aggregate-to-edit": "true"}),
+        "widens other roles",
+    ),
     ("impersonation", in_rule(verbs=["impersonate"]), "the verb impersonate"),
     (
         "cluster-admin",
-        lambda o: of_kind(o, "ClusterRoleBinding")[0]["roleRef"].update(name="cluster-admin"),
-        "bound to cluster-admin",
+        in_first("ClusterRoleBinding", "roleRef", name="cluster-admin"),
+        "bound to cluster-adm",
+    ),
+    (
+        "the rights of another part of Kubernetes",
+        in_first("ClusterRoleBinding", "roleRef", name="system:kube-controller-manager"),
+        "bound to system:kube-controller-manager",
+    ),
+    (
+        "rights for somebody else's pods",
+        lambda o: of_kind(o, "RoleBinding")[0]["subjects"][0].update(namespace="default"),
+        "given to ServiceAccount",
     ),
     (
         "rights for a group of people",
@@ -183,6 +435,16 @@ BROKEN: list[tuple[str, Change, str]] = [
             kind="Group", name="system:authenticated"
         ),
         "given to Group",
+    ),
+    (
+        "a token for ever",
+        with_object("Secret", type="kubernetes.io/service-account-token"),
+        "a token that never ends",
+    ),
+    (
+        "a token for every pod of the account",
+        in_first("ServiceAccount", automountServiceAccountToken=True),
+        "ServiceAccount gpu-scheduler: automountServiceAccountToken",
     ),
     (
         "a namespace for anything",

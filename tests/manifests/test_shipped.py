@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from scheduler_ext import __version__
-from tests.manifests.policy import containers
+from tests.manifests.objects import containers
 from tests.manifests.shipped import MTLS, REPOSITORY, documents, standalone
 
 KWOK = REPOSITORY / "manifests" / "components" / "kwok-demo"

@@ -39,6 +39,14 @@ def with_memory(**memory: Any) -> Json:
             id="one index twice",
         ),
         pytest.param({"devices": [gpu(0) | {"uuid": ""}]}, "devices[0].uuid", "empty", id="an empty UUID"),
+        *(
+            pytest.param({"devices": [gpu(0) | {"uuid": uuid}]}, "devices[0].uuid", "is no UUID", id=name)
+            for name, uuid in (
+                ("two UUIDs for one", "GPU-a,GPU-b"),
+                ("a UUID that clears the screen", "GPU-a\x1b[2J"),
+                ("a UUID of 97 characters", "GPU-" + 93 * "a"),
+            )
+        ),
         pytest.param({"devices": [gpu(i) for i in range(65)]}, "devices", "65", id="65 devices"),
         pytest.param(
             with_memory(totalMiB=10000, reservedMiB=101, usedMiB=10000),

@@ -34,5 +34,7 @@ def running_cluster(directory: Path) -> Iterator[Cluster]:
     ):
         for name in PLAIN_NODES:
             status = {"capacity": {"cpu": "16", "memory": "64Gi", "pods": "110"}}
-            plane.api.create("/api/v1/nodes", {"metadata": {"name": name}, "status": status})
+            labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+            node = {"metadata": {"name": name, "labels": labels}, "status": status}
+            plane.api.create("/api/v1/nodes", node)
         yield Cluster(plane, kubelet)

@@ -1,0 +1,186 @@
+"""How kube-scheduler must be configured, and the extender be started."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
+
+import yaml
+
+from tests.manifests.objects import (
+    Json,
+    command_line,
+    entries,
+    extenders,
+    kube_schedulers,
+    mapping,
+    of_kind,
+    option,
+)
+
+_WORKERS = re.compile(r"(^|\s)(--workers|-w)([\s=\d]|$)")
+_WORKER_VARIABLES = {"GUNICORN_CMD_ARGS", "WEB_CONCURRENCY"}
+_SHELLS = {"sh", "bash", "ash", "dash", "env"}
+_TLS_OPTIONS = ("--tls-cert-file", "--tls-key-file", "--client-ca-file")
+# The default scheduler's own, which a second one must not take.
+_DEFAULT_SCHEDULER, _DEFAULT_LEASE = "default-scheduler", "kube-scheduler"
+
+
+def scheduler_configurations(objects: Sequence[Json]) -> Iterator[Json]:
+    """Every KubeSchedulerConfiguration in a ConfigMap, as YAML or JSON, one or several to a file."""
+    for config_map in of_kind(objects, "ConfigMap"):
+        texts = [*mapping(config_map, "data").values()]
+        texts += [base64.b64decode(each) for each in mapping(config_map, "binaryData").values()]
+        for text in texts:
+            try:
+                documents = list(yaml.safe_load_all(text))
+            except (yaml.YAMLError, UnicodeDecodeError):
+                continue
+            for document in documents:
+                if isinstance(document, dict) and document.get("kind") == "KubeSchedulerConfiguration":
+                    yield document
+
+
+def schedulers_are_configured(objects: Sequence[Json]) -> Iterator[str]:
+    running = list(kube_schedulers(objects))
+    if running and not any(scheduler_configurations(objects)):
+        yield "there is no KubeSchedulerConfiguration"
+    for where, container in running:
+        if not option(command_line(container), "--config"):
+            yield f"{where}: without --config it would be a second default scheduler"
+
+
+def the_default_scheduler_is_left_alone(objects: Sequence[Json]) -> Iterator[str]:
+    for configuration in scheduler_configurations(objects):
+        for profile in entries(configuration, "profiles") or [{}]:
+            if profile.get("schedulerName") in (None, "", _DEFAULT_SCHEDULER):
+                yield "a profile is the default scheduler's"
+        election = mapping(configuration, "leaderElection")
+        if election.get("leaderElect") is not True:
+            yield "leaderElect is not true: all replicas would decide at once"
+        if election.get("resourceName") in (None, "", _DEFAULT_LEASE):
+            yield "the Lease is the default scheduler's"
+
+
+def all_nodes_are_looked_at(objects: Sequence[Json]) -> Iterator[str]:
+    for configuration in scheduler_configurations(objects):
+        said = [configuration.get("percentageOfNodesToScore")]
+        said += [each.get("percentageOfNodesToScore", 100) for each in entries(configuration, "profiles")]
+        for percentage in said:
+            if percentage != 100:
+                yield f"percentageOfNodesToScore is {percentage}, not 100"
+
+
+def the_way_to_the_extender_is_safe(objects: Sequence[Json]) -> Iterator[str]:
+    mounted = _mounted(objects)
+    for configuration in scheduler_configurations(objects):
+        if not entries(configuration, "extenders"):
+            yield "there is no extender"
+        for extender in entries(configuration, "extenders"):
+            yield from _what_is_sent(extender)
+            yield from _how_it_is_sent(extender)
+            yield from _files_missing(extender, mounted)
+
+
+def _what_is_sent(extender: Json) -> Iterator[str]:
+    resources = entries(extender, "managedResources")
+    if not resources:
+        yield "managedResources is empty: every pod of the scheduler would be sent"
+    for resource in resources:
+        name = resource.get("name", "")
+        if "/" not in name:
+            yield f"managedResources has {name!r}, which is no GPU"
+        if resource.get("ignoredByScheduler"):
+            yield f"{name} is ignoredByScheduler: nobody would count it"
+    if extender.get("ignorable"):
+        yield "ignorable is true: without the extender pods would be placed by count alone"
+    if not extender.get("nodeCacheCapable"):
+        yield "nodeCacheCapable is not true"
+
+
+def _how_it_is_sent(extender: Json) -> Iterator[str]:
+    prefix = extender.get("urlPrefix") or ""
+    url, tls = urlsplit(prefix), mapping(extender, "tlsConfig")
+    if url.scheme not in ("http", "https"):
+        yield f"urlPrefix {prefix!r} begins with neither http:// nor https://"
+    if (url.scheme == "https") != bool(extender.get("enableHTTPS")):
+        yield f"enableHTTPS does not go with {prefix}"
+    if url.scheme == "http" and not _is_loopback(url.hostname or ""):
+        yield f"{prefix} is plain HTTP over the network"
+    if tls.get("insecure"):
+        yield "tlsConfig.insecure is true"
+    if not extender.get("enableHTTPS"):
+        return
+    if not any(str(tls.get(key) or "").strip() for key in ("caFile", "caData")):
+        yield "enableHTTPS without a CA: kube-scheduler would verify nothing"
+    if not (tls.get("certFile") and tls.get("keyFile")):
+        yield "enableHTTPS without a client certificate"
+    if tls.get("serverName") not in (None, url.hostname):
+        yield f"serverName is not the host of {prefix}"
+
+
+def _files_missing(extender: Json, mounted: set[str]) -> Iterator[str]:
+    for key in ("caFile", "certFile", "keyFile"):
+        file = mapping(extender, "tlsConfig").get(key)
+        if file and not any(file.startswith(f"{path}/") for path in mounted):
+            yield f"{key} {file} is in no volume of kube-scheduler"
+
+
+def _mounted(objects: Sequence[Json]) -> set[str]:
+    return {
+        mount["mountPath"].rstrip("/")
+        for _, container in kube_schedulers(objects)
+        for mount in entries(container, "volumeMounts")
+    }
+
+
+def one_worker(objects: Sequence[Json]) -> Iterator[str]:
+    for where, container in extenders(objects):
+        words = command_line(container)
+        said = [word for word in words if _WORKERS.search(word)]
+        said += [
+            variable["name"]
+            for variable in entries(container, "env")
+            if variable["name"] in _WORKER_VARIABLES or _WORKERS.search(str(variable.get("value") or ""))
+        ]
+        for each in said:
+            yield f"{where}: {each} sets the number of workers, which is 1"
+        if words and words[0].rpartition("/")[2] in _SHELLS:
+            yield f"{where}: started through {words[0]}, whose command line nobody can check"
+        if entries(container, "envFrom"):
+            yield f"{where}: envFrom may set anything"
+
+
+def extenders_listen_where_they_may(objects: Sequence[Json]) -> Iterator[str]:
+    for where, container in extenders(objects):
+        words = command_line(container)
+        if not _listens_on_loopback(option(words, "--inspect-listen")):
+            yield f"{where}: the inspection listener is reachable from outside the pod"
+        has_tls = all(option(words, name) for name in _TLS_OPTIONS)
+        if not _listens_on_loopback(option(words, "--listen")) and not has_tls:
+            yield f"{where}: the API listens beyond loopback without client certificates"
+
+
+def _listens_on_loopback(address: str | None) -> bool:
+    """Loopback is what the extender takes without being told."""
+    return address is None or _is_loopback(address.rpartition(":")[0].strip("[]"))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+RULES = (
+    schedulers_are_configured,
+    the_default_scheduler_is_left_alone,
+    all_nodes_are_looked_at,
+    the_way_to_the_extender_is_safe,
+    one_worker,
+    extenders_listen_where_they_may,
+)

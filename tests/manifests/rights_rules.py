@@ -1,0 +1,80 @@
+"""What rights may be given, and to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tests.manifests.objects import Json, entries, mapping, namespace_of, of_kind, title
+
+_FORBIDDEN_VERBS = {"escalate", "bind", "impersonate"}
+# Each of them is a way to become somebody else.
+_FORBIDDEN_RESOURCES = {
+    "secrets",
+    "pods/exec",
+    "pods/attach",
+    "pods/portforward",
+    "pods/ephemeralcontainers",
+    "nodes/proxy",
+    "services/proxy",
+    "pods/proxy",
+    "serviceaccounts/token",
+}
+_READING = {"get", "list", "watch"}
+_RBAC = "rbac.authorization.k8s.io"
+# Kubernetes' own roles that its scheduler needs; everything else must be spelled out here.
+_ROLES_OF_OTHERS = {
+    "system:kube-scheduler",
+    "system:volume-scheduler",
+    "extension-apiserver-authentication-reader",
+}
+_WIDENED = ("rbac.authorization.k8s.io/aggregate-to-edit", "rbac.authorization.k8s.io/aggregate-to-admin")
+
+
+def rights_are_spelled_out(objects: Sequence[Json]) -> Iterator[str]:
+    for role in of_kind(objects, "Role", "ClusterRole"):
+        if role.get("aggregationRule"):
+            yield f"{title(role)}: an aggregationRule, whose rights stand elsewhere"
+        for label in _WIDENED:
+            if label in mapping(role, "metadata", "labels"):
+                yield f"{title(role)}: widens other roles by {label}"
+        for rule in entries(role, "rules"):
+            for broken in _broken_in(rule):
+                yield f"{title(role)}: {broken}"
+
+
+def _broken_in(rule: Json) -> Iterator[str]:
+    for key in ("apiGroups", "resources", "verbs", "nonResourceURLs"):
+        if any("*" in each for each in entries(rule, key)):
+            yield f"a wildcard in {key}"
+    verbs = set(entries(rule, "verbs"))
+    for verb in sorted(_FORBIDDEN_VERBS & verbs):
+        yield f"the verb {verb}"
+    for resource in sorted(_FORBIDDEN_RESOURCES.intersection(entries(rule, "resources"))):
+        yield f"access to {resource}"
+    if _RBAC in entries(rule, "apiGroups") and not verbs <= _READING:
+        yield "it could give itself rights"
+
+
+def rights_are_given_to_our_own(objects: Sequence[Json]) -> Iterator[str]:
+    roles = {each["metadata"]["name"] for each in of_kind(objects, "Role", "ClusterRole")}
+    accounts = {(namespace_of(each), each["metadata"]["name"]) for each in of_kind(objects, "ServiceAccount")}
+    for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
+        role = binding["roleRef"]["name"]
+        if role not in roles | _ROLES_OF_OTHERS:
+            yield f"{title(binding)}: bound to {role}"
+        for subject in entries(binding, "subjects"):
+            account = subject.get("namespace"), subject["name"]
+            if subject["kind"] != "ServiceAccount" or account not in accounts:
+                yield f"{title(binding)}: given to {subject['kind']} {subject['name']}"
+
+
+def tokens_are_short_lived(objects: Sequence[Json]) -> Iterator[str]:
+    for secret in of_kind(objects, "Secret"):
+        if secret.get("type") == "kubernetes.io/service-account-token":
+            yield f"{title(secret)}: a token that never ends"
+    for account in of_kind(objects, "ServiceAccount"):
+        if account.get("automountServiceAccountToken") is not False:
+            yield f"{title(account)}: automountServiceAccountToken is not false"
+
+
+RULES = (rights_are_spelled_out, rights_are_given_to_our_own, tokens_are_short_lived)
