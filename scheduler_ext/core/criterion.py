@@ -65,7 +65,7 @@ class View:
         devices = self.snapshot.devices
         for i, (_, columns) in enumerate(self.units):
             offer = Offer(
-                candidate=columns.free > 0,
+                candidate=columns.has_free,
                 any_gpu=columns.offered,
                 model=columns.model,
                 compute_capability=devices.compute_capability,
@@ -105,7 +105,7 @@ class View:
         room = np.where(self.eligible, self.snapshot.devices.share_free_mib, np.int32(-1))
         for ask, columns in self.units:
             if ask.profile is None:
-                whole = np.where((columns.free > 0) & (room >= 0), room, np.int32(-1))
+                whole = np.where(columns.has_free & (room >= 0), room, np.int32(-1))
                 best = np.argsort(-whole, axis=0, kind="stable")[: ask.count]
                 taken = np.zeros_like(self.eligible)
                 np.put_along_axis(taken, best, True, axis=0)

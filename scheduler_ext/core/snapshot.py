@@ -88,10 +88,19 @@ class UnitColumns:
         offered: Bools = np.any(self.offered, axis=0)
         return offered
 
+    @lazy
+    def has_free(self) -> Bools:
+        """Which GPUs have a unit to give, ``[slot, state]``."""
+        return self.free > 0
+
+    @lazy
+    def _free_gpus(self) -> Ints:
+        gpus: Ints = np.maximum(self.has_free.sum(0, dtype=np.int32), 1)
+        return gpus
+
     def mean_over_free(self, values: Floats) -> Floats:
         """The mean of ``[slot, state]`` values over the GPUs with a free unit, ``[state]``; 0 without any."""
-        free = self.free > 0
-        mean: Floats = (values * free).sum(0) / np.maximum(free.sum(0), 1)
+        mean: Floats = (values * self.has_free).sum(0) / self._free_gpus
         return mean
 
     @lazy

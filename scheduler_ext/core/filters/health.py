@@ -23,9 +23,9 @@ class Health:
     def passes(self, view: View) -> Bools:
         passed = view.everywhere(True)
         for (ask, columns), sick in zip(view.units, view.sick, strict=True):
-            short = columns.available < ask.count
-            if not short.any():
+            if not columns.any_sick:
                 continue
+            short = columns.available < ask.count
             curable = sick.sum(0)
             passed &= ~(short & (columns.available + curable >= ask.count) & (curable > 0))
         shares = view.request.shares
