@@ -34,10 +34,12 @@ bench: .venv ## Measure latency at the wire into benchmarks/results/ (minutes; A
 	$(BIN)/python -m benchmarks.latency --json benchmarks/results/latency.json \
 		--png benchmarks/results/latency.png $(ARGS)
 
+# Pods that ask alike, as those of one Deployment do, or no two the same (ASKS=different).
+ASKS ?= alike
 bench-scheduler: .venv ## Measure a real kube-scheduler with and without extenders (ten minutes; ARGS=--smoke: one)
 	@$(BIN)/python -m tests.e2e.cluster.binaries
-	$(BIN)/python -m benchmarks.scheduler --json benchmarks/results/scheduler.json \
-		--png benchmarks/results/scheduler.png $(ARGS)
+	$(BIN)/python -m benchmarks.scheduler --asks $(ASKS) --json benchmarks/results/scheduler-$(ASKS).json \
+		--png benchmarks/results/scheduler-$(ASKS).png $(ARGS)
 
 image: ## Build the container image (IMAGE=name:tag)
 	docker build --tag $(IMAGE) .

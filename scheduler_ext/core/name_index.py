@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 # Below this many names a dict is quicker.
-_MANY = 500
+_MANY = 100
 # Hashes per group, and places per hash: at least these, on average.
 _GROUP = 1
 _PLACES = 2

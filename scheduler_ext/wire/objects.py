@@ -22,6 +22,7 @@ from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.node import node_info
 from scheduler_ext.wire.pod import bound_pod, pod_name
+from scheduler_ext.wire.report import read_report
 
 # Far above a dump of any real cluster; aliases in YAML could otherwise unfold without end.
 MAX_YAML_VALUES = 50_000_000
@@ -102,7 +103,7 @@ def assemble(
     reports: dict[str, Report | None] = {}
     for name, gpu_node in objects.gpu_nodes.items():
         last = previous.get(name) if previous else None
-        reports[name] = gpunode.read_report(gpu_node, last.report if last else None)
+        reports[name] = read_report(gpu_node, last.report if last else None)
     pods: dict[str, list[BoundPod]] = {}
     for pod in objects.pods:
         if pod.spec is not None and pod.spec.node_name:

@@ -28,7 +28,7 @@ def test_many_names_are_found_as_single_ones_are(known: list[str], others: list[
     assert index.rows([*asked, *CROWD]).tolist()[: len(asked)] == expected
 
 
-@pytest.mark.parametrize("nodes", [0, 1, 499, 500, 5000])
+@pytest.mark.parametrize("nodes", [0, 1, 99, 100, 5000])
 def test_every_size_of_cluster(nodes: int) -> None:
     known = [f"node-{i}" for i in range(nodes)]
     asked = [*reversed(known), "unknown", "", *known]
