@@ -201,7 +201,9 @@ def test_a_client_that_reads_slowly_but_in_time_gets_it_all(server: ServerProces
         sock.sendall(request("/large", method="GET"))
         received = 0
         while received < LARGE_BYTES:
-            received += len(sock.recv(65536))
+            piece = sock.recv(65536)
+            assert piece, f"cut off after {received} bytes"
+            received += len(piece)
             if received % 50 == 0:
                 time.sleep(0.001)
 
