@@ -7,7 +7,6 @@ import shutil
 import ssl
 import subprocess
 import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,10 +107,10 @@ def test_the_page_on_installing_from_the_inventory_to_removing(reader: Reader) -
 
 
 def test_a_narrower_network_policy(reader: Reader) -> None:
-    (patch,) = blocks(section((ROOT / "docs/install.md").read_text(), "## Platforms"), "yaml")
+    (kustomization,) = blocks(section((ROOT / "docs/install.md").read_text(), "## Platforms"), "yaml")
     overlay = reader.checkout / "narrow"
     overlay.mkdir()
-    (overlay / "kustomization.yaml").write_text("resources: [../manifests/base]\n" + textwrap.dedent(patch))
+    (overlay / "kustomization.yaml").write_text(kustomization)
     policies = of_kind(
         list(yaml.safe_load_all(reader.run_block("kubectl kustomize narrow"))), "NetworkPolicy"
     )
