@@ -57,7 +57,8 @@ def running_server(command: Sequence[str], announced: str) -> Iterator[str]:
 def running_listeners(command: Sequence[str]) -> Iterator[Callable[[str], str]]:
     """The same for a server with several listeners: what it yields gives the URL announced for a name."""
     process = subprocess.Popen(
-        command,
+        # setpriv (util-linux): where this process is killed, nobody else would end the server.
+        ["setpriv", "--pdeathsig", "KILL", "--", *command],
         cwd=_REPOSITORY,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -7,7 +7,6 @@ bound and again when the last one is, and the difference counts. A watch only te
 
 from __future__ import annotations
 
-import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from benchmarks.scheduler.binding_watch import BindingWatch
 from benchmarks.scheduler.exposition import Exposition, Histogram
 from benchmarks.scheduler.process import Reading, SchedulerProcess
+from tests.e2e.cluster import unverified
 from tests.e2e.cluster.control_plane import ControlPlane
 
 _ALGORITHM = "scheduler_scheduling_algorithm_duration_seconds"
@@ -126,9 +126,7 @@ def run_block(
 def _extender_metrics(running: Running) -> str | None:
     if running.health_url is None:
         return None
-    with urllib.request.urlopen(f"{running.health_url}/metrics", timeout=_METRICS_S) as reply:
-        text: str = reply.read().decode()
-    return text
+    return unverified.get(f"{running.health_url}/metrics", timeout_s=_METRICS_S)
 
 
 def block_of(name: str, nodes: int, number: int, expected: int, readings: Readings) -> Block:

@@ -23,6 +23,7 @@ NAMESPACE = "gpu-scheduler"
 INVENTORY = "gpu-scheduler-inventory"
 _EXTENDER_PORT, _HEALTH_PORT, _SCHEDULER_PORT = 8888, 8889, 10259
 _ROLLOUT_S = 60
+_REPLICAS = 2
 
 
 class Installation:
@@ -49,7 +50,12 @@ class Installation:
 
     def await_ready(self) -> None:
         """Wait until every running pod of ours is ready, whatever was done to it before."""
-        eventually(lambda: all(pod.ready for pod in self.pods()), "our pods are ready", _ROLLOUT_S)
+
+        def ready() -> bool:
+            pods = self.pods()
+            return len(pods) == _REPLICAS and all(pod.ready for pod in pods)
+
+        eventually(ready, "our pods are ready", _ROLLOUT_S)
 
     def pods(self, component: str = "scheduler") -> list[RunningPod]:
         """The running pods of one of our Deployments."""

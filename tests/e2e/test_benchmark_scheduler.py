@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -57,13 +58,17 @@ def test_the_smoke_run_measures_every_contender(tmp_path: Path) -> None:
 
 def test_a_scheduler_that_does_not_start_ends_the_run_with_its_last_words(tmp_path: Path) -> None:
     """The control plane's own starts; the one that gets a configuration does not."""
-    real = find_binaries().kube_scheduler
-    broken = tmp_path / "kube-scheduler"
-    broken.write_text(
-        f'#!/bin/sh\ncase "$*" in *--config=*) echo "no such plugin" >&2; exit 3;; esac\nexec {real} "$@"\n'
-    )
+    real = find_binaries()
+    assets = tmp_path / "assets"
+    assets.mkdir()
+    for binary in astuple(real):
+        (assets / binary.name).symlink_to(binary)
+    broken = assets / "kube-scheduler"
+    broken.unlink()
+    refuse = 'case "$*" in *--config=*) echo "no such plugin" >&2; exit 3;; esac'
+    broken.write_text(f'#!/bin/sh\n{refuse}\nexec {real.kube_scheduler} "$@"\n')
     broken.chmod(0o755)
-    done = _benchmark("--smoke", "--contenders", "none", cwd=tmp_path, KUBEBUILDER_ASSETS=str(tmp_path))
+    done = _benchmark("--smoke", "--contenders", "none", cwd=tmp_path, KUBEBUILDER_ASSETS=str(assets))
     assert done.returncode == 1
     assert "Error: kube-scheduler (none) exited with 3" in done.stderr
     assert "no such plugin" in done.stderr
@@ -78,7 +83,7 @@ def test_pods_without_room_are_counted_as_errors(tmp_path: Path) -> None:
         rounds=1,
         contenders=[CONTENDERS["none"], CONTENDERS["ours"]],
         seed=1,
-        patience_s=4,
+        patience_s=10,
         note=told.append,
     )
     for folder in ("control-plane", "benchmark"):

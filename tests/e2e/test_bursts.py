@@ -52,6 +52,9 @@ def test_shares_at_once_never_exceed_the_sum_a_node_advertises(workload: Workloa
         device = gpu(0, f"GPU-{workload.name(f'share-{i}')}", total=46068, model="L40S")
         workload.add_node(f"share-{i}", {SHARE: "41461"}, [device], sharing)
     workload.publish()
-    workload.create_all([workload.pod({SHARE: "10000"}) for _ in range(16)])
+    names = workload.create_all([workload.pod({SHARE: "10000"}) for _ in range(16)])
     eventually(lambda: bound(workload).total() == 8, "four shares on each node are bound")
+    for name in names:
+        if "nodeName" not in workload.get(name)["spec"]:
+            workload.await_event(name, "FailedScheduling")
     assert set(bound(workload).values()) == {4}

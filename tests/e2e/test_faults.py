@@ -20,7 +20,7 @@ WISH = {f"{ANNOTATION}model": "H100"}
 # The shipped httpTimeout.
 HTTP_TIMEOUT_S = 5.0
 # Of an extender that is gone, and of one that goes while it is asked.
-NO_ANSWER = re.compile("connection refused|connection reset by peer|EOF")
+NO_ANSWER = re.compile("connection refused|reset by peer|EOF|broken pipe|server closed idle connection")
 
 
 def a_choice(workload: Workload) -> str:

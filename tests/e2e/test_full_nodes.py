@@ -35,6 +35,13 @@ def scores(call: Call) -> dict[str, int]:
     return {each["Host"]: each["Score"] for each in call.reply}
 
 
+def asked(call: Call) -> set[str]:
+    """The nodes a filter request names, in either form."""
+    if call.request["NodeNames"] is not None:
+        return set(call.request["NodeNames"])
+    return {node["metadata"]["name"] for node in call.request["Nodes"]["items"]}
+
+
 def passed(call: Call) -> set[str]:
     """The nodes a filter reply keeps, in either form."""
     if call.reply["NodeNames"] is not None:
@@ -74,7 +81,10 @@ def test_same_nodes_reasons_and_scores(
             text = workload.await_event(name, "FailedScheduling")["note"]
         (first, *_) = proxy.of("filter")
         ranked = [scores(call) for call in proxy.of("prioritize")[:1]]
-        seen.append((node, text, passed(first), first.reply["FailedAndUnresolvableNodes"], ranked))
+        refused = first.reply["FailedAndUnresolvableNodes"]
+        assert refused.keys() == asked(first) - passed(first)
+        assert not first.reply["FailedNodes"], "kube-scheduler would look for victims there"
+        seen.append((node, text, passed(first), refused, ranked))
     (_, by_name), (_, by_node) = ways
     assert by_name.of("filter")[0].request["NodeNames"] is not None
     assert by_node.of("filter")[0].request["Nodes"]["items"]

@@ -10,7 +10,9 @@ import pytest
 
 from scheduler_ext.core.reasons import REASONS
 from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.cluster.proxy import running_proxy
 from tests.e2e.installation import filter_calls
+from tests.e2e.second_scheduler import running_scheduler
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION, gpu
 
@@ -24,6 +26,22 @@ def counted_reasons(event: Json) -> dict[str, int]:
     """Our reasons in a FailedScheduling event, and on how many nodes each."""
     found = {each.text: re.search(rf"\b(\d+) {re.escape(each.text)}", event["note"]) for each in REASONS}
     return {reason: int(count[1]) for reason, count in found.items() if count}
+
+
+def uids(workload: Workload) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in workload.all_pods()}
+
+
+def hold_a_gpu_of_each(workload: Workload, gpus_per_node: int) -> set[str]:
+    """Four nodes of the wrong model, one GPU of each held by a pod of low priority; the uids of those."""
+    nodes = [workload.add_whole(f"a100-{i}", gpus_per_node) for i in range(4)]
+    workload.publish()
+    low = workload.add_priority_class("low", 10)
+    for node in nodes:
+        workload.create(workload.pod({"nvidia.com/gpu": "1"}, priorityClassName=low, nodeName=node))
+    # Each change of theirs is one of those that wake a waiting pod.
+    eventually(lambda: all(pod["status"]["phase"] == "Running" for pod in workload.all_pods()), "all run")
+    return uids(workload)
 
 
 def assert_stays_quiet(workload: Workload, name: str, calls: Callable[[], float]) -> None:
@@ -56,32 +74,42 @@ def test_one_text_with_the_reasons_counted(workload: Workload) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus_per_node", "held"),
+    "gpus_per_node",
     [
-        pytest.param(2, 1, id="of a node with a GPU left"),
-        pytest.param(1, 1, id="of a node that kube-scheduler itself finds full"),
+        pytest.param(2, id="of a node with a GPU left"),
+        pytest.param(1, id="of a node that kube-scheduler itself finds full"),
     ],
 )
 def test_lower_priorities_are_left_alone_on_nodes_that_would_be_refused(
-    workload: Workload, gpus_per_node: int, held: int
+    workload: Workload, gpus_per_node: int
 ) -> None:
     """Evicting them would not help: their node has the wrong model, with or without them."""
-    for i in range(4):
-        workload.add_whole(f"a100-{i}", gpus_per_node)
-    workload.publish()
-    low = workload.add_priority_class("low", 10)
+    holders = hold_a_gpu_of_each(workload, gpus_per_node)
     high = workload.add_priority_class("high", 1000)
-    for _ in range(4):
-        workload.place(workload.pod({"nvidia.com/gpu": str(held)}, priorityClassName=low))
-    # Each change of theirs is one of those that wake a waiting pod.
-    eventually(lambda: all(pod["status"]["phase"] == "Running" for pod in workload.all_pods()), "all run")
-    holders = {pod["metadata"]["uid"] for pod in workload.all_pods()}
     calls = filter_calls(workload.installation)
     name = workload.create(workload.pod({"nvidia.com/gpu": "1"}, annotations=H100, priorityClassName=high))
     workload.await_event(name, "FailedScheduling")
     assert_stays_quiet(workload, name, calls)
-    left = {pod["metadata"]["uid"] for pod in workload.all_pods() if pod["metadata"]["name"] != name}
-    assert left == holders, "pods were evicted for one that cannot run there"
+    assert holders < uids(workload), "pods were evicted for one that cannot run there"
+
+
+def test_what_the_extender_refuses_is_nothing_to_preempt_for(workload: Workload) -> None:
+    """A scheduler that preempts would look for victims on nodes that an extender calls merely failed, find
+    that evicting helps by its own counting, be refused again, and start over hundreds of times a second."""
+    holders = hold_a_gpu_of_each(workload, 2)
+    high = workload.add_priority_class("high", 1000)
+    installation = workload.installation
+    with (
+        running_proxy(installation.extender_url(installation.pods()[0])) as proxy,
+        running_scheduler(installation.plane, proxy.url, preempts=True) as scheduler,
+    ):
+        pod = workload.pod(
+            {"nvidia.com/gpu": "1"}, annotations=H100, priorityClassName=high, scheduler=scheduler
+        )
+        name = workload.create(pod)
+        workload.await_event(name, "FailedScheduling")
+        assert_stays_quiet(workload, name, lambda: len(proxy.of("filter")))
+    assert holders < uids(workload), "pods were evicted for one that cannot run there"
 
 
 def test_is_bound_within_seconds_of_its_gpu_coming_back(workload: Workload) -> None:

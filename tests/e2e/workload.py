@@ -40,11 +40,13 @@ class Workload:
 
     def close(self) -> None:
         """Remove everything and wait until it is gone, so that the next test finds the cluster empty."""
-        self.api.request("DELETE", self._pods, {"gracePeriodSeconds": 0})
-        eventually(lambda: not self.api.items(self._pods), "all pods are gone")
-        for path in (*self._cluster_objects, *(f"/api/v1/nodes/{name}" for name in self._nodes)):
-            self.api.delete(path)
-        self.api.delete(f"/api/v1/namespaces/{self.namespace}")
+        try:
+            self.api.request("DELETE", self._pods, {"gracePeriodSeconds": 0})
+            eventually(lambda: not self.api.items(self._pods), "all pods are gone")
+        finally:
+            for path in (*self._cluster_objects, *(f"/api/v1/nodes/{name}" for name in self._nodes)):
+                self.api.delete(path)
+            self.api.delete(f"/api/v1/namespaces/{self.namespace}")
 
     @property
     def _pods(self) -> str:
@@ -158,6 +160,14 @@ class Workload:
         """Create many at once; their names."""
         with ThreadPoolExecutor(16) as pool:
             return list(pool.map(self.create, pods))
+
+    def load(self, node: str) -> None:
+        """Let a pod take half of a node's processors and memory: kube-scheduler itself likes other nodes
+        better then, and the extender does not mind."""
+        half = {"requests": {"cpu": "32", "memory": "256Gi"}}
+        container = {"name": "main", "image": "load:1", "resources": half}
+        name = self.create(self.pod(nodeName=node, containers=[container]))
+        eventually(lambda: self.get(name)["status"]["phase"] == "Running", f"{node} is loaded")
 
     def remove(self, name: str) -> None:
         """Delete a pod, and wait until it is gone."""

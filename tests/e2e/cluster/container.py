@@ -50,6 +50,8 @@ class Container:
             return
         self.started = self.started or self._asked("startupProbe").passed
         if not self.started:
+            if self._asked("startupProbe").given_up:
+                self.child.kill()
             return
         readiness = self._asked("readinessProbe")
         self.ready = readiness.passed or (self.ready and not readiness.given_up)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import Api, ApiError
 from tests.e2e.cluster.binaries import Binaries
 from tests.e2e.cluster.child import Child
@@ -120,7 +120,7 @@ class ControlPlane:
             # Nothing here outlives the run.
             "--unsafe-no-fsync",
         )
-        etcd.wait_ready(lambda: _answers(f"{client}/health"), _START_S)
+        etcd.wait_ready(lambda: bool(unverified.get(f"{client}/health")), _START_S)
 
     def _start_apiserver(self) -> None:
         mine = self.credentials
@@ -164,11 +164,6 @@ class ControlPlane:
 
 class KubectlError(Exception):
     """kubectl ended with an error; str() is what it said."""
-
-
-def _answers(url: str) -> bool:
-    with urllib.request.urlopen(url, timeout=2.0) as reply:
-        return bool(reply.status == 200)
 
 
 @contextlib.contextmanager

@@ -9,16 +9,17 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from tests.e2e.cluster.api import Api, ApiError, Json
+from tests.e2e.cluster.api import STRATEGIC, Api, ApiError, Json
 from tests.e2e.cluster.images import Image, image_name
 from tests.e2e.cluster.running_pod import RunningPod
 
 log = logging.getLogger(__name__)
 
 _TICK_S = 0.1
+_PAUSE_S = 0.5
 
 
 class Kubelet:
@@ -34,7 +35,10 @@ class Kubelet:
         self._pods: dict[str, RunningPod] = {}
         self._doomed: dict[str, tuple[float, Json]] = {}
         loops = (self._watch_nodes, self._watch_pods, self._end_pods)
-        self._threads = [threading.Thread(target=loop, name=loop.__name__, daemon=True) for loop in loops]
+        self._threads = [
+            threading.Thread(target=self._go_on, args=(loop,), name=loop.__name__, daemon=True)
+            for loop in loops
+        ]
 
     def start(self) -> None:
         """Start to look after every node."""
@@ -72,6 +76,15 @@ class Kubelet:
         for pod in self.running(namespace, **spec["selector"]):
             return pod.ports.local(target)
         return None
+
+    def _go_on(self, loop: Callable[[], None]) -> None:
+        """One answer that is an error, or none, is not the end of all nodes: `loop` starts again."""
+        while not self._stopping.is_set():
+            try:
+                loop()
+            except (ApiError, ConnectionError):
+                log.exception("%s starts again", loop.__name__)
+                self._stopping.wait(_PAUSE_S)
 
     def _watch_nodes(self) -> None:
         for kind, node in self._api.watch("/api/v1/nodes", self._stopping.is_set):
@@ -146,7 +159,7 @@ class Kubelet:
     def _delete(self, pod: Json) -> None:
         meta = pod["metadata"]
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}}
-        with contextlib.suppress(ApiError):
+        with _gone_is_fine():
             self._api.request(
                 "DELETE", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}", options
             )
@@ -160,11 +173,18 @@ class Kubelet:
 
     def _tell(self, path: str, status: Json) -> None:
         """Report a status; what is gone by now needs none."""
-        try:
-            self._api.patch(path, status, "application/strategic-merge-patch+json")
-        except ApiError as error:
-            if error.status not in (404, 409):
-                raise
+        with _gone_is_fine():
+            self._api.patch(path, status, STRATEGIC)
+
+
+@contextlib.contextmanager
+def _gone_is_fine() -> Iterator[None]:
+    """Gone, or another one of the same name."""
+    try:
+        yield
+    except ApiError as error:
+        if error.status not in (404, 409):
+            raise
 
 
 @contextlib.contextmanager

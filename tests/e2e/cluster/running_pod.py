@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from tests.e2e.cluster.api import Api, ApiError, Json
+from tests.e2e.cluster.api import STRATEGIC, Api, ApiError, Json
 from tests.e2e.cluster.container import Container
 from tests.e2e.cluster.credentials import write_kubeconfig
 from tests.e2e.cluster.images import TOKEN_DIRECTORY, Image, image_name, outside_a_container
@@ -99,7 +99,7 @@ class RunningPod:
                 if time.monotonic() >= next_sync:
                     try:
                         self._volumes.sync()
-                    except (NotYetError, ConnectionError):
+                    except (NotYetError, ApiError, ConnectionError):
                         continue
                     next_sync = time.monotonic() + _VOLUMES_EVERY_S
                 for container in self.containers.values():
@@ -129,7 +129,7 @@ class RunningPod:
             return
         path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}/status"
         with contextlib.suppress(ApiError, ConnectionError):
-            self._api.patch(path, {"status": status}, "application/strategic-merge-patch+json")
+            self._api.patch(path, {"status": status}, STRATEGIC)
             self._reported = status
 
     def _kubeconfig_for_token(self) -> Path | None:
