@@ -17,8 +17,9 @@ from scheduler_ext.core.mig import profile_from_resource
 from scheduler_ext.core.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request import GpuRequest, InitShare, ShareAsk, UnitAsk
 from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.core.snapshot import Snapshot, build_snapshot
+from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.state import resolve
+from scheduler_ext.core.table import build_snapshot
 from tests.gpu_strategies import CONTAINERS, POD_NAMES, estimates, one_in, reports, sizes_mib
 
 RESOURCES = ResourceNames()

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from scheduler_ext.core.columns import Bools, Floats, Ints
 from scheduler_ext.core.request import ShareAsk
-from scheduler_ext.core.snapshot import Bools, Floats, Ints
 
 # Steps of search (a GPU looked at for a share) that one request may spend over all states, about 0.2 s; past
 # it, what is undecided counts as not fitting.

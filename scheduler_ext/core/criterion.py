@@ -15,11 +15,12 @@ from typing import Protocol
 import numpy as np
 
 from scheduler_ext.core.allocate import ShareFit
+from scheduler_ext.core.columns import Bools, Floats, Ints, UnitColumns
 from scheduler_ext.core.lazy import lazy
 from scheduler_ext.core.node import Node, Slot, Unit
 from scheduler_ext.core.reasons import Reason
 from scheduler_ext.core.request import GpuRequest, UnitAsk
-from scheduler_ext.core.snapshot import Bools, Floats, Ints, Snapshot, UnitColumns
+from scheduler_ext.core.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.allocate import Cost, ShareFit, tightest
+from scheduler_ext.core.columns import Bools, Floats, Ints
 from scheduler_ext.core.criterion import NearestMiss, Score, Scoring, View
 from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.fragmentation import fragmented_share
@@ -20,7 +21,8 @@ from scheduler_ext.core.reasons import INVALID_REQUEST, REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.scores import SCORES
 from scheduler_ext.core.scores.reported import Reported
-from scheduler_ext.core.snapshot import Bools, Floats, Ints, Snapshot, build_snapshot
+from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.core.table import build_snapshot
 
 FITS = 0
 BEST_POINTS = 10

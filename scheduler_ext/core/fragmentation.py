@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.snapshot import Floats, Ints
+from scheduler_ext.core.columns import Floats, Ints
 
 SHARE_CLASSES = (0.125, 0.25, 0.5, 1.0)
 WHOLE_CLASSES = (1, 2, 4, 8)

@@ -17,8 +17,9 @@ from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
-from scheduler_ext.core.snapshot import Snapshot, build_snapshot
+from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.state import resolve
+from scheduler_ext.core.table import build_snapshot
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.extender import (

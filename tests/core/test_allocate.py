@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core import allocate
 from scheduler_ext.core.allocate import Cost, ShareFit, fit_shares, place_exactly, tightest
+from scheduler_ext.core.columns import Floats, Ints
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.policy import STRATEGIES, Policy
 from scheduler_ext.core.request import GpuRequest, InitShare, ShareAsk
-from scheduler_ext.core.snapshot import Floats, Ints
 from tests import oracle
 from tests.strategies import clusters, requests, share_asks, snapshot_of
 

@@ -11,7 +11,7 @@ from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.request import GpuRequest
-from scheduler_ext.core.snapshot import build_snapshot
+from scheduler_ext.core.table import build_snapshot
 from tests.strategies import clusters, requests, resolved
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 
 from scheduler_ext.core.gpu import Holder, Memory
 from scheduler_ext.core.node import UNKNOWN_NODE, NodeInfo, NodeState
-from scheduler_ext.core.snapshot import Snapshot, build_snapshot
+from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.core.table import build_snapshot
 from tests import oracle
 from tests.core.reported import device, node
 from tests.score_oracle import idle_by_model

@@ -12,8 +12,8 @@ from scheduler_ext.core.estimate import estimate_from_labels
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
-from scheduler_ext.core.snapshot import build_snapshot
 from scheduler_ext.core.state import resolve
+from scheduler_ext.core.table import build_snapshot
 from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, wants
 
 SEVEN_HELD = (bound("train", wants(7, WHOLE)),)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from scheduler_ext.core.columns import Floats
 from scheduler_ext.core.criterion import Scoring
 from scheduler_ext.core.fragmentation import WHOLE_CLASSES, fragmented_share, fragmented_whole
-from scheduler_ext.core.snapshot import Floats
 
 
 class Fragmentation:

@@ -1,0 +1,230 @@
+"""The columns of a snapshot: ``[slot, state]`` arrays, a column per distinct node state, a row per device.
+
+Arrays lie so that reducing over a node's devices runs along contiguous memory. A column of no state holds
+what an unknown node looks like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_ext.core.lazy import lazy
+from scheduler_ext.core.models import GpuModel
+from scheduler_ext.core.node import UNLIMITED, NodeState, Unit
+
+Bools = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+_Columns = TypeVar("_Columns", "DeviceColumns", "UnitColumns", "NodeColumns")
+
+
+# Lazy values below are what scores need of a snapshot whatever the request: computed once a generation.
+
+
+@dataclass(frozen=True)
+class DeviceColumns:
+    """Per device, ``[slot, state]``: MiB, capability as a version number, model as an index into models."""
+
+    healthy: Bools
+    model: Ints
+    compute_capability: Ints
+    total_mib: Ints
+    share_total_mib: Ints
+    share_free_mib: Ints
+    idle: Floats
+
+    @classmethod
+    def empty(cls, depth: int, width: int) -> DeviceColumns:
+        """Columns of no device."""
+        shape = (depth, width)
+        return cls(
+            healthy=np.zeros(shape, np.bool_),
+            model=np.zeros(shape, np.int32),
+            compute_capability=np.zeros(shape, np.int32),
+            total_mib=np.zeros(shape, np.int32),
+            share_total_mib=np.zeros(shape, np.int32),
+            share_free_mib=np.full(shape, -1, np.int32),
+            idle=np.zeros(shape, np.float64),
+        )
+
+    def write(self, column: int, state: NodeState, models: Mapping[GpuModel, int]) -> None:
+        """Fill an empty column."""
+        for row, slot in enumerate(state.slots):
+            self.healthy[row, column] = slot.healthy
+            self.model[row, column] = models[slot.model]
+            self.compute_capability[row, column] = slot.compute_capability
+            self.total_mib[row, column] = slot.total_mib
+            self.share_total_mib[row, column] = slot.share_total_mib
+            self.share_free_mib[row, column] = slot.share_free_mib
+            self.idle[row, column] = slot.idle
+
+    def clear(self, column: int) -> None:
+        """Make a column one of no device again."""
+        for each in fields(self):
+            getattr(self, each.name)[:, column] = -1 if each.name == "share_free_mib" else 0
+
+    @lazy
+    def share_size_mib(self) -> Floats:
+        """What shares may have of a GPU in all, as a divisor: at least 1."""
+        return np.maximum(self.share_total_mib, 1).astype(np.float64)
+
+    @lazy
+    def share_room_mib(self) -> Ints:
+        """What is free for shares, 0 where none may go."""
+        return np.maximum(self.share_free_mib, np.int32(0))
+
+
+@dataclass(frozen=True)
+class UnitColumns:
+    """One resource that the device plugin hands out.
+
+    ``[slot, state]``: ``offered`` by that device at all, ``free`` units on healthy devices, each
+    ``memory_mib`` large (0: unknown) and ``gpu_part`` of the GPU, with ``free_mib`` free, of
+    ``model``; ``mig_loss``; ``sick`` free units on unhealthy devices. ``[state]``: ``unknown`` units held on
+    devices nobody told, ``limit`` the node's allocatable less requests.
+    """
+
+    offered: Bools
+    free: Ints
+    memory_mib: Ints
+    free_mib: Ints
+    model: Ints
+    gpu_part: Floats
+    mig_loss: Floats
+    sick: Ints
+    unknown: Ints
+    limit: Ints
+
+    @classmethod
+    def empty(cls, depth: int, width: int) -> UnitColumns:
+        """Columns that offer nothing."""
+        shape = (depth, width)
+        return cls(
+            offered=np.zeros(shape, np.bool_),
+            free=np.zeros(shape, np.int32),
+            memory_mib=np.zeros(shape, np.int32),
+            free_mib=np.zeros(shape, np.int32),
+            model=np.zeros(shape, np.int32),
+            gpu_part=np.zeros(shape, np.float64),
+            mig_loss=np.zeros(shape, np.float64),
+            sick=np.zeros(shape, np.int32),
+            unknown=np.zeros(width, np.int32),
+            limit=np.full(width, UNLIMITED, np.int32),
+        )
+
+    def write(self, column: int, slot_row: int, unit: Unit, model: int, *, healthy: bool) -> None:
+        """Fill one device of an empty column."""
+        self.offered[slot_row, column] = True
+        self.memory_mib[slot_row, column] = unit.memory_mib
+        self.free_mib[slot_row, column] = unit.free_mib
+        self.model[slot_row, column] = model
+        self.gpu_part[slot_row, column] = unit.gpu_part
+        self.mig_loss[slot_row, column] = unit.mig_loss
+        (self.free if healthy else self.sick)[slot_row, column] = unit.free
+
+    def clear(self, column: int) -> None:
+        """Make a column one that offers nothing again."""
+        for each in fields(self):
+            getattr(self, each.name)[..., column] = UNLIMITED if each.name == "limit" else 0
+
+    @lazy
+    def available(self) -> Ints:
+        """Units a pod can still get, ``[state]``; may be below zero where more is held than offered."""
+        available: Ints = np.minimum(self.free.sum(0, dtype=np.int32) - self.unknown, self.limit)
+        return available
+
+    @lazy
+    def any_sick(self) -> bool:
+        """Whether any unit is free on an unhealthy device."""
+        return bool(self.sick.any())
+
+    @lazy
+    def offered_anywhere(self) -> Bools:
+        """Which nodes have a device with such units at all, ``[state]``."""
+        offered: Bools = np.any(self.offered, axis=0)
+        return offered
+
+    @lazy
+    def has_free(self) -> Bools:
+        """Which GPUs have a unit to give, ``[slot, state]``."""
+        return self.free > 0
+
+    @lazy
+    def _free_gpus(self) -> Ints:
+        gpus: Ints = np.maximum(self.has_free.sum(0, dtype=np.int32), 1)
+        return gpus
+
+    def mean_over_free(self, values: Floats) -> Floats:
+        """The mean of ``[slot, state]`` values over the GPUs with a free unit, ``[state]``; 0 without any."""
+        mean: Floats = (values * self.has_free).sum(0) / self._free_gpus
+        return mean
+
+    @lazy
+    def mean_gpu_part(self) -> Floats:
+        """How much of a GPU the next unit is, ``[state]``."""
+        return self.mean_over_free(self.gpu_part)
+
+    @lazy
+    def mean_mig_loss(self) -> Floats:
+        """The placeability that the next unit destroys, ``[state]``: the plugin picks, so the mean."""
+        return self.mean_over_free(self.mig_loss)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeColumns:
+    """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many slots it has.
+    ``gpus`` and ``adrift`` are those of NodeState."""
+
+    count: Ints
+    gpus: Ints
+    adrift: Floats
+    fresh: Bools
+    estimated: Bools
+    changing: Bools
+    shared: Bools
+    cuda: Ints
+    spot: Bools
+    share_limit: Ints
+    devices: Ints
+
+    @classmethod
+    def empty(cls, width: int) -> NodeColumns:
+        """Columns of no node."""
+        return cls(
+            count=np.zeros(width, np.int32),
+            gpus=np.zeros(width, np.int32),
+            adrift=np.zeros(width, np.float64),
+            fresh=np.zeros(width, np.bool_),
+            estimated=np.zeros(width, np.bool_),
+            changing=np.zeros(width, np.bool_),
+            shared=np.zeros(width, np.bool_),
+            cuda=np.zeros(width, np.int32),
+            spot=np.zeros(width, np.bool_),
+            share_limit=np.full(width, UNLIMITED, np.int32),
+            devices=np.zeros(width, np.int32),
+        )
+
+    def write(self, column: int, state: NodeState) -> None:
+        """Fill a column, all but its count."""
+        self.gpus[column] = state.gpus
+        self.adrift[column] = state.adrift
+        self.fresh[column] = state.fresh
+        self.estimated[column] = state.estimated
+        self.changing[column] = state.changing
+        self.shared[column] = state.shared
+        self.cuda[column] = state.cuda
+        self.spot[column] = state.spot
+        self.share_limit[column] = state.share_limit
+        self.devices[column] = len(state.slots)
+
+
+def copied(columns: _Columns, width: int) -> _Columns:
+    """The first ``width`` columns, copied."""
+    return type(columns)(
+        **{each.name: getattr(columns, each.name)[..., :width].copy() for each in fields(columns)}
+    )

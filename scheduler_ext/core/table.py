@@ -1,0 +1,192 @@
+"""A cluster's nodes as columns that are kept in step, so that a change of one node costs one column.
+
+A binding or a report changes one node of thousands. Making every column anew for it would take a second at
+5000 nodes; here only the node's own state is written, and what is published is a copy of whole arrays.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from scheduler_ext.core.columns import DeviceColumns, Ints, NodeColumns, UnitColumns, copied
+from scheduler_ext.core.models import GpuModel, canonical_model
+from scheduler_ext.core.name_index import NameIndex
+from scheduler_ext.core.node import UNKNOWN_NODE, Node, NodeState
+from scheduler_ext.core.snapshot import Snapshot
+
+# Columns kept free for states to come, beside a fourth of those in use; without one, all are made anew.
+_SPARE = 64
+
+
+def build_snapshot(nodes: Mapping[str, Node], generation: int, within: Snapshot | None = None) -> Snapshot:
+    """The snapshot of these nodes, which may be only some of a cluster's."""
+    return Table(nodes, spare=0).snapshot(generation, within)
+
+
+class Table:
+    """Nodes by name, their states by column. For one writer; what it publishes never changes."""
+
+    _row_of: NameIndex
+    _name_rank: Ints
+    _state_of: Ints
+    _node: NodeColumns
+
+    def __init__(self, nodes: Mapping[str, Node], spare: int = _SPARE) -> None:
+        self._spare = spare
+        self._nodes = dict(nodes)
+        self._name_rows()
+        self._fill()
+
+    def snapshot(self, generation: int, within: Snapshot | None = None) -> Snapshot:
+        """All nodes as they are now."""
+        width = len(self._states)
+        return Snapshot(
+            generation=generation,
+            nodes=self._nodes,
+            row_of=self._row_of,
+            state_of=self._state_of.copy(),
+            name_rank=self._name_rank,
+            states=tuple(self._states),
+            # Never empty: slots without a device are of model 0, also where no node has any.
+            models=tuple(self._models) or (canonical_model(""),),
+            devices=copied(self._devices, width),
+            units={resource: copied(self._units[resource], width) for resource in sorted(self._units)},
+            node=copied(self._node, width),
+            within=within,
+        )
+
+    def update(self, changed: Mapping[str, Node | None]) -> None:
+        """Take these nodes as they are now; None is a node that is gone."""
+        before = self._nodes
+        # The mapping that was published stays as it is.
+        self._nodes = dict(before)
+        for name, node in changed.items():
+            if node is None:
+                self._nodes.pop(name, None)
+            else:
+                self._nodes[name] = node
+        if len(changed) * 2 > len(self._nodes):
+            self._name_rows()
+            self._fill()
+            return
+        moved = [self._move(self._row_of[name], UNKNOWN_NODE) for name in changed if name not in self._nodes]
+        if self._nodes.keys() != before.keys():
+            self._follow_names()
+        moved += [
+            self._move(self._row_of[name], self._nodes[name].state) for name in changed if name in self._nodes
+        ]
+        if not all(moved):
+            self._fill()
+
+    def _follow_names(self) -> None:
+        """New rows for the nodes there are now; those that are new begin as unknown ones."""
+        row_of, state_of = self._row_of, self._state_of
+        self._name_rows()
+        # Row -1, where names of no former node are, has the state of an unknown node.
+        self._state_of = np.append(state_of[row_of.rows(list(self._row_of))], np.int32(0))
+        self._node.count[0] = np.count_nonzero(self._state_of[:-1] == 0)
+
+    def _name_rows(self) -> None:
+        # Fresh copies, which lie side by side in memory instead of strewn among the nodes.
+        names = [(name + " ")[:-1] for name in self._nodes]
+        self._row_of = NameIndex(names)
+        rank = np.empty(len(names) + 1, dtype=np.int32)
+        rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names), dtype=np.int32)
+        rank[-1] = len(names)
+        self._name_rank = rank
+
+    def _fill(self) -> None:
+        """Make all columns anew, with room for more."""
+        numbers: dict[NodeState, int] = {UNKNOWN_NODE: 0}
+        self._state_of = np.array(
+            [numbers.setdefault(node.state, len(numbers)) for node in self._nodes.values()] + [0], np.int32
+        )
+        self._column_of = numbers
+        self._states = list(numbers)
+        self._free: list[int] = []
+        width = len(numbers) + (self._spare + len(numbers) // 4 if self._spare else 0)
+        self._depth = max(1, *(len(state.slots) for state in numbers))
+        self._devices = DeviceColumns.empty(self._depth, width)
+        self._units: dict[str, UnitColumns] = {}
+        self._node = NodeColumns.empty(width)
+        self._models: dict[GpuModel, int] = {}
+        self._model_users: Counter[GpuModel] = Counter()
+        for state, column in numbers.items():
+            self._write(column, state)
+        self._node.count[: len(numbers)] = np.bincount(self._state_of[:-1], minlength=len(numbers))
+
+    def _move(self, row: int, state: NodeState) -> bool:
+        """Put the node of a row into a state; False when that takes other columns than there are."""
+        if row < 0:
+            # Gone before it came.
+            return True
+        old = int(self._state_of[row])
+        if self._states[old] == state:
+            return True
+        column = self._column_of.get(state)
+        if column is None:
+            column = self._new_column(state)
+            if column is None:
+                return False
+        self._state_of[row] = column
+        self._node.count[column] += 1
+        self._node.count[old] -= 1
+        return bool(self._node.count[old]) or self._states[old] == UNKNOWN_NODE or self._release(old)
+
+    def _new_column(self, state: NodeState) -> int | None:
+        if len(state.slots) > self._depth:
+            return None
+        if self._free:
+            column = self._free.pop()
+            self._states[column] = state
+        elif len(self._states) < len(self._node.count):
+            column = len(self._states)
+            self._states.append(state)
+        else:
+            return None
+        self._column_of[state] = column
+        self._write(column, state)
+        return column
+
+    def _release(self, column: int) -> bool:
+        """Empty the column of a state that no node is in; False when a model went with it, whose place among
+        the others would stay."""
+        state = self._states[column]
+        del self._column_of[state]
+        self._states[column] = UNKNOWN_NODE
+        self._free.append(column)
+        self._devices.clear(column)
+        for columns in self._units.values():
+            columns.clear(column)
+        self._node.write(column, UNKNOWN_NODE)
+        self._model_users.subtract(set(_models(state)))
+        return all(self._model_users[model] for model in _models(state))
+
+    def _write(self, column: int, state: NodeState) -> None:
+        for model in dict.fromkeys(_models(state)):
+            self._models.setdefault(model, len(self._models))
+            self._model_users[model] += 1
+        self._devices.write(column, state, self._models)
+        self._node.write(column, state)
+        for row, slot in enumerate(state.slots):
+            for unit in slot.units:
+                columns = self._units.get(unit.resource)
+                if columns is None:
+                    columns = UnitColumns.empty(self._depth, len(self._node.count))
+                    self._units[unit.resource] = columns
+                columns.write(column, row, unit, self._models[unit.model], healthy=slot.healthy)
+        for resource, unknown, limit in state.limits:
+            if resource in self._units:
+                self._units[resource].unknown[column] = unknown
+                self._units[resource].limit[column] = limit
+
+
+def _models(state: NodeState) -> Iterator[GpuModel]:
+    """The models of a state's devices and units, in the order of its slots."""
+    for slot in state.slots:
+        yield slot.model
+        for unit in slot.units:
+            yield unit.model
