@@ -8,11 +8,18 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.options import config_option, inventory_option, output_option, read_config
+from scheduler_ext.cli.options import (
+    config_option,
+    context_option,
+    inventory_option,
+    kubeconfig_option,
+    output_option,
+    read_config,
+    read_state,
+)
 from scheduler_ext.cli.output import print_structured, print_table
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.extender.explain import explain as explain_pod
-from scheduler_ext.extender.reading import load_objects
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.objects import read_pods
 
@@ -28,11 +35,19 @@ WOULD_NOT_FIT = 3
     help="File with one Pod; - for standard input.",
 )
 @inventory_option
+@kubeconfig_option
+@context_option
 @config_option
 @output_option
 @click.pass_context
 def explain(
-    ctx: click.Context, filename: Path, inventory_file: Path, config_file: Path | None, output: str
+    ctx: click.Context,
+    filename: Path,
+    inventory_file: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    config_file: Path | None,
+    output: str,
 ) -> None:
     """Explain where a pod would go: every node's verdict, the numbers behind it, and each score term.
 
@@ -40,13 +55,13 @@ def explain(
     """
     config = read_config(config_file)
     pod = _read_pod(filename)
-    objects = load_objects(inventory_file)
+    state = read_state(inventory_file, kubeconfig, context, config)
     try:
-        explanation = explain_pod(pod, objects, config)
+        explanation = explain_pod(pod, state, config)
     except PodError as error:
         raise PodError(f"{filename}: {error}") from None
     except InventoryError as error:
-        raise InventoryError(f"{inventory_file}: {error}") from None
+        raise InventoryError(f"{state.source}: {error}") from None
     if output in ("json", "yaml"):
         print_structured(explanation, output)
     else:

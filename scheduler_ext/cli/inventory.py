@@ -7,27 +7,36 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.options import config_option, inventory_option, output_option, read_config
+from scheduler_ext.cli.options import (
+    config_option,
+    context_option,
+    inventory_option,
+    kubeconfig_option,
+    output_option,
+    read_config,
+    read_state,
+)
 from scheduler_ext.cli.output import print_structured, print_table
-from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.extender.listing import inventory_list
-from scheduler_ext.extender.reading import load_objects
-from scheduler_ext.wire.objects import assemble
 
 
 @click.command()
 @inventory_option
+@kubeconfig_option
+@context_option
 @config_option
 @output_option
-def inventory(inventory_file: Path, config_file: Path | None, output: str) -> None:
+def inventory(
+    inventory_file: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    config_file: Path | None,
+    output: str,
+) -> None:
     """List nodes and their GPUs: models, health, memory used, promised and free, MIG instances."""
     config = read_config(config_file)
-    objects = load_objects(inventory_file)
-    try:
-        infos = assemble(objects, config.resource_names())
-    except InventoryError as error:
-        raise InventoryError(f"{inventory_file}: {error}") from None
-    listing = inventory_list(list(infos.values()), config)
+    state = read_state(inventory_file, kubeconfig, context, config)
+    listing = inventory_list(state.infos.values(), config, state.ages_s)
     if output in ("json", "yaml"):
         print_structured(listing, output)
     elif output == "wide":

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler_ext.cli.options import config_option, inventory_option, read_config
+from scheduler_ext.cli.options import (
+    config_option,
+    context_option,
+    inventory_option,
+    kubeconfig_option,
+    one_source,
+    read_config,
+)
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
+from scheduler_ext.extender.status import Source
 from scheduler_ext.wire.config import Configuration, duration_s
 
 if TYPE_CHECKING:
     from scheduler_ext.server.server_options import TlsFiles
 
 log = logging.getLogger(__name__)
+
+BuildSource = Callable[[Extender, Configuration], tuple[Source, Callable[[], None]]]
+"""Makes the source of an extender's nodes, and says how to stop it; runs in the worker process."""
 
 
 class Listen(click.ParamType[tuple[str, int]]):
@@ -37,9 +50,41 @@ class Listen(click.ParamType[tuple[str, int]]):
         return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
 
 
+class NamespacedName(click.ParamType[tuple[str, str]]):
+    """NAMESPACE/NAME."""
+
+    name = "namespace/name"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        namespace, slash, name = str(value).partition("/")
+        if not (namespace and slash and name) or "/" in name:
+            self.fail(f"{value!r} is no NAMESPACE/NAME such as gpu-scheduler/gpu-scheduler", param, ctx)
+        return namespace, name
+
+
 @click.command()
 @config_option
 @inventory_option
+@kubeconfig_option
+@context_option
+@click.option("--in-cluster", is_flag=True, help="The cluster this pod runs in, by its ServiceAccount.")
+@click.option(
+    "--lease",
+    type=NamespacedName(),
+    help="kube-scheduler's Lease, NAMESPACE/NAME: only where our own pod holds it is anything written to the "
+    "cluster. Without it, always.",
+)
+@click.option(
+    "--pod-name",
+    envvar="POD_NAME",
+    default=socket.gethostname,
+    show_default="$POD_NAME, or the host name",
+    help="What this pod is called, to know its Lease by.",
+)
 @click.option(
     "--listen", type=Listen(), default="127.0.0.1:8888", show_default=True, help="kube-scheduler's verbs."
 )
@@ -64,7 +109,12 @@ class Listen(click.ParamType[tuple[str, int]]):
 @click.option("--workers", type=int, hidden=True, help="Anything but 1 is refused.")
 def serve(
     config_file: Path | None,
-    inventory_file: Path,
+    inventory_file: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    in_cluster: bool,
+    lease: tuple[str, str] | None,
+    pod_name: str,
     listen: tuple[str, int],
     health_listen: tuple[str, int],
     inspect_listen: tuple[str, int],
@@ -78,6 +128,9 @@ def serve(
     # Here, because gunicorn reads its environment when imported, and the other commands need no server.
     from scheduler_ext.server.single_worker import refuse_workers
 
+    one_source(inventory=inventory_file, kubeconfig=kubeconfig, in_cluster=in_cluster)
+    if lease is not None and inventory_file is not None:
+        raise click.UsageError("--lease: an inventory file has no cluster to lead; leave it out")
     refusal = refuse_workers(os.environ, workers)
     if refusal is not None:
         raise click.UsageError(refusal)
@@ -107,7 +160,12 @@ def serve(
             "--tls-cert-file, --tls-key-file and --client-ca-file, or listen on 127.0.0.1",
             *listen,
         )
-    run_server(options, lambda: build_apps(config, inventory_file))
+    build_source: BuildSource = (
+        file_source(inventory_file)
+        if inventory_file
+        else cluster_source(kubeconfig, context, (*lease, pod_name) if lease else None)
+    )
+    run_server(options, lambda: build_apps(config, build_source))
 
 
 def tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Path | None) -> TlsFiles | None:
@@ -126,23 +184,50 @@ def tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Pat
     )
 
 
-def build_apps(config: Configuration, inventory_file: Path) -> Any:
-    """The three applications over one extender, its inventory read. Raises InventoryError."""
+def file_source(path: Path) -> BuildSource:
+    """An inventory file, read before anything is served. Raises InventoryError."""
+
+    def build(extender: Extender, config: Configuration) -> tuple[Source, Callable[[], None]]:
+        source = InventorySource(path, extender, config.resource_names())
+        source.load()
+        source.start()
+        return source, source.stop
+
+    return build
+
+
+def cluster_source(
+    kubeconfig: Path | None, context: str | None, lease: tuple[str, str, str] | None
+) -> BuildSource:
+    """A cluster, followed from now on; ready when it has been listed. Raises ClusterError."""
+
+    def build(extender: Extender, config: Configuration) -> tuple[Source, Callable[[], None]]:
+        from scheduler_ext.cluster.live import LiveInventory
+        from scheduler_ext.cluster.transport import Transport
+
+        transport = Transport.from_kubeconfig(kubeconfig, context) if kubeconfig else Transport.in_cluster()
+        live = LiveInventory(transport, extender, config, lease)
+        live.start()
+        return live, live.stop
+
+    return build
+
+
+def build_apps(config: Configuration, build_source: BuildSource) -> Any:
+    """The three applications over one extender and its source. Raises InventoryError, ClusterError."""
     from scheduler_ext.server.app import api_app, health_app, inspect_app
     from scheduler_ext.server.metrics import Metrics
     from scheduler_ext.server.server_options import Apps
 
-    # A reload decodes for long stretches; waiting requests get the interpreter sooner this way.
+    # Other threads decode for long stretches; waiting requests get the interpreter sooner this way.
     sys.setswitchinterval(0.0005)
     extender = Extender(config)
-    source = InventorySource(inventory_file, extender, config.resource_names())
-    source.load()
-    source.start()
+    source, stop = build_source(extender, config)
     metrics = Metrics(source)
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     return Apps(
         api=api_app(extender, metrics, config.server.max_body_bytes, deadline_s),
         health=health_app(source, metrics),
         inspect=inspect_app(),
-        close=source.stop,
+        close=stop,
     )

@@ -4,6 +4,7 @@ SchedulerExtError
 ├── ConfigError            a configuration that cannot be meant; names the key
 ├── InventoryError         an inventory file that cannot be read; names the object and the field
 │   └── ImpossibleReportError   a GPUNode report that contradicts itself
+├── ClusterError           a cluster that cannot be reached as told; names the kubeconfig or the file
 ├── PodError               a pod to explain whose fields cannot be read; names the field
 └── RequestError           a caller's bytes that are no request; carries the HTTP status
 
@@ -28,6 +29,10 @@ class InventoryError(SchedulerExtError):
 
 class ImpossibleReportError(InventoryError):
     """A GPUNode report that contradicts itself; refused whole."""
+
+
+class ClusterError(SchedulerExtError):
+    """A cluster that cannot be reached as told, or that refuses; the text says what it answered."""
 
 
 class PodError(SchedulerExtError):

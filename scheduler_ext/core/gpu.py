@@ -21,18 +21,21 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """A MIG instance that exists: units ``[start, start + size)`` of the device's placement grid."""
+    """A MIG instance that exists: units ``[start, start + size)`` of the device's placement grid.
+
+    ``start`` is None where the agent may not read it; the instance counts by its profile then.
+    """
 
     uuid: str
     profile: str
-    start: int
+    start: int | None
     size: int
     holder: Holder | None = None
 
     @property
     def mask(self) -> int:
-        """The grid units it occupies, as a bit mask."""
-        return ((1 << self.size) - 1) << self.start
+        """The grid units it occupies, as a bit mask; 0 where its place is not known."""
+        return 0 if self.start is None else ((1 << self.size) - 1) << self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +64,21 @@ class Memory:
         """What shares leave untouched: ``percent`` of the total, rounded up (CUDA contexts, page tables)."""
         return -(-self.total_mib * percent // 100)
 
-    def free_mib(self, requested_mib: int, headroom_mib: int = 0) -> int:
+    def free_mib(self, requested_mib: int, headroom_mib: int = 0, foreign_mib: int = 0) -> int:
         """What can still be promised: never below 0.
 
         total − reserved − unaccounted − max(requests, used − unaccounted) − headroom: the larger of what
-        pods asked and what they use, so that neither a quiet nor a greedy pod is double-booked.
+        pods asked and what they use, so that neither a quiet nor a greedy pod is double-booked. What pods
+        use that hold nothing here, ``foreign_mib``, is unaccounted too.
         """
-        unaccounted = self.unaccounted_mib or 0
+        unaccounted = (self.unaccounted_mib or 0) + foreign_mib
         explained = max(requested_mib, self.used_mib - unaccounted)
         return max(0, self.total_mib - self.reserved_mib - unaccounted - explained - headroom_mib)
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One physical GPU of a report."""
+    """One physical GPU of a report; one that an operator cordoned keeps what it has and takes nothing new."""
 
     uuid: str
     index: int
@@ -85,6 +89,7 @@ class Device:
     memory: Memory
     healthy: bool = True
     health_reason: str = ""
+    cordoned: bool = False
     mig: Mig = Mig()
     holders: tuple[Holder, ...] = ()
 

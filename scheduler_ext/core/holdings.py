@@ -13,11 +13,16 @@ from scheduler_ext.core.resources import ResourceNames, vendor_of
 
 @dataclass(slots=True)
 class DeviceHoldings:
-    """What is held on one device: whole units, MIG instances by UUID, and MiB promised to shares."""
+    """What is held on one device: whole units, MIG instances by UUID, and MiB promised to shares.
+
+    ``foreign_mib`` is used by pods that hold nothing there; ``pods`` are the uids of those that do.
+    """
 
     units: int = 0
     instances: set[str] = field(default_factory=set)
     requested_mib: int = 0
+    foreign_mib: int = 0
+    pods: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -44,6 +49,8 @@ def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
     for pod in node.pods:
         if not pod.finished:
             _hold_pod(pod, node.report, held, resources)
+    for device in devices:
+        _count_foreign(device, node.pods, held.devices[device.uuid])
     return held
 
 
@@ -58,15 +65,25 @@ def _hold_seen(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings)
             pod = _pod_of(instance.holder, pods)
             if pod is None or not pod.finished:
                 held.instances.add(instance.uuid)
+    held.units += sum(
+        holder.memory_mib is None and _pod_of(holder, pods) is None for holder in device.holders
+    )
+
+
+def _count_foreign(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings) -> None:
+    """Use by pods that hold nothing on the device, known ones and others."""
     for holder in device.holders:
-        if _pod_of(holder, pods) is None:
-            if holder.memory_mib is None:
-                held.units += 1
-            held.requested_mib += holder.memory_mib or 0
+        pod = _pod_of(holder, pods)
+        if pod is None or pod.uid not in held.pods:
+            held.foreign_mib += holder.memory_mib or 0
 
 
 def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: ResourceNames) -> None:
     devices = report.devices if report else ()
+    # Who is told by kubelet needs no guess from what it uses: a pod may use a GPU that it does not hold.
+    allocated = any(
+        holder.memory_mib is None and pod.is_holder(holder) for device in devices for holder in device.holders
+    )
     single = report is not None and report.mig_strategy == "single"
     for ask in pod.request.units:
         held.requested[ask.resource] += ask.count
@@ -76,15 +93,25 @@ def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: R
         for device in devices:
             if ask.profile is None and vendor_of(ask.resource) in (None, device.vendor):
                 told = sum(device.uuid in pod.devices.get(name, ()) for name in askers)
-                seen = min(max(told, sum(map(pod.is_holder, device.holders))), ask.count - found)
+                seen = min(max(told, _units_seen(device, pod, allocated)), ask.count - found)
                 held.devices[device.uuid].units += seen
                 found += seen
+                if seen:
+                    held.devices[device.uuid].pods.add(pod.uid)
             if ask.profile is not None or single:
                 found += sum(_is_asked(instance, pod, ask.profile) for instance in device.mig.instances)
         held.unknown[ask.resource] += max(0, ask.count - found)
     if pod.request.shares is not None:
         held.requested[resources.share] += pod.request.shares.total_mib
         _hold_shares(pod, pod.request.shares, devices, held)
+
+
+def _units_seen(device: Device, pod: BoundPod, allocated: bool) -> int:
+    """Units of a device that the agent saw the pod hold: as allocated, else one that it uses."""
+    mine = [holder for holder in device.holders if pod.is_holder(holder)]
+    if allocated:
+        return sum(holder.memory_mib is None for holder in mine)
+    return 1 if mine else 0
 
 
 def _is_asked(instance: MigInstance, pod: BoundPod, profile: str | None) -> bool:
@@ -107,7 +134,10 @@ def _hold_shares(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...], h
             for share, where in zip(shares.init, init, strict=True)
             if device.uuid in where
         ]
-        held.devices[device.uuid].requested_mib += max([sum(sizes), *before])
+        asked = max([sum(sizes), *before])
+        held.devices[device.uuid].requested_mib += asked
+        if asked:
+            held.devices[device.uuid].pods.add(pod.uid)
 
 
 def _share_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:

@@ -32,7 +32,7 @@ def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> 
         slots=tuple(slot for slot, _ in slots),
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
         adrift=_adrift(held, [slot for slot, _ in slots]),
-        limits=_limits(info, held, slots),
+        limits=_limits(info, held, slots, _cordoned(info.report, slots)),
         share_limit=_limit(info, held, resources.share),
         # A Node object that speaks of no GPU says that there is none, which is not the same as unknown.
         fresh=info.freshness == "Fresh"
@@ -96,10 +96,26 @@ def _limit(info: NodeInfo, held: Holdings, resource: str) -> int:
 
 
 def _limits(
-    info: NodeInfo, held: Holdings, slots: Iterable[tuple[Slot, str | None]]
+    info: NodeInfo, held: Holdings, slots: Iterable[tuple[Slot, str | None]], closed: set[str]
 ) -> tuple[tuple[str, int, int], ...]:
     offered = {unit.resource for slot, _ in slots for unit in slot.units}
-    return tuple((name, _unknown(held, name), _limit(info, held, name)) for name in sorted(offered))
+    return tuple(
+        (name, _unknown(held, name), 0 if name in closed else _limit(info, held, name))
+        for name in sorted(offered)
+    )
+
+
+def _cordoned(report: Report | None, slots: Iterable[tuple[Slot, str | None]]) -> set[str]:
+    """Resources of which a cordoned GPU has a unit free: kubelet picks, and may pick that one, so that only
+    refusing the node keeps it from taking something new."""
+    cordoned = {device.uuid for device in report.devices if device.cordoned} if report is not None else set()
+    return {
+        unit.resource
+        for slot, uuid in slots
+        if uuid in cordoned and slot.healthy
+        for unit in slot.units
+        if unit.free
+    }
 
 
 def _unknown(held: Holdings, resource: str) -> int:
@@ -149,12 +165,12 @@ class _WholeUnits:
         """A device, or its replicas; under MPS each replica has an equal part of the memory."""
         memory = device.memory
         parts = self._report.replicas if self._report.sharing_strategy == "mps" else 1
-        busy = held.units or (1 if held.requested_mib or held.instances else 0)
+        busy = held.units or (1 if held.requested_mib or held.instances or held.foreign_mib else 0)
         return Unit(
             name,
             free=max(0, self.replicas - busy),
             memory_mib=memory.total_mib // parts,
-            free_mib=memory.free_mib(held.requested_mib) // parts,
+            free_mib=memory.free_mib(held.requested_mib, foreign_mib=held.foreign_mib) // parts,
             model=device.model,
             gpu_part=1 / self.replicas,
         )
@@ -210,10 +226,14 @@ def _mean_loss(device: Device, held: DeviceHoldings, free: list[MigInstance]) ->
     if geometry is None or not free:
         return 0.0
     mask = held_mask(device, held)
-    known = [i for i in free if (p := geometry.profile(i.profile)) is not None and i.start in p.starts]
-    if not known:
-        return 0.0
-    return round(sum(geometry.loss(mask, i.profile, i.start) for i in known) / len(known), 9)
+    losses = [
+        geometry.loss(mask, instance.profile, instance.start)
+        for instance in free
+        if (profile := geometry.profile(instance.profile)) is not None
+        and instance.start is not None
+        and instance.start in profile.starts
+    ]
+    return round(sum(losses) / len(losses), 9) if losses else 0.0
 
 
 def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_percent: int) -> Slot:
@@ -223,8 +243,8 @@ def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_per
     share_free = -1
     if device.mig.enabled:
         share_total = 0
-    elif not held.units:
-        share_free = memory.free_mib(held.requested_mib, headroom)
+    elif not held.units and not device.cordoned:
+        share_free = memory.free_mib(held.requested_mib, headroom, held.foreign_mib)
     return Slot(
         model=device.model,
         healthy=device.healthy,
@@ -243,9 +263,8 @@ def _idle(device: Device, held: DeviceHoldings, share_total_mib: int, replicas: 
         return round(1 - held_mask(device, held).bit_count() / grid, 9)
     if held.units:
         return round(max(0, replicas - held.units) / replicas, 9)
-    return (
-        round(max(0, share_total_mib - held.requested_mib) / share_total_mib, 9) if share_total_mib else 0.0
-    )
+    left = max(0, share_total_mib - held.requested_mib - held.foreign_mib)
+    return round(left / share_total_mib, 9) if share_total_mib else 0.0
 
 
 def _estimated_slot(estimate: Estimate, resources: ResourceNames) -> Slot:

@@ -19,10 +19,11 @@ from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.state import resolve
 from scheduler_ext.core.table import build_snapshot
 from scheduler_ext.core.wishes import ANNOTATION_PREFIX, unknown_annotations
+from scheduler_ext.extender.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node import node_facts
-from scheduler_ext.wire.objects import Objects, assemble
+from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs, pod_request
 
 API_VERSION = "cli.scheduler-ext.io/v1alpha1"
@@ -37,16 +38,17 @@ class _Cluster:
     config: Configuration
 
 
-def explain(pod: kube.Pod, objects: Objects, config: Configuration) -> dict[str, Any]:
-    """The Explanation of a pod on an inventory, best node first, as plain JSON values.
+def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[str, Any]:
+    """The Explanation of a pod on a cluster, best node first, as plain JSON values.
 
     kube-scheduler's own filters run first where Node objects are known, then ours, as they would live.
     Raises PodError for the pod, InventoryError for an object of the inventory, naming what cannot be read.
     """
     resources = config.resource_names()
-    infos = assemble(objects, resources)
-    nodes = {name: resolve(info, resources, config.memory.headroom_percent) for name, info in infos.items()}
-    cluster = _Cluster(objects, build_snapshot(nodes, 1), config)
+    nodes = {
+        name: resolve(info, resources, config.memory.headroom_percent) for name, info in state.infos.items()
+    }
+    cluster = _Cluster(state.objects, build_snapshot(nodes, 1), config)
     decision = Decision(_wish(pod, config), cluster.snapshot, config.policy())
     # kube-scheduler never sees a pod that cannot be read: there is nothing it would say.
     refused_in_tree = {} if isinstance(decision.request, InvalidRequest) else _in_tree(pod, cluster)

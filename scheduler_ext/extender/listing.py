@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from scheduler_ext.core.gpu import Device
+from scheduler_ext.core.gpu import Device, MigInstance
 from scheduler_ext.core.holdings import DeviceHoldings, holdings_of
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.state import instance_memory_mib
 from scheduler_ext.extender.explain import API_VERSION
 from scheduler_ext.wire.config import Configuration
 
+NO_AGES: Mapping[str, float] = {}
 
-def inventory_list(infos: list[NodeInfo], config: Configuration, age_s: float = 0.0) -> dict[str, Any]:
-    """The InventoryList of these nodes, by name; nodes that have no GPU are left out."""
+
+def inventory_list(
+    infos: Iterable[NodeInfo], config: Configuration, ages_s: Mapping[str, float] = NO_AGES
+) -> dict[str, Any]:
+    """The InventoryList of these nodes, by name; nodes that have no GPU are left out.
+
+    ``ages_s`` are the ages of reports by node, 0 where absent.
+    """
     items = [
-        _item(info, config, age_s)
+        _item(info, config, round(ages_s.get(info.name, 0.0), 1))
         for info in sorted(infos, key=lambda info: info.name)
         if info.report is not None or info.estimate is not None or info.freshness != "Fresh"
     ]
@@ -68,13 +76,14 @@ def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared:
         "family": device.model.family,
         "healthy": device.healthy,
         "healthReason": device.health_reason or None,
+        "cordoned": device.cordoned,
         "memory": {
             "totalMiB": memory.total_mib,
             "reservedMiB": memory.reserved_mib,
             "usedMiB": memory.used_mib,
-            "unaccountedMiB": memory.unaccounted_mib,
+            "unaccountedMiB": _unaccounted(device, held),
             "requestedMiB": requested,
-            "freeMiB": memory.free_mib(requested, memory.headroom_mib(headroom_percent)),
+            "freeMiB": memory.free_mib(requested, memory.headroom_mib(headroom_percent), held.foreign_mib),
         },
         "mig": {
             "enabled": device.mig.enabled,
@@ -86,10 +95,21 @@ def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared:
                     "size": instance.size,
                     "free": instance.uuid not in held.instances,
                 }
-                for instance in sorted(device.mig.instances, key=lambda instance: instance.start)
+                for instance in sorted(device.mig.instances, key=_place)
             ],
         },
     }
+
+
+def _place(instance: MigInstance) -> tuple[bool, int, str]:
+    """By start; those whose place is not known last."""
+    return instance.start is None, instance.start or 0, instance.uuid
+
+
+def _unaccounted(device: Device, held: DeviceHoldings) -> int | None:
+    """What no pod explains that holds something there; None where nobody could tell."""
+    known = device.memory.unaccounted_mib
+    return held.foreign_mib or None if known is None else known + held.foreign_mib
 
 
 def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
@@ -113,6 +133,7 @@ def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
             "family": estimate.model.family,
             "healthy": True,
             "healthReason": None,
+            "cordoned": False,
             "memory": dict(memory),
             "mig": {"enabled": estimate.mig_strategy != "none", "instances": []},
         }

@@ -13,13 +13,14 @@ from cachetools import LRUCache
 
 from scheduler_ext.core.cycle import Codes, Decision, best_candidates, points
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node import Node, NodeInfo
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.state import resolve
-from scheduler_ext.core.table import build_snapshot
+from scheduler_ext.core.table import Table, build_snapshot
+from scheduler_ext.extender.refusals import Refusals
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.extender import (
@@ -66,7 +67,9 @@ class Extender:
         self._policy = config.policy()
         self._headroom_percent = config.memory.headroom_percent
         self._lock = Lock()
+        self._table = Table({})
         self._snapshot: Snapshot | None = None
+        self.refusals = Refusals(self._policy)
         self._decisions: LRUCache[GpuRequest, Decision] = LRUCache(_REMEMBERED_DECISIONS)
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_DECISIONS)
 
@@ -77,8 +80,21 @@ class Extender:
 
     def replace_nodes(self, infos: Iterable[NodeInfo]) -> Snapshot:
         """Make these the nodes that decisions see, one generation later; for one writer at a time."""
-        nodes = {info.name: resolve(info, self._resources, self._headroom_percent) for info in infos}
-        snapshot = build_snapshot(nodes, self._snapshot.generation + 1 if self._snapshot else 1)
+        self._table = Table({info.name: self._resolved(info) for info in infos})
+        return self._publish()
+
+    def update_nodes(self, changed: Mapping[str, NodeInfo | None]) -> Snapshot:
+        """The same for the nodes that changed; None is one that is gone."""
+        self._table.update(
+            {name: self._resolved(info) if info is not None else None for name, info in changed.items()}
+        )
+        return self._publish()
+
+    def _resolved(self, info: NodeInfo) -> Node:
+        return resolve(info, self._resources, self._headroom_percent)
+
+    def _publish(self) -> Snapshot:
+        snapshot = self._table.snapshot(self._snapshot.generation + 1 if self._snapshot else 1)
         with self._lock:
             self._snapshot = snapshot
             self._decisions.clear()
@@ -94,6 +110,8 @@ class Extender:
         codes = decision.verdict[snapshot.state_of[rows]]
         passed = np.flatnonzero(best_candidates(decision, rows, self._policy.max_candidates)).tolist()
         _check(deadline)
+        if not passed and args.nodes is None and isinstance(decision.request, GpuRequest):
+            self.refusals.remember(decision.request, rows, snapshot, time.monotonic())
         refused, rejected = _refusals(args.names, codes)
         answer = encode_filter_result(args, passed, refused)
         _check(deadline)
@@ -158,7 +176,7 @@ class Extender:
                 info = with_node(self._known(name, node, snapshot), node, self._resources)
             except QuantityError as error:
                 raise RequestError(400, f"Nodes.items[{i}].status: {error}") from None
-            nodes[name] = resolve(info, self._resources, self._headroom_percent)
+            nodes[name] = self._resolved(info)
         return build_snapshot(nodes, snapshot.generation, within=snapshot)
 
     @staticmethod

@@ -13,6 +13,7 @@ from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.reading import Sequences, read_nodes_apart
 from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.status import Check, SourceStatus
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,17 @@ class InventorySource:
     def snapshot(self) -> Snapshot | None:
         """What the extender decides on now."""
         return self._extender.snapshot
+
+    def status(self) -> SourceStatus:
+        """How it goes: the file as it was last read is served whatever becomes of it."""
+        note = f"the old inventory is served: {self.problem}" if self.problem is not None else None
+        return SourceStatus(
+            checks=[Check("inventory", self.snapshot is not None), Check("inventory-reload", True, note)]
+            if note
+            else [Check("inventory", self.snapshot is not None)],
+            age_s=time.monotonic() - self.checked_at,
+            broken=self.problem is not None,
+        )
 
     def load(self) -> None:
         """Read the file and hand its nodes to the extender. Raises InventoryError; nothing changes then."""

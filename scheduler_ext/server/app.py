@@ -13,7 +13,7 @@ from werkzeug.http import parse_options_header
 from scheduler_ext import __version__
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.extender.service import Answer, Extender
-from scheduler_ext.extender.source import InventorySource
+from scheduler_ext.extender.status import Source
 from scheduler_ext.server.body import BODY_RECEIVED, BodyError, read_body
 from scheduler_ext.server.metrics import CONTENT_TYPE, Metrics
 from scheduler_ext.wire.extender import encode_json
@@ -70,7 +70,7 @@ def api_app(extender: Extender, metrics: Metrics, max_body_bytes: int, decision_
     return app
 
 
-def health_app(source: InventorySource, metrics: Metrics) -> Flask:
+def health_app(source: Source, metrics: Metrics) -> Flask:
     """Liveness, readiness and metrics."""
     app = _bare_app("health")
 
@@ -80,16 +80,11 @@ def health_app(source: InventorySource, metrics: Metrics) -> Flask:
 
     @app.get("/readyz")
     def readyz() -> Response:
-        checks = {"inventory": source.snapshot is not None}
-        ready = all(checks.values())
+        checks = source.status().checks
+        ready = all(check.passed for check in checks)
         if "verbose" not in request.args:
             return _text(200 if ready else 503, "ok" if ready else "not ready")
-        lines = [
-            f"[{'+' if passed else '-'}]{name} {'ok' if passed else 'failed'}"
-            for name, passed in checks.items()
-        ]
-        if source.problem is not None:
-            lines.append(f"[+]inventory-reload the old inventory is served: {source.problem}")
+        lines = [f"[{'+' if check.passed else '-'}]{check.name} {check.says}" for check in checks]
         lines.append("readyz check passed" if ready else "readyz check failed")
         return _text(200 if ready else 503, "\n".join(lines) + "\n")
 

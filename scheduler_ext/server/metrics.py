@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from functools import lru_cache
 
@@ -21,7 +20,7 @@ from scheduler_ext import __version__
 from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.service import Answer
-from scheduler_ext.extender.source import InventorySource
+from scheduler_ext.extender.status import Source, SourceStatus
 from scheduler_ext.server.cut_connections import CUT_CONNECTIONS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -33,7 +32,7 @@ _NODES = (0, 1, 10, 100, 500, 1000, 5000, 10_000, 50_000, 100_000)
 class Metrics:
     """All metrics of one extender."""
 
-    def __init__(self, source: InventorySource) -> None:
+    def __init__(self, source: Source) -> None:
         # One more series for each one that counts, and nobody reads them; the switch is per process.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
@@ -93,10 +92,10 @@ class Metrics:
 class _InventoryMetrics(Collector):
     """Read from the source when scraped, so that nothing is kept in step by hand."""
 
-    def __init__(self, source: InventorySource) -> None:
+    def __init__(self, source: Source) -> None:
         self._source = source
 
-    def collect(self) -> Iterable[GaugeMetricFamily]:
+    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
         snapshot = self._source.snapshot
         generation = GaugeMetricFamily(
             "gpu_extender_snapshot_generation", "Counts every change of the inventory."
@@ -109,17 +108,65 @@ class _InventoryMetrics(Collector):
         for state, count in _counts(snapshot).items():
             nodes.add_metric([state], count)
         yield nodes
-        age = GaugeMetricFamily(
-            "gpu_extender_inventory_age_seconds", "Since the inventory was last read or found unchanged."
+        status = self._source.status()
+        yield _single(
+            "gpu_extender_inventory_age_seconds",
+            "Since the inventory was last heard of: read or found unchanged, or the quietest watch heard.",
+            status.age_s,
         )
-        age.add_metric([], time.monotonic() - self._source.checked_at)
-        yield age
-        broken = GaugeMetricFamily(
+        yield _single(
             "gpu_extender_inventory_broken",
             "1 while a changed inventory file is refused and the old one is served.",
+            float(status.broken),
         )
-        broken.add_metric([], float(self._source.problem is not None))
-        yield broken
+        yield _single(
+            "gpu_extender_active", "1 where this extender may write to the cluster.", float(status.active)
+        )
+        yield _single(
+            "gpu_extender_report_age_seconds_max",
+            "The age of the oldest report of a node.",
+            max(status.report_ages_s.values(), default=0.0),
+        )
+        nudges = CounterMetricFamily(
+            "gpu_extender_nudges", "Node annotations written so that kube-scheduler retries refused pods."
+        )
+        nudges.add_metric([], status.nudges)
+        yield nudges
+        refused = CounterMetricFamily(
+            "gpu_extender_reports_refused",
+            "Reports refused because they contradict themselves.",
+            labels=["node"],
+        )
+        for node, count in sorted(status.reports_refused.items()):
+            refused.add_metric([node], count)
+        yield refused
+        yield from _watch_metrics(status)
+
+
+def _single(name: str, what: str, value: float) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, what)
+    family.add_metric([], value)
+    return family
+
+
+def _watch_metrics(status: SourceStatus) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
+    connected = GaugeMetricFamily(
+        "gpu_extender_watch_connected", "1 while the API server answers this watch.", labels=["resource"]
+    )
+    silence = GaugeMetricFamily(
+        "gpu_extender_watch_silence_seconds", "Since this watch last said anything.", labels=["resource"]
+    )
+    restarts = CounterMetricFamily(
+        "gpu_extender_watch_restarts",
+        "Watches begun anew: ended (as agreed), silent, unreachable, refused, expired, garbled, error.",
+        labels=["resource", "reason"],
+    )
+    for watch in status.watches:
+        connected.add_metric([watch.name], float(watch.connected))
+        silence.add_metric([watch.name], watch.silent_s)
+        for reason, count in sorted(watch.restarts.items()):
+            restarts.add_metric([watch.name, reason], count)
+    return (connected, silence, restarts)
 
 
 class _ConnectionMetrics(Collector):

@@ -117,6 +117,13 @@ class Configuration(_Section):
             max_candidates=self.filter.max_candidates,
         )
 
+    def inventory_ages_s(self) -> tuple[float, float]:
+        """The ages in seconds from which a report is stale, and from which it is missing."""
+        return (
+            duration_s("inventory.staleAfter", self.inventory.stale_after, 1, 86400),
+            duration_s("inventory.missingAfter", self.inventory.missing_after, 1, 86400),
+        )
+
     def resource_names(self) -> ResourceNames:
         """Which resources mean GPUs."""
         return ResourceNames(tuple(self.resources.whole_gpu), self.resources.memory_share)
@@ -162,8 +169,7 @@ def check(config: Configuration) -> None:
             raise ConfigError(
                 f"resources: {name} is a MIG resource, which is known by its own name; remove it"
             )
-    stale = duration_s("inventory.staleAfter", config.inventory.stale_after, 1, 86400)
-    missing = duration_s("inventory.missingAfter", config.inventory.missing_after, 1, 86400)
+    stale, missing = config.inventory_ages_s()
     if missing <= stale:
         raise ConfigError("inventory.missingAfter: must be later than staleAfter")
     duration_s("server.readTimeout", config.server.read_timeout, 0.1, 300)

@@ -37,12 +37,13 @@ class HolderStatus(_Status):
 
 
 class InstanceStatus(_Status):
-    """A MIG instance that exists, in units of the device's placement grid."""
+    """A MIG instance that exists, in units of the device's placement grid; without its place where the agent
+    may not read it."""
 
     uuid: str
     profile: str
-    start: Units
-    size: Annotated[int, Meta(ge=1, le=MAX_GRID)]
+    start: Units | None = None
+    size: Annotated[int, Meta(ge=1, le=MAX_GRID)] | None = None
     holder: HolderStatus | None = None
 
 
@@ -121,8 +122,29 @@ class GpuNodeStatus(_Status):
     sharing: SharingStatus | None = None
 
 
+class OwnerReference(kube.KubeStruct):
+    """OwnerReference of Kubernetes' API, as far as it is read."""
+
+    kind: str | None = None
+    uid: str | None = None
+
+
+class ManagedFields(kube.KubeStruct):
+    """ManagedFieldsEntry of Kubernetes' API, as far as it is read."""
+
+    subresource: str | None = None
+    time: str | None = None
+
+
+class GpuNodeMeta(kube.ObjectMeta):
+    """ObjectMeta with what tells whose report it is, and how old."""
+
+    owner_references: list[OwnerReference] | None = None
+    managed_fields: list[ManagedFields] | None = None
+
+
 class GpuNode(_Status):
     """The object itself."""
 
-    metadata: kube.ObjectMeta | None = None
+    metadata: GpuNodeMeta | None = None
     status: GpuNodeStatus | None = None

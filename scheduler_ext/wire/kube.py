@@ -31,6 +31,9 @@ class ObjectMeta(KubeStruct):
     uid: str | None = None
     labels: Strings | None = None
     annotations: Strings | None = None
+    deletion_timestamp: str | None = None
+    creation_timestamp: str | None = None
+    resource_version: str | None = None
 
 
 class ResourceRequirements(KubeStruct):

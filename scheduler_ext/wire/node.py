@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 
+from scheduler_ext.core import inventory
+from scheduler_ext.core.caps import caps_from_labels
 from scheduler_ext.core.estimate import MAX_COUNT, Estimate, change_in_progress, estimate_from_labels, is_spot
 from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.intree import NodeFacts, Taint
+from scheduler_ext.core.inventory import NodeRecord
 from scheduler_ext.core.models import canonical_model
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
@@ -17,6 +19,35 @@ from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.pod import pod_amounts, quantities
 
 SHARE_NODE_LABEL = "gpu.scheduler-ext.io/sharing"
+# Put on a node that is about to go (cluster-autoscaler; Karpenter from 1.0 on, and before). A node that is no
+# more than a DeletionCandidate stays if a pod lands there.
+DELETION_TAINTS = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption")
+
+
+def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
+    """What a Node object says of its GPUs.
+
+    Raises QuantityError naming the resource for an unreadable amount.
+    """
+    metadata, status = node.metadata or kube.ObjectMeta(), node.status or kube.NodeStatus()
+    labels = strings(metadata.labels)
+    allocatable = _gpu_counts(status.allocatable, resources)
+    capacity = _gpu_counts(status.capacity, resources) or allocatable
+    return NodeRecord(
+        uid=metadata.uid or None,
+        allocatable=allocatable,
+        estimate=estimate_from_labels(labels, capacity) or _bare_estimate(capacity, resources),
+        caps=caps_from_labels(labels),
+        share_node=labels.get(SHARE_NODE_LABEL) == "memory",
+        spot=is_spot(labels),
+        changing=change_in_progress(labels) or _is_leaving(node),
+    )
+
+
+def _is_leaving(node: kube.Node) -> bool:
+    """Whether the node is being deleted, or an autoscaler has decided that it will be."""
+    metadata, spec = node.metadata or kube.ObjectMeta(), node.spec or kube.NodeSpec()
+    return metadata.deletion_timestamp is not None or any(t.key in DELETION_TAINTS for t in spec.taints or ())
 
 
 def node_info(
@@ -32,28 +63,14 @@ def node_info(
     """
     if node is None:
         return NodeInfo(name, report=report, freshness="Fresh" if report else "Missing", pods=tuple(pods))
-    return with_node(NodeInfo(name, report=report, pods=tuple(pods)), node, resources)
+    return inventory.node_info(name, node_record(node, resources), report, tuple(pods))
 
 
 def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> NodeInfo:
     """The same node as this Node object describes it: its labels and allocatable, our report and holdings."""
-    metadata, status = node.metadata or kube.ObjectMeta(), node.status or kube.NodeStatus()
-    labels = strings(metadata.labels)
-    allocatable = _gpu_counts(status.allocatable, resources)
-    estimate = None
-    if info.report is None:
-        capacity = _gpu_counts(status.capacity, resources) or allocatable
-        estimate = estimate_from_labels(labels, capacity) or _bare_estimate(capacity, resources)
-    return replace(
-        info,
-        uid=metadata.uid or None,
-        estimate=estimate,
-        freshness="Fresh",
-        allocatable=allocatable,
-        share_node=labels.get(SHARE_NODE_LABEL) == "memory",
-        spot=is_spot(labels),
-        changing=change_in_progress(labels),
-    )
+    known = info.report is not None or info.estimate is not None
+    freshness = info.freshness if known else "Fresh"
+    return inventory.node_info(info.name, node_record(node, resources), info.report, info.pods, freshness)
 
 
 def _gpu_counts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, int]:

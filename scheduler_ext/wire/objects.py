@@ -21,7 +21,7 @@ from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.node import node_info
-from scheduler_ext.wire.pod import bound_pod, pod_name
+from scheduler_ext.wire.pod import bound_pod, is_finished, pod_name
 from scheduler_ext.wire.report import read_report
 
 # Far above a dump of any real cluster; aliases in YAML could otherwise unfold without end.
@@ -44,8 +44,7 @@ class Objects:
         """Pods that are on a node and still hold resources there."""
         by_node: dict[str, list[kube.Pod]] = {}
         for pod in self.pods:
-            finished = pod.status is not None and pod.status.phase in ("Succeeded", "Failed")
-            if pod.spec is not None and pod.spec.node_name and not finished:
+            if pod.spec is not None and pod.spec.node_name and not is_finished(pod):
                 by_node.setdefault(pod.spec.node_name, []).append(pod)
         return by_node
 

@@ -27,8 +27,11 @@ from scheduler_ext.wire.gpunode import (
     ProfileStatus,
     SharingStatus,
 )
+from scheduler_ext.wire.kube import strings
 
 MAX_DEVICES = 64
+# On a GPUNode, by an operator: UUIDs with commas between them.
+CORDONED_ANNOTATION = "gpu.scheduler-ext.io/cordoned"
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,95}")
 _T = TypeVar("_T")
 
@@ -44,7 +47,7 @@ def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
     name = (node.metadata.name if node.metadata else None) or "?"
     try:
         _check_sequence(status, previous)
-        devices = _devices(status.devices or [])
+        devices = _devices(status.devices or [], _cordoned(node))
     except _FieldError as error:
         raise ImpossibleReportError(f"GPUNode {name}: {error}; the report is refused") from None
     sharing = status.sharing or SharingStatus()
@@ -84,12 +87,19 @@ def _check_sequence(status: GpuNodeStatus, previous: Report | None) -> None:
         )
 
 
-def _devices(entries: list[DeviceStatus]) -> tuple[Device, ...]:
+def _cordoned(node: GpuNode) -> frozenset[str]:
+    annotations = strings(node.metadata.annotations) if node.metadata else {}
+    return frozenset(part.strip() for part in annotations.get(CORDONED_ANNOTATION, "").split(","))
+
+
+def _devices(entries: list[DeviceStatus], cordoned: frozenset[str]) -> tuple[Device, ...]:
     if len(entries) > MAX_DEVICES:
         raise _FieldError("devices", f"{len(entries)} devices; a node has at most {MAX_DEVICES}")
     _check_unique("devices[{}].uuid", [device.uuid for device in entries])
     _check_unique("devices[{}].index", [device.index for device in entries])
-    return tuple(_device(f"devices[{i}]", entry) for i, entry in enumerate(entries))
+    return tuple(
+        _device(f"devices[{i}]", entry, cordoned=entry.uuid in cordoned) for i, entry in enumerate(entries)
+    )
 
 
 def _check_unique(path: str, values: Iterable[Hashable]) -> None:
@@ -108,7 +118,7 @@ def _check_uuid(path: str, uuid: str) -> None:
         raise _FieldError(path, f"{uuid!r} is no UUID; those have letters, digits and . _ : / - only")
 
 
-def _device(path: str, entry: DeviceStatus) -> Device:
+def _device(path: str, entry: DeviceStatus, *, cordoned: bool) -> Device:
     _check_uuid(f"{path}.uuid", entry.uuid)
     memory = _memory(f"{path}.memory", entry.memory)
     vendor = (entry.vendor or "nvidia").lower()
@@ -127,6 +137,7 @@ def _device(path: str, entry: DeviceStatus) -> Device:
         memory=memory,
         healthy=health.state != "Unhealthy",
         health_reason=health.reason or "",
+        cordoned=cordoned,
         mig=_mig(f"{path}.mig", entry.mig or MigStatus(), model),
         holders=tuple(map(_holder, entry.holders or ())),
     )
@@ -157,17 +168,20 @@ def _mig(path: str, entry: MigStatus, model: GpuModel) -> Mig:
     for i, instance in enumerate(entry.instances or ()):
         where = f"{path}.instances[{i}]"
         _check_uuid(f"{where}.uuid", instance.uuid)
-        if instance.start + instance.size > grid:
-            raise _FieldError(
-                where, f"units {instance.start} to {instance.start + instance.size} leave the grid of {grid}"
-            )
-        for unit in range(instance.start, instance.start + instance.size):
-            if unit in occupied:
-                raise _FieldError(where, f"overlaps {path}.instances[{occupied[unit]}] at unit {unit}")
-            occupied[unit] = i
         profile = _read(f"{where}.profile", partial(parse_profile, instance.profile))
+        size = instance.size or _size_of(profile, geometry)
+        if instance.start is not None:
+            if instance.size is None:
+                raise _FieldError(f"{where}.start", "a start without a size; give both or neither")
+            end = instance.start + size
+            if end > grid:
+                raise _FieldError(where, f"units {instance.start} to {end} leave the grid of {grid}")
+            for unit in range(instance.start, end):
+                if unit in occupied:
+                    raise _FieldError(where, f"overlaps {path}.instances[{occupied[unit]}] at unit {unit}")
+                occupied[unit] = i
         holder = _holder(instance.holder) if instance.holder is not None else None
-        instances.append(MigInstance(instance.uuid, profile, instance.start, instance.size, holder))
+        instances.append(MigInstance(instance.uuid, profile, instance.start, size, holder))
     illegal = _first_illegal(geometry, instances)
     if illegal is not None and _own_placements(entry):
         raise _FieldError(
@@ -179,11 +193,18 @@ def _mig(path: str, entry: MigStatus, model: GpuModel) -> Mig:
     return Mig(bool(entry.enabled), bool(entry.creatable), geometry, tuple(instances))
 
 
+def _size_of(profile: str, geometry: Geometry | None) -> int:
+    """The size of an instance that does not say: its profile's, where that is known."""
+    known = geometry.profile(profile) if geometry is not None else None
+    return known.size if known is not None else 1
+
+
 def _first_illegal(geometry: Geometry | None, instances: list[MigInstance]) -> int | None:
     """The first instance that cannot exist under a geometry; profiles it does not know are not judged."""
     for i, instance in enumerate(instances):
         profile = geometry.profile(instance.profile) if geometry is not None else None
-        if profile is not None and (instance.size != profile.size or instance.start not in profile.starts):
+        placed = instance.start is None or (profile is not None and instance.start in profile.starts)
+        if profile is not None and (instance.size != profile.size or not placed):
             return i
     return None
 

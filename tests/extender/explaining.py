@@ -6,16 +6,20 @@ import json
 
 import msgspec
 
+from scheduler_ext.extender.clusterstate import ClusterState
 from scheduler_ext.extender.explain import explain
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import read_objects
+from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import ANNOTATION, Json, holder, inventory, pod
 
 
 def explained(asking: Json, *objects: Json, config: Configuration | None = None) -> Json:
     decoded = msgspec.json.decode(json.dumps(asking).encode(), type=kube.Pod)
-    explanation = explain(decoded, read_objects(inventory(*objects)), config or Configuration())
+    config = config or Configuration()
+    read = read_objects(inventory(*objects))
+    state = ClusterState("inventory.yaml", read, assemble(read, config.resource_names()))
+    explanation = explain(decoded, state, config)
     json.dumps(explanation)  # plain values only
     return explanation
 

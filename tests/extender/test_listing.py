@@ -19,7 +19,7 @@ WHOLE = "nvidia.com/gpu"
 def listed(*objects: Json, config: Configuration | None = None, age_s: float = 0.0) -> Json:
     config = config or Configuration()
     infos = assemble(read_objects(inventory(*objects)), config.resource_names())
-    listing = inventory_list(list(infos.values()), config, age_s)
+    listing = inventory_list(infos.values(), config, dict.fromkeys(infos, age_s))
     json.dumps(listing)  # plain values only
     return listing
 
@@ -52,6 +52,7 @@ def test_the_contract_of_a_report() -> None:
                     "family": "A100",
                     "healthy": True,
                     "healthReason": None,
+                    "cordoned": False,
                     "memory": memory | {"requestedMiB": 0, "freeMiB": 81920 - 620 - 5000},
                     "mig": {"enabled": False, "instances": []},
                 }
@@ -71,6 +72,7 @@ def test_the_contract_of_labels() -> None:
         "family": "H100",
         "healthy": True,
         "healthReason": None,
+        "cordoned": False,
         "memory": {
             "totalMiB": 81559,
             "reservedMiB": None,
@@ -157,7 +159,7 @@ def test_sick_devices_say_why() -> None:
         ),
         pytest.param(
             [gpu_node("n", [gpu(0, holders=[holder("stranger", memoryMiB=700)])])],
-            700,
+            0,
             81220,
             id="a stranger's memory",
         ),
@@ -166,6 +168,19 @@ def test_sick_devices_say_why() -> None:
 def test_promised_and_free_memory(objects: list[Json], requested: int, free: int) -> None:
     memory = device_of(*objects)["memory"]
     assert (memory["requestedMiB"], memory["freeMiB"]) == (requested, free)
+
+
+@pytest.mark.parametrize(
+    ("reported", "shown"),
+    [
+        pytest.param(None, 700, id="what pods use that hold nothing there, where the agent cannot tell more"),
+        pytest.param(100, 800, id="and with what no pod uses"),
+    ],
+)
+def test_unaccounted_memory(reported: int | None, shown: int) -> None:
+    memory = {"totalMiB": 81920, "usedMiB": 5000, "unaccountedMiB": reported}
+    entry = gpu(0, memory=memory, holders=[holder("stranger", memoryMiB=700)])
+    assert device_of(gpu_node("n", [entry]))["memory"]["unaccountedMiB"] == shown
 
 
 def test_the_headroom_is_configurable() -> None:

@@ -39,9 +39,11 @@ def _where_creatable(profile: str, node: Node) -> str | None:
     for device in node.info.report.devices if node.info.report else ():
         geometry = device.mig.geometry
         if device.mig.enabled and device.healthy and geometry is not None:
-            instances = [(instance.profile, instance.start) for instance in device.mig.instances]
+            placed = [(i.profile, i.start) for i in device.mig.instances if i.start is not None]
+            if len(placed) < len(device.mig.instances):
+                continue
             try:
-                if geometry.creatable_starts(instances, profile):
+                if geometry.creatable_starts(placed, profile):
                     return device.uuid
             except ValueError:
                 # Its instances are not of its own geometry: then the geometry says nothing about it.

@@ -1,0 +1,37 @@
+"""How long to wait before the next try."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+LEAST_S = 0.5
+MOST_S = 30.0
+# Whatever a server asks for, somebody looks after it again within this.
+_LONGEST_S = 300.0
+
+
+class Backoff:
+    """Doubles from try to try, each wait cut by up to a half at random, so that many clients part."""
+
+    def __init__(
+        self, least_s: float = LEAST_S, most_s: float = MOST_S, chance: Callable[[], float] = random.random
+    ) -> None:
+        self._least_s = least_s
+        self._most_s = most_s
+        self._chance = chance
+        self._failures = 0
+
+    def wait_s(self, retry_after_s: float | None = None) -> float:
+        """Seconds until the next try; at least what the server asked for."""
+        longest = min(self._most_s, self._least_s * 2.0 ** min(self._failures, 30))
+        self._failures += 1
+        wait_s = longest * (0.5 + self._chance() / 2)
+        if retry_after_s is not None:
+            # Not all at the second it named.
+            wait_s = max(wait_s, min(retry_after_s, _LONGEST_S) * (1 + self._chance() / 4))
+        return wait_s
+
+    def reset(self) -> None:
+        """It went well: the next failure is a first one."""
+        self._failures = 0

@@ -1,0 +1,55 @@
+"""Which of several extenders is the active one: that whose own pod holds kube-scheduler's Lease."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from scheduler_ext.cluster.reflector import Reflector
+from scheduler_ext.cluster.transport import ServerClock, Transport
+from scheduler_ext.wire.lease import Lease
+from scheduler_ext.wire.watching import Broken, Decoder
+
+log = logging.getLogger(__name__)
+
+
+class Leadership:
+    """Follows one Lease. kube-scheduler's identity is its host name, which is its pod's, "_" and a uid."""
+
+    def __init__(self, transport: Transport, namespace: str, name: str, pod: str) -> None:
+        self._prefix = f"{pod}_"
+        self._holder = ""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self.reflector = Reflector(
+            "leases", transport, path, Decoder(Lease), self, fieldSelector=f"metadata.name={name}"
+        )
+
+    @property
+    def active(self) -> bool:
+        """Whether our own pod holds it."""
+        return self._holder.startswith(self._prefix)
+
+    def begin(self) -> None:
+        """A list begins; whoever held it holds it until we hear otherwise."""
+
+    def end(self) -> None:
+        """A list is complete."""
+
+    def seen(self, items: Sequence[Lease], clock: ServerClock) -> None:
+        """The Lease changed, or is there."""
+        for lease in items:
+            was = self.active
+            self._holder = (lease.spec.holder_identity if lease.spec else None) or ""
+            if self.active != was:
+                log.info("this extender is %s now; the Lease is held by %r", _WORD[self.active], self._holder)
+
+    def gone(self, item: Lease) -> None:
+        """Nobody leads."""
+        self._holder = ""
+
+    def broken(self, item: Broken) -> None:
+        """A Lease that cannot be read says nothing new."""
+        log.error("Lease %s cannot be read: %s", item.name, item.problem)
+
+
+_WORD = {True: "active", False: "a standby"}

@@ -1,0 +1,205 @@
+"""The live inventory behind a running extender: what is watched, put together, published, and told on.
+
+    reflectors (a thread each) ──► Inventory, under one lock ──► publisher ──► Extender
+                                                                     └──► notices: nudges, events
+
+Changes that come together are published together: a publication costs a millisecond at 5000 nodes.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+from threading import Event, Lock, Thread
+from typing import Any
+
+from scheduler_ext.cluster.leadership import Leadership
+from scheduler_ext.cluster.notices import Notices
+from scheduler_ext.cluster.reflector import Reflector, WatchHealth
+from scheduler_ext.cluster.sinks import NodeSink, PodSink, ReportSink
+from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.core.inventory import Cause, Inventory
+from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.status import Check, SourceStatus
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.gpunode import GpuNode
+from scheduler_ext.wire.kube import Node, Pod
+from scheduler_ext.wire.watching import Decoder
+
+log = logging.getLogger(__name__)
+
+NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
+GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+# What comes within this time of a change is published with it.
+_GATHER_S = 0.02
+# Ages are looked at this often.
+_TICK_S = 1.0
+# At most one look in this time at whether changes cure what was refused.
+_NUDGE_EVERY_S = 1.0
+# kube-scheduler may hear of a release before we do, ask, and be refused; it is told when we know.
+_BEHIND_S = 5.0
+_INVISIBLE = Cause.REPORT | Cause.AGE
+
+
+class LiveInventory:
+    """Keeps an extender supplied from a cluster. While a watch is lost, what is known is served on."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        extender: Extender,
+        config: Configuration,
+        lease: tuple[str, str, str] | None = None,
+    ) -> None:
+        """``lease`` is namespace, name and our own pod's name; without it this extender is always active."""
+        self._extender = extender
+        self._inventory = Inventory(*config.inventory_ages_s())
+        self._lock = Lock()
+        self._leadership = Leadership(transport, *lease) if lease else None
+        self._notices = Notices(transport, self.active)
+        resources = config.resource_names()
+        parts = (self._inventory, self._lock, resources, self._wake)
+        reports = ReportSink(*parts, self._refused)
+        self._reflectors: list[Reflector[Any]] = [
+            Reflector("nodes", transport, NODES, Decoder(Node), NodeSink(*parts)),
+            Reflector("gpunodes", transport, GPU_NODES, Decoder(GpuNode), reports),
+            Reflector("pods", transport, PODS, Decoder(Pod), PodSink(*parts), fieldSelector=UNFINISHED),
+        ]
+        self._changed = Event()
+        self._stopped = Event()
+        self._thread = Thread(target=self._run, name="publisher", daemon=True)
+        self._reports_refused: Counter[str] = Counter()
+        self._to_cure: dict[str, Cause] = {}
+        self._cured_at = 0.0
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """What the extender decides on now."""
+        return self._extender.snapshot
+
+    def active(self) -> bool:
+        """Whether it is this extender that writes to the cluster."""
+        return self._leadership is None or self._leadership.active
+
+    def start(self) -> None:
+        """Follow the cluster from now on."""
+        for reflector in self._watched():
+            reflector.start()
+        self._notices.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Follow it no longer."""
+        self._stopped.set()
+        self._changed.set()
+        self._notices.stop()
+        for reflector in self._watched():
+            reflector.stop()
+        if self._thread.is_alive():
+            self._thread.join(2.0)
+
+    def status(self) -> SourceStatus:
+        """How it goes."""
+        now = time.monotonic()
+        watches = [reflector.health() for reflector in self._watched()]
+        checks = [
+            Check(
+                f"watch-{watch.name}",
+                watch.synced,
+                watch.problem
+                and f"lost for {watch.silent_s:.0f} s, what is known is served on: {watch.problem}",
+            )
+            for watch in watches
+        ]
+        with self._lock:
+            ages = self._inventory.ages(now)
+        return SourceStatus(
+            checks=[*checks, Check("inventory", self.snapshot is not None, None)],
+            watches=watches,
+            age_s=max((watch.silent_s for watch in watches), default=0.0),
+            broken=False,
+            report_ages_s=ages,
+            reports_refused=dict(self._reports_refused),
+            nudges=self._notices.nudges,
+            active=self.active(),
+        )
+
+    def _watched(self) -> list[Reflector[Any]]:
+        return [*self._reflectors, *([self._leadership.reflector] if self._leadership else [])]
+
+    def _wake(self) -> None:
+        self._changed.set()
+
+    def _refused(self, node: str, problem: str) -> None:
+        """A report that contradicts itself: the last good one stays, and ages."""
+        log.error("%s", problem)
+        self._reports_refused[node] += 1
+        known = self.snapshot.nodes.get(node) if self.snapshot else None
+        self._notices.warn(node, known.info.uid if known else None, "GPUReportRefused", problem)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            self._changed.wait(_TICK_S)
+            self._stopped.wait(_GATHER_S)
+            self._changed.clear()
+            try:
+                if all(reflector.synced.is_set() for reflector in self._watched()):
+                    self._publish()
+            except Exception:
+                log.exception("the inventory was not published; trying again")
+
+    def _publish(self) -> None:
+        with self._lock:
+            self._inventory.tick(time.monotonic())
+            changes = self._inventory.take_changes()
+            first = self.snapshot is None
+            infos = {name: self._inventory.info(name) for name in changes}
+        if first:
+            snapshot = self._extender.replace_nodes(info for info in infos.values() if info is not None)
+            # What was just built lives on: keep the collector from walking it.
+            gc.freeze()
+            log.info("inventory complete: %d nodes, generation %d", len(snapshot.nodes), snapshot.generation)
+            self._greet(snapshot)
+            return
+        if infos:
+            self._extender.update_nodes(infos)
+        self._cure(changes)
+
+    def _greet(self, snapshot: Snapshot) -> None:
+        """Have pods looked at again that were refused before this process began: it knows nothing of them."""
+        name = next((name for name, node in snapshot.nodes.items() if node.state.slots), None)
+        if name is not None:
+            self._notices.nudge(name)
+
+    def _cure(self, changes: Mapping[str, Cause]) -> None:
+        """Nudge kube-scheduler where what changed gives a refused pod its place."""
+        for name, cause in changes.items():
+            self._to_cure[name] = self._to_cure.get(name, cause) | cause
+        now = time.monotonic()
+        snapshot = self.snapshot
+        if not self._to_cure or snapshot is None or now - self._cured_at < _NUDGE_EVERY_S:
+            return
+        self._cured_at = now
+        pending, self._to_cure = self._to_cure, {}
+        if not self.active():
+            return
+        unseen = [name for name, cause in pending.items() if cause & _INVISIBLE]
+        refusals = self._extender.refusals
+        cures = refusals.cured(snapshot, unseen, 0.0) | refusals.cured(snapshot, pending, now - _BEHIND_S)
+        for name in sorted(cures):
+            self._notices.nudge(name)
+
+
+def _note(watch: WatchHealth) -> str | None:
+    """What is not well with a watch."""
+    if watch.problem is None:
+        return None
+    if not watch.synced:
+        return f"not listed yet: {watch.problem}"
+    return f"lost {watch.silent_s:.0f} s ago, what is known is served on: {watch.problem}"

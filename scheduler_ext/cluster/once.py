@@ -1,0 +1,98 @@
+"""A live cluster read once: what a running extender would know of it by now."""
+
+from __future__ import annotations
+
+import time
+from typing import TypeVar
+
+from scheduler_ext.cluster.live import GPU_NODES, NODES, PODS, UNFINISHED
+from scheduler_ext.cluster.reflector import PAGE
+from scheduler_ext.cluster.sinks import owner_uid, received_at
+from scheduler_ext.cluster.transport import RefusedError, ServerClock, Transport
+from scheduler_ext.core.errors import ClusterError, ImpossibleReportError, InventoryError
+from scheduler_ext.core.inventory import Inventory
+from scheduler_ext.core.quantity import QuantityError
+from scheduler_ext.extender.clusterstate import ClusterState
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
+from scheduler_ext.wire.node import node_record
+from scheduler_ext.wire.objects import Objects
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished
+from scheduler_ext.wire.report import read_report
+from scheduler_ext.wire.times import seconds
+from scheduler_ext.wire.watching import Decoder
+
+T = TypeVar("T")
+
+
+def cluster_state(transport: Transport, source: str, config: Configuration) -> ClusterState:
+    """Every node of a cluster as of now.
+
+    Raises ClusterError; InventoryError naming an object and its field.
+    """
+    resources = config.resource_names()
+    inventory = Inventory(*config.inventory_ages_s())
+    objects = Objects()
+    now = time.monotonic()
+    try:
+        nodes, clock = _list(transport, NODES, Decoder(kube.Node))
+        for node in nodes:
+            metadata = node.metadata or kube.ObjectMeta()
+            name = metadata.name or ""
+            objects.nodes[name] = node
+            # Whoever runs longer than this command has known the node since it was created.
+            created = seconds(metadata.creation_timestamp)
+            seen_at = clock.monotonic(created) if created is not None else now
+            inventory.node_seen(name, node_record(node, resources), seen_at)
+        for pod in _list(transport, PODS, Decoder(kube.Pod), fieldSelector=UNFINISHED)[0]:
+            objects.pods.append(pod)
+            spec = pod.spec or kube.PodSpec()
+            if spec.node_name and not is_finished(pod) and asks_gpu(spec, resources):
+                inventory.pod_seen(bound_pod(pod, resources), spec.node_name)
+    except QuantityError as error:
+        raise InventoryError(f"{source}: {error}") from None
+    problems: list[str] = []
+    for gpu_node, clock in _reports(transport):
+        metadata = gpu_node.metadata or GpuNodeMeta()
+        name = metadata.name or ""
+        objects.gpu_nodes[name] = gpu_node
+        try:
+            report = read_report(gpu_node)
+        except ImpossibleReportError as error:
+            # One node's nonsense must not hide the others; an extender keeps its last good report.
+            problems.append(str(error))
+            continue
+        if report is not None:
+            inventory.report_seen(name, report, received_at(metadata, clock, now), now, owner_uid(metadata))
+    inventory.tick(now)
+    infos = {info.name: info for info in inventory.infos()}
+    return ClusterState(source, objects, infos, inventory.ages(now), tuple(problems))
+
+
+def _reports(transport: Transport) -> list[tuple[GpuNode, ServerClock]]:
+    try:
+        items, clock = _list(transport, GPU_NODES, Decoder(GpuNode))
+    except RefusedError as error:
+        if error.status == 404:
+            # A cluster without our CRD has no agents: its labels speak.
+            return []
+        raise
+    return [(item, clock) for item in items]
+
+
+def _list(
+    transport: Transport, path: str, decoder: Decoder[T], **selectors: str
+) -> tuple[list[T], ServerClock]:
+    """All objects of a list, and the server's clock as of its last page."""
+    items: list[T] = []
+    query = {"limit": str(PAGE), **selectors}
+    while True:
+        reply = transport.get(path, query)
+        page = decoder.page(reply.body)
+        if page.broken:
+            raise ClusterError(f"{path}: {page.broken[0].name}: {page.broken[0].problem}")
+        items += page.items
+        if not page.next:
+            return items, reply.clock
+        query["continue"] = page.next

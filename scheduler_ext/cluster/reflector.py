@@ -1,0 +1,256 @@
+"""One kind of object of an API server, followed: a list, then a watch from there, for as long as it goes.
+
+A lost watch goes on where it ended. Where the server no longer knows that place (410), everything is listed
+anew and compared, so that what was deleted meanwhile is noticed.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import Generic, Protocol, TypeVar
+
+from scheduler_ext.cluster.backoff import Backoff
+from scheduler_ext.cluster.transport import (
+    RefusedError,
+    ServerClock,
+    SilentError,
+    Stream,
+    Transport,
+    UnreachableError,
+)
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.wire.watching import EXPIRED, Broken, Decoder, Status
+from scheduler_ext.wire.watching import Event as WatchEvent
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", contravariant=True)
+U = TypeVar("U")
+# As client-go: a page is decoded in some milliseconds.
+PAGE = 500
+# How long the server shall let a watch live, so that thousands do not end together.
+_WATCH_S = (240, 480)
+# A watch that ended sooner, and without an event, was none.
+_SHORT_S = 1.0
+
+
+class Sink(Protocol[T]):
+    """Who is told. All calls come from the reflector's thread."""
+
+    def begin(self) -> None:
+        """A list begins: what it does not bring by its end is gone."""
+
+    def seen(self, items: Sequence[T], clock: ServerClock) -> None:
+        """Objects that are there, as they are now."""
+
+    def gone(self, item: T) -> None:
+        """An object that was deleted."""
+
+    def broken(self, item: Broken) -> None:
+        """An object that is there and cannot be read."""
+
+    def end(self) -> None:
+        """The list is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchHealth:
+    """How it goes: ``connected`` while a list or a watch is answered; ``silent_s`` since the last word."""
+
+    name: str
+    synced: bool
+    connected: bool
+    silent_s: float
+    problem: str | None
+    restarts: Mapping[str, int]
+
+
+class Reflector(Generic[U]):
+    """Follows ``path`` and tells ``sink``. ``selectors`` are query parameters such as fieldSelector."""
+
+    def __init__(
+        self,
+        name: str,
+        transport: Transport,
+        path: str,
+        decoder: Decoder[U],
+        sink: Sink[U],
+        **selectors: str,
+    ) -> None:
+        self.name = name
+        self._transport = transport
+        self._path = path
+        self._decoder = decoder
+        self._sink = sink
+        self._selectors = selectors
+        self._backoff = Backoff()
+        self._stopped = Event()
+        self._stream: Stream | None = None
+        self._thread = Thread(target=self._run, name=f"watch-{name}", daemon=True)
+        self._restarts: Counter[str] = Counter()
+        self._heard_at = time.monotonic()
+        self._connected = False
+        self._problem: str | None = None
+        # Where to watch from; "": list first.
+        self._version = ""
+        self.synced = Event()
+
+    def start(self) -> None:
+        """Follow from now on, in a thread of its own."""
+        self._thread.start()
+
+    def stop(self, wait_s: float = 2.0) -> None:
+        """Follow no longer."""
+        self._stopped.set()
+        stream = self._stream
+        if stream is not None:
+            stream.stop()
+        if self._thread.is_alive():
+            self._thread.join(wait_s)
+
+    def health(self) -> WatchHealth:
+        """How it goes right now."""
+        return WatchHealth(
+            self.name,
+            self.synced.is_set(),
+            self._connected,
+            time.monotonic() - self._heard_at,
+            self._problem,
+            dict(self._restarts),
+        )
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            wait_s = self._follow()
+            self._connected = False
+            if wait_s:
+                self._stopped.wait(wait_s)
+
+    def _follow(self) -> float:
+        """List where need be and watch until that ends; how long to wait before the next try."""
+        try:
+            if not self._version:
+                self._list()
+            self._watch()
+            return 0.0
+        except RefusedError as error:
+            if error.status == EXPIRED:
+                return self._expired()
+            return self._lost("refused", error, error.retry_after_s)
+        except SilentError as error:
+            return self._lost("silent", error)
+        except UnreachableError as error:
+            return self._lost("unreachable", error)
+        except ClusterError as error:
+            return self._lost("garbled", error)
+        except Exception as error:
+            # Half an update may have been taken: only a list puts that right.
+            log.exception("watch of %s: unexpected error; listing anew", self.name)
+            self._version = ""
+            return self._lost("error", error)
+
+    def _list(self) -> None:
+        self._sink.begin()
+        page_token = ""
+        while not self._stopped.is_set():
+            query = {
+                "limit": str(PAGE),
+                **self._selectors,
+                **({"continue": page_token} if page_token else {}),
+            }
+            reply = self._transport.get(self._path, query)
+            page = self._decoder.page(reply.body)
+            self._heard()
+            for broken in page.broken:
+                self._sink.broken(broken)
+            self._sink.seen(page.items, reply.clock)
+            page_token = page.next
+            if not page_token:
+                if not page.resource_version:
+                    raise ClusterError("a list without a resourceVersion")
+                self._sink.end()
+                self._version = page.resource_version
+                self.synced.set()
+                return
+
+    def _watch(self) -> None:
+        started = time.monotonic()
+        lives_s = random.randint(*_WATCH_S)
+        before = self._version
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(lives_s),
+            **self._selectors,
+        }
+        with self._transport.watch(self._path, query) as stream:
+            self._stream = stream
+            self._heard()
+            try:
+                for lines in stream.batches():
+                    self._heard()
+                    if self._take([self._decoder.event(line) for line in lines], stream.clock):
+                        raise RefusedError(EXPIRED, "Expired", "the watch is too old")
+                    if self._stopped.is_set():
+                        return
+            finally:
+                self._stream = None
+        if self._version == before and time.monotonic() - started < _SHORT_S:
+            raise UnreachableError("the watch ended as soon as it began")
+        self._restarts["ended"] += 1
+        self._backoff.reset()
+
+    def _take(self, events: list[WatchEvent[U]], clock: ServerClock) -> bool:
+        """Tell the sink; True when the server no longer knows where we are."""
+        seen: list[U] = []
+        for event in events:
+            if isinstance(event.object, Status):
+                self._tell(seen, clock)
+                if event.object.code == EXPIRED:
+                    return True
+                raise ClusterError(f"{event.object.code}: {event.object.message}")
+            if isinstance(event.object, Broken):
+                self._sink.broken(event.object)
+            elif event.kind == "DELETED" and event.object is not None:
+                self._tell(seen, clock)
+                self._sink.gone(event.object)
+            elif event.object is not None:
+                seen.append(event.object)
+            self._version = event.resource_version or self._version
+        self._tell(seen, clock)
+        self._backoff.reset()
+        return False
+
+    def _tell(self, seen: list[U], clock: ServerClock) -> None:
+        if seen:
+            self._sink.seen(seen, clock)
+            seen.clear()
+
+    def _heard(self) -> None:
+        self._heard_at = time.monotonic()
+        self._connected = True
+        if self._problem is not None:
+            log.info("watch of %s goes on", self.name)
+            self._problem = None
+
+    def _expired(self) -> float:
+        """List anew, but not without end where a server expires every watch at once."""
+        self._version = ""
+        self._restarts["expired"] += 1
+        return self._backoff.wait_s()
+
+    def _lost(self, reason: str, error: Exception, retry_after_s: float | None = None) -> float:
+        if self._stopped.is_set():
+            return 0.0
+        self._restarts[reason] += 1
+        if self._problem is None:
+            log.warning("watch of %s lost, what is known is served on: %s", self.name, error)
+        self._problem = str(error)
+        return self._backoff.wait_s(retry_after_s)

@@ -1,0 +1,252 @@
+"""Requests to a Kubernetes API: bytes there and back, over the official client's connections.
+
+The only file that imports `kubernetes`. Kubeconfigs, tokens that are renewed, exec plugins, TLS and proxies
+are its business; its models are not used (as those, 50,000 pods would take 5 GB).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+from kubernetes import config as kubernetes_config
+from kubernetes.client.configuration import Configuration
+from kubernetes.client.exceptions import ApiException
+from kubernetes.client.rest import RESTClientObject, RESTResponse
+
+from scheduler_ext import __version__
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.wire.watching import read_status
+
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+JSON = "application/json"
+CONNECT_S = 5.0
+# Between two bytes of an answer. A page of 500 objects takes a busy API server a second or two.
+READ_S = 30.0
+# A watch with bookmarks says something every minute; a connection that is silent for longer is none.
+SILENCE_S = 100.0
+_CHUNK = 1 << 16
+Query = Mapping[str, str]
+NOTHING: Query = {}
+# No object is larger: etcd takes 1.5 MiB.
+_MAX_LINE = 64 << 20
+
+
+class RefusedError(ClusterError):
+    """The API server answered with an error; ``retry_after_s`` is how long it wants to be left alone."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(f"{status} {reason or 'error'}: {message}")
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class UnreachableError(ClusterError):
+    """No answer, or a part of one."""
+
+
+class SilentError(UnreachableError):
+    """A connection on which nothing came for too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerClock:
+    """The API server's clock: what it said, and when by ours (monotonic)."""
+
+    said: float
+    heard_at: float
+
+    def monotonic(self, stamp: float) -> float:
+        """When by our clock the server's was at ``stamp``; never later than we heard of it."""
+        return self.heard_at - max(0.0, self.said - stamp)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A successful answer."""
+
+    body: bytes
+    clock: ServerClock
+
+
+class Stream:
+    """The lines of an answer that goes on."""
+
+    def __init__(self, response: urllib3.BaseHTTPResponse, clock: ServerClock) -> None:
+        self._response = response
+        self.clock = clock
+
+    def batches(self) -> Iterator[list[bytes]]:
+        """Whole lines as they come, those that came together in one piece.
+
+        Raises UnreachableError; SilentError when nothing comes.
+        """
+        unfinished = bytearray()
+        while True:
+            with _translated():
+                chunk = self._response.read1(_CHUNK)
+            if not chunk:
+                return
+            unfinished += chunk
+            end = unfinished.rfind(b"\n")
+            if end >= 0:
+                lines = bytes(unfinished[:end]).split(b"\n")
+                del unfinished[: end + 1]
+                yield [line for line in lines if line]
+            elif len(unfinished) > _MAX_LINE:
+                raise UnreachableError(f"a line of more than {_MAX_LINE >> 20} MiB")
+
+    def stop(self) -> None:
+        """End it from another thread."""
+        with contextlib.suppress(Exception):
+            self._response.shutdown()
+
+
+class Transport:
+    """One API server; safe to use from several threads."""
+
+    def __init__(self, configuration: Configuration, monotonic: Callable[[], float] = time.monotonic) -> None:
+        configuration.keep_alive = True
+        # Whoever asks knows better when to ask again.
+        configuration.retries = False
+        self._configuration = configuration
+        self._rest = RESTClientObject(configuration)
+        self._monotonic = monotonic
+
+    @classmethod
+    def from_kubeconfig(cls, path: Path, context: str | None = None) -> Transport:
+        """The cluster of a kubeconfig's context. Raises ClusterError naming the file."""
+        configuration = Configuration()
+        try:
+            # Raises whatever its YAML reader, exec plugin or file system raises.
+            kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
+                str(path), context, configuration, persist_config=False
+            )
+        except Exception as error:
+            raise ClusterError(f"kubeconfig {path}: {_one_line(error)}") from None
+        return cls(configuration)
+
+    @classmethod
+    def in_cluster(cls) -> Transport:
+        """The cluster this pod runs in. Raises ClusterError."""
+        configuration = Configuration()
+        try:
+            kubernetes_config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            raise ClusterError(
+                f"not in a cluster: {_one_line(error)}; run in a pod with a ServiceAccount token, or give "
+                f"--kubeconfig"
+            ) from None
+        return cls(configuration)
+
+    def get(self, path: str, query: Query = NOTHING) -> Reply:
+        """One GET. Raises RefusedError, UnreachableError."""
+        return self._whole("GET", path, query, None, JSON)
+
+    def send(
+        self, method: str, path: str, body: bytes | dict[str, Any], content_type: str, query: Query = NOTHING
+    ) -> Reply:
+        """One write; types of JSON take objects, others bytes. Raises RefusedError, UnreachableError."""
+        return self._whole(method, path, query, body, content_type)
+
+    @contextlib.contextmanager
+    def watch(self, path: str, query: Query, silence_s: float = SILENCE_S) -> Iterator[Stream]:
+        """A GET that goes on, silent for at most ``silence_s``. Raises RefusedError, UnreachableError."""
+        response = self._request("GET", path, query, None, JSON, silence_s)
+        try:
+            if response.status != 200:
+                self._refuse(response)
+            yield Stream(response.response, self._clock(response))
+        finally:
+            # A watch is never read to its end, so its connection cannot be used again.
+            response.response.close()
+
+    def _whole(self, method: str, path: str, query: Query, body: Any, content_type: str) -> Reply:
+        response = self._request(method, path, query, body, content_type, READ_S)
+        try:
+            if not 200 <= response.status < 300:
+                self._refuse(response)
+            clock = self._clock(response)
+            with _translated():
+                return Reply(response.response.data, clock)
+        finally:
+            response.response.release_conn()
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: Any,
+        content_type: str,
+        read_s: float,
+    ) -> RESTResponse:
+        url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
+        headers = {
+            "Accept": "application/json",
+            "Content-Type": content_type,
+            "User-Agent": f"scheduler-ext/{__version__}",
+        }
+        with _translated():
+            # Renews a token that has expired, which may run a program.
+            bearer = self._configuration.auth_settings().get("BearerToken")
+            if bearer is not None and bearer["value"]:
+                headers["Authorization"] = bearer["value"]
+            response: RESTResponse = self._rest.request(  # type: ignore[no-untyped-call]
+                method, url, headers=headers, body=body, _request_timeout=(CONNECT_S, read_s)
+            )
+            return response
+
+    def _clock(self, response: RESTResponse) -> ServerClock:
+        try:
+            said = parsedate_to_datetime(response.response.headers["Date"]).timestamp()
+        except (KeyError, TypeError, ValueError):
+            said = time.time()
+        return ServerClock(said, self._monotonic())
+
+    def _refuse(self, response: RESTResponse) -> None:
+        with _translated():
+            status = read_status(response.response.data)
+        raise RefusedError(
+            response.status,
+            status.reason or response.reason or "",
+            (status.message or "").strip()[:500],
+            _retry_after_s(response.response.headers.get("Retry-After")),
+        )
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """The client's exceptions as ours."""
+    try:
+        yield
+    except urllib3.exceptions.ReadTimeoutError as error:
+        raise SilentError(_one_line(error)) from None
+    except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
+        raise UnreachableError(_one_line(error)) from None
+    except kubernetes_config.ConfigException as error:
+        raise UnreachableError(f"no credentials: {_one_line(error)}") from None
+
+
+def _retry_after_s(text: str | None) -> float | None:
+    """Seconds, or until a date."""
+    if not text:
+        return None
+    if text.isdecimal():
+        return float(text)
+    with contextlib.suppress(TypeError, ValueError):
+        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+    return None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

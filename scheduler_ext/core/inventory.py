@@ -1,0 +1,235 @@
+"""Nodes, reports and pods as they are heard of, one by one: events in, what is known of each node out.
+
+No clock here: ``now`` is the monotonic time of the caller, in seconds. A report's age counts from when it was
+received, which the caller knows, also across its own restarts.
+
+    Node seen ── no report yet ──► estimated ── missing_after_s ──► Missing
+        └────── report received ──► Fresh ── stale_after_s ──► Stale ── missing_after_s ──► Missing
+                                     ▲──────────────── next report ────────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import Flag, auto
+
+from scheduler_ext.core.caps import NO_CAPS, Caps, capped
+from scheduler_ext.core.estimate import Estimate
+from scheduler_ext.core.gpu import Report
+from scheduler_ext.core.node import BoundPod, NodeInfo
+
+# Vendors that have an agent; the GPUs of others are known by labels for good.
+_REPORTED_VENDORS = ("nvidia",)
+
+
+class Cause(Flag):
+    """Why a node is not what it was."""
+
+    NODE = auto()
+    REPORT = auto()
+    POD = auto()
+    AGE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """What a Node object says of a node's GPUs: the amounts it hands out, and what its labels tell."""
+
+    uid: str | None = None
+    allocatable: dict[str, int] = field(default_factory=dict)
+    estimate: Estimate | None = None
+    caps: Caps = NO_CAPS
+    share_node: bool = False
+    spot: bool = False
+    changing: bool = False
+
+
+def node_info(
+    name: str,
+    record: NodeRecord,
+    report: Report | None,
+    pods: tuple[BoundPod, ...] = (),
+    freshness: str = "Fresh",
+) -> NodeInfo:
+    """A node as its sources describe it together."""
+    return NodeInfo(
+        name,
+        uid=record.uid,
+        report=capped(report, record.caps) if report is not None else None,
+        estimate=record.estimate if report is None else None,
+        freshness=freshness,
+        allocatable=record.allocatable,
+        share_node=record.share_node,
+        spot=record.spot,
+        changing=record.changing,
+        pods=pods,
+    )
+
+
+@dataclass(slots=True)
+class _Entry:
+    """All sources of one node. ``owner_uid`` is the Node that the report is of."""
+
+    first_seen: float = 0.0
+    record: NodeRecord | None = None
+    report: Report | None = None
+    received_at: float = 0.0
+    owner_uid: str | None = None
+    pods: dict[str, BoundPod] = field(default_factory=dict)
+    freshness: str = "Fresh"
+
+    def own_report(self) -> Report | None:
+        """The report, unless it is of a former node of the same name."""
+        if self.record is None or self.owner_uid in (None, self.record.uid):
+            return self.report
+        return None
+
+
+class Inventory:
+    """What is known of every node. For one caller at a time."""
+
+    def __init__(self, stale_after_s: float, missing_after_s: float) -> None:
+        self._stale_after_s = stale_after_s
+        self._missing_after_s = missing_after_s
+        self._entries: dict[str, _Entry] = {}
+        self._node_of: dict[str, str] = {}
+        self._changed: dict[str, Cause] = {}
+
+    def node_seen(self, name: str, record: NodeRecord, now: float) -> None:
+        """A Node is there, or is not what it was; one of another uid is another node."""
+        entry = self._entries.setdefault(name, _Entry())
+        if entry.record is None or entry.record.uid != record.uid:
+            entry.first_seen = now
+        if entry.record != record:
+            entry.record = record
+            self._touch(name, Cause.NODE)
+        self._judge(name, entry, now)
+
+    def node_gone(self, name: str) -> None:
+        """A Node was deleted."""
+        entry = self._entries.get(name)
+        if entry is not None and entry.record is not None:
+            entry.record = None
+            self._touch(name, Cause.NODE)
+            self._forget_if_empty(name, entry)
+
+    def report_seen(
+        self, name: str, report: Report, received_at: float, now: float, owner_uid: str | None = None
+    ) -> None:
+        """A report, first heard at ``received_at``; ``owner_uid`` is the uid of the Node it is of."""
+        entry = self._entries.setdefault(name, _Entry(first_seen=now))
+        entry.received_at = received_at
+        if entry.owner_uid != owner_uid or not _same(entry.report, report):
+            self._touch(name, Cause.REPORT)
+        entry.report, entry.owner_uid = report, owner_uid
+        self._judge(name, entry, now)
+
+    def report_gone(self, name: str, now: float) -> None:
+        """A GPUNode was deleted, or has no status any more."""
+        entry = self._entries.get(name)
+        if entry is not None and entry.report is not None:
+            entry.report, entry.owner_uid = None, None
+            self._touch(name, Cause.REPORT)
+            self._judge(name, entry, now)
+            self._forget_if_empty(name, entry)
+
+    def pod_seen(self, pod: BoundPod, node: str) -> None:
+        """A pod holds GPUs of a node, or is not what it was."""
+        before = self._node_of.get(pod.uid)
+        if before == node and self._entries[node].pods[pod.uid] == pod:
+            return
+        self.pod_gone(pod.uid)
+        self._node_of[pod.uid] = node
+        self._entries.setdefault(node, _Entry()).pods[pod.uid] = pod
+        self._touch(node, Cause.POD)
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod is gone or has finished, or was none that holds GPUs."""
+        node = self._node_of.pop(uid, None)
+        if node is not None:
+            entry = self._entries[node]
+            del entry.pods[uid]
+            self._touch(node, Cause.POD)
+            self._forget_if_empty(node, entry)
+
+    def tick(self, now: float) -> None:
+        """Let reports age."""
+        for name, entry in self._entries.items():
+            self._judge(name, entry, now)
+
+    def take_changes(self) -> dict[str, Cause]:
+        """The nodes that changed since the last call, and why."""
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def info(self, name: str) -> NodeInfo | None:
+        """What is known of a node; None when there is no such Node."""
+        entry = self._entries.get(name)
+        if entry is None or entry.record is None:
+            return None
+        pods = tuple(entry.pods[uid] for uid in sorted(entry.pods))
+        return node_info(name, entry.record, entry.own_report(), pods, entry.freshness)
+
+    def infos(self) -> Iterator[NodeInfo]:
+        """What is known of every node."""
+        for name in self._entries:
+            info = self.info(name)
+            if info is not None:
+                yield info
+
+    def last_report(self, name: str) -> Report | None:
+        """The last good report of a name."""
+        entry = self._entries.get(name)
+        return entry.report if entry is not None else None
+
+    def ages(self, now: float) -> dict[str, float]:
+        """Seconds since each report was received, by node."""
+        return {
+            name: max(0.0, now - entry.received_at)
+            for name, entry in self._entries.items()
+            if entry.own_report() is not None
+        }
+
+    def pods(self) -> dict[str, str]:
+        """The node of every pod that holds GPUs, by uid."""
+        return dict(self._node_of)
+
+    def reports(self) -> set[str]:
+        """The names that have a report."""
+        return {name for name, entry in self._entries.items() if entry.report is not None}
+
+    def nodes(self) -> set[str]:
+        """The names that have a Node."""
+        return {name for name, entry in self._entries.items() if entry.record is not None}
+
+    def _judge(self, name: str, entry: _Entry, now: float) -> None:
+        freshness = self._freshness(entry, now)
+        if freshness != entry.freshness:
+            entry.freshness = freshness
+            self._touch(name, Cause.AGE)
+
+    def _freshness(self, entry: _Entry, now: float) -> str:
+        if entry.own_report() is not None:
+            age_s = now - entry.received_at
+            if age_s < self._stale_after_s:
+                return "Fresh"
+            return "Stale" if age_s < self._missing_after_s else "Missing"
+        estimate = entry.record.estimate if entry.record is not None else None
+        if estimate is None or estimate.vendor not in _REPORTED_VENDORS:
+            return "Fresh"
+        return "Fresh" if now - entry.first_seen < self._missing_after_s else "Missing"
+
+    def _touch(self, name: str, cause: Cause) -> None:
+        self._changed[name] = self._changed.get(name, cause) | cause
+
+    def _forget_if_empty(self, name: str, entry: _Entry) -> None:
+        if entry.record is None and entry.report is None and not entry.pods:
+            del self._entries[name]
+
+
+def _same(before: Report | None, after: Report) -> bool:
+    """Whether two reports say the same, whichever came when."""
+    if before is None:
+        return False
+    return replace(before, sequence=None, reported_at=None) == replace(after, sequence=None, reported_at=None)

@@ -1,0 +1,37 @@
+"""A cluster at one moment, for commands that answer one question and end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.extender.reading import load_objects
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import Objects, assemble
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """Every node as a decision would know it, and the objects it came from.
+
+    ``source`` names it in messages; ``ages_s`` are the ages of reports, by node (absent: just received);
+    ``problems`` are what had to be left out, and why.
+    """
+
+    source: str
+    objects: Objects
+    infos: Mapping[str, NodeInfo]
+    ages_s: Mapping[str, float] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def file_state(path: Path, config: Configuration) -> ClusterState:
+    """The cluster of an inventory file. Raises InventoryError naming file, object and field."""
+    objects = load_objects(path)
+    try:
+        return ClusterState(str(path), objects, assemble(objects, config.resource_names()))
+    except InventoryError as error:
+        raise InventoryError(f"{path}: {error}") from None

@@ -1,0 +1,62 @@
+"""How an inventory's source fares: for probes and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from scheduler_ext.core.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that has to be so before requests are taken; ``note`` says what is not well all the same."""
+
+    name: str
+    passed: bool
+    note: str | None = None
+
+    @property
+    def says(self) -> str:
+        """In a few words."""
+        return self.note or ("ok" if self.passed else "failed")
+
+
+class Watch(Protocol):
+    """How one watch of the API server fares."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def connected(self) -> bool: ...
+    @property
+    def silent_s(self) -> float: ...
+    @property
+    def restarts(self) -> Mapping[str, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """``age_s`` is since the source was last heard of; ``broken`` while what it says now is refused.
+
+    ``report_ages_s`` and ``reports_refused`` are by node.
+    """
+
+    checks: Sequence[Check]
+    age_s: float
+    broken: bool = False
+    watches: Sequence[Watch] = ()
+    report_ages_s: Mapping[str, float] = field(default_factory=dict)
+    reports_refused: Mapping[str, int] = field(default_factory=dict)
+    nudges: int = 0
+    active: bool = True
+
+
+class Source(Protocol):
+    """Where the nodes of an extender come from."""
+
+    @property
+    def snapshot(self) -> Snapshot | None: ...
+
+    def status(self) -> SourceStatus: ...

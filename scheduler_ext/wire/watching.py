@@ -1,0 +1,150 @@
+"""Lists and watches of Kubernetes' API: pages and events to typed objects, one broken object at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.wire.kube import KubeStruct, ObjectMeta
+from scheduler_ext.wire.objects import explained
+
+T = TypeVar("T")
+EXPIRED = 410
+
+
+class ListMeta(KubeStruct):
+    """ListMeta of Kubernetes' API, as far as it is read."""
+
+    resource_version: str | None = None
+    next: str | None = msgspec.field(default=None, name="continue")
+
+
+class _Page(Struct, Generic[T]):
+    metadata: ListMeta | None = None
+    items: list[T] | None = None
+
+
+class _Event(Struct):
+    type: str = ""
+    object: Raw = Raw(b"{}")
+
+
+class _Header(KubeStruct):
+    metadata: ObjectMeta | None = None
+
+
+class Status(KubeStruct):
+    """Status of Kubernetes' API: what is answered instead of an object."""
+
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An object that cannot be read, and why; ``name`` is NAMESPACE/NAME where it has one."""
+
+    name: str
+    uid: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list; ``next`` is the token of the page after it, "" after the last."""
+
+    items: list[T]
+    broken: list[Broken]
+    resource_version: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Generic[T]):
+    """A change: ``kind`` is ADDED, MODIFIED, DELETED, BOOKMARK (no object) or ERROR (a status)."""
+
+    kind: str
+    resource_version: str
+    object: T | Broken | Status | None
+
+
+class Decoder(Generic[T]):
+    """Reads lists and watches of one type."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._object = msgspec.json.Decoder(kind)
+        self._page = msgspec.json.Decoder(_Page[kind])  # type: ignore[valid-type]
+        self._raw_page = msgspec.json.Decoder(_Page[Raw])
+        self._event = msgspec.json.Decoder(_Event)
+
+    def page(self, body: bytes) -> Page[T]:
+        """A page of a list. Raises ClusterError for what is none."""
+        try:
+            try:
+                page = self._page.decode(body)
+                items: list[T] = page.items or []
+                broken: list[Broken] = []
+            except msgspec.ValidationError:
+                page = self._raw_page.decode(body)
+                items, broken = self._one_by_one(page.items or [])
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ClusterError(f"a list that is none: {error}") from None
+        metadata = page.metadata or ListMeta()
+        return Page(items, broken, metadata.resource_version or "", metadata.next or "")
+
+    def event(self, line: bytes) -> Event[T]:
+        """One line of a watch. Raises ClusterError for what is none."""
+        try:
+            event = self._event.decode(line)
+            if event.type == "ERROR":
+                return Event(event.type, "", _status(event.object))
+            version = _version(event.object)
+            if event.type == "BOOKMARK":
+                return Event(event.type, version, None)
+            return Event(event.type, version, self._read(event.object))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ClusterError(f"a watch event that is none: {error}") from None
+
+    def _one_by_one(self, raws: Iterable[Raw]) -> tuple[list[T], list[Broken]]:
+        read = [self._read(raw) for raw in raws]
+        return [each for each in read if not isinstance(each, Broken)], [
+            each for each in read if isinstance(each, Broken)
+        ]
+
+    def _read(self, raw: Raw) -> T | Broken:
+        try:
+            return self._object.decode(raw)
+        except msgspec.ValidationError as error:
+            metadata = _HEADER.decode(raw).metadata or ObjectMeta()
+            prefix = f"{metadata.namespace}/" if metadata.namespace else ""
+            return Broken(f"{prefix}{metadata.name or '?'}", metadata.uid or "", explained(error))
+
+
+_HEADER = msgspec.json.Decoder(_Header)
+_STATUS = msgspec.json.Decoder(Status)
+
+
+def _version(raw: Raw) -> str:
+    metadata = _HEADER.decode(raw).metadata
+    return (metadata.resource_version if metadata else None) or ""
+
+
+def _status(raw: Raw) -> Status:
+    try:
+        return _STATUS.decode(raw)
+    except msgspec.ValidationError:
+        return Status(message=bytes(raw)[:200].decode(errors="replace"))
+
+
+def read_status(body: bytes) -> Status:
+    """The status of an answer that is no success; its text where it is none."""
+    try:
+        return _STATUS.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Status(message=body[:200].decode(errors="replace"))
