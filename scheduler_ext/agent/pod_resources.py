@@ -1,0 +1,220 @@
+"""Which container holds which device ids, as kubelet's PodResources API tells it.
+
+The API is optional: without its socket the agent reports what else it sees, and takes it up when it appears.
+Source: k8s.io/kubelet/pkg/apis/podresources/v1, and kubelet's rate limit in pkg/kubelet/apis/podresources.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+from urllib.parse import quote
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from scheduler_ext.agent.pod_resources_pb2 import (
+    AllocatableResourcesResponse,
+    ContainerDevices,
+    ListPodResourcesResponse,
+)
+
+DEADLINE_S = 2.0
+# An answer this old still tells more than none; an older one would hold GPUs for pods long gone.
+KEEP_S = 60.0
+FIRST_WAIT_S = 1.0
+LONGEST_WAIT_S = 30.0
+# kubelet's own clients take answers of this size.
+MAX_ANSWER_BYTES = 16 * 2**20
+# Only these are looked at: other plugins number their devices as they like, and "0" would seem to be a GPU.
+RESOURCE_PREFIX = "nvidia.com/"
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
+    # Otherwise a new channel may share the connection, and the back-off, of one that is just being closed.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_http_proxy", 0),
+    # The path of the socket is no authority that kubelet's HTTP/2 server would take.
+    ("grpc.default_authority", "localhost"),
+)
+_NOT_OFFERED = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED)
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Device ids that a container was given under one resource name, sorted."""
+
+    namespace: str
+    pod: str
+    container: str
+    resource: str
+    device_ids: tuple[str, ...]
+
+
+class _UnansweredError(Exception):
+    """Inside this module only: what is wrong, with the socket or with one method, in words that do not vary.
+
+    ``detail`` may vary. ``final`` is what no earlier answer makes good.
+    """
+
+    def __init__(
+        self, problem: str, detail: str | None = None, *, of_socket: bool = False, final: bool = False
+    ) -> None:
+        super().__init__(problem)
+        self.detail = detail
+        self.of_socket = of_socket
+        self.final = final
+
+
+class _Question(Generic[_T]):
+    """A method of the API, how its answer is read, and the last good answer with the time it came."""
+
+    def __init__(self, method: str, parse: Callable[[bytes], _T]) -> None:
+        self.method = method
+        self.parse = parse
+        self.last: _T | None = None
+        self.answered_at = 0.0
+
+
+class PodResources:
+    """The API behind one unix socket; for one thread, which no call holds for more than 2 s.
+
+    ``clock`` gives seconds that never go back. Nothing raises: what cannot be known is None. A kubelet that
+    is busy or restarts is covered by its last answer for 60 s. What changes is logged, once.
+    """
+
+    def __init__(
+        self, socket: Path, *, clock: Callable[[], float] = time.monotonic, deadline_s: float = DEADLINE_S
+    ) -> None:
+        self._socket = socket.absolute()
+        self._clock = clock
+        self._deadline_s = deadline_s
+        self._channel: grpc.Channel | None = None
+        self._opened: tuple[int, int] | None = None
+        self._wait_s = 0.0
+        self._wait_until = 0.0
+        self._problems: dict[str, str] = {}
+        self._list = _Question("List", _allocations)
+        self._allocatable = _Question("GetAllocatableResources", _allocatable)
+
+    def read(self) -> tuple[Allocation, ...] | None:
+        """What all containers of the node hold, sorted; None when it is not known."""
+        return self._ask(self._list)
+
+    def allocatable(self) -> Mapping[str, tuple[str, ...]] | None:
+        """The device ids that plugins offer, by resource name, sorted; None when it is not known."""
+        return self._ask(self._allocatable)
+
+    def close(self) -> None:
+        """Give the connection back; a later question opens a new one."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def _ask(self, question: _Question[_T]) -> _T | None:
+        now = self._clock()
+        try:
+            if now < self._wait_until:
+                return self._kept(question, now)
+            answer = question.parse(self._call(question.method))
+        except DecodeError:
+            self._failed(question, _UnansweredError("its answer is no message of that kind", final=True))
+        except _UnansweredError as unanswered:
+            self._failed(question, unanswered)
+        else:
+            question.last, question.answered_at = answer, now
+            self._wait_s = 0.0
+            self._mended(str(self._socket))
+            self._mended(question.method)
+            return answer
+        return self._kept(question, now)
+
+    def _kept(self, question: _Question[_T], now: float) -> _T | None:
+        return question.last if now - question.answered_at < KEEP_S else None
+
+    def _call(self, method: str) -> bytes:
+        """The bytes of an answer; raises _UnansweredError, the connection closed where it may be at fault."""
+        try:
+            return self._connected().unary_unary(
+                f"/v1.PodResourcesLister/{method}", request_serializer=bytes, response_deserializer=bytes
+            )(b"", timeout=self._deadline_s)
+        except grpc.RpcError as error:
+            code, detail = error.code(), error.details()
+        if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+            self._wait_s = min(LONGEST_WAIT_S, 2 * self._wait_s or FIRST_WAIT_S)
+            self._wait_until = self._clock() + self._wait_s
+            raise _UnansweredError("asked too often, or answers too much", detail)
+        if code in _NOT_OFFERED:
+            raise _UnansweredError("not offered here", detail, final=True)
+        # A new connection tries at once; the old one would wait, longer each time, before it tries again.
+        self.close()
+        if code is grpc.StatusCode.UNAVAILABLE:
+            raise _UnansweredError("nobody answers", detail, of_socket=True)
+        raise _UnansweredError(f"fails with {code.name}", detail)
+
+    def _connected(self) -> grpc.Channel:
+        """A channel to the socket that lies there now: kubelet removes and creates it when it starts."""
+        try:
+            found = os.stat(self._socket)
+        except OSError as error:
+            self.close()
+            reason = error.strerror or type(error).__name__
+            raise _UnansweredError(f"cannot be opened: {reason}", of_socket=True) from None
+        identity = (found.st_ino, found.st_ctime_ns)
+        if identity != self._opened:
+            self.close()
+        if self._channel is None:
+            self._channel = grpc.insecure_channel(f"unix://{quote(str(self._socket))}", options=_OPTIONS)
+            self._opened = identity
+        return self._channel
+
+    def _failed(self, question: _Question[_T], unanswered: _UnansweredError) -> None:
+        if unanswered.final:
+            question.last = None
+        subject = str(self._socket) if unanswered.of_socket else question.method
+        if self._problems.get(subject) != str(unanswered):
+            self._problems[subject] = str(unanswered)
+            detail = f" ({unanswered.detail})" if unanswered.detail else ""
+            _log.warning("kubelet's PodResources: %s: %s%s", subject, unanswered, detail)
+
+    def _mended(self, subject: str) -> None:
+        if self._problems.pop(subject, None) is not None:
+            _log.info("kubelet's PodResources: %s: answers again", subject)
+
+
+def _ids_of(devices: ContainerDevices, into: dict[str, set[str]]) -> None:
+    """kubelet writes an entry per device and NUMA node; here they are one set per resource name."""
+    if devices.resource_name.startswith(RESOURCE_PREFIX):
+        into.setdefault(devices.resource_name, set()).update(devices.device_ids)
+
+
+def _allocations(answer: bytes) -> tuple[Allocation, ...]:
+    allocations = set()
+    for pod in ListPodResourcesResponse.FromString(answer).pod_resources:
+        for container in pod.containers:
+            held: dict[str, set[str]] = {}
+            for devices in container.devices:
+                _ids_of(devices, held)
+            for resource, ids in held.items():
+                if ids:
+                    allocations.add(
+                        Allocation(pod.namespace, pod.name, container.name, resource, tuple(sorted(ids)))
+                    )
+    return tuple(
+        sorted(allocations, key=lambda a: (a.namespace, a.pod, a.container, a.resource, a.device_ids))
+    )
+
+
+def _allocatable(answer: bytes) -> Mapping[str, tuple[str, ...]]:
+    offered: dict[str, set[str]] = {}
+    for devices in AllocatableResourcesResponse.FromString(answer).devices:
+        _ids_of(devices, offered)
+    return {resource: tuple(sorted(ids)) for resource, ids in sorted(offered.items())}

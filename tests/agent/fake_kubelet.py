@@ -1,0 +1,115 @@
+"""kubelet's PodResources API on a unix socket, with the errors, silence and restarts that tests ask for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+
+from scheduler_ext.agent.pod_resources_pb2 import (
+    AllocatableResourcesResponse,
+    ContainerDevices,
+    ContainerResources,
+    GetPodResourcesRequest,
+    GetPodResourcesResponse,
+    ListPodResourcesResponse,
+    PodResources,
+)
+
+Failure = tuple[grpc.StatusCode, str]
+
+
+def devices(resource: str, *ids: str) -> list[ContainerDevices]:
+    """One entry for each device, as kubelet writes them."""
+    return [ContainerDevices(resource_name=resource, device_ids=[device_id]) for device_id in ids]
+
+
+def pod(
+    name: str, *entries: ContainerDevices, namespace: str = "ml", container: str = "main"
+) -> PodResources:
+    """A pod of one container."""
+    return PodResources(
+        name=name, namespace=namespace, containers=[ContainerResources(name=container, devices=entries)]
+    )
+
+
+class FakeKubelet:
+    """A server to be started, stopped and started again on the same path; ``calls`` are the methods asked."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+        self.pods: list[PodResources] = []
+        self.offered: list[ContainerDevices] = []
+        self.failure: Failure | None = None
+        self.raw: bytes | None = None
+        self.missing: set[str] = set()
+        self.calls: list[str] = []
+        self._released = threading.Event()
+        self._released.set()
+        self._server: grpc.Server | None = None
+
+    def start(self) -> None:
+        """Serve on a socket of its own, as kubelet does: what lies on the path is removed first."""
+        self.socket.unlink(missing_ok=True)
+        server = grpc.server(futures.ThreadPoolExecutor(max_workers=2))
+        server.add_generic_rpc_handlers((_Methods(self),))
+        assert server.add_insecure_port(f"unix://{self.socket}")
+        server.start()
+        self._server = server
+
+    def stop(self) -> None:
+        """No more answers; the socket is gone."""
+        self.release()
+        if self._server is not None:
+            self._server.stop(None).wait()
+            self._server = None
+        self.socket.unlink(missing_ok=True)
+
+    def hang(self) -> None:
+        """Take calls from now on without answering."""
+        self._released.clear()
+
+    def release(self) -> None:
+        """Answer again."""
+        self._released.set()
+
+    def answer(self, method: str, request: bytes, context: grpc.ServicerContext) -> bytes:
+        """The bytes for one call, after what was injected."""
+        self.calls.append(method)
+        self._released.wait(10)
+        if self.failure is not None:
+            context.abort(*self.failure)
+        return self.raw if self.raw is not None else self._answer(method, request, context)
+
+    def _answer(self, method: str, request: bytes, context: grpc.ServicerContext) -> bytes:
+        if method == "List":
+            return ListPodResourcesResponse(pod_resources=self.pods).SerializeToString()
+        if method == "GetAllocatableResources":
+            return AllocatableResourcesResponse(devices=self.offered).SerializeToString()
+        asked = GetPodResourcesRequest.FromString(request)
+        for found in self.pods:
+            if (found.name, found.namespace) == (asked.pod_name, asked.pod_namespace):
+                return GetPodResourcesResponse(pod_resources=found).SerializeToString()
+        return context.abort(grpc.StatusCode.UNKNOWN, f"pod {asked.pod_name} not found")
+
+
+class _Methods(grpc.GenericRpcHandler):
+    """The methods of v1.PodResourcesLister, bytes in and bytes out."""
+
+    def __init__(self, kubelet: FakeKubelet) -> None:
+        self._kubelet = kubelet
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
+        service, _, method = details.method.lstrip("/").partition("/")
+        known = {"List", "GetAllocatableResources", "Get"} - self._kubelet.missing
+        if service != "v1.PodResourcesLister" or method not in known:
+            return None
+
+        def handle(request: bytes, context: grpc.ServicerContext) -> bytes:
+            return self._kubelet.answer(method, request, context)
+
+        handler: Callable[..., grpc.RpcMethodHandler[bytes, bytes]] = grpc.unary_unary_rpc_method_handler
+        return handler(handle)

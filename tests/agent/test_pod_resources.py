@@ -1,0 +1,299 @@
+"""kubelet's PodResources API through a real gRPC server: absent, busy, restarting, silent, wrong."""
+
+from __future__ import annotations
+
+import logging
+import socket as sockets
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import grpc
+import pytest
+
+from scheduler_ext.agent.pod_resources import MAX_ANSWER_BYTES, Allocation, PodResources
+from scheduler_ext.agent.pod_resources_pb2 import ContainerDevices
+from tests.agent.fake_kubelet import FakeKubelet, devices, pod
+
+GPU = "nvidia.com/gpu"
+TRAIN = Allocation("ml", "train", "main", GPU, ("GPU-a", "GPU-b"))
+MANY = tuple(f"GPU-{n}" for n in range(8))
+BUSY = (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+
+
+class Clock:
+    """Seconds that pass only when told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Node:
+    """A kubelet with one pod, and the agent's side of its socket."""
+
+    def __init__(self, directory: Path) -> None:
+        self.clock = Clock()
+        self.kubelet = FakeKubelet(directory / "kubelet.sock")
+        self.kubelet.pods = [pod("train", *devices(GPU, "GPU-b", "GPU-a"))]
+        self.kubelet.offered = devices(GPU, "GPU-b", "GPU-a")
+        self.client = PodResources(self.kubelet.socket, clock=self.clock, deadline_s=10)
+
+
+@pytest.fixture
+def idle(tmp_path: Path) -> Iterator[Node]:
+    built = Node(tmp_path)
+    yield built
+    built.client.close()
+    built.kubelet.stop()
+
+
+@pytest.fixture
+def node(idle: Node) -> Node:
+    idle.kubelet.start()
+    return idle
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO)
+    return caplog
+
+
+def said(log: pytest.LogCaptureFixture) -> list[str]:
+    """The level of each line so far; they are forgotten then."""
+    levels = [record.levelname for record in log.records]
+    log.clear()
+    return levels
+
+
+def test_what_containers_hold_is_told_in_one_order(node: Node) -> None:
+    node.kubelet.pods = [
+        pod("train", *devices(GPU, "GPU-b", "GPU-a"), *devices("nvidia.com/mig-1g.10gb", "MIG-1")),
+        pod("train", *devices(GPU, *reversed(MANY)), namespace="dev", container="side"),
+    ]
+    told = node.client.read()
+    assert told == (
+        Allocation("dev", "train", "side", GPU, MANY),
+        TRAIN,
+        Allocation("ml", "train", "main", "nvidia.com/mig-1g.10gb", ("MIG-1",)),
+    )
+    node.kubelet.pods.reverse()
+    assert node.client.read() == told
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        pytest.param([], id="a container without devices"),
+        pytest.param(devices("example.com/nic", "0"), id="another plugin, whose ids could be indices"),
+        pytest.param([ContainerDevices(resource_name=GPU)], id="a resource without ids"),
+    ],
+)
+def test_what_is_no_gpu_is_nobodys(node: Node, held: list[ContainerDevices]) -> None:
+    node.kubelet.pods = [pod("other", *held)]
+    assert node.client.read() == ()
+
+
+def test_what_plugins_offer_is_told_by_resource(node: Node) -> None:
+    node.kubelet.offered = [*devices("nvidia.com/gpu.shared", "G::1", "G::0"), *devices("x.io/y", "0")]
+    assert node.client.allocatable() == {"nvidia.com/gpu.shared": ("G::0", "G::1")}
+
+
+def test_a_missing_socket_is_said_once_and_taken_up_when_it_appears(
+    idle: Node, log: pytest.LogCaptureFixture
+) -> None:
+    assert [idle.client.read(), idle.client.allocatable(), idle.client.read()] == [None] * 3
+    assert "kubelet.sock: cannot be opened: No such file" in log.text
+    assert said(log) == ["WARNING"]
+    idle.kubelet.start()
+    assert idle.client.read() == (TRAIN,)
+    assert said(log) == ["INFO"]
+    assert idle.client.allocatable() == {GPU: ("GPU-a", "GPU-b")}
+    assert said(log) == []
+
+
+def test_a_restart_is_survived_at_once(node: Node, log: pytest.LogCaptureFixture) -> None:
+    assert node.client.read() == (TRAIN,)
+    node.kubelet.stop()
+    # Long enough for a connection that waits longer after each failure to wait for good.
+    for _ in range(20):
+        assert node.client.read() == (TRAIN,)
+    assert said(log) == ["WARNING"]
+    node.kubelet.pods = [pod("new", *devices(GPU, "GPU-a"))]
+    node.kubelet.start()
+    assert node.client.read() == (Allocation("ml", "new", "main", GPU, ("GPU-a",)),)
+    assert said(log) == ["INFO"]
+
+
+def test_a_socket_that_nobody_listens_on_is_no_dead_end(idle: Node, log: pytest.LogCaptureFixture) -> None:
+    with sockets.socket(sockets.AF_UNIX) as left_behind:
+        left_behind.bind(str(idle.kubelet.socket))
+    for _ in range(5):
+        assert idle.client.read() is None
+    assert "nobody answers" in log.text
+    assert said(log) == ["WARNING"]
+    idle.kubelet.start()
+    assert idle.client.read() == (TRAIN,)
+
+
+def test_a_socket_where_calls_break_off_is_tried_anew_each_time(
+    idle: Node, log: pytest.LogCaptureFixture
+) -> None:
+    taken = 0
+    with sockets.socket(sockets.AF_UNIX) as listener:
+        listener.bind(str(idle.kubelet.socket))
+        listener.listen()
+
+        def hang_up() -> None:
+            nonlocal taken
+            with suppress(OSError):
+                while True:
+                    listener.accept()[0].close()
+                    taken += 1
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        try:
+            assert [idle.client.read() for _ in range(5)] == [None] * 5
+        finally:
+            listener.shutdown(sockets.SHUT_RDWR)
+            thread.join()
+    assert taken >= 5
+    assert said(log) == ["WARNING"]
+
+
+def test_another_kubelet_on_the_path_is_asked_though_the_old_one_lives(node: Node) -> None:
+    assert node.client.read() == (TRAIN,)
+    newer = FakeKubelet(node.kubelet.socket)
+    newer.start()
+    try:
+        assert node.client.read() == ()
+    finally:
+        newer.stop()
+
+
+def test_an_answer_serves_for_a_minute_and_no_longer(node: Node) -> None:
+    assert node.client.read() == (TRAIN,)
+    node.kubelet.stop()
+    node.clock.now += 59
+    assert node.client.read() == (TRAIN,)
+    node.clock.now += 2
+    assert node.client.read() is None
+    # What was never told is not known, whatever else was.
+    assert node.client.allocatable() is None
+
+
+def test_a_busy_kubelet_is_left_alone_for_longer_each_time(node: Node, log: pytest.LogCaptureFixture) -> None:
+    assert node.client.read() == (TRAIN,)
+    node.kubelet.failure = BUSY
+    node.kubelet.calls.clear()
+    asked = []
+    for _ in range(130):
+        node.client.read()
+        node.client.allocatable()
+        asked.append(len(node.kubelet.calls))
+        node.clock.now += 1
+    seconds = [now for now in range(1, 130) if asked[now] > asked[now - 1]]
+    assert (asked[0], seconds) == (1, [1, 3, 7, 15, 31, 61, 91, 121])
+    assert node.client.read() is None
+    assert "asked too often, or answers too much (rejected by rate limit)" in log.text
+    assert said(log) == ["WARNING"]
+    node.kubelet.failure = None
+    node.clock.now += 30
+    assert node.client.read() == (TRAIN,)
+    assert said(log) == ["INFO"]
+    # Once it has answered, waits are short again.
+    node.kubelet.failure = BUSY
+    node.client.read()
+    node.kubelet.failure = None
+    node.kubelet.pods = []
+    node.clock.now += 1
+    assert node.client.read() == ()
+
+
+def test_a_busy_kubelet_is_covered_by_its_last_answer(node: Node) -> None:
+    assert node.client.read() == (TRAIN,)
+    node.kubelet.failure = BUSY
+    node.clock.now += 59
+    assert [node.client.read(), node.client.read()] == [(TRAIN,)] * 2
+    node.clock.now += 1
+    assert node.client.read() is None
+
+
+def test_a_silent_kubelet_holds_nobody_for_longer_than_the_deadline(
+    node: Node, log: pytest.LogCaptureFixture
+) -> None:
+    node.kubelet.hang()
+    hasty = PodResources(node.kubelet.socket, clock=node.clock, deadline_s=0.05)
+    try:
+        assert hasty.read() is None
+        assert "List: fails with DEADLINE_EXCEEDED" in log.text
+        node.kubelet.release()
+        # A slow machine may take longer than that once or twice.
+        assert any(hasty.read() == (TRAIN,) for _ in range(100))
+    finally:
+        hasty.close()
+
+
+def test_a_method_that_is_not_offered_spoils_no_other(node: Node, log: pytest.LogCaptureFixture) -> None:
+    node.kubelet.missing = {"GetAllocatableResources"}
+    for _ in range(3):
+        assert node.client.allocatable() is None
+        assert node.client.read() == (TRAIN,)
+    assert "GetAllocatableResources: not offered here" in log.text
+    assert said(log) == ["WARNING"]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"\xff\xff\xff\xff", id="no protobuf"),
+        pytest.param(b"\x0a\x05abc", id="a message cut short"),
+        pytest.param(b"\x0a\x04\x0a\x02\xff\xfe", id="a name that is no text"),
+    ],
+)
+def test_nonsense_is_not_known_and_said_once(node: Node, raw: bytes, log: pytest.LogCaptureFixture) -> None:
+    assert node.client.read() == (TRAIN,)
+    node.kubelet.raw = raw
+    assert [node.client.read(), node.client.read()] == [None, None]
+    assert "List: its answer is no message of that kind" in log.text
+    assert said(log) == ["WARNING"]
+    node.kubelet.raw = None
+    assert node.client.read() == (TRAIN,)
+    assert said(log) == ["INFO"]
+
+
+def test_fields_that_are_not_known_here_are_skipped(node: Node) -> None:
+    node.kubelet.raw = b"\x7a\x03new"
+    assert node.client.read() == ()
+
+
+def test_an_answer_beyond_grpcs_own_limit_is_read(node: Node) -> None:
+    node.kubelet.pods = [pod("train", *devices(GPU, "GPU-b", "GPU-a"), *devices("x.io/y", "x" * 5 * 2**20))]
+    assert node.client.read() == (TRAIN,)
+
+
+def test_an_answer_without_end_is_refused(node: Node, log: pytest.LogCaptureFixture) -> None:
+    assert node.client.read() == (TRAIN,)
+    node.kubelet.raw = bytes(MAX_ANSWER_BYTES + 1)
+    assert node.client.read() == (TRAIN,)
+    assert "Received message larger than max" in log.text
+
+
+def test_other_failures_are_covered_and_said_by_their_code(node: Node, log: pytest.LogCaptureFixture) -> None:
+    assert node.client.read() == (TRAIN,)
+    node.kubelet.failure = (grpc.StatusCode.UNKNOWN, "checkpoint is corrupt")
+    assert [node.client.read(), node.client.read()] == [(TRAIN,)] * 2
+    assert "List: fails with UNKNOWN (checkpoint is corrupt)" in log.text
+    assert said(log) == ["WARNING"]
+
+
+def test_a_closed_client_opens_again_when_asked(node: Node) -> None:
+    assert node.client.read() == (TRAIN,)
+    node.client.close()
+    node.client.close()
+    assert node.client.read() == (TRAIN,)

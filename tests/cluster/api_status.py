@@ -1,0 +1,64 @@
+"""Refusals of a Kubernetes API, as the Status objects that carry them."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ApiError(Exception):
+    """A request that is refused: HTTP status, reason as in metav1.StatusReason, and what a person reads."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        retry_after_s: int | None = None,
+        causes: tuple[dict[str, str], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+        self._causes = causes
+
+    def body(self) -> bytes:
+        """The Status object."""
+        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        more = {"message": str(self), "reason": self.reason, "code": self.code}
+        details: dict[str, object] = {"causes": self._causes} if self._causes else {}
+        if self.retry_after_s:
+            details["retryAfterSeconds"] = self.retry_after_s
+        return msgspec.json.encode(status | more | ({"details": details} if details else {}))
+
+
+def bad_request(message: str) -> ApiError:
+    """400."""
+    return ApiError(400, "BadRequest", message)
+
+
+def not_found(what: str) -> ApiError:
+    """404."""
+    return ApiError(404, "NotFound", f"{what} not found")
+
+
+def too_large(version: int, current: int) -> ApiError:
+    """504, for a list that is to be as new as a version that is not there yet."""
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    message = f"Timeout: Too large resource version: {version}, current: {current}"
+    return ApiError(504, "Timeout", message, 1, (cause,))
+
+
+def too_old(since: int, oldest: int) -> ApiError:
+    """410, in the words of a watch that starts before the history does."""
+    return ApiError(410, "Expired", f"too old resource version: {since} ({oldest})")
+
+
+def expired_token() -> ApiError:
+    """410, in the words of a list whose next page is no more to be had."""
+    return ApiError(
+        410,
+        "Expired",
+        "The provided continue parameter is too old to display a consistent list result. You can start a new"
+        " list without the continue parameter.",
+    )

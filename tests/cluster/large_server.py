@@ -1,0 +1,113 @@
+"""The command ``python -m tests.cluster.api_server``: a large cluster on a server of its own."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from tests.cluster import large
+from tests.cluster.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api_server import ApiServer
+from tests.cluster.api_store import Store
+from tests.kube_objects import Json
+
+# kube-apiserver sends bookmarks about once a minute.
+_BOOKMARK_S = 60
+# Nine of ten events are about pods.
+_NODE_EVERY = 10
+# Each remembered event of a pod keeps some 8 kB.
+_HISTORY = 5_000
+
+
+class Events:
+    """Changes of pods' and nodes' statuses at a rate, on a thread; always the same sequence."""
+
+    def __init__(
+        self, store: Store, pods: list[tuple[str, str]], nodes: list[str], per_second: float
+    ) -> None:
+        self.made = 0
+        self._store = store
+        self._pods = pods
+        self._nodes = nodes
+        self._per_second = per_second
+        self._random = random.Random(large.SEED)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Events:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def make(self) -> None:
+        """Make the next event."""
+        number = self.made
+        if (number % _NODE_EVERY == 0 or not self._pods) and self._nodes:
+            self._store.update(NODES, self._random.choice(self._nodes), self._heartbeat)
+        elif self._pods:
+            namespace, name = self._random.choice(self._pods)
+            self._store.update(PODS, name, self._restart, namespace)
+        self.made = number + 1
+
+    def _run(self) -> None:
+        start = bookmarked = time.monotonic()
+        for due in itertools.count():
+            if self._stop.wait(max(0, start + due / self._per_second - time.monotonic())):
+                return
+            self.make()
+            if time.monotonic() - bookmarked > _BOOKMARK_S:
+                bookmarked = time.monotonic()
+                self._store.bookmark()
+
+    def _heartbeat(self, node: Json) -> Json:
+        for condition in node["status"]["conditions"]:
+            condition["lastHeartbeatTime"] = self._store.now()
+        return node | {}
+
+    def _restart(self, pod: Json) -> Json:
+        for container in pod["status"].get("containerStatuses", ()):
+            container["restartCount"] += 1
+            container["state"] = {"running": {"startedAt": self._store.now()}}
+        return pod | {}
+
+
+def fill(store: Store, nodes: int, pods: int, devices: int = large.DEVICES) -> None:
+    """Put a large cluster into a store, and forget that it came piece by piece."""
+    store.put_all(NODES, large.nodes(nodes, devices))
+    store.put_all(GPU_NODES, large.gpunodes(nodes, devices, pods))
+    store.put_all(PODS, large.pods(pods, nodes, devices))
+    store.compact()
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; prints one line when it is ready."""
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.api_server")
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=50_000)
+    parser.add_argument("--devices", type=int, default=large.DEVICES)
+    parser.add_argument("--events-per-second", type=float, default=0)
+    asked = parser.parse_args(arguments)
+    # Blocked before any thread is started, so that all of them inherit it and the signal waits for sigwait.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    with tempfile.TemporaryDirectory() as folder, ApiServer(history=_HISTORY) as server:
+        fill(server.store, asked.nodes, asked.pods, asked.devices)
+        names = [large.node_name(index) for index in range(asked.nodes)]
+        pods = server.store.collection(PODS).current()
+        config = server.kubeconfig(Path(folder) / "kubeconfig")
+        print(f"ready {server.url} kubeconfig={config}", flush=True)
+        running = [(pod.namespace or "", pod.name) for pod in pods if pod.node_name]
+        del pods
+        if asked.events_per_second > 0:
+            with Events(server.store, running, names, asked.events_per_second):
+                signal.sigwait({signal.SIGTERM, signal.SIGINT})
+        else:
+            signal.sigwait({signal.SIGTERM, signal.SIGINT})
