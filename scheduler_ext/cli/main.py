@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from scheduler_ext import __version__
+from scheduler_ext.cli.agent import agent
 from scheduler_ext.cli.check_config import check_config
 from scheduler_ext.cli.demo import demo
 from scheduler_ext.cli.explain import explain
@@ -32,5 +33,5 @@ def main() -> None:
     """GPU-aware scheduler extender for kube-scheduler."""
 
 
-for _command in (serve, inventory, explain, reasons, check_config, demo):
+for _command in (serve, agent, inventory, explain, reasons, check_config, demo):
     main.add_command(_command)

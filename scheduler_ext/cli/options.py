@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.extender.clusterstate import ClusterState, file_state
-from scheduler_ext.wire.config import Configuration, load_config
+from scheduler_ext.wire.config import Configuration, duration_s, load_config
 
 inventory_option = click.option(
     "--inventory",
@@ -18,6 +19,9 @@ inventory_option = click.option(
 )
 kubeconfig_option = click.option(
     "--kubeconfig", type=click.Path(path_type=Path), help="The cluster of this kubeconfig, as it is now."
+)
+log_format_option = click.option(
+    "--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True
 )
 context_option = click.option("--context", help="Another context of the kubeconfig than its current one.")
 config_option = click.option(
@@ -29,6 +33,24 @@ config_option = click.option(
 output_option = click.option(
     "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", show_default=True
 )
+
+
+class Duration(click.ParamType[float]):
+    """A duration such as 5s or 2m30s, in seconds."""
+
+    name = "duration"
+
+    def __init__(self, least_s: float, most_s: float) -> None:
+        self._least_s = least_s
+        self._most_s = most_s
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            return duration_s("duration", str(value), self._least_s, self._most_s)
+        except ConfigError as error:
+            self.fail(str(error).removeprefix("duration: "), param, ctx)
 
 
 def read_config(path: Path | None) -> Configuration:

@@ -17,6 +17,7 @@ from scheduler_ext.cli.options import (
     context_option,
     inventory_option,
     kubeconfig_option,
+    log_format_option,
     one_source,
     read_config,
 )
@@ -105,7 +106,7 @@ class NamespacedName(click.ParamType[tuple[str, str]]):
     type=click.Path(path_type=Path),
     help="Who may ask: clients with a certificate signed by one of these.",
 )
-@click.option("--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True)
+@log_format_option
 @click.option("--workers", type=int, hidden=True, help="Anything but 1 is refused.")
 def serve(
     config_file: Path | None,
@@ -134,8 +135,8 @@ def serve(
     refusal = refuse_workers(os.environ, workers)
     if refusal is not None:
         raise click.UsageError(refusal)
+    from scheduler_ext.logs import configure_logs
     from scheduler_ext.server.gunicorn_server import run_server
-    from scheduler_ext.server.logs import configure_logs
     from scheduler_ext.server.server_options import ServerOptions, is_loopback
 
     tls = tls_files(tls_cert_file, tls_key_file, client_ca_file)

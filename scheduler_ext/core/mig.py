@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+# Bounds the tables over all masks of a grid to 65,536; NVIDIA's largest grid has 12 units.
+MAX_GRID = 16
 RESOURCE_PREFIX = "nvidia.com/mig-"
 
 # [0-9] and not \d, which also takes digits of other scripts. Lengths are bounded so that int() stays cheap.

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from scheduler_ext.core.mig import Profile, media_conflict, parse_profile
-from scheduler_ext.core.mig_masks import MAX_GRID, MaskTables, mask_tables, window
+from scheduler_ext.core.mig import MAX_GRID, Profile, media_conflict, parse_profile
+from scheduler_ext.core.mig_masks import MaskTables, mask_tables, window
 from scheduler_ext.core.mig_tables import FALLBACK_PROFILES
 
 # NVML numbers 18 GPU instance profiles; the bound only keeps a broken report from filling memory.

@@ -13,10 +13,7 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_ext.core.mig import Profile
-
-# Bounds the tables to 65,536 masks; NVIDIA's largest grid has 12 units.
-MAX_GRID = 16
+from scheduler_ext.core.mig import MAX_GRID, Profile
 
 
 @dataclass(frozen=True, eq=False)

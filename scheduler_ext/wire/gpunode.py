@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
+import msgspec
+import msgspec.structs
 from msgspec import Meta, Struct
 
-from scheduler_ext.core.mig_masks import MAX_GRID
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.mig import MAX_GRID
 from scheduler_ext.wire import kube
 
 API_VERSION = "gpu.scheduler-ext.io/v1alpha1"
@@ -22,8 +25,12 @@ def _spelling(name: str) -> str:
     return first + "".join({"mib": "MiB", "id": "ID"}.get(word, word.capitalize()) for word in rest)
 
 
-class _Status(Struct, rename=_spelling, gc=False):
-    """Base of the report's parts; null means absent, unknown fields are skipped."""
+class _Status(Struct, rename=_spelling, gc=False, omit_defaults=True):
+    """Base of the report's parts; null means absent, and what is absent is not written."""
+
+    def but(self, **fields: Any) -> Self:
+        """The same with these fields instead."""
+        return msgspec.structs.replace(self, **fields)
 
 
 class HolderStatus(_Status):
@@ -109,10 +116,20 @@ class SharingStatus(_Status):
     replicas: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
+class SummaryStatus(_Status):
+    """What ``kubectl get`` shows of the devices; has to agree with them, and is not read."""
+
+    gpus: int
+    healthy: int
+    model: str | None = None
+    memory_used_percent: int | None = None
+
+
 class GpuNodeStatus(_Status):
     """What a node's agent saw."""
 
     devices: list[DeviceStatus] | None = None
+    summary: SummaryStatus | None = None
     reported_at: str | None = None
     sequence: Annotated[int, Meta(ge=0)] | None = None
     boot_id: str | None = None
@@ -148,3 +165,31 @@ class GpuNode(_Status):
 
     metadata: GpuNodeMeta | None = None
     status: GpuNodeStatus | None = None
+
+
+def object_body(name: str, node_uid: str | None) -> bytes:
+    """What creates a node's GPUNode by server-side apply, as a dependent of its Node."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}
+    metadata = {"name": name, **({"ownerReferences": [owner]} if node_uid else {})}
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "GPUNode", "metadata": metadata})
+
+
+def status_body(name: str, status: GpuNodeStatus) -> bytes:
+    """What reports a status by server-side apply."""
+    return msgspec.json.encode(
+        {"apiVersion": API_VERSION, "kind": "GPUNode", "metadata": {"name": name}, "status": status}
+    )
+
+
+def plain(name: str, status: GpuNodeStatus) -> dict[str, Any]:
+    """The object as plain JSON values."""
+    read: dict[str, Any] = msgspec.json.decode(status_body(name, status))
+    return read
+
+
+def read_gpu_node(body: bytes) -> GpuNode:
+    """A GPUNode as the API server gives it. Raises ClusterError."""
+    try:
+        return msgspec.json.decode(body, type=GpuNode)
+    except msgspec.MsgspecError as error:
+        raise ClusterError(f"a GPUNode that is none: {error}") from None

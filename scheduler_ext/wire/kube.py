@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.quantity import QuantityError
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
@@ -186,6 +187,14 @@ class Node(KubeStruct):
     metadata: ObjectMeta | None = None
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
+
+
+def read_node(body: bytes) -> Node:
+    """A Node as the API server gives it. Raises ClusterError."""
+    try:
+        return msgspec.json.decode(body, type=Node)
+    except msgspec.MsgspecError as error:
+        raise ClusterError(f"a Node that is none: {error}") from None
 
 
 def quantity_text(raw: Raw) -> str:

@@ -12,9 +12,8 @@ from typing import TypeVar
 
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu import Device, Holder, Memory, Mig, MigInstance, Report
-from scheduler_ext.core.mig import Profile, parse_profile
+from scheduler_ext.core.mig import MAX_GRID, Profile, parse_profile
 from scheduler_ext.core.mig_geometry import Geometry, geometry_for, geometry_from_report
-from scheduler_ext.core.mig_masks import MAX_GRID
 from scheduler_ext.core.models import GpuModel, canonical_model
 from scheduler_ext.wire.gpunode import (
     DeviceStatus,

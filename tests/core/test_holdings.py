@@ -26,6 +26,10 @@ def promised(held: Holdings) -> list[int]:
     return [device.requested_mib for device in held.devices.values()]
 
 
+def foreign(held: Holdings) -> list[int]:
+    return [device.foreign_mib for device in held.devices.values()]
+
+
 def test_an_empty_node_holds_nothing() -> None:
     held = held_on(device(0), device(1))
     assert (units(held), promised(held)) == ([0, 0], [0, 0])
@@ -61,7 +65,7 @@ def test_a_pod_is_found_on_the_device_the_agent_saw_it_on(holder: Holder) -> Non
         ),
         pytest.param(Holder(namespace="other", name="a"), 1, 0, id="another namespace"),
         pytest.param(Holder(), 1, 0, id="nobody named"),
-        pytest.param(Holder(uid="uid-z", memory_mib=700), 0, 700, id="another uid that holds memory only"),
+        pytest.param(Holder(uid="uid-z", memory_mib=700), 0, 700, id="another uid that uses memory only"),
     ],
 )
 def test_a_holder_that_is_no_known_pod_holds_what_the_agent_saw(
@@ -69,8 +73,38 @@ def test_a_holder_that_is_no_known_pod_holds_what_the_agent_saw(
 ) -> None:
     held = held_on(device(0, holders=(holder,)), pods=(bound("a", wants(1, WHOLE)),))
     assert units(held) == [unmatched_units]
-    assert promised(held) == [unmatched_mib]
+    assert promised(held) == [0]
+    assert foreign(held) == [unmatched_mib]
     assert held.unknown[WHOLE] == 1
+
+
+KUBELET_SAID = BY_NAME
+
+
+def test_what_kubelet_allocated_goes_before_what_is_used() -> None:
+    """A pod of two GPUs that uses one of them, and one more that is not its own."""
+    used = Holder(uid="uid-a", memory_mib=500)
+    devices = (
+        device(0, holders=(KUBELET_SAID, used)),
+        device(1, holders=(KUBELET_SAID,)),
+        device(2, holders=(used,)),
+    )
+    held = held_on(*devices, pods=(bound("a", wants(2, WHOLE)),))
+    assert (units(held), foreign(held)) == ([1, 1, 0], [0, 0, 500])
+
+
+def test_two_time_slices_of_one_gpu_are_two_units_of_it() -> None:
+    used = Holder(uid="uid-a", memory_mib=500)
+    held = held_on(
+        device(0, holders=(KUBELET_SAID, KUBELET_SAID, used)), device(1), pods=(bound("a", wants(2, WHOLE)),)
+    )
+    assert (units(held), held.unknown[WHOLE]) == ([2, 0], 0)
+
+
+def test_without_kubelets_word_each_gpu_in_use_is_one_unit() -> None:
+    used = Holder(uid="uid-a", memory_mib=500)
+    held = held_on(device(0, holders=(used, used)), device(1), pods=(bound("a", wants(2, WHOLE)),))
+    assert (units(held), held.unknown[WHOLE]) == ([1, 0], 1)
 
 
 def test_units_without_a_device_are_counted_without_one() -> None:
@@ -176,10 +210,22 @@ class TestShares:
         pods = (bound("a", wants(500, SHARE), devices=devices), bound("b", wants(30, SHARE)))
         assert promised(held_on(device(0), device(1), device(2), pods=pods)) == [530, 530, 530]
 
-    def test_an_unknown_holder_of_memory_is_added_to_the_shares(self) -> None:
+    def test_what_an_unknown_pod_uses_is_beside_the_shares(self) -> None:
         stranger = Holder(uid="uid-z", memory_mib=70)
         pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-0",)}),)
-        assert promised(held_on(device(0, holders=(stranger,)), pods=pods)) == [570]
+        held = held_on(device(0, holders=(stranger,)), pods=pods)
+        assert (promised(held), foreign(held)) == ([500], [70])
+
+    def test_what_a_pod_uses_where_it_has_its_share_is_its_own(self) -> None:
+        user = Holder(uid="uid-a", memory_mib=70)
+        pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-0",)}),)
+        assert foreign(held_on(device(0, holders=(user,)), pods=pods)) == [0]
+
+    def test_what_a_pod_uses_of_another_gpu_is_nobodys(self) -> None:
+        user = Holder(uid="uid-a", memory_mib=70)
+        pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-0",)}),)
+        held = held_on(device(0), device(1, holders=(user,)), pods=pods)
+        assert (promised(held), foreign(held)) == ([500, 0], [0, 70])
 
 
 def init(mib: int, name: str) -> ContainerAsk:

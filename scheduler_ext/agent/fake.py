@@ -1,0 +1,55 @@
+"""Readings from a file instead of from GPUs: for demonstrations, and for nodes that do not exist."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from scheduler_ext.agent.status import summary
+from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.extender.reading import load_objects
+from scheduler_ext.wire.gpunode import GpuNodeStatus
+
+log = logging.getLogger(__name__)
+
+
+class FakeReadings:
+    """The GPUNodes of an inventory file, read again when it changes."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises InventoryError naming the file."""
+        self._path = path
+        self._seen = self._identity()
+        self._statuses = self._read()
+
+    def statuses(self) -> Mapping[str, GpuNodeStatus]:
+        """What each node reports, by name; the last good file's while the present one cannot be read."""
+        seen = self._identity()
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._statuses = self._read()
+            except InventoryError as error:
+                log.error("what the file said before is reported on: %s", error)
+        return self._statuses
+
+    def _read(self) -> dict[str, GpuNodeStatus]:
+        gpu_nodes = load_objects(self._path).gpu_nodes
+        if not gpu_nodes:
+            raise InventoryError(f"{self._path}: no GPUNode in it; give a file with one for each node")
+        return {name: _status(node.status) for name, node in gpu_nodes.items()}
+
+    def _identity(self) -> tuple[int, ...] | None:
+        try:
+            stat = self._path.stat()
+        except OSError:
+            return None
+        return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+def _status(status: GpuNodeStatus | None) -> GpuNodeStatus:
+    """A status with the summary that its devices come to."""
+    status = status or GpuNodeStatus()
+    devices = status.devices or []
+    return status.but(devices=devices, summary=summary(devices))

@@ -1,0 +1,112 @@
+"""The agent's loop: look, report what is due, wait."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event, Thread
+
+from scheduler_ext.agent.fake import FakeReadings
+from scheduler_ext.agent.observer import Observer
+from scheduler_ext.agent.reporter import Reporter
+
+log = logging.getLogger(__name__)
+
+RESTART = 1
+"""Exit status that asks kubelet for a new process."""
+
+# A driver call that does not come back cannot be interrupted; only a new process helps.
+STUCK_S = 120.0
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def run_agent(observer: Observer, reporter: Reporter, interval_s: float, stopped: Event) -> int:
+    """Report one node until told to stop; the exit status."""
+    watchdog = Watchdog(STUCK_S, _give_up)
+    watchdog.start()
+    try:
+        while not stopped.is_set():
+            watchdog.alive()
+            node = reporter.node()
+            try:
+                reporter.offer(observer.observe(node.labels if node is not None else {}))
+            except Exception:
+                log.exception("no report this time")
+            if observer.must_restart:
+                log.error(
+                    "the driver was replaced under this process; ending, to be started with its library"
+                )
+                return RESTART
+            stopped.wait(interval_s)
+        return 0
+    finally:
+        watchdog.stop()
+        observer.close()
+
+
+def run_fake(
+    readings: FakeReadings,
+    names: tuple[str, ...],
+    reporter_of: Callable[[str], Reporter],
+    interval_s: float,
+    stopped: Event,
+) -> int:
+    """Report these nodes of a file, or all of it where none is named, until told to stop."""
+    reporters: dict[str, Reporter] = {}
+    while not stopped.is_set():
+        for name, status in readings.statuses().items():
+            if names and name not in names:
+                continue
+            if name not in reporters:
+                reporters[name] = reporter_of(name)
+            reporters[name].node()
+            reporters[name].offer(status)
+            if stopped.is_set():
+                break
+        stopped.wait(interval_s)
+    return 0
+
+
+class Watchdog:
+    """Calls ``bite`` when nobody has said for too long that the loop goes on."""
+
+    def __init__(self, after_s: float, bite: Callable[[], None]) -> None:
+        self._after_s = after_s
+        self._bite = bite
+        self._last = time.monotonic()
+        self._stopped = Event()
+        self._thread = Thread(target=self._run, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._thread.start()
+
+    def alive(self) -> None:
+        """The loop goes on."""
+        self._last = time.monotonic()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._stopped.set()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._after_s / 10):
+            if time.monotonic() - self._last > self._after_s:
+                self._bite()
+                return
+
+
+def _give_up() -> None:
+    sys.stderr.write(f"error: a call to the GPU driver has not come back for {STUCK_S:g} s; ending\n")
+    sys.stderr.flush()
+    # Threads that hang in the driver would hold up any other end.
+    os._exit(RESTART)
+
+
+def boot_id() -> str:
+    """The boot of this node, as the kernel names it."""
+    return BOOT_ID.read_text().strip()

@@ -1,0 +1,291 @@
+"""NVML as typed values and exceptions of our own; the only file that knows pynvml, and its traps.
+
+pynvml keeps the library and its function pointers per process: one Nvml at a time, on one thread. Of sizes in
+bytes, MiB are rounded up: nothing that is taken looks free.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from scheduler_ext.agent.nvml_errors import (
+    CANNOT_BE_READ,
+    NO_LIBRARY,
+    DeviceLost,
+    DriverGone,
+    NotReadable,
+    NotThere,
+    NvmlError,
+    error_of,
+)
+from scheduler_ext.agent.nvml_values import (
+    ARCHITECTURES,
+    Attributes,
+    EventSet,
+    Handle,
+    MemoryInfo,
+    MigMode,
+    ProfileInfo,
+)
+from scheduler_ext.agent.reading import Process
+
+log = logging.getLogger(__name__)
+
+_NODE_MASK_WORDS = 16
+
+
+def _mib(size: int) -> int:
+    return -(-size >> 20)
+
+
+class Nvml:
+    """The calls of NVML. What cannot be read is None, unless the docstring says that it raises NotReadable.
+
+    Every call may raise DriverGone; those on a GPU DeviceLost, on a MIG device NotThere once it is gone.
+    """
+
+    def __init__(self, library: Path | None = None) -> None:
+        self._library = library
+        self._open = False
+        self._told: set[tuple[str, str]] = set()
+        # Failures that may pass: what was read while this grew is not to be kept.
+        self.passing_failures = 0
+
+    def open(self) -> None:
+        """Load the library, by its own name unless a path was given, and initialise it; raises DriverGone."""
+        # Else pointers into a library that was loaded before would be called.
+        pynvml._nvmlGetFunctionPointer_cache.clear()
+        if self._library is not None:
+            try:
+                pynvml.nvmlLib = ctypes.CDLL(str(self._library))
+            except OSError as error:
+                raise DriverGone(NO_LIBRARY) from error
+        try:
+            self._ask("nvmlInit")
+        except DriverGone:
+            raise
+        except NvmlError as error:
+            raise DriverGone(f"NVML does not start: {error}") from error
+        self._open = True
+
+    def close(self) -> None:
+        """Give NVML back; that it fails changes nothing any more."""
+        if not self._open:
+            return
+        self._open = False
+        try:
+            self._ask("nvmlShutdown")
+        except NvmlError as error:
+            log.debug("NVML did not shut down: %s", error)
+
+    def driver_version(self) -> str | None:
+        value: str | None = self._optional("nvmlSystemGetDriverVersion")
+        return value
+
+    def cuda_version(self) -> str | None:
+        """The CUDA version that the driver has, such as "12.8"."""
+        version = self._optional("nvmlSystemGetCudaDriverVersion_v2")
+        return f"{version // 1000}.{version % 1000 // 10}" if version else None
+
+    def device_count(self) -> int:
+        try:
+            return int(self._ask("nvmlDeviceGetCount"))
+        except (NotReadable, NotThere, DeviceLost) as error:
+            raise DriverGone(f"NVML cannot count the GPUs: {error}") from error
+
+    def device(self, index: int) -> Handle:
+        """Raises NotReadable and NotThere."""
+        return Handle(self._ask("nvmlDeviceGetHandleByIndex", index))
+
+    def address(self, handle: Handle) -> int:
+        """The identity of a handle: NVML gives a GPU the same one each time."""
+        return int(ctypes.cast(handle, ctypes.c_void_p).value or 0)  # type: ignore[arg-type]
+
+    def uuid(self, handle: Handle) -> str:
+        """Of a GPU or a MIG device; raises NotReadable."""
+        return str(self._ask("nvmlDeviceGetUUID", handle))
+
+    def name(self, handle: Handle) -> str | None:
+        """Of a GPU or a MIG device."""
+        value: str | None = self._optional("nvmlDeviceGetName", handle)
+        return value
+
+    def minor_number(self, gpu: Handle) -> int | None:
+        value: int | None = self._of_gpu("nvmlDeviceGetMinorNumber", gpu)
+        return value
+
+    def pci_bus_id(self, gpu: Handle) -> str | None:
+        """As Linux writes it, 0000:3b:00.0; NVML has eight digits before the first colon, and capitals."""
+        info = self._of_gpu("nvmlDeviceGetPciInfo", gpu)
+        if info is None:
+            return None
+        domain, _, rest = str(info.busId).lower().partition(":")
+        return f"{int(domain, 16):04x}:{rest}"
+
+    def architecture(self, gpu: Handle) -> str | None:
+        return ARCHITECTURES.get(self._of_gpu("nvmlDeviceGetArchitecture", gpu))
+
+    def compute_capability(self, gpu: Handle) -> tuple[int, int] | None:
+        value: tuple[int, int] | None = self._of_gpu("nvmlDeviceGetCudaComputeCapability", gpu)
+        return value
+
+    def numa_node(self, gpu: Handle) -> int | None:
+        """The NUMA node that is nearest; None where several are."""
+        scope = pynvml.NVML_AFFINITY_SCOPE_NODE
+        words = self._of_gpu("nvmlDeviceGetMemoryAffinity", gpu, _NODE_MASK_WORDS, scope)
+        nodes: int = sum(word << 64 * i for i, word in enumerate(words or ()))
+        return nodes.bit_length() - 1 if nodes.bit_count() == 1 else None
+
+    def memory(self, gpu: Handle) -> MemoryInfo | None:
+        """None where it is not supported or not permitted; for any other reason, the GPU is no good."""
+        info = self._of_gpu("nvmlDeviceGetMemoryInfo", gpu, pynvml.nvmlMemory_v2)
+        if info is not None:
+            return MemoryInfo(info.total, _mib(info.used), _mib(info.reserved))
+        try:
+            info = self._ask("nvmlDeviceGetMemoryInfo", gpu)
+        except NotReadable as error:
+            if error.absent or error.denied:
+                return None
+            raise DeviceLost(CANNOT_BE_READ) from error
+        return MemoryInfo(info.total, _mib(info.used), None)
+
+    def utilization_percent(self, gpu: Handle) -> int | None:
+        rates = self._of_gpu("nvmlDeviceGetUtilizationRates", gpu)
+        return None if rates is None else min(int(rates.gpu), 100)
+
+    def row_remap_failed(self, gpu: Handle) -> bool | None:
+        rows = self._of_gpu("nvmlDeviceGetRemappedRows", gpu)
+        return None if rows is None else bool(rows[3])
+
+    def processes(self, handle: Handle) -> tuple[Process, ...] | None:
+        """Those that compute, draw or compute by MPS, on a GPU or a MIG device, by PID.
+
+        A process in several lists has the most memory that any of them says.
+        """
+        kinds = ("Compute", "Graphics", "MPSCompute")
+        lists = [self._optional(f"nvmlDeviceGet{kind}RunningProcesses", handle) for kind in kinds]
+        if lists[0] is None:
+            return None
+        used: dict[int, int | None] = {}
+        for entry in (entry for entries in lists for entry in entries or ()):
+            sizes = (used.get(entry.pid), entry.usedGpuMemory)
+            used[entry.pid] = max((size for size in sizes if size is not None), default=None)
+        return tuple(Process(pid, None if size is None else _mib(size)) for pid, size in sorted(used.items()))
+
+    def mig_mode(self, gpu: Handle) -> MigMode | None:
+        try:
+            current, _ = self._ask("nvmlDeviceGetMigMode", gpu)
+        except NotReadable as error:
+            return MigMode.UNSUPPORTED if error.absent else None
+        return MigMode.ON if current == pynvml.NVML_DEVICE_MIG_ENABLE else MigMode.OFF
+
+    def profile(self, gpu: Handle, index: int) -> ProfileInfo | None:
+        """None where the GPU has no such profile; raises NotThere past the last index."""
+        name = None
+        info = self._optional("nvmlDeviceGetGpuInstanceProfileInfo", gpu, index)
+        if info is not None:
+            name = str(info.name).removeprefix("MIG ") or None
+        else:
+            # An older library, or the MIG mode is off: the first version answers then, without a name.
+            info = self._optional("nvmlDeviceGetGpuInstanceProfileInfo", gpu, index, 1)
+        if info is None:
+            return None
+        return ProfileInfo(index, info.id, name, info.sliceCount, info.instanceCount, info.memorySizeMB)
+
+    def placements(self, gpu: Handle, profile_number: int) -> tuple[tuple[int, int], ...] | None:
+        """Where instances of a profile can lie, each (start, size); privileged."""
+        function, count = "nvmlDeviceGetGpuInstancePossiblePlacements", ctypes.c_uint()
+        if self._of_gpu(function, gpu, profile_number, None, ctypes.byref(count)) is None:
+            return None
+        places = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
+        if self._of_gpu(function, gpu, profile_number, places, ctypes.byref(count)) is None:
+            return None
+        return tuple((place.start, place.size) for place in places[: count.value])
+
+    def max_mig_devices(self, gpu: Handle) -> int:
+        return self._of_gpu("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0
+
+    def mig_device(self, gpu: Handle, index: int) -> Handle | None:
+        """None where there is none at this index; more may follow."""
+        handle = self._of_gpu("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
+        return None if handle is None else Handle(handle)
+
+    def gpu_instance_id(self, mig_device: Handle) -> int | None:
+        value: int | None = self._optional("nvmlDeviceGetGpuInstanceId", mig_device)
+        return value
+
+    def attributes(self, mig_device: Handle) -> Attributes | None:
+        info = self._optional("nvmlDeviceGetAttributes_v2", mig_device)
+        if info is None:
+            return None
+        return Attributes(info.gpuInstanceSliceCount, info.computeInstanceSliceCount, info.memorySizeMB)
+
+    def placement(self, gpu: Handle, gpu_instance_id: int) -> tuple[int, int] | None:
+        """(start, size) of a GPU instance; privileged."""
+        instance = self._of_gpu("nvmlDeviceGetGpuInstanceById", gpu, gpu_instance_id)
+        info = None if instance is None else self._of_gpu("nvmlGpuInstanceGetInfo", instance)
+        return None if info is None else (info.placement.start, info.placement.size)
+
+    def event_set(self) -> EventSet:
+        """Raises NotReadable."""
+        return EventSet(self._ask("nvmlEventSetCreate"))
+
+    def free_event_set(self, events: EventSet) -> None:
+        self._optional("nvmlEventSetFree", events)
+
+    def register_xids(self, gpu: Handle, events: EventSet) -> None:
+        """From now on; a GPU that has no such events stays silent."""
+        types = self._of_gpu("nvmlDeviceGetSupportedEventTypes", gpu) or 0
+        if types & pynvml.nvmlEventTypeXidCriticalError:
+            self._of_gpu("nvmlDeviceRegisterEvents", gpu, pynvml.nvmlEventTypeXidCriticalError, events)
+
+    def next_xid(self, events: EventSet) -> tuple[Handle, int] | None:
+        """The oldest event that nobody took, its GPU and XID, without waiting; raises NotReadable."""
+        try:
+            event = self._ask("nvmlEventSetWait_v2", events, 0)
+        except NotReadable as error:
+            if error.timeout:
+                return None
+            raise
+        return Handle(event.device), int(event.eventData)
+
+    def _of_gpu(self, function: str, *arguments: object) -> Any:
+        """A value of a GPU that it may not have; its handle does not go stale, whatever a call dislikes."""
+        try:
+            return self._ask(function, *arguments)
+        except (NotReadable, NotThere):
+            return None
+
+    def _optional(self, function: str, *arguments: object) -> Any:
+        try:
+            return self._ask(function, *arguments)
+        except NotReadable:
+            return None
+
+    def _ask(self, function: str, *arguments: object) -> Any:
+        try:
+            return getattr(pynvml, function)(*arguments)
+        # No NVMLError: what pynvml makes of FUNCTION_NOT_FOUND in calls whose names have no version.
+        except pynvml.NVMLLibraryMismatchError:
+            raise self._ours(function, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, "Function Not Found") from None
+        except pynvml.NVMLError as error:
+            raise self._ours(function, error.value, str(error)) from None
+
+    def _ours(self, function: str, code: int, text: str) -> NvmlError:
+        error = error_of(code, text)
+        if isinstance(error, NotReadable) and not error.absent and not error.timeout:
+            self._tell(function, error)
+        return error
+
+    def _tell(self, function: str, error: NotReadable) -> None:
+        """Once per function: the agent reads every few seconds."""
+        self.passing_failures += not error.denied
+        if (function, error.text) not in self._told:
+            self._told.add((function, error.text))
+            fix = "; the agent needs CAP_SYS_ADMIN to report it" if error.denied else ""
+            log.warning("%s: %s%s", function, error.text, fix)

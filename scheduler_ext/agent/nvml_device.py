@@ -1,0 +1,120 @@
+"""One GPU over time: what stays is read once, what changes at every reading, and what was last known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scheduler_ext.agent.nvml import Nvml
+from scheduler_ext.agent.nvml_errors import CANNOT_BE_READ, DeviceLost, NotThere
+from scheduler_ext.agent.nvml_mig import grid_size, read_instances, read_profiles
+from scheduler_ext.agent.nvml_values import Handle, MemoryInfo, MigMode
+from scheduler_ext.agent.reading import DeviceReading
+
+ROW_REMAPPING_FAILED = "row remapping failed"
+
+
+class TrackedDevice:
+    """A GPU that was seen with its UUID.
+
+    ``handle`` is None while it cannot be reached, for the reason in ``fault``. A GPU that fails keeps its
+    last known MIG instances: pods still hold them.
+    """
+
+    def __init__(self, uuid: str, index: int) -> None:
+        self.index = index
+        self.handle: Handle | None = None
+        self.fault = CANNOT_BE_READ
+        self._fixed = DeviceReading(uuid, index, total_mib=0)
+        self._fixed_for: MigMode | None = None
+        self._complete = False
+        self._total_bytes: int | None = None
+        self._remap_failed = False
+
+    @property
+    def uuid(self) -> str:
+        return self._fixed.uuid
+
+    def reached(self, index: int, handle: Handle) -> None:
+        """NVML lists it under that index."""
+        self.index = index
+        self.handle = handle
+
+    def forget(self, fault: str) -> None:
+        """Its handle is of no use any more; whatever it says next time is read anew."""
+        self.handle = None
+        self.fault = fault
+        self._complete = False
+
+    def read(self, nvml: Nvml) -> DeviceReading:
+        """The GPU now; one that fails while it is read is reported with its fault."""
+        if self.handle is not None:
+            try:
+                return self._read(nvml, self.handle)
+            except DeviceLost as lost:
+                self.forget(lost.text)
+            except NotThere:
+                self.forget(CANNOT_BE_READ)
+        return replace(self.last_known(), faults=(self.fault,))
+
+    def last_known(self) -> DeviceReading:
+        """What it was, without what changes from moment to moment."""
+        instances = tuple(replace(instance, processes=None) for instance in self._fixed.instances)
+        return replace(self._fixed, index=self.index, instances=instances)
+
+    def _read(self, nvml: Nvml, handle: Handle) -> DeviceReading:
+        mode = nvml.mig_mode(handle)
+        memory = nvml.memory(handle)
+        if memory is not None:
+            self._total_bytes = memory.total_bytes
+        if not self._complete or mode is not self._fixed_for:
+            self._read_fixed(nvml, handle, mode)
+        enabled = mode is MigMode.ON
+        instances = read_instances(nvml, handle, self._total_bytes) if enabled else ()
+        self._fixed = replace(self._fixed, total_mib=self._total_mib(), instances=instances)
+        failed = nvml.row_remap_failed(handle)
+        if failed is not None:
+            # A GPU with MIG instances does not answer; a failure does not heal meanwhile.
+            self._remap_failed = failed
+        return replace(
+            _with_memory(self._fixed, memory),
+            index=self.index,
+            utilization_percent=None if enabled else nvml.utilization_percent(handle),
+            # Under MIG all processes run on instances.
+            processes=() if enabled else nvml.processes(handle),
+            faults=(ROW_REMAPPING_FAILED,) if self._remap_failed else (),
+        )
+
+    def _read_fixed(self, nvml: Nvml, handle: Handle, mode: MigMode | None) -> None:
+        failures = nvml.passing_failures
+        capable = mode is not None and mode is not MigMode.UNSUPPORTED
+        profiles = read_profiles(nvml, handle, self._total_bytes) if capable else ()
+        self._fixed = DeviceReading(
+            uuid=self.uuid,
+            index=self.index,
+            total_mib=self._fixed.total_mib,
+            minor=nvml.minor_number(handle),
+            product=nvml.name(handle),
+            architecture=nvml.architecture(handle),
+            compute_capability=nvml.compute_capability(handle),
+            numa_node=nvml.numa_node(handle),
+            pci_bus_id=nvml.pci_bus_id(handle),
+            mig_enabled=None if mode is None else mode is MigMode.ON,
+            grid_size=grid_size(profiles),
+            profiles=profiles,
+            # As last known, in case that they cannot be read now.
+            instances=self._fixed.instances,
+        )
+        self._fixed_for = mode
+        self._complete = nvml.passing_failures == failures
+
+    def _total_mib(self) -> int:
+        """That of the largest profile, some 1 % less, where a GPU's memory may not be seen; else 0."""
+        if self._total_bytes is not None:
+            return self._total_bytes >> 20
+        return max((profile.memory_mib or 0 for profile in self._fixed.profiles), default=0)
+
+
+def _with_memory(device: DeviceReading, memory: MemoryInfo | None) -> DeviceReading:
+    if memory is None:
+        return device
+    return replace(device, used_mib=memory.used_mib, reserved_mib=memory.reserved_mib)

@@ -1,0 +1,83 @@
+"""What NVML's calls raise, in our terms: for a value, a device or the whole node."""
+
+from __future__ import annotations
+
+CANNOT_BE_READ = "GPU cannot be read"
+NO_LIBRARY = "the NVML library is not found; is the NVIDIA driver installed?"
+
+# nvmlReturn_t of nvml.h. The numbers are part of its ABI.
+_UNINITIALIZED = 1
+_INVALID_ARGUMENT = 2
+_NO_PERMISSION = 4
+_NOT_FOUND = 6
+_TIMEOUT = 10
+_VERSION_MISMATCH = 18
+# Not supported, function not found, another version of the structure, deprecated.
+_ABSENT = (3, 13, 25, 26)
+_PROBLEMS = {
+    9: "the NVIDIA driver is not loaded",
+    12: NO_LIBRARY,
+    _VERSION_MISMATCH: "the NVIDIA driver and the NVML library differ in version",
+}
+_FAULTS = {
+    8: "external power is not connected",
+    11: "interrupts do not arrive",
+    15: "GPU is lost",
+    16: "GPU requires a reset",
+    28: "GPU is lost",
+}
+
+
+class NvmlError(Exception):
+    """A call that gave no value; its text does not vary."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class NotReadable(NvmlError):  # noqa: N818
+    """This value cannot be had: not supported, not permitted, an older library, or the call failed.
+
+    ``absent`` where this GPU or library never has it, ``denied`` where we may not see it, ``timeout`` where
+    there was none in time.
+    """
+
+    absent = denied = timeout = False
+
+
+class NotThere(NvmlError):  # noqa: N818
+    """Nothing at this index, or what the handle stood for is gone."""
+
+
+class DeviceLost(NvmlError):  # noqa: N818
+    """The GPU cannot be used; the text is a fault as in DeviceReading."""
+
+
+class DriverGone(NvmlError):  # noqa: N818
+    """No GPU of the node can be used; ``must_restart`` when only a new process can load the right library."""
+
+    def __init__(self, text: str, *, must_restart: bool = False) -> None:
+        super().__init__(text)
+        self.must_restart = must_restart
+
+
+class Uninitialized(DriverGone):
+    """NVML lost its initialisation."""
+
+
+def error_of(code: int, text: str) -> NvmlError:
+    """The error that stands for a return code of NVML; ``text`` is NVML's own word for it."""
+    if code == _UNINITIALIZED:
+        return Uninitialized("NVML is not initialised")
+    if code in _PROBLEMS:
+        return DriverGone(_PROBLEMS[code], must_restart=code == _VERSION_MISMATCH)
+    if code in _FAULTS:
+        return DeviceLost(_FAULTS[code])
+    if code in (_NOT_FOUND, _INVALID_ARGUMENT):
+        return NotThere(text)
+    error = NotReadable(text)
+    error.absent = code in _ABSENT
+    error.denied = code == _NO_PERMISSION
+    error.timeout = code == _TIMEOUT
+    return error

@@ -1,0 +1,155 @@
+"""All GPUs of the node as NVML tells of them, reading by reading, while drivers come and go."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from scheduler_ext.agent.nvml import Nvml
+from scheduler_ext.agent.nvml_device import TrackedDevice
+from scheduler_ext.agent.nvml_errors import (
+    CANNOT_BE_READ,
+    DeviceLost,
+    DriverGone,
+    NotReadable,
+    NotThere,
+    Uninitialized,
+)
+from scheduler_ext.agent.nvml_events import XidEvents
+from scheduler_ext.agent.nvml_values import Handle
+from scheduler_ext.agent.reading import DeviceReading, NodeReading
+
+log = logging.getLogger(__name__)
+
+# An initialisation can take seconds where no other process holds the driver open.
+FIRST_RETRY_S = 5.0
+LONGEST_RETRY_S = 60.0
+
+
+class NvmlSource:
+    """NVML held open for as long as it works. For one thread; ``now`` is a clock in seconds.
+
+    A GPU that fails stays in the readings with a fault, as long as NVML counts it and its UUID was once read.
+    When the whole driver fails, readings have a ``problem`` and the GPUs as last known, and NVML is
+    initialised again, after 5 s and then ever more slowly up to once a minute.
+    """
+
+    def __init__(self, library: Path | None = None, now: Callable[[], float] = time.monotonic) -> None:
+        self._nvml = Nvml(library)
+        self._now = now
+        self._xids = XidEvents(self._nvml)
+        self._open = False
+        self._devices: list[TrackedDevice] = []
+        self._count = 0
+        self._versions: tuple[str | None, str | None] = (None, None)
+        self._gone: DriverGone | None = None
+        self._retry_at = 0.0
+        self._delay_s = FIRST_RETRY_S
+        self._silent: dict[int, str] = {}
+
+    @property
+    def must_restart(self) -> bool:
+        """Whether this process has the library of another driver: only a new process loads the right one."""
+        return self._gone is not None and self._gone.must_restart
+
+    def read(self) -> NodeReading:
+        """The node now; never raises for what NVML says."""
+        if self._gone is not None and self._now() < self._retry_at:
+            return self._without_driver(self._gone)
+        try:
+            return self._sweep_again() if self._open else self._opened_sweep()
+        except DriverGone as gone:
+            return self._without_driver(self._lose(gone))
+
+    def close(self) -> None:
+        """Give NVML back; a later reading would initialise it again."""
+        self._release(CANNOT_BE_READ)
+
+    def _sweep_again(self) -> NodeReading:
+        try:
+            return self._sweep()
+        except Uninitialized as forgotten:
+            log.warning("%s; initialising it again", forgotten)
+            self._release(forgotten.text)
+            return self._opened_sweep()
+
+    def _opened_sweep(self) -> NodeReading:
+        self._nvml.open()
+        self._open = True
+        self._versions = (self._nvml.driver_version(), self._nvml.cuda_version())
+        reading = self._sweep()
+        if self._gone is not None:
+            log.info("NVML works again")
+        self._gone = None
+        self._delay_s = FIRST_RETRY_S
+        return reading
+
+    def _sweep(self) -> NodeReading:
+        count = self._nvml.device_count()
+        if count != self._count or any(device.handle is None for device in self._devices) or self._silent:
+            self._find_devices(count)
+        self._xids.collect(self._devices)
+        read = [device.read(self._nvml) for device in self._devices]
+        return NodeReading(tuple(map(self._with_xids, read)), *self._versions)
+
+    def _find_devices(self, count: int) -> None:
+        by_uuid = {device.uuid: device for device in self._devices}
+        by_index = {device.index: device for device in self._devices}
+        found: dict[int, TrackedDevice] = {}
+        failed: dict[int, str] = {}
+        for index in range(count):
+            try:
+                handle, uuid = self._identify(index)
+            except (DeviceLost, NotReadable, NotThere) as error:
+                failed[index] = error.text if isinstance(error, DeviceLost) else CANNOT_BE_READ
+                continue
+            found[index] = by_uuid.get(uuid) or TrackedDevice(uuid, index)
+            found[index].reached(index, handle)
+        seen = {device.uuid for device in found.values()}
+        silent = {}
+        for index, fault in failed.items():
+            known = by_index.get(index)
+            if known is None or known.uuid in seen:
+                silent[index] = fault
+            else:
+                known.forget(fault)
+                found[index] = known
+        for index in silent.keys() - self._silent.keys():
+            log.warning("GPU %d has never told its UUID and is not reported: %s", index, silent[index])
+        self._silent = silent
+        self._devices = [found[index] for index in sorted(found)]
+        self._count = count
+
+    def _identify(self, index: int) -> tuple[Handle, str]:
+        handle = self._nvml.device(index)
+        return handle, self._nvml.uuid(handle)
+
+    def _with_xids(self, device: DeviceReading) -> DeviceReading:
+        return replace(device, xids=self._xids.take(device.uuid))
+
+    def _without_driver(self, gone: DriverGone) -> NodeReading:
+        devices = tuple(self._with_xids(device.last_known()) for device in self._devices)
+        return NodeReading(devices, problem=gone.text)
+
+    def _lose(self, gone: DriverGone) -> DriverGone:
+        self._release(gone.text)
+        if self._gone is None or self._gone.text != gone.text:
+            log.error("no GPU of this node can be used: %s", gone)
+        self._gone = gone
+        self._retry_at = self._now() + self._delay_s
+        self._delay_s = min(2 * self._delay_s, LONGEST_RETRY_S)
+        return gone
+
+    def _release(self, why: str) -> None:
+        """Let go of everything that belongs to one initialisation of NVML."""
+        try:
+            self._xids.close()
+        except DriverGone as error:
+            log.debug("NVML did not free its events: %s", error)
+        self._nvml.close()
+        self._open = False
+        for device in self._devices:
+            device.forget(why)

@@ -1,0 +1,63 @@
+"""What NVML's calls give, in our terms."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import NewType
+
+# A GPU or a MIG device, a set of events: pointers that only nvml.py looks into.
+Handle = NewType("Handle", object)
+EventSet = NewType("EventSet", object)
+
+# nvmlDeviceArchitecture_t, in the words of GPU feature discovery's label nvidia.com/gpu.family.
+ARCHITECTURES = {
+    2: "kepler",
+    3: "maxwell",
+    4: "pascal",
+    5: "volta",
+    6: "turing",
+    7: "ampere",
+    8: "ada-lovelace",
+    9: "hopper",
+    10: "blackwell",
+    13: "rubin",
+}
+
+
+class MigMode(enum.Enum):
+    """What a GPU's MIG mode is now."""
+
+    UNSUPPORTED = enum.auto()
+    OFF = enum.auto()
+    ON = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryInfo:
+    """A GPU's memory; without ``reserved_mib``, ``used_mib`` has it inside."""
+
+    total_bytes: int
+    used_mib: int
+    reserved_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileInfo:
+    """A GPU instance profile: ``index`` to ask for it, ``number`` for its placements, its name or None."""
+
+    index: int
+    number: int
+    name: str | None
+    slices: int
+    instances: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """A MIG device's share: slices of the GPU, slices that compute, MiB."""
+
+    gpu_slices: int
+    compute_slices: int
+    memory_mib: int

@@ -1,0 +1,92 @@
+"""What there is to report of this node right now, from NVML, kubelet and /proc."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from scheduler_ext.agent.health import Health
+from scheduler_ext.agent.holders import find_holdings
+from scheduler_ext.agent.plugin import mig_strategy, sharing
+from scheduler_ext.agent.pod_resources import PodResources
+from scheduler_ext.agent.processes import Processes, sees_host_processes
+from scheduler_ext.agent.reading import NodeReading
+from scheduler_ext.agent.status import node_status
+from scheduler_ext.wire.gpunode import GpuNodeStatus
+
+log = logging.getLogger(__name__)
+
+PROC = Path("/proc")
+
+
+class GpuSource(Protocol):
+    """Where readings come from."""
+
+    @property
+    def must_restart(self) -> bool:
+        """True when this process cannot read any more, and another could."""
+
+    def read(self) -> NodeReading:
+        """All GPUs as they are now."""
+
+    def close(self) -> None:
+        """Read no more."""
+
+
+class Observer:
+    """Puts readings together. ``pod_resources`` is kubelet's socket, which need not be there."""
+
+    def __init__(
+        self,
+        source: GpuSource,
+        pod_resources: Path,
+        health: Health,
+        clock: Callable[[], float] = time.monotonic,
+        proc: Path = PROC,
+    ) -> None:
+        self._source = source
+        self._kubelet = PodResources(pod_resources)
+        self._processes = Processes(proc) if sees_host_processes(proc) else None
+        self._health = health
+        self._clock = clock
+        self._problem: str | None = None
+
+    @property
+    def must_restart(self) -> bool:
+        """True when only a new process can read on."""
+        return self._source.must_restart
+
+    @property
+    def problem(self) -> str | None:
+        """Why no GPU can be used now."""
+        return self._problem
+
+    def observe(self, labels: Mapping[str, str]) -> GpuNodeStatus:
+        """The status as of now; ``labels`` are the Node's."""
+        reading = self._source.read()
+        if reading.problem != self._problem:
+            if reading.problem is not None:
+                log.warning("no GPU can be used: %s", reading.problem)
+            else:
+                log.info("GPUs can be used again")
+            self._problem = reading.problem
+        allocatable = self._kubelet.allocatable()
+        holdings = find_holdings(
+            reading, self._kubelet.read(), self._processes.pod_of if self._processes is not None else None
+        )
+        return node_status(
+            reading,
+            holdings,
+            self._health,
+            self._clock(),
+            mig_strategy(labels, allocatable),
+            sharing(labels, allocatable),
+        )
+
+    def close(self) -> None:
+        """Let go of NVML and kubelet."""
+        self._kubelet.close()
+        self._source.close()

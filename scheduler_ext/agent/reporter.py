@@ -1,0 +1,140 @@
+"""One node's GPUNode, written: created as a dependent of its Node, then its status, by server-side apply."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from scheduler_ext.agent.changes import Schedule
+from scheduler_ext.cluster.backoff import Backoff
+from scheduler_ext.cluster.transport import APPLY, RefusedError, Transport
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.wire.gpunode import GpuNodeStatus, object_body, read_gpu_node, status_body
+from scheduler_ext.wire.kube import ObjectMeta, read_node, strings
+from scheduler_ext.wire.times import time_text
+
+log = logging.getLogger(__name__)
+
+FIELD_MANAGER = "scheduler-ext-agent"
+_GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
+_OURS = {"fieldManager": FIELD_MANAGER, "force": "true"}
+# How long what the Node said is believed.
+_NODE_S = 45.0
+_NOT_FOUND, _INVALID = 404, 422
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNode:
+    """The Node a report is of."""
+
+    uid: str
+    labels: Mapping[str, str]
+
+
+class Reporter:
+    """Writes one node's reports when they are due; what fails is tried again, later and later."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        node: str,
+        boot_id: str,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._transport = transport
+        self._name = node
+        self._boot_id = boot_id
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._schedule = Schedule()
+        self._backoff = Backoff()
+        self._not_before = 0.0
+        self._node: OwnNode | None = None
+        self._node_read_at = 0.0
+        # The uid of the Node that our GPUNode was created for.
+        self._created_for: str | None = None
+        self._sequence: int | None = None
+        self._problem: str | None = None
+
+    def node(self) -> OwnNode | None:
+        """Our Node as it was lately; None while it is not known."""
+        now = self._clock()
+        if now >= self._not_before and (self._node is None or now - self._node_read_at >= _NODE_S):
+            try:
+                self._read_node()
+            except ClusterError as error:
+                self._failed(error)
+        return self._node
+
+    def offer(self, status: GpuNodeStatus) -> bool:
+        """Write this status if it is due; True when it was written."""
+        now = self._clock()
+        if now < self._not_before or not self._schedule.due(status, now):
+            return False
+        try:
+            self._write(status)
+        except ClusterError as error:
+            self._failed(error)
+            return False
+        self._schedule.written(status, now)
+        self._backoff.reset()
+        if self._problem is not None:
+            log.info("%s: reports are written again", self._name)
+            self._problem = None
+        return True
+
+    def _write(self, status: GpuNodeStatus) -> None:
+        if self._node is None:
+            self._read_node()
+        assert self._node is not None
+        if self._created_for != self._node.uid:
+            self._create(self._node.uid)
+        if self._sequence is None:
+            self._sequence = self._last_sequence()
+        numbered = status.but(
+            reported_at=time_text(self._wall_clock()), sequence=self._sequence + 1, boot_id=self._boot_id
+        )
+        path = f"{_GPU_NODES}/{self._name}/status"
+        try:
+            self._transport.send("PATCH", path, status_body(self._name, numbered), APPLY, _OURS)
+        except RefusedError as error:
+            if error.status == _NOT_FOUND:
+                # Somebody deleted it, or its Node went and came again.
+                self._created_for, self._node = None, None
+            if error.status == _INVALID:
+                # Perhaps another agent of this node wrote meanwhile, and a higher number.
+                self._sequence = None
+            raise
+        self._sequence += 1
+
+    def _read_node(self) -> None:
+        node = read_node(self._transport.get(f"/api/v1/nodes/{self._name}").body)
+        metadata = node.metadata or ObjectMeta()
+        self._node = OwnNode(metadata.uid or "", strings(metadata.labels))
+        self._node_read_at = self._clock()
+        if self._created_for not in (None, self._node.uid):
+            log.info("%s: the Node is another one of the same name", self._name)
+            self._schedule.forget()
+
+    def _create(self, uid: str) -> None:
+        body = object_body(self._name, uid)
+        self._transport.send("PATCH", f"{_GPU_NODES}/{self._name}", body, APPLY, _OURS)
+        self._created_for = uid
+        self._sequence = None
+
+    def _last_sequence(self) -> int:
+        """Where the numbers of this boot have come to."""
+        written = read_gpu_node(self._transport.get(f"{_GPU_NODES}/{self._name}").body).status
+        if written is None or written.boot_id != self._boot_id:
+            return 0
+        return written.sequence or 0
+
+    def _failed(self, error: ClusterError) -> None:
+        retry_after_s = error.retry_after_s if isinstance(error, RefusedError) else None
+        self._not_before = self._clock() + self._backoff.wait_s(retry_after_s)
+        if str(error) != self._problem:
+            log.warning("%s: report not written, trying again: %s", self._name, error)
+            self._problem = str(error)

@@ -1,0 +1,168 @@
+"""``scheduler-ext agent``: reports one node's GPUs as its GPUNode."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import uuid
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scheduler_ext.cli.options import Duration, context_option, kubeconfig_option, log_format_option
+from scheduler_ext.cli.output import print_structured
+from scheduler_ext.core.errors import SchedulerExtError
+
+if TYPE_CHECKING:
+    from scheduler_ext.agent.observer import Observer
+    from scheduler_ext.cluster.transport import Transport
+
+log = logging.getLogger(__name__)
+
+
+class AgentError(SchedulerExtError):
+    """What the agent was told cannot be done; the text says why."""
+
+
+@click.command()
+@click.option(
+    "--node-name",
+    "node_names",
+    multiple=True,
+    envvar="NODE_NAME",
+    help="The Node to report on (default: $NODE_NAME). With --fake several, or none for all of the file.",
+)
+@kubeconfig_option
+@context_option
+@click.option("--in-cluster", is_flag=True, help="The cluster this pod runs in, by its ServiceAccount.")
+@click.option("--once", is_flag=True, help="Print the GPUNode and end; nothing is written to the cluster.")
+@click.option(
+    "--fake",
+    type=click.Path(path_type=Path),
+    help="Report what this file of GPUNodes says instead of reading GPUs; read again when it changes.",
+)
+@click.option(
+    "--interval", type=Duration(0.05, 60), default="5s", show_default=True, help="Between two looks."
+)
+@click.option(
+    "--recover-after",
+    type=Duration(0, 86400),
+    default="5m",
+    show_default=True,
+    help="How long a GPU has to be without a fatal error before it counts as healthy again.",
+)
+@click.option(
+    "--pod-resources",
+    type=click.Path(path_type=Path),
+    default="/var/lib/kubelet/pod-resources/kubelet.sock",
+    show_default=True,
+    help="kubelet's socket; where there is none, nobody tells which pod holds which GPU.",
+)
+@click.option(
+    "--nvml-library",
+    type=click.Path(path_type=Path),
+    help="libnvidia-ml.so.1, if it is not where it usually is.",
+)
+@log_format_option
+def agent(
+    node_names: tuple[str, ...],
+    kubeconfig: Path | None,
+    context: str | None,
+    in_cluster: bool,
+    once: bool,
+    fake: Path | None,
+    interval: float,
+    recover_after: float,
+    pod_resources: Path,
+    nvml_library: Path | None,
+    log_format: str,
+) -> None:
+    """Report a node's GPUs: one process on each GPU node, which writes that node's GPUNode alone."""
+    from scheduler_ext.logs import configure_logs
+
+    configure_logs(log_format)
+    if fake is None and len(node_names) != 1:
+        raise click.UsageError("--node-name: give the one Node whose GPUs these are, or set NODE_NAME")
+    if not once and bool(kubeconfig) == in_cluster:
+        raise click.UsageError("nowhere to report to: give --kubeconfig or --in-cluster, or --once to print")
+    if once:
+        if fake is not None:
+            _print_fake(fake, node_names)
+        else:
+            _print_once(_observer(nvml_library, pod_resources, recover_after), node_names[0])
+        return
+    raise SystemExit(
+        _run(
+            _transport(kubeconfig, context),
+            node_names,
+            fake,
+            interval,
+            lambda: _observer(nvml_library, pod_resources, recover_after),
+        )
+    )
+
+
+def _run(
+    transport: Transport, names: tuple[str, ...], fake: Path | None, interval_s: float, observer: Any
+) -> int:
+    from scheduler_ext.agent.loop import boot_id, run_agent, run_fake
+    from scheduler_ext.agent.reporter import Reporter
+
+    stopped = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    if fake is None:
+        return run_agent(observer(), Reporter(transport, names[0], boot_id()), interval_s, stopped)
+    from scheduler_ext.agent.fake import FakeReadings
+
+    # Machines that do not exist have booted when this process began.
+    boot = str(uuid.uuid4())
+    return run_fake(
+        FakeReadings(fake), names, lambda name: Reporter(transport, name, boot), interval_s, stopped
+    )
+
+
+def _transport(kubeconfig: Path | None, context: str | None) -> Transport:
+    from scheduler_ext.cluster.transport import Transport
+
+    return Transport.from_kubeconfig(kubeconfig, context) if kubeconfig else Transport.in_cluster()
+
+
+def _observer(nvml_library: Path | None, pod_resources: Path, recover_after_s: float) -> Observer:
+    try:
+        from scheduler_ext.agent.health import Health
+        from scheduler_ext.agent.nvml_source import NvmlSource
+        from scheduler_ext.agent.observer import Observer
+    except ImportError as error:
+        raise AgentError(
+            f"the agent needs {error.name}, which is not installed: pip install 'scheduler-ext[agent]'"
+        ) from None
+    return Observer(NvmlSource(nvml_library), pod_resources, Health(recover_after_s))
+
+
+def _print_once(observer: Observer, name: str) -> None:
+    from scheduler_ext.wire.gpunode import plain
+
+    try:
+        status = observer.observe({})
+        if observer.problem is not None:
+            raise AgentError(f"no GPU can be read: {observer.problem}")
+        print_structured(plain(name, status), "yaml")
+    finally:
+        observer.close()
+
+
+def _print_fake(path: Path, names: tuple[str, ...]) -> None:
+    from scheduler_ext.agent.fake import FakeReadings
+    from scheduler_ext.wire.gpunode import plain
+
+    statuses = FakeReadings(path).statuses()
+    for name in names:
+        if name not in statuses:
+            raise AgentError(f"{path}: no GPUNode {name} in it")
+    for number, name in enumerate(names or statuses):
+        if number:
+            click.echo("---")
+        print_structured(plain(name, statuses[name]), "yaml")

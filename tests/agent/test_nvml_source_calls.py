@@ -1,0 +1,82 @@
+"""How many calls a reading costs: each is a system call into the driver."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.agent.nvml_mock.fixtures import Rig
+from tests.agent.nvml_mock.library import FakeGpu
+from tests.agent.nvml_mock.presets import a30, a100_80gb_mig, h100, rtx_pro_6000, t4
+
+ONCE = (
+    "nvmlInitWithFlags",
+    "nvmlSystemGetDriverVersion",
+    "nvmlSystemGetCudaDriverVersion_v2",
+    "nvmlDeviceGetHandleByIndex_v2",
+    "nvmlDeviceGetMinorNumber",
+    "nvmlDeviceGetPciInfo_v3",
+    "nvmlDeviceGetArchitecture",
+    "nvmlDeviceGetCudaComputeCapability",
+    "nvmlDeviceGetMemoryAffinity",
+    "nvmlDeviceGetGpuInstanceProfileInfoV",
+    "nvmlDeviceGetGpuInstanceProfileInfo",
+    "nvmlDeviceGetGpuInstancePossiblePlacements_v2",
+    "nvmlEventSetCreate",
+    "nvmlDeviceGetSupportedEventTypes",
+    "nvmlDeviceRegisterEvents",
+)
+
+
+def steady(rig: Rig, *gpus: FakeGpu) -> Counter[str]:
+    """The calls of a reading that finds nothing new."""
+    for _ in range(2):
+        rig.node.forget_calls()
+        rig.read(*gpus)
+    return rig.node.calls()
+
+
+def test_what_stays_is_read_once(rig: Rig) -> None:
+    gpus = [a100_80gb_mig(0), h100(1), a30(2), rtx_pro_6000(3), t4(4)]
+    rig.read(*gpus)
+    first = rig.node.calls()
+    assert {name for name in ONCE if first[name]} == set(ONCE)
+    assert {name for name in ONCE if steady(rig)[name]} == set()
+
+
+@pytest.mark.parametrize(
+    ("gpu", "bound"),
+    [
+        # Count and events; then mode, memory, utilisation, rows, three kinds of processes.
+        pytest.param(h100(), 9, id="a whole GPU"),
+        pytest.param(t4(), 9, id="a GPU without MIG"),
+        # Mode, memory, rows, how many devices there can be, and seven handles; then eight for each instance:
+        # UUID, name, GPU instance, its handle, its place, three kinds of processes.
+        pytest.param(a100_80gb_mig(), 2 + 11 + 3 * 8, id="three instances"),
+    ],
+)
+def test_a_steady_reading_is_cheap(rig: Rig, gpu: FakeGpu, bound: int) -> None:
+    assert steady(rig, gpu).total() <= bound
+
+
+def test_a_new_gpu_and_a_mode_that_changes_are_all_that_is_read_anew(rig: Rig) -> None:
+    first = h100(0)
+    rig.read(first)
+    rig.node.forget_calls()
+    rig.read(first, t4(1))
+    assert rig.node.calls()["nvmlDeviceGetMinorNumber"] == 1
+    rig.node.forget_calls()
+    first.mig = True
+    rig.read()
+    calls = rig.node.calls()
+    assert (calls["nvmlDeviceGetMinorNumber"], calls["nvmlInitWithFlags"]) == (1, 0)
+
+
+def test_a_gpu_that_stays_lost_does_not_cost_the_others(rig: Rig) -> None:
+    lost, well = a100_80gb_mig(0), h100(1)
+    rig.read(lost, well)
+    lost.faults = {"*": 15}
+    calls = steady(rig)
+    assert (calls["nvmlInitWithFlags"], calls["nvmlDeviceGetMinorNumber"]) == (0, 0)
+    assert calls["nvmlEventSetCreate"] == 0

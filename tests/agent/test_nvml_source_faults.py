@@ -1,0 +1,151 @@
+"""GPUs that fail: each with its fault and what was known of it, while the others go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.agent.nvml_mock.fixtures import Rig
+from tests.agent.nvml_mock.library import FakeGpu, Fault
+from tests.agent.nvml_mock.presets import a100_80gb_mig, h100, t4
+
+FAULTS = [
+    pytest.param({"*": 15}, "GPU is lost", id="it fell off the bus"),
+    pytest.param({"*": 16}, "GPU requires a reset", id="it wants a reset"),
+    pytest.param({"*": 28}, "GPU is lost", id="it is not found"),
+    pytest.param({"*": 999}, "GPU cannot be read", id="no call gives more than an unknown error"),
+    pytest.param({"*": 2}, "GPU cannot be read", id="its handle is refused"),
+    pytest.param({"nvmlDeviceGetHandleByIndex_v2": 15, "*": 15}, "GPU is lost", id="it has no handle"),
+    pytest.param({"nvmlDeviceGetMigMode": 15}, "GPU is lost", id="lost at the first call"),
+    pytest.param({"nvmlDeviceGetMemoryInfo_v2": 15}, "GPU is lost", id="lost when its memory is read"),
+    pytest.param({"nvmlDeviceGetRemappedRows": 16}, "GPU requires a reset", id="found out by the last call"),
+    pytest.param({"nvmlDeviceGetMigDeviceHandleByIndex": 15}, "GPU is lost", id="lost among its instances"),
+]
+
+
+@pytest.mark.parametrize(("faults", "fault"), FAULTS)
+def test_a_gpu_that_fails_keeps_what_was_known(rig: Rig, faults: dict[str, Fault], fault: str) -> None:
+    sick, well = a100_80gb_mig(0), h100(1)
+    known, other = rig.read(sick, well).devices
+    sick.faults = faults
+    for _ in range(2):
+        first, second = rig.read().devices
+        assert second == other
+        assert first == replace(
+            known,
+            faults=(fault,),
+            used_mib=None,
+            reserved_mib=None,
+            processes=None,
+            instances=tuple(replace(instance, processes=None) for instance in known.instances),
+        )
+    sick.faults = {}
+    assert rig.read().devices == (known, other)
+
+
+@pytest.mark.parametrize(("faults", "fault"), FAULTS[:1])
+def test_what_changed_while_it_was_lost_is_seen_after(rig: Rig, faults: dict[str, Fault], fault: str) -> None:
+    gpu = a100_80gb_mig()
+    rig.device(gpu)
+    gpu.faults = faults
+    assert rig.device().faults == (fault,)
+    # The reset took its instances.
+    gpu.faults, gpu.devices, gpu.mig = {}, [], False
+    device = rig.device()
+    assert (device.faults, device.instances, device.mig_enabled) == ((), (), False)
+
+
+def test_a_gpu_that_was_lost_before_anybody_knew_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    lost, well = h100(0), t4(1)
+    lost.faults = {"nvmlDeviceGetHandleByIndex_v2": 15}
+    for _ in range(2):
+        assert [(device.uuid, device.index) for device in rig.read(lost, well).devices] == [("GPU-t4-1", 1)]
+    assert caplog.messages == ["GPU 0 has never told its UUID and is not reported: GPU is lost"]
+    lost.faults = {}
+    assert [device.uuid for device in rig.read().devices] == ["GPU-h100-0", "GPU-t4-1"]
+
+
+def test_a_gpu_that_told_its_uuid_and_nothing_else(rig: Rig) -> None:
+    gpu = h100()
+    gpu.faults = {"nvmlDeviceGetMigMode": 15}
+    device = rig.device(gpu)
+    assert (device.uuid, device.total_mib, device.faults) == ("GPU-h100-0", 0, ("GPU is lost",))
+
+
+def test_a_gpu_that_leaves_takes_no_index_of_another(rig: Rig) -> None:
+    first, second = h100(0), t4(1)
+    rig.read(first, second)
+    assert [(device.uuid, device.index) for device in rig.read(second).devices] == [("GPU-t4-1", 0)]
+    # The one now at that index is lost: it is told from the one that was there before.
+    second.faults = {"*": 15, "nvmlDeviceGetHandleByIndex_v2": 15}
+    devices = rig.read().devices
+    assert [(device.uuid, device.index, device.faults) for device in devices] == [
+        ("GPU-t4-1", 0, ("GPU is lost",))
+    ]
+    assert [device.uuid for device in rig.read(first, t4(1)).devices] == ["GPU-h100-0", "GPU-t4-1"]
+
+
+def test_a_gpu_that_moved_is_not_also_taken_for_a_lost_one(rig: Rig) -> None:
+    first, second, third = h100(0), t4(1), a100_80gb_mig(2)
+    rig.read(first, second, h100(3))
+    third.faults = {"nvmlDeviceGetHandleByIndex_v2": 15}
+    devices = rig.read(second, third).devices
+    assert [(device.uuid, device.index, device.faults) for device in devices] == [("GPU-t4-1", 0, ())]
+
+
+def test_a_gpu_without_a_handle_is_not_read_by_its_last_one(rig: Rig) -> None:
+    gpu = h100(0)
+    rig.read(gpu)
+    gpu.faults = {"nvmlDeviceGetHandleByIndex_v2": 15}
+    first, second = rig.read(gpu, t4(1)).devices
+    assert (first.faults, second.faults) == (("GPU is lost",), ())
+
+
+def test_gpus_that_change_places(rig: Rig) -> None:
+    first, second = h100(0), t4(1)
+    rig.read(first, second)
+    devices = rig.read(a100_80gb_mig(2), first, second).devices
+    assert [(device.uuid, device.index) for device in devices] == [
+        ("GPU-a100-2", 0),
+        ("GPU-h100-0", 1),
+        ("GPU-t4-1", 2),
+    ]
+
+
+def remapped(rows: str | None) -> FakeGpu:
+    gpu = h100()
+    gpu.remapped = rows
+    return gpu
+
+
+@pytest.mark.parametrize(
+    ("rows", "faults"),
+    [
+        pytest.param("0,0,0,0", (), id="no row was ever remapped"),
+        pytest.param("3,2,1,0", (), id="remapped rows, and more after the next reset, are no fault"),
+        pytest.param("0,9,0,1", ("row remapping failed",), id="no row is left to remap to"),
+        pytest.param(None, (), id="a GPU without row remapping"),
+    ],
+)
+def test_remapped_rows(rig: Rig, rows: str | None, faults: tuple[str, ...]) -> None:
+    assert rig.device(remapped(rows)).faults == faults
+
+
+def test_a_failed_remapping_is_not_forgotten_where_it_cannot_be_asked(rig: Rig) -> None:
+    gpu = remapped("0,9,0,1")
+    rig.device(gpu)
+    gpu.faults = {"nvmlDeviceGetRemappedRows": 3}
+    assert rig.device().faults == ("row remapping failed",)
+    gpu.faults, gpu.remapped = {}, "0,0,0,0"
+    assert rig.device().faults == ()
+
+
+def test_what_failed_once_is_asked_again(rig: Rig) -> None:
+    gpu = a100_80gb_mig()
+    gpu.faults = {"nvmlDeviceGetName": "999*1", "nvmlDeviceGetGpuInstancePossiblePlacements_v2": "27*1"}
+    device = rig.device(gpu)
+    assert (device.product, device.profiles[0].starts) == (None, None)
+    gpu.faults = {}
+    device = rig.device()
+    assert (device.product, device.profiles[0].size) == (gpu.name, 1)
