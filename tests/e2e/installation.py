@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.cluster import unverified
@@ -20,20 +20,20 @@ from tests.e2e.cluster.whole import Cluster
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 NAMESPACE = "gpu-scheduler"
-INVENTORY = "gpu-scheduler-inventory"
 _EXTENDER_PORT, _HEALTH_PORT, _SCHEDULER_PORT = 8888, 8889, 10259
 _ROLLOUT_S = 60
 _REPLICAS = 2
+# An extender publishes what it hears within a fraction of this.
+_QUIET_S = 0.3
 
 
 class Installation:
-    """What stands in the cluster after `kubectl apply -k`; `file` is its inventory as the CLI reads it."""
+    """What stands in the cluster after `kubectl apply -k`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.plane = cluster.plane
         self.api = cluster.plane.api
         self.kubelet = cluster.kubelet
-        self.file = cluster.plane.directory / "inventory.yaml"
 
     def install(self, overlay: str) -> None:
         """Apply one of manifests/ and wait until all its pods are ready."""
@@ -87,26 +87,29 @@ class Installation:
             unverified.get(f"http://{LOOPBACK}:{pod.ports.local(_HEALTH_PORT)}/metrics"), name, labels
         )
 
-    def set_inventory(self, objects: Iterable[Json]) -> None:
-        """Replace the inventory file, and wait until every extender has read it."""
-        text = yaml.safe_dump_all(list(objects), sort_keys=False)
-        self.file.write_text(text)
-        before = {pod: self._generation(pod) for pod in self.pods()}
-        path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{INVENTORY}"
-        if self.api.get(path)["data"]["inventory.yaml"] == text:
-            return
-        self.api.patch(path, {"data": {"inventory.yaml": text}})
-        eventually(
-            lambda: all(self._generation(pod) > generation for pod, generation in before.items()),
-            "every extender has read the new inventory",
-        )
+    def generations(self) -> dict[RunningPod, float]:
+        """The generation of each extender's snapshot."""
+        return {pod: self._metric(pod, "gpu_extender_snapshot_generation", {}) for pod in self.pods()}
 
-    def _generation(self, pod: RunningPod) -> float:
-        return self._metric(pod, "gpu_extender_snapshot_generation", {})
+    def await_inventory(self, gpu_nodes: int, since: Mapping[RunningPod, float]) -> None:
+        """Wait until every extender knows so many nodes with GPUs, and what changed since then."""
+
+        def known() -> bool:
+            return all(self._metric(pod, "gpu_extender_inventory_nodes", {}) == gpu_nodes for pod in since)
+
+        def settled() -> bool:
+            before = self.generations()
+            if not known() or any(before[pod] <= generation for pod, generation in since.items()):
+                return False
+            time.sleep(_QUIET_S)
+            return self.generations() == before
+
+        eventually(settled, f"every extender knows {gpu_nodes} nodes with GPUs, as they are now")
 
     def explain(self, pod: Json) -> Json:
-        """What `scheduler-ext explain` says of a pod on the present inventory."""
-        command = ["explain", "--inventory", str(self.file), "-f", "-", "-o", "json"]
+        """What `scheduler-ext explain` says of a pod on the cluster as it is."""
+        kubeconfig = str(self.plane.kubeconfig("admin"))
+        command = ["explain", "--kubeconfig", kubeconfig, "-f", "-", "-o", "json"]
         told = subprocess.run(
             [sys.executable, "-m", "scheduler_ext", *command],
             input=json.dumps({"apiVersion": "v1", "kind": "Pod", **pod}),

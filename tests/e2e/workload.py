@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.cluster.api import APPLY, Json, eventually
+from tests.e2e.gpunode_api import PATH as GPU_NODES
 from tests.e2e.installation import Installation
 from tests.kube_objects import gpu, gpu_node
 
@@ -32,7 +33,9 @@ class Workload:
         self.namespace = f"test-{uuid.uuid4().hex[:8]}"
         self._nodes: list[str] = []
         self._cluster_objects: list[str] = []
-        self._reports: list[Json] = []
+        # What nodes report: said, and not yet written.
+        self._unwritten: dict[str, Json] = {}
+        self._gpu_nodes: set[str] = set()
         self._numbers = itertools.count()
         self.api.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
         accounts = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
@@ -44,7 +47,8 @@ class Workload:
             self.api.request("DELETE", self._pods, {"gracePeriodSeconds": 0})
             eventually(lambda: not self.api.items(self._pods), "all pods are gone")
         finally:
-            for path in (*self._cluster_objects, *(f"/api/v1/nodes/{name}" for name in self._nodes)):
+            nodes = [f"{root}/{name}" for name in self._nodes for root in (GPU_NODES, "/api/v1/nodes")]
+            for path in (*self._cluster_objects, *nodes):
                 self.api.delete(path)
             self.api.delete(f"/api/v1/namespaces/{self.namespace}")
 
@@ -79,6 +83,7 @@ class Workload:
             },
         )
         self._nodes.append(name)
+        self._gpu_nodes.add(name)
         if devices:
             self.report(name, devices, **status)
         return name
@@ -96,13 +101,20 @@ class Workload:
 
     def report(self, node: str, devices: Sequence[Json], **status: Any) -> None:
         """What the node's GPUNode says from the next `publish` on."""
-        self._reports = [each for each in self._reports if each["metadata"]["name"] != node]
-        self._reports.append(gpu_node(node, devices, **status))
+        self._unwritten[node] = gpu_node(node, devices, **status)
 
     def publish(self) -> None:
-        """Make the inventory what the API server has of our nodes, and what they report."""
-        nodes = [self._settled_node(name) for name in self._nodes]
-        self.installation.set_inventory([*nodes, *self._reports])
+        """Write what the nodes report, as agents would, and wait until every extender knows it."""
+        before = self.installation.generations()
+        uids = {name: self._settled_node(name)["metadata"]["uid"] for name in self._nodes}
+        for name, report in self._unwritten.items():
+            owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uids[name]}
+            made = {**report, "metadata": {"name": name, "ownerReferences": [owner]}}
+            query = "fieldManager=scheduler-ext-agent&force=true"
+            self.api.patch(f"{GPU_NODES}/{name}?{query}", made, APPLY)
+            self.api.patch(f"{GPU_NODES}/{name}/status?{query}", report, APPLY)
+        self._unwritten = {}
+        self.installation.await_inventory(len(self._gpu_nodes), before)
 
     def _settled_node(self, name: str) -> Json:
         def settled() -> Json | None:
@@ -110,9 +122,7 @@ class Workload:
             status = node["status"]
             return node if status.get("allocatable", {}).keys() >= status["capacity"].keys() else None
 
-        node = eventually(settled, f"node {name} has allocatable")
-        node["metadata"].pop("managedFields", None)
-        return {"apiVersion": "v1", "kind": "Node", **node}
+        return eventually(settled, f"node {name} has allocatable")
 
     def add_priority_class(self, stem: str, value: int) -> str:
         """A PriorityClass of this test."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tests.e2e.cluster.api import STRATEGIC, Api, ApiError, Json
+from tests.e2e.cluster.host import Host
 from tests.e2e.cluster.images import Image, image_name
 from tests.e2e.cluster.running_pod import RunningPod
 
@@ -34,6 +35,7 @@ class Kubelet:
         self._lock = threading.Lock()
         self._pods: dict[str, RunningPod] = {}
         self._doomed: dict[str, tuple[float, Json]] = {}
+        self._hosts: dict[str, Host] = {}
         loops = (self._watch_nodes, self._watch_pods, self._end_pods)
         self._threads = [
             threading.Thread(target=self._go_on, args=(loop,), name=loop.__name__, daemon=True)
@@ -52,6 +54,13 @@ class Kubelet:
             pod.stop()
         for thread in self._threads:
             thread.join()
+        for host in self._hosts.values():
+            host.close()
+
+    def host(self, node: str) -> Host:
+        """The machine under a node."""
+        with self._lock:
+            return self._hosts.setdefault(node, Host())
 
     def running(self, namespace: str, **labels: str) -> list[RunningPod]:
         """The pods that run for real, by their labels, oldest first."""
@@ -133,7 +142,8 @@ class Kubelet:
                 running = None
             else:
                 directory = self._directory / f"{pod['metadata']['name']}-{uid[:8]}"
-                running = RunningPod(pod, self._api, directory, self._images, self.service_port)
+                host = self._hosts.setdefault(pod["spec"]["nodeName"], Host())
+                running = RunningPod(pod, self._api, directory, self._images, self.service_port, host)
                 self._pods[uid] = running
         if running is not None:
             running.start()

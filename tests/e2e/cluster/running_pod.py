@@ -14,7 +14,9 @@ from pathlib import Path
 from tests.e2e.cluster.api import STRATEGIC, Api, ApiError, Json
 from tests.e2e.cluster.container import Container
 from tests.e2e.cluster.credentials import write_kubeconfig
+from tests.e2e.cluster.host import Host
 from tests.e2e.cluster.images import TOKEN_DIRECTORY, Image, image_name, outside_a_container
+from tests.e2e.cluster.namespaces import confined
 from tests.e2e.cluster.ports import LOOPBACK, Ports
 from tests.e2e.cluster.volumes import NotYetError, Volumes, field
 
@@ -30,13 +32,21 @@ class RunningPod:
     """One pod; a thread of its own starts its containers, probes them and reports their state."""
 
     def __init__(
-        self, pod: Json, api: Api, directory: Path, images: Mapping[str, Image], service_port: ServicePort
+        self,
+        pod: Json,
+        api: Api,
+        directory: Path,
+        images: Mapping[str, Image],
+        service_port: ServicePort,
+        host: Host,
     ) -> None:
         self.name: str = pod["metadata"]["name"]
         self.namespace: str = pod["metadata"]["namespace"]
         self.labels: dict[str, str] = pod["metadata"].get("labels", {})
+        self.node: str = pod["spec"]["nodeName"]
         self._pod = pod
         self._api = api
+        self._host = host
         self._service_port = service_port
         self._directory = directory
         containers = pod["spec"]["containers"]
@@ -47,7 +57,7 @@ class RunningPod:
             if "name" in port
         }
         self.ports = Ports(named)
-        self._volumes = Volumes(pod, api, directory / "volumes", self._rewrite)
+        self._volumes = Volumes(pod, api, directory / "volumes", self._rewrite, host.path)
         self._mounts = {
             mount["mountPath"]: self._volumes.path(mount["name"])
             for each in containers
@@ -165,11 +175,17 @@ class RunningPod:
             else field(self._pod, each["valueFrom"]["fieldRef"]["fieldPath"])
             for each in container.get("env", ())
         }
-        return {"PATH": os.environ["PATH"], "HOME": str(self._directory)} | values
+        address, _, port = self._api.server.rpartition("://")[2].rpartition(":")
+        service = {"KUBERNETES_SERVICE_HOST": address, "KUBERNETES_SERVICE_PORT": port}
+        own = {"PATH": os.environ["PATH"], "HOME": str(self._directory)}
+        return own | service | dict(self._host.environment) | values
 
     def _command(self, container: Json, image: Image) -> list[str]:
         environment = self._environment(container)
         given = [*container.get("command", ()), *container.get("args", ())]
         expanded = [re.sub(r"\$\((\w+)\)", lambda found: environment[found[1]], part) for part in given]
         own = [self._with_paths(self.ports.localize(part)) for part in expanded]
-        return [*map(str, image.entrypoint), *own, *image.adapt(self.ports, self._kubeconfig)]
+        command = [*image.entrypoint, *own, *image.adapt(self.ports, self._kubeconfig)]
+        paths = {mount["mountPath"] for mount in container.get("volumeMounts", ())}
+        token = self._mounts[TOKEN_DIRECTORY] if TOKEN_DIRECTORY in paths else None
+        return confined(command, self.name, token, TOKEN_DIRECTORY)

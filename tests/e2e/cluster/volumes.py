@@ -29,24 +29,38 @@ def field(pod: Json, path: str) -> str:
 class Volumes:
     """The volumes of one pod under `directory`; `rewrite` adapts the text of configuration files."""
 
-    def __init__(self, pod: Json, api: Api, directory: Path, rewrite: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        pod: Json,
+        api: Api,
+        directory: Path,
+        rewrite: Callable[[str], str],
+        host_path: Callable[[str], Path],
+    ) -> None:
         self._pod = pod
         self._namespace = pod["metadata"]["namespace"]
         self._api = api
         self._directory = directory
         self._rewrite = rewrite
         self._contents: dict[str, Files] = {}
+        self._host_paths = {
+            volume["name"]: host_path(volume["hostPath"]["path"])
+            for volume in pod["spec"].get("volumes", ())
+            if "hostPath" in volume
+        }
         self._turn = 0
         directory.mkdir(parents=True)
 
     def path(self, name: str) -> Path:
         """Where a volume is mounted from."""
-        return self._directory / name
+        return self._host_paths.get(name, self._directory / name)
 
     def sync(self) -> None:
         """Write what has changed. Raises NotYetError, ApiError."""
         for volume in self._pod["spec"].get("volumes", ()):
             name = volume["name"]
+            if name in self._host_paths:
+                continue
             if "emptyDir" in volume:
                 self.path(name).mkdir(exist_ok=True)
                 continue
