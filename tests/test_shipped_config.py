@@ -15,9 +15,10 @@ from scheduler_ext.core.mig import resource_from_profile
 from scheduler_ext.core.mig_tables import FALLBACK_PROFILES
 from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.extender.clusterstate import file_state
 from scheduler_ext.extender.explain import explain
-from scheduler_ext.extender.reading import load_objects
-from scheduler_ext.wire.config import Configuration, duration_s, load_config
+from scheduler_ext.wire.config import Configuration, load_config
+from scheduler_ext.wire.durations import duration_s
 from scheduler_ext.wire.objects import read_pods
 
 CONFIG = Path(__file__).parents[1] / "config"
@@ -94,8 +95,8 @@ def test_default_yaml_says_something_about_every_knob() -> None:
 )
 def test_policies_do_what_they_are_named_for(policy: str, best: str) -> None:
     config = load_config((CONFIG / "policies" / f"{policy}.yaml").read_bytes())
-    objects = load_objects(CONFIG / "sample-inventory.yaml")
-    assert explain(read_pods(SHARE_POD)[0], objects, config)["best"] == [best]
+    state = file_state(CONFIG / "sample-inventory.yaml", config)
+    assert explain(read_pods(SHARE_POD)[0], state, config)["best"] == [best]
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,9 @@ def extenders(objects: Sequence[Json]) -> Iterator[tuple[str, Json]]:
     """(where, container) of every extender, by what it runs or by its image."""
     for where, container in containers(objects):
         image = container.get("image", "").rpartition("/")[2].partition(":")[0]
-        if "serve" in command_line(container) or image == "scheduler-ext":
+        if "serve" in command_line(container) or (
+            image == "scheduler-ext" and "agent" not in command_line(container)
+        ):
             yield where, container
 
 

@@ -20,6 +20,7 @@ _FORBIDDEN_RESOURCES = {
     "serviceaccounts/token",
 }
 _READING = {"get", "list", "watch"}
+_BOUND = {"nodes", "gpunodes"}
 _RBAC = "rbac.authorization.k8s.io"
 # Kubernetes' own roles that its scheduler needs; everything else must be spelled out here.
 _ROLES_OF_OTHERS = {
@@ -77,4 +78,34 @@ def tokens_are_short_lived(objects: Sequence[Json]) -> Iterator[str]:
             yield f"{title(account)}: automountServiceAccountToken is not false"
 
 
-RULES = (rights_are_spelled_out, rights_are_given_to_our_own, tokens_are_short_lived)
+def writing_is_bound_by_a_policy(objects: Sequence[Json]) -> Iterator[str]:
+    """A role cannot say which Node or GPUNode; where one gives the right to write them, a policy must."""
+    bound = set()
+    binding = {
+        each["spec"]["policyName"]
+        for each in of_kind(objects, "ValidatingAdmissionPolicyBinding")
+        if entries(each, "spec", "validationActions") == ["Deny"]
+    }
+    for policy in of_kind(objects, "ValidatingAdmissionPolicy"):
+        if policy["metadata"]["name"] not in binding:
+            yield f"{title(policy)}: no binding of it denies"
+        elif policy["spec"].get("failurePolicy", "Fail") != "Fail":
+            yield f"{title(policy)}: lets pass what it fails on"
+        else:
+            for rule in entries(policy, "spec", "matchConstraints", "resourceRules"):
+                bound |= set(entries(rule, "resources"))
+    for role in of_kind(objects, "ClusterRole"):
+        for rule in entries(role, "rules"):
+            for resource in entries(rule, "resources"):
+                if set(entries(rule, "verbs")) <= _READING or resource.partition("/")[0] not in _BOUND:
+                    continue
+                if resource not in bound:
+                    yield f"{title(role)}: writes {resource}, and no policy says which"
+
+
+RULES = (
+    rights_are_spelled_out,
+    rights_are_given_to_our_own,
+    tokens_are_short_lived,
+    writing_is_bound_by_a_policy,
+)

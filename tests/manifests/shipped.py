@@ -8,9 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from tests.manifests.objects import Json, containers
+from tests.manifests.objects import Json, containers, of_kind
 
 REPOSITORY = Path(__file__).parents[2]
+AGENT = REPOSITORY / "manifests" / "agent"
 BASE = REPOSITORY / "manifests" / "base"
 MTLS = REPOSITORY / "manifests" / "components" / "standalone-mtls"
 
@@ -32,14 +33,14 @@ def standalone() -> list[Json]:
     objects = [*copy.deepcopy(_base()), *documents(MTLS), _config_map(MTLS)]
     (patch,) = yaml.safe_load_all((MTLS / "scheduler.yaml").read_bytes())
     patched = {each["name"]: each for _, each in containers([patch])}
-    for _, container in containers(objects[: len(_base())]):
+    for _, container in containers(of_kind(objects[: len(_base())], "Deployment")):
         container["volumeMounts"] += patched[container["name"]].get("volumeMounts", [])
     return objects
 
 
 @cache
 def _base() -> list[Json]:
-    return documents(BASE)
+    return [*documents(BASE), *documents(AGENT)]
 
 
 def _config_map(directory: Path) -> Json:

@@ -25,6 +25,21 @@ def test_the_standalone_extender_keeps_it() -> None:
     assert violations(standalone()) == []
 
 
+def agent(objects: list[Json]) -> Json:
+    """The agents' pod specification."""
+    (found,) = of_kind(objects, "DaemonSet")
+    spec: Json = found["spec"]["template"]["spec"]
+    return spec
+
+
+def in_agent(**entries: Any) -> Change:
+    return lambda objects: agent(objects).update(entries)
+
+
+def in_agents_container(**entries: Any) -> Change:
+    return lambda objects: agent(objects)["containers"][0]["securityContext"].update(entries)
+
+
 def deployment(objects: list[Json]) -> Json:
     (found,) = of_kind(objects, "Deployment")
     return found
@@ -435,6 +450,49 @@ BROKEN: list[tuple[str, Change, str]] = [
             kind="Group", name="system:authenticated"
         ),
         "given to Group",
+    ),
+    (
+        "more of the host for the agent",
+        lambda o: agent(o)["volumes"].append({"name": "all", "hostPath": {"path": "/"}}),
+        "volume all is a hostPath",
+    ),
+    (
+        "kubelet's directory to write to",
+        lambda o: agent(o)["containers"][0]["volumeMounts"][0].update(readOnly=False),
+        "volume pod-resources is a hostPath",
+    ),
+    ("the host's network for the agent", in_agent(hostNetwork=True), "hostNetwork is set"),
+    ("the host's processes for the agent", in_agent(hostPID=True), "hostPID is set"),
+    ("a privileged agent", in_agents_container(privileged=True), "privileged is set"),
+    (
+        "an agent with a capability",
+        in_agents_container(capabilities={"add": ["SYS_ADMIN"], "drop": ["ALL"]}),
+        "capabilities is not",
+    ),
+    (
+        "another pod beside the agents",
+        lambda o: deployment(o)["metadata"].update(namespace="gpu-scheduler-agent"),
+        "not among the restricted ones",
+    ),
+    (
+        "agents that may write for any node",
+        without_kind("ValidatingAdmissionPolicy"),
+        "writes gpunodes/status, and no policy says which",
+    ),
+    (
+        "a policy that nothing binds",
+        without_kind("ValidatingAdmissionPolicyBinding"),
+        "no binding of it denies",
+    ),
+    (
+        "a policy that only warns",
+        in_first("ValidatingAdmissionPolicyBinding", "spec", validationActions=["Warn"]),
+        "no binding of it denies",
+    ),
+    (
+        "a policy that fails open",
+        in_first("ValidatingAdmissionPolicy", "spec", failurePolicy="Ignore"),
+        "lets pass what it fails on",
     ),
     (
         "a token for ever",

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from scheduler_ext import __version__
-from tests.manifests.objects import containers
+from tests.manifests.objects import containers, of_kind
 from tests.manifests.shipped import MTLS, REPOSITORY, documents, standalone
 
 KWOK = REPOSITORY / "manifests" / "components" / "kwok-demo"
@@ -41,14 +41,23 @@ def test_its_reasons_are_the_same_too() -> None:
     assert [line for line in plain if line not in mtls] == []
 
 
+def sample() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((CONFIG / "sample-inventory.yaml").read_bytes()))
+
+
 def test_the_demo_cluster_is_that_of_the_sample_inventory() -> None:
     def summary(node: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
         labels = {key: value for key, value in node["metadata"].get("labels", {}).items() if key != "type"}
         return labels, node["status"]["allocatable"]
 
-    sample = yaml.safe_load_all((CONFIG / "sample-inventory.yaml").read_bytes())
-    nodes = {each["metadata"]["name"]: summary(each) for each in sample if each["kind"] == "Node"}
-    assert {each["metadata"]["name"]: summary(each) for each in documents(KWOK)} == nodes
+    nodes = {each["metadata"]["name"]: summary(each) for each in of_kind(sample(), "Node")}
+    demo = of_kind(documents(KWOK), "Node")
+    assert {each["metadata"]["name"]: summary(each) for each in demo} == nodes
+
+
+def test_its_nodes_report_what_they_report_in_the_sample_inventory() -> None:
+    reported = list(yaml.safe_load_all((KWOK / "gpunodes.yaml").read_bytes()))
+    assert reported == of_kind(sample(), "GPUNode")
 
 
 def test_the_images_are_those_of_the_tests() -> None:
