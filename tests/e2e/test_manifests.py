@@ -70,6 +70,7 @@ def test_pods_that_are_not_restricted_are_refused(control_plane: ControlPlane) -
     assert done.returncode != 0
 
 
+EVENTS = {"group": "events.k8s.io", "resource": "events"}
 LEASE = {"group": "coordination.k8s.io", "resource": "leases", "namespace": NAMESPACE}
 GPUNODES = {"group": "gpu.scheduler-ext.io", "resource": "gpunodes"}
 GRANTS = {"group": "rbac.authorization.k8s.io", "resource": "clusterrolebindings"}
@@ -91,8 +92,13 @@ GRANTS = {"group": "rbac.authorization.k8s.io", "resource": "clusterrolebindings
         ),
         pytest.param(False, "list", {"resource": "secrets"}, id="nor of others"),
         pytest.param(False, "create", {"resource": "pods", "namespace": "default"}, id="it creates no pods"),
-        pytest.param(False, "patch", {"resource": "nodes"}, id="it changes no nodes"),
+        pytest.param(True, "watch", GPUNODES, id="it watches GPUNodes"),
+        pytest.param(True, "patch", {"resource": "nodes"}, id="it patches nodes, as a policy lets it"),
+        pytest.param(False, "update", {"resource": "nodes"}, id="and changes them no other way"),
         pytest.param(False, "patch", {"resource": "nodes", "subresource": "status"}, id="nor their status"),
+        pytest.param(
+            True, "create", {**EVENTS, "namespace": "default"}, id="it says what is wrong with a node"
+        ),
         pytest.param(False, "update", GPUNODES, id="it writes no GPUNodes"),
         pytest.param(False, "create", GRANTS, id="it grants nothing"),
         pytest.param(False, "impersonate", {"resource": "users"}, id="it is nobody else"),

@@ -38,7 +38,7 @@ class Container:
         self._specs = probes
         self._ports = ports
         self._start_at = 0.0
-        self._probes: dict[str, Probe] = {}
+        self._probes: dict[str, Probe | Unprobed] = {}
 
     def tick(self) -> None:
         """Start what does not run, probe what does."""
@@ -67,17 +67,32 @@ class Container:
     def _start(self) -> None:
         self.restarts += 1
         self.child = Child(self.name, self._command(), self.log, self._env)
-        self._probes = {kind: Probe(spec, self._ports) for kind, spec in self._specs.items()}
+        kinds = ("startupProbe", "livenessProbe", "readinessProbe")
+        # What is not probed is well as long as it runs.
+        self._probes = {
+            kind: Probe(self._specs[kind], self._ports) if kind in self._specs else Unprobed()
+            for kind in kinds
+        }
 
     def _ended(self) -> None:
         self.child = None
         self.started = self.ready = False
         self._start_at = time.monotonic() + _RESTART_S
 
-    def _asked(self, kind: str) -> Probe:
+    def _asked(self, kind: str) -> Probe | Unprobed:
         probe = self._probes[kind]
         probe.ask_if_due()
         return probe
+
+
+class Unprobed:
+    """In the place of a probe that the container does not have."""
+
+    passed = True
+    given_up = False
+
+    def ask_if_due(self) -> None:
+        """There is nothing to ask."""
 
 
 class Probe:
