@@ -99,6 +99,13 @@ class Workload:
         devices = [gpu(i, f"GPU-{self.name(stem)}-{i}", model=model, total=total_mib) for i in range(gpus)]
         return self.add_node(stem, {"nvidia.com/gpu": str(gpus)}, devices, discovered | (labels or {}))
 
+    def remove_node(self, name: str) -> None:
+        """Delete a node and what was reported of it."""
+        for root in (GPU_NODES, "/api/v1/nodes"):
+            self.api.delete(f"{root}/{name}")
+        self._nodes.remove(name)
+        self._gpu_nodes.discard(name)
+
     def report(self, node: str, devices: Sequence[Json], **status: Any) -> None:
         """What the node's GPUNode says from the next `publish` on."""
         self._unwritten[node] = gpu_node(node, devices, **status)

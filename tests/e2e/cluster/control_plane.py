@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +98,23 @@ class ControlPlane:
         """Stop everything, the last started first."""
         while self._children:
             self._children.pop().stop(_STOP_S)
+
+    def stop_apiserver(self) -> None:
+        """Let nobody be answered; everything else goes on."""
+        apiserver = next(child for child in self._children if child.name == "kube-apiserver")
+        self._children.remove(apiserver)
+        apiserver.stop(_STOP_S)
+
+    def start_apiserver(self) -> None:
+        """Let them be answered again, by an API server that has seen nothing yet. Raises ChildError."""
+        self._start_apiserver()
+
+    def compact(self) -> None:
+        """Make etcd forget every version but the present one: no watch can go on from an older one."""
+        url = f"http://{LOOPBACK}:{self._etcd_port}/v3/kv"
+        key = base64.b64encode(b"none").decode()
+        revision = json.loads(unverified.post(f"{url}/range", {"key": key}))["header"]["revision"]
+        unverified.post(f"{url}/compaction", {"revision": revision, "physical": True})
 
     def listening_addresses(self) -> set[tuple[str, int]]:
         """(address, port) of every TCP socket that any of the processes listens on."""

@@ -1,10 +1,12 @@
-"""GET without looking at certificates, as kubelet probes: kube-scheduler signs its own."""
+"""Requests without looking at certificates, as kubelet probes: kube-scheduler signs its own."""
 
 from __future__ import annotations
 
 import http.client
+import json
 import ssl
 import urllib.request
+from typing import Any
 
 _CONTEXT = ssl.create_default_context()
 _CONTEXT.check_hostname = False
@@ -18,10 +20,19 @@ _OPENER = urllib.request.build_opener(
 def get(url: str, token: str | None = None, timeout_s: float = 5.0) -> str:
     """The body. Raises OSError where there is none, an answer of 400 and above included."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return _answer(urllib.request.Request(url, headers=headers), timeout_s)
+
+
+def post(url: str, body: dict[str, Any], timeout_s: float = 5.0) -> str:
+    """The answer to some JSON. Raises OSError as `get` does."""
+    return _answer(urllib.request.Request(url, json.dumps(body).encode()), timeout_s)
+
+
+def _answer(request: urllib.request.Request, timeout_s: float) -> str:
     try:
-        with _OPENER.open(urllib.request.Request(url, headers=headers), timeout=timeout_s) as reply:
+        with _OPENER.open(request, timeout=timeout_s) as reply:
             body: bytes = reply.read()
     except http.client.HTTPException as error:
         # A server that ends in the middle of its answer is as good as none.
-        raise ConnectionError(f"{url}: {error!r}") from error
+        raise ConnectionError(f"{request.full_url}: {error!r}") from error
     return body.decode()
