@@ -1,0 +1,125 @@
+"""A thousand nodes on the real API server: one process reports for all, and an extender is soon ready.
+
+No kubelet here: nodes and pods are only objects.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.e2e.cluster import unverified
+from tests.e2e.cluster.api import Api, Json, eventually
+from tests.e2e.cluster.binaries import find_binaries
+from tests.e2e.cluster.child import Child
+from tests.e2e.cluster.control_plane import ControlPlane, running_control_plane
+from tests.e2e.cluster.ports import LOOPBACK, free_ports
+from tests.e2e.gpunode_api import PATH as GPU_NODES
+from tests.e2e.gpunode_api import install
+from tests.kube_objects import gpu, gpu_node
+
+NODES, PODS = 1000, 5000
+READY_S = 15.0
+READY_MIB = 600
+_PODS_PATH = "/api/v1/namespaces/default/pods"
+
+
+def in_parallel(make: Callable[[int], Json], count: int) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(make, range(count)))
+
+
+def add_node(api: Api, number: int) -> Json:
+    room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    return api.create(
+        "/api/v1/nodes",
+        {"metadata": {"name": f"n-{number:04}"}, "status": {"capacity": room, "allocatable": room}},
+    )
+
+
+def add_pod(api: Api, number: int) -> Json:
+    """One in five asks a GPU."""
+    limits = {"nvidia.com/gpu": "1"} if number % 5 == 0 else {}
+    container = {"name": "main", "image": "train:1", "resources": {"limits": limits}}
+    return api.create(
+        _PODS_PATH,
+        {
+            "metadata": {"name": f"p-{number:04}"},
+            "spec": {"nodeName": f"n-{number % NODES:04}", "containers": [container]},
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with running_control_plane(find_binaries(), tmp_path_factory.mktemp("large")) as plane:
+        install(plane)
+        api = Api(plane.server, plane.credentials.ca_file, plane.api.token, connections=16)
+        in_parallel(lambda number: add_node(api, number), NODES)
+        in_parallel(lambda number: add_pod(api, number), PODS)
+        yield plane
+
+
+def command(plane: ControlPlane, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "scheduler_ext", *arguments, f"--kubeconfig={plane.kubeconfig('admin')}"]
+
+
+def test_one_process_reports_for_a_thousand_nodes(plane: ControlPlane, tmp_path: Path) -> None:
+    devices = [gpu(i, f"GPU-{i}") for i in range(8)]
+    readings = tmp_path / "readings.yaml"
+    readings.write_text(yaml.safe_dump_all([gpu_node(f"n-{number:04}", devices) for number in range(NODES)]))
+    started = time.monotonic()
+    agent = Child("agent", command(plane, "agent", "--fake", str(readings)), tmp_path / "agent.log")
+    try:
+        eventually(lambda: reported(plane.api) == NODES, "all nodes are reported on", 120.0)
+        print(f"reported after {time.monotonic() - started:.1f} s")
+        assert "WARNING" not in agent.log.read_text()
+    finally:
+        agent.stop()
+
+
+def reported(api: Api) -> int:
+    # Asked seldom: a list of them all is work that agents would wait for.
+    time.sleep(1.0)
+    return sum("status" in each for each in api.items(GPU_NODES))
+
+
+def test_an_extender_is_soon_ready_for_it(plane: ControlPlane, tmp_path: Path) -> None:
+    (health,) = free_ports(1)
+    listen = ("--listen=127.0.0.1:0", f"--health-listen={LOOPBACK}:{health}", "--inspect-listen=127.0.0.1:0")
+    started = time.monotonic()
+    extender = Child("extender", command(plane, "serve", *listen), tmp_path / "extender.log")
+    try:
+        url = f"http://{LOOPBACK}:{health}"
+        extender.wait_ready(lambda: bool(unverified.get(f"{url}/readyz")), READY_S)
+        print(f"ready after {time.monotonic() - started:.1f} s, {peak_mib(extender.pid)} MiB at most")
+        families = text_string_to_metric_families(unverified.get(f"{url}/metrics"))
+        states = next(each for each in families if each.name == "gpu_extender_inventory_nodes")
+        assert {sample.labels["state"]: sample.value for sample in states.samples} == {
+            "Fresh": NODES,
+            "Stale": 0,
+            "Missing": 0,
+        }
+        assert peak_mib(extender.pid) < READY_MIB
+    finally:
+        extender.stop()
+
+
+def peak_mib(parent: int) -> int:
+    """The most memory that any process of the server has held so far."""
+    children = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=True
+    ).stdout.split()
+    peaks = []
+    for pid in (str(parent), *children):
+        status = Path(f"/proc/{pid}/status").read_text()
+        peaks.append(int(status.partition("VmHWM:")[2].split()[0]) // 1024)
+    return max(peaks)
