@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from scheduler_ext.wire.gpunode import DeviceStatus, GpuNodeStatus, HolderStatus, MemoryStatus
+from scheduler_ext.wire.gpunode import DeviceStatus, HolderStatus, MemoryStatus, WrittenStatus
 
 # Memory that moved by more than the larger of these is news, but not more often than this.
 NEWS_MIB, NEWS_PERCENT, NEWS_EVERY_S = 256, 2, 10.0
@@ -20,11 +20,11 @@ class Schedule:
     """What was written last, and when what there is now has to be. Time is an argument, in seconds."""
 
     chance: Callable[[], float] = random.random
-    _written: GpuNodeStatus | None = None
+    _written: WrittenStatus | None = None
     _written_at: float = 0.0
     _refresh_s: float = field(default=REFRESH_S)
 
-    def due(self, status: GpuNodeStatus, now: float) -> bool:
+    def due(self, status: WrittenStatus, now: float) -> bool:
         """Whether this status has to be written now."""
         if self._written is None:
             return True
@@ -35,7 +35,7 @@ class Schedule:
             return True
         return age_s >= NEWS_EVERY_S and _is_news(self._written, status)
 
-    def written(self, status: GpuNodeStatus, now: float) -> None:
+    def written(self, status: WrittenStatus, now: float) -> None:
         """It was written."""
         self._written, self._written_at = status, now
         self._refresh_s = REFRESH_S * (1 + REFRESH_SPREAD * (2 * self.chance() - 1))
@@ -48,7 +48,7 @@ class Schedule:
 _NO_MEMORY = MemoryStatus(0)
 
 
-def _outline(status: GpuNodeStatus) -> GpuNodeStatus:
+def _outline(status: WrittenStatus) -> WrittenStatus:
     """What decides: devices, health, MIG, driver; without what is measured, held, or for people."""
     return status.but(
         devices=[_device_outline(device) for device in status.devices or ()],
@@ -67,7 +67,7 @@ def _device_outline(device: DeviceStatus) -> DeviceStatus:
     return device.but(memory=memory, utilization_percent=None, holders=None, mig=mig)
 
 
-def _is_news(before: GpuNodeStatus, after: GpuNodeStatus) -> bool:
+def _is_news(before: WrittenStatus, after: WrittenStatus) -> bool:
     """Whether memory moved by much, or somebody came or went; the devices are the same."""
     return any(
         _holders(old) != _holders(new) or _moved(old, new)

@@ -9,7 +9,7 @@ from pathlib import Path
 from scheduler_ext.agent.status import summary
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.extender.reading import load_objects
-from scheduler_ext.wire.gpunode import GpuNodeStatus
+from scheduler_ext.wire.gpunode import GpuNodeStatus, WrittenStatus, summarised
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class FakeReadings:
         self._seen = self._identity()
         self._statuses = self._read()
 
-    def statuses(self) -> Mapping[str, GpuNodeStatus]:
+    def statuses(self) -> Mapping[str, WrittenStatus]:
         """What each node reports, by name; the last good file's while the present one cannot be read."""
         seen = self._identity()
         if seen != self._seen:
@@ -34,7 +34,7 @@ class FakeReadings:
                 log.error("what the file said before is reported on: %s", error)
         return self._statuses
 
-    def _read(self) -> dict[str, GpuNodeStatus]:
+    def _read(self) -> dict[str, WrittenStatus]:
         gpu_nodes = load_objects(self._path).gpu_nodes
         if not gpu_nodes:
             raise InventoryError(f"{self._path}: no GPUNode in it; give a file with one for each node")
@@ -48,8 +48,8 @@ class FakeReadings:
         return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def _status(status: GpuNodeStatus | None) -> GpuNodeStatus:
+def _status(status: GpuNodeStatus | None) -> WrittenStatus:
     """A status with the summary that its devices come to."""
     status = status or GpuNodeStatus()
     devices = status.devices or []
-    return status.but(devices=devices, summary=summary(devices))
+    return summarised(status.but(devices=devices), summary(devices))

@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
+from typing import TYPE_CHECKING
 
-from scheduler_ext.agent.fake import FakeReadings
-from scheduler_ext.agent.observer import Observer
-from scheduler_ext.agent.reporter import Reporter
+if TYPE_CHECKING:
+    from scheduler_ext.agent.fake import FakeReadings
+    from scheduler_ext.agent.observer import Observer
+    from scheduler_ext.agent.reporter import Reporter
 
 log = logging.getLogger(__name__)
 
@@ -21,19 +23,27 @@ RESTART = 1
 
 # A driver call that does not come back cannot be interrupted; only a new process helps.
 STUCK_S = 120.0
+# After this long without any GPU, in a process that could once read them, perhaps another can: containers
+# lose their device nodes when systemd is reloaded, and only new ones get them back.
+GONE_S = 300.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def run_agent(observer: Observer, reporter: Reporter, interval_s: float, stopped: Event) -> int:
+def run_agent(
+    observer: Observer,
+    reporter: Reporter,
+    interval_s: float,
+    stopped: Event,
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
     """Report one node until told to stop; the exit status."""
     watchdog = Watchdog(STUCK_S, _give_up)
     watchdog.start()
+    worked_at: float | None = None
     try:
         while not stopped.is_set():
-            watchdog.alive()
-            node = reporter.node()
             try:
-                reporter.offer(observer.observe(node.labels if node is not None else {}))
+                _report(observer, reporter, watchdog)
             except Exception:
                 log.exception("no report this time")
             if observer.must_restart:
@@ -41,11 +51,25 @@ def run_agent(observer: Observer, reporter: Reporter, interval_s: float, stopped
                     "the driver was replaced under this process; ending, to be started with its library"
                 )
                 return RESTART
+            if observer.problem is None:
+                worked_at = clock()
+            elif worked_at is not None and clock() - worked_at >= GONE_S:
+                log.error("no GPU could be read for %g s; ending, to be started anew", GONE_S)
+                return RESTART
             stopped.wait(interval_s)
         return 0
     finally:
         watchdog.stop()
         observer.close()
+
+
+def _report(observer: Observer, reporter: Reporter, watchdog: Watchdog) -> None:
+    node = reporter.node()
+    with watchdog:
+        status = observer.observe(node.labels if node is not None else {})
+    # Without its labels, how the node shares its GPUs would be told wrongly for a moment.
+    if node is not None:
+        reporter.offer(status)
 
 
 def run_fake(
@@ -72,12 +96,12 @@ def run_fake(
 
 
 class Watchdog:
-    """Calls ``bite`` when nobody has said for too long that the loop goes on."""
+    """Calls ``bite`` when what is done inside it, as a context, has not come back for too long."""
 
     def __init__(self, after_s: float, bite: Callable[[], None]) -> None:
         self._after_s = after_s
         self._bite = bite
-        self._last = time.monotonic()
+        self._since: float | None = None
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="watchdog", daemon=True)
 
@@ -85,17 +109,20 @@ class Watchdog:
         """Watch from now on."""
         self._thread.start()
 
-    def alive(self) -> None:
-        """The loop goes on."""
-        self._last = time.monotonic()
-
     def stop(self) -> None:
         """Watch no more."""
         self._stopped.set()
 
+    def __enter__(self) -> None:
+        self._since = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._since = None
+
     def _run(self) -> None:
         while not self._stopped.wait(self._after_s / 10):
-            if time.monotonic() - self._last > self._after_s:
+            since = self._since
+            if since is not None and time.monotonic() - since > self._after_s:
                 self._bite()
                 return
 

@@ -15,7 +15,7 @@ from scheduler_ext.agent.pod_resources import PodResources
 from scheduler_ext.agent.processes import Processes, sees_host_processes
 from scheduler_ext.agent.reading import NodeReading
 from scheduler_ext.agent.status import node_status
-from scheduler_ext.wire.gpunode import GpuNodeStatus
+from scheduler_ext.wire.gpunode import WrittenStatus
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class Observer:
         """Why no GPU can be used now."""
         return self._problem
 
-    def observe(self, labels: Mapping[str, str]) -> GpuNodeStatus:
+    def observe(self, labels: Mapping[str, str]) -> WrittenStatus:
         """The status as of now; ``labels`` are the Node's."""
         reading = self._source.read()
         if reading.problem != self._problem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler_ext.agent.device_ids import sharing_replicas
+from scheduler_ext.agent.device_ids import MAX_REPLICAS, sharing_replicas
 from scheduler_ext.core import node_labels
 from scheduler_ext.core.resources import MIG_PREFIX
 from scheduler_ext.wire.gpunode import SharingStatus
@@ -20,7 +20,7 @@ def mig_strategy(labels: Mapping[str, str], allocatable: Allocatable | None) -> 
     if label in ("single", "mixed"):
         return label
     if not allocatable:
-        return None
+        return "none" if label == "none" else None
     if any(resource.startswith(MIG_PREFIX) for resource in allocatable):
         return "mixed"
     whole = [device for name in (_GPU, f"{_GPU}.shared") for device in allocatable.get(name, ())]
@@ -36,4 +36,7 @@ def sharing(labels: Mapping[str, str], allocatable: Allocatable | None) -> Shari
     if strategy == "none" and offered < 2:
         return None
     # kubelet knows how many, but not by what; labels that say nothing come from before there was MPS.
-    return SharingStatus("mps" if strategy == "mps" else "time-slicing", offered if offered > 1 else replicas)
+    return SharingStatus(
+        "mps" if strategy == "mps" else "time-slicing",
+        offered if offered > 1 else min(replicas, MAX_REPLICAS),
+    )

@@ -11,7 +11,7 @@ from scheduler_ext.agent.changes import Schedule
 from scheduler_ext.cluster.backoff import Backoff
 from scheduler_ext.cluster.transport import APPLY, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.wire.gpunode import GpuNodeStatus, object_body, read_gpu_node, status_body
+from scheduler_ext.wire.gpunode import WrittenStatus, object_body, read_gpu_node, status_body
 from scheduler_ext.wire.kube import ObjectMeta, read_node, strings
 from scheduler_ext.wire.times import time_text
 
@@ -69,7 +69,7 @@ class Reporter:
                 self._failed(error)
         return self._node
 
-    def offer(self, status: GpuNodeStatus) -> bool:
+    def offer(self, status: WrittenStatus) -> bool:
         """Write this status if it is due; True when it was written."""
         now = self._clock()
         if now < self._not_before or not self._schedule.due(status, now):
@@ -86,7 +86,7 @@ class Reporter:
             self._problem = None
         return True
 
-    def _write(self, status: GpuNodeStatus) -> None:
+    def _write(self, status: WrittenStatus) -> None:
         if self._node is None:
             self._read_node()
         assert self._node is not None

@@ -1,16 +1,21 @@
-"""What was read of a node, as the status of its GPUNode."""
+"""What was read of a node, as the status of its GPUNode.
+
+The API server refuses a status that contradicts itself or its schema, so what NVML says is made to fit:
+one number or name that is out of the ordinary must not keep all else from being reported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from scheduler_ext.agent.health import Health
 from scheduler_ext.agent.holders import HolderReading, Holdings
 from scheduler_ext.agent.reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
+from scheduler_ext.core.mig import MAX_GRID, parse_profile
 from scheduler_ext.core.models import canonical_model
 from scheduler_ext.wire.gpunode import (
     DeviceStatus,
-    GpuNodeStatus,
     HealthStatus,
     HolderStatus,
     InstanceStatus,
@@ -19,9 +24,12 @@ from scheduler_ext.wire.gpunode import (
     ProfileStatus,
     SharingStatus,
     SummaryStatus,
+    WrittenStatus,
 )
 
-_MODEL_CHARS, _REASON_CHARS, _SUMMARY_CHARS = 128, 1024, 256
+_NAME_CHARS, _VERSION_CHARS, _REASON_CHARS, _SUMMARY_CHARS = 128, 80, 1024, 256
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_MAX_PROFILES, _MAX_INSTANCES_OF_PROFILE = 32, 64
 NO_HOLDINGS = Holdings()
 
 
@@ -32,16 +40,17 @@ def node_status(
     now: float,
     mig_strategy: str | None = None,
     sharing: SharingStatus | None = None,
-) -> GpuNodeStatus:
+) -> WrittenStatus:
     """The status, but for when it is written and its number. ``holdings`` are by device UUID."""
-    devices = [
-        _device(device, holdings.get(device.uuid, NO_HOLDINGS), reading.problem or health.judge(device, now))
-        for device in sorted(reading.devices, key=lambda device: device.index)
-    ]
-    return GpuNodeStatus(
+    devices = []
+    for device in sorted(reading.devices, key=lambda device: device.index):
+        # Also while no GPU can be used: its XIDs are told once, and count when the driver is back.
+        sickness = health.judge(device, now)
+        devices.append(_device(device, holdings.get(device.uuid, NO_HOLDINGS), reading.problem or sickness))
+    return WrittenStatus(
         devices=devices,
         summary=summary(devices),
-        driver_version=reading.driver_version,
+        driver_version=_text(reading.driver_version, _VERSION_CHARS),
         cuda_version=reading.cuda_version,
         mig_strategy=mig_strategy,  # type: ignore[arg-type]
         sharing=sharing,
@@ -50,13 +59,14 @@ def node_status(
 
 def summary(devices: list[DeviceStatus]) -> SummaryStatus:
     """What the devices come to; the API server refuses one that says anything else."""
-    models = ", ".join(dict.fromkeys(device.model for device in devices if device.model))
+    models = list(dict.fromkeys(device.model for device in devices if device.model))
+    listed = ", ".join(models)
     total_mib = sum(device.memory.total_mib for device in devices)
     used_mib = sum(device.memory.used_mib or 0 for device in devices)
     return SummaryStatus(
         gpus=len(devices),
         healthy=sum(device.health is None or device.health.state != "Unhealthy" for device in devices),
-        model=models if models and len(models) <= _SUMMARY_CHARS else None,
+        model=listed if listed.split(", ") == models and len(listed) <= _SUMMARY_CHARS else None,
         memory_used_percent=used_mib * 100 // total_mib if total_mib else 0,
     )
 
@@ -68,13 +78,15 @@ def _device(device: DeviceReading, held: Holdings, sickness: str | None) -> Devi
         uuid=device.uuid,
         index=device.index,
         vendor=device.vendor,
-        model=model.name[:_MODEL_CHARS],
-        product=device.product,
+        model=model.name[:_NAME_CHARS],
+        product=_text(device.product, _NAME_CHARS),
         architecture=device.architecture,
         compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
         memory=_memory(device, held.unaccounted_mib),
         utilization_percent=device.utilization_percent,
-        health=HealthStatus("Unhealthy", sickness[:_REASON_CHARS]) if sickness else HealthStatus("Healthy"),
+        health=HealthStatus("Unhealthy", _text(sickness, _REASON_CHARS))
+        if sickness
+        else HealthStatus("Healthy"),
         numa_node=device.numa_node,
         pci_bus_id=device.pci_bus_id,
         mig=_mig(device, held),
@@ -82,49 +94,92 @@ def _device(device: DeviceReading, held: Holdings, sickness: str | None) -> Devi
     )
 
 
+def _text(text: str | None, most: int) -> str | None:
+    return None if text is None else _CONTROL.sub("?", text)[:most]
+
+
 def _memory(device: DeviceReading, unaccounted_mib: int | None) -> MemoryStatus:
     """NVML reads its numbers one after the other: together they may exceed the total for a moment."""
-    used_mib = device.used_mib
+    reserved_mib, used_mib = device.reserved_mib, device.used_mib
+    if reserved_mib is not None:
+        reserved_mib = max(0, min(reserved_mib, device.total_mib))
     if used_mib is not None:
-        used_mib = max(0, min(used_mib, device.total_mib - (device.reserved_mib or 0)))
+        used_mib = max(0, min(used_mib, device.total_mib - (reserved_mib or 0)))
+    # Nothing can be said of the parts of a use that is not known.
     if unaccounted_mib is not None:
-        unaccounted_mib = min(unaccounted_mib, used_mib or 0)
-    return MemoryStatus(device.total_mib, device.reserved_mib, used_mib, unaccounted_mib)
+        unaccounted_mib = None if used_mib is None else min(unaccounted_mib, used_mib)
+    return MemoryStatus(device.total_mib, reserved_mib, used_mib, unaccounted_mib)
 
 
 def _mig(device: DeviceReading, held: Holdings) -> MigStatus | None:
     if device.mig_enabled is None and not device.profiles:
         return None
-    instances = [_instance(instance, held.instances.get(instance.uuid)) for instance in device.instances]
+    # Without a grid that all else fits on, places mean nothing.
+    grid = device.grid_size if device.grid_size and device.grid_size <= MAX_GRID else None
+    profiles: dict[str, ProfileStatus] = {}
+    for profile in device.profiles:
+        name = _profile_name(profile.name)
+        if name is not None and len(profiles) < _MAX_PROFILES:
+            profiles.setdefault(name, _profile(name, profile, grid or 0))
     return MigStatus(
         enabled=bool(device.mig_enabled),
-        grid_size=device.grid_size,
-        profiles=[_profile(profile) for profile in device.profiles] or None,
-        instances=instances or None,
+        grid_size=grid,
+        profiles=[*profiles.values()] or None,
+        instances=_instances(device.instances, profiles, grid or 0, held) or None,
     )
 
 
-def _profile(profile: ProfileReading) -> ProfileStatus:
+def _profile_name(name: str) -> str | None:
+    """None for one that no pod could ask for: nobody who reads the report would know it."""
+    try:
+        return parse_profile(name)
+    except ValueError:
+        return None
+
+
+def _profile(name: str, profile: ProfileReading, grid: int) -> ProfileStatus:
     """Without its placements where those may not be read."""
-    placed = profile.starts and profile.size
+    size = profile.size or 0
+    starts = sorted({start for start in profile.starts or () if 0 <= start <= grid - size})
+    most = min(profile.max_instances, _MAX_INSTANCES_OF_PROFILE)
+    placed = size > 0 and starts and most > 0
     return ProfileStatus(
-        name=profile.name,
-        size=profile.size or 0,
-        starts=list(profile.starts or ()) if placed else [],
-        max_instances=profile.max_instances,
-        memory_mib=profile.memory_mib,
+        name=name,
+        size=size if placed else 0,
+        starts=starts if placed else [],
+        max_instances=most,
+        memory_mib=profile.memory_mib or None,
     )
 
 
-def _instance(instance: InstanceReading, holder: HolderReading | None) -> InstanceStatus:
-    placed = instance.start is not None and instance.size is not None
-    return InstanceStatus(
-        uuid=instance.uuid,
-        profile=instance.profile,
-        start=instance.start if placed else None,
-        size=instance.size,
-        holder=_holder(holder) if holder is not None else None,
-    )
+def _instances(
+    instances: Iterable[InstanceReading], profiles: Mapping[str, ProfileStatus], grid: int, held: Holdings
+) -> list[InstanceStatus]:
+    """Each with its place, if it is one of its profile's and nobody else's: a GPU that is partitioned anew
+    while it is read may show instances of before and after."""
+    found = []
+    taken: set[int] = set()
+    for instance in instances:
+        name = _profile_name(instance.profile)
+        if name is None:
+            continue
+        holder = held.instances.get(instance.uuid)
+        status = InstanceStatus(instance.uuid, name, holder=_holder(holder) if holder is not None else None)
+        if instance.start is not None and instance.size is not None:
+            units = range(instance.start, instance.start + instance.size)
+            if _may_lie(units, profiles.get(name), grid) and taken.isdisjoint(units):
+                taken.update(units)
+                status = status.but(start=instance.start, size=instance.size)
+        found.append(status)
+    return found
+
+
+def _may_lie(units: range, profile: ProfileStatus | None, grid: int) -> bool:
+    if not units or units.start < 0 or units.stop > grid:
+        return False
+    if profile is None or not profile.starts:
+        return True
+    return len(units) == profile.size and units.start in profile.starts
 
 
 def _holder(holder: HolderReading) -> HolderStatus:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 import signal
 import uuid
+from collections.abc import Container
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -20,6 +23,11 @@ if TYPE_CHECKING:
     from scheduler_ext.cluster.transport import Transport
 
 log = logging.getLogger(__name__)
+
+_NODE_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
+# What is under way when the agent is told to end has so long; no answer that is still missing then is worth
+# more waiting.
+_END_S = 0.5
 
 
 class AgentError(SchedulerExtError):
@@ -82,11 +90,8 @@ def agent(
     """Report a node's GPUs: one process on each GPU node, which writes that node's GPUNode alone."""
     from scheduler_ext.logs import configure_logs
 
+    _check_usage(node_names, kubeconfig, in_cluster, once, fake)
     configure_logs(log_format)
-    if fake is None and len(node_names) != 1:
-        raise click.UsageError("--node-name: give the one Node whose GPUs these are, or set NODE_NAME")
-    if not once and bool(kubeconfig) == in_cluster:
-        raise click.UsageError("nowhere to report to: give --kubeconfig or --in-cluster, or --once to print")
     if once:
         if fake is not None:
             _print_fake(fake, node_names)
@@ -104,6 +109,22 @@ def agent(
     )
 
 
+def _check_usage(
+    names: tuple[str, ...], kubeconfig: Path | None, in_cluster: bool, once: bool, fake: Path | None
+) -> None:
+    if fake is None and len(names) != 1:
+        raise click.UsageError("--node-name: give the one Node whose GPUs these are, or set NODE_NAME")
+    for name in names:
+        if not _NODE_NAME.fullmatch(name):
+            raise click.UsageError(f"--node-name: {name!r} is no name that a Node can have")
+    if once:
+        return
+    if kubeconfig and in_cluster:
+        raise click.UsageError("--kubeconfig and --in-cluster are two clusters: give one of them")
+    if not kubeconfig and not in_cluster:
+        raise click.UsageError("nowhere to report to: give --kubeconfig or --in-cluster, or --once to print")
+
+
 def _run(
     transport: Transport, names: tuple[str, ...], fake: Path | None, interval_s: float, observer: Any
 ) -> int:
@@ -111,17 +132,27 @@ def _run(
     from scheduler_ext.agent.reporter import Reporter
 
     stopped = Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+    _end_on_signals(stopped)
     if fake is None:
         return run_agent(observer(), Reporter(transport, names[0], boot_id()), interval_s, stopped)
     from scheduler_ext.agent.fake import FakeReadings
 
     # Machines that do not exist have booted when this process began.
     boot = str(uuid.uuid4())
-    return run_fake(
-        FakeReadings(fake), names, lambda name: Reporter(transport, name, boot), interval_s, stopped
-    )
+    readings = FakeReadings(fake)
+    _check_names(fake, names, readings.statuses())
+    return run_fake(readings, names, lambda name: Reporter(transport, name, boot), interval_s, stopped)
+
+
+def _end_on_signals(stopped: Event) -> None:
+    def end(*_: object) -> None:
+        stopped.set()
+        signal.setitimer(signal.ITIMER_REAL, _END_S)
+
+    # Nothing is lost that way: what was written is whole, and the next agent begins anew.
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
 
 
 def _transport(kubeconfig: Path | None, context: str | None) -> Transport:
@@ -154,14 +185,18 @@ def _print_once(observer: Observer, name: str) -> None:
         observer.close()
 
 
+def _check_names(path: Path, names: tuple[str, ...], known: Container[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise AgentError(f"{path}: no GPUNode {name} in it")
+
+
 def _print_fake(path: Path, names: tuple[str, ...]) -> None:
     from scheduler_ext.agent.fake import FakeReadings
     from scheduler_ext.wire.gpunode import plain
 
     statuses = FakeReadings(path).statuses()
-    for name in names:
-        if name not in statuses:
-            raise AgentError(f"{path}: no GPUNode {name} in it")
+    _check_names(path, names, statuses)
     for number, name in enumerate(names or statuses):
         if number:
             click.echo("---")

@@ -14,10 +14,9 @@ from scheduler_ext.cli.options import (
     inventory_option,
     kubeconfig_option,
     output_option,
-    read_config,
-    read_state,
 )
 from scheduler_ext.cli.output import print_structured, print_table
+from scheduler_ext.cli.sources import read_config, read_state
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.extender.explain import explain as explain_pod
 from scheduler_ext.wire import kube

@@ -13,10 +13,9 @@ from scheduler_ext.cli.options import (
     inventory_option,
     kubeconfig_option,
     output_option,
-    read_config,
-    read_state,
 )
 from scheduler_ext.cli.output import print_structured, print_table
+from scheduler_ext.cli.sources import read_config, read_state
 from scheduler_ext.extender.listing import inventory_list
 
 

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 import click
 
 from scheduler_ext import __version__
-from scheduler_ext.cli.agent import agent
-from scheduler_ext.cli.check_config import check_config
-from scheduler_ext.cli.demo import demo
-from scheduler_ext.cli.explain import explain
-from scheduler_ext.cli.inventory import inventory
-from scheduler_ext.cli.reasons import reasons
-from scheduler_ext.cli.serve import serve
 from scheduler_ext.core.errors import SchedulerExtError
+
+_NAMES = ("serve", "agent", "inventory", "explain", "reasons", "check-config", "demo")
+
+
+class _Commands(Mapping[str, click.Command]):
+    """Each imported when it is asked for: an agent on every node need not hold the extender in memory."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in _NAMES:
+            raise KeyError(name)
+        module = name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"scheduler_ext.cli.{module}"), module)
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_NAMES)
+
+    def __len__(self) -> int:
+        return len(_NAMES)
 
 
 class _Group(click.Group):
@@ -27,11 +41,12 @@ class _Group(click.Group):
             raise click.ClickException(str(error)) from error
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Group,
+    # click only reads it.
+    commands=_Commands(),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="scheduler-ext")
 def main() -> None:
     """GPU-aware scheduler extender for kube-scheduler."""
-
-
-for _command in (serve, agent, inventory, explain, reasons, check_config, demo):
-    main.add_command(_command)

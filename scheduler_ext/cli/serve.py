@@ -18,13 +18,13 @@ from scheduler_ext.cli.options import (
     inventory_option,
     kubeconfig_option,
     log_format_option,
-    one_source,
-    read_config,
 )
+from scheduler_ext.cli.sources import one_source, read_config
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.extender.status import Source
-from scheduler_ext.wire.config import Configuration, duration_s
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.durations import duration_s
 
 if TYPE_CHECKING:
     from scheduler_ext.server.server_options import TlsFiles

@@ -19,6 +19,7 @@ class Leadership:
     def __init__(self, transport: Transport, namespace: str, name: str, pod: str) -> None:
         self._prefix = f"{pod}_"
         self._holder = ""
+        self._listed = False
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self.reflector = Reflector(
             "leases", transport, path, Decoder(Lease), self, fieldSelector=f"metadata.name={name}"
@@ -31,25 +32,33 @@ class Leadership:
 
     def begin(self) -> None:
         """A list begins; whoever held it holds it until we hear otherwise."""
+        self._listed = False
 
     def end(self) -> None:
-        """A list is complete."""
+        """A list is complete; without the Lease nobody leads."""
+        if not self._listed:
+            self._held_by("")
 
     def seen(self, items: Sequence[Lease], clock: ServerClock) -> None:
         """The Lease changed, or is there."""
         for lease in items:
-            was = self.active
-            self._holder = (lease.spec.holder_identity if lease.spec else None) or ""
-            if self.active != was:
-                log.info("this extender is %s now; the Lease is held by %r", _WORD[self.active], self._holder)
+            self._listed = True
+            self._held_by((lease.spec.holder_identity if lease.spec else None) or "")
 
-    def gone(self, item: Lease) -> None:
+    def gone(self, item: Lease | Broken) -> None:
         """Nobody leads."""
-        self._holder = ""
+        self._held_by("")
 
     def broken(self, item: Broken) -> None:
         """A Lease that cannot be read says nothing new."""
+        self._listed = True
         log.error("Lease %s cannot be read: %s", item.name, item.problem)
+
+    def _held_by(self, holder: str) -> None:
+        was = self.active
+        self._holder = holder
+        if self.active != was:
+            log.info("this extender is %s now; the Lease is held by %r", _WORD[self.active], holder)
 
 
 _WORD = {True: "active", False: "a standby"}

@@ -75,6 +75,7 @@ class LiveInventory:
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="publisher", daemon=True)
         self._reports_refused: Counter[str] = Counter()
+        self._unpublished: dict[str, Cause] = {}
         self._to_cure: dict[str, Cause] = {}
         self._cured_at = 0.0
 
@@ -108,15 +109,7 @@ class LiveInventory:
         """How it goes."""
         now = time.monotonic()
         watches = [reflector.health() for reflector in self._watched()]
-        checks = [
-            Check(
-                f"watch-{watch.name}",
-                watch.synced,
-                watch.problem
-                and f"lost for {watch.silent_s:.0f} s, what is known is served on: {watch.problem}",
-            )
-            for watch in watches
-        ]
+        checks = [Check(f"watch-{watch.name}", watch.synced, _note(watch)) for watch in watches]
         with self._lock:
             ages = self._inventory.ages(now)
         return SourceStatus(
@@ -157,11 +150,12 @@ class LiveInventory:
     def _publish(self) -> None:
         with self._lock:
             self._inventory.tick(time.monotonic())
-            changes = self._inventory.take_changes()
-            first = self.snapshot is None
-            infos = {name: self._inventory.info(name) for name in changes}
-        if first:
+            # What could not be published the last time is still to be.
+            _merge(self._unpublished, self._inventory.take_changes())
+            infos = {name: self._inventory.info(name) for name in self._unpublished}
+        if self.snapshot is None:
             snapshot = self._extender.replace_nodes(info for info in infos.values() if info is not None)
+            self._unpublished = {}
             # What was just built lives on: keep the collector from walking it.
             gc.freeze()
             log.info("inventory complete: %d nodes, generation %d", len(snapshot.nodes), snapshot.generation)
@@ -169,6 +163,7 @@ class LiveInventory:
             return
         if infos:
             self._extender.update_nodes(infos)
+        changes, self._unpublished = self._unpublished, {}
         self._cure(changes)
 
     def _greet(self, snapshot: Snapshot) -> None:
@@ -179,8 +174,7 @@ class LiveInventory:
 
     def _cure(self, changes: Mapping[str, Cause]) -> None:
         """Nudge kube-scheduler where what changed gives a refused pod its place."""
-        for name, cause in changes.items():
-            self._to_cure[name] = self._to_cure.get(name, cause) | cause
+        _merge(self._to_cure, changes)
         now = time.monotonic()
         snapshot = self.snapshot
         if not self._to_cure or snapshot is None or now - self._cured_at < _NUDGE_EVERY_S:
@@ -202,4 +196,9 @@ def _note(watch: WatchHealth) -> str | None:
         return None
     if not watch.synced:
         return f"not listed yet: {watch.problem}"
-    return f"lost {watch.silent_s:.0f} s ago, what is known is served on: {watch.problem}"
+    return f"lost for {watch.silent_s:.0f} s, what is known is served on: {watch.problem}"
+
+
+def _merge(into: dict[str, Cause], changes: Mapping[str, Cause]) -> None:
+    for name, cause in changes.items():
+        into[name] = into.get(name, cause) | cause

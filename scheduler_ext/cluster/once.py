@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from scheduler_ext.cluster.live import GPU_NODES, NODES, PODS, UNFINISHED
@@ -18,7 +20,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.node import node_record
 from scheduler_ext.wire.objects import Objects
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pod_name
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
 from scheduler_ext.wire.watching import Decoder
@@ -35,25 +37,24 @@ def cluster_state(transport: Transport, source: str, config: Configuration) -> C
     inventory = Inventory(*config.inventory_ages_s())
     objects = Objects()
     now = time.monotonic()
-    try:
-        nodes, clock = _list(transport, NODES, Decoder(kube.Node))
-        for node in nodes:
-            metadata = node.metadata or kube.ObjectMeta()
-            name = metadata.name or ""
-            objects.nodes[name] = node
-            # Whoever runs longer than this command has known the node since it was created.
-            created = seconds(metadata.creation_timestamp)
-            seen_at = clock.monotonic(created) if created is not None else now
+    nodes, clock = _list(transport, NODES, Decoder(kube.Node))
+    for node in nodes:
+        metadata = node.metadata or kube.ObjectMeta()
+        name = metadata.name or ""
+        objects.nodes[name] = node
+        # Whoever runs longer than this command has known the node since it was created.
+        created = seconds(metadata.creation_timestamp)
+        seen_at = clock.monotonic(created) if created is not None else now
+        with _named(f"{source}: Node {name}: status"):
             inventory.node_seen(name, node_record(node, resources), seen_at)
-        for pod in _list(transport, PODS, Decoder(kube.Pod), fieldSelector=UNFINISHED)[0]:
-            objects.pods.append(pod)
-            spec = pod.spec or kube.PodSpec()
-            if spec.node_name and not is_finished(pod) and asks_gpu(spec, resources):
+    for pod in _list(transport, PODS, Decoder(kube.Pod), fieldSelector=UNFINISHED)[0]:
+        objects.pods.append(pod)
+        spec = pod.spec or kube.PodSpec()
+        if spec.node_name and not is_finished(pod) and asks_gpu(spec, resources):
+            with _named(f"{source}: Pod {pod_name(pod)}: spec"):
                 inventory.pod_seen(bound_pod(pod, resources), spec.node_name)
-    except QuantityError as error:
-        raise InventoryError(f"{source}: {error}") from None
     problems: list[str] = []
-    for gpu_node, clock in _reports(transport):
+    for gpu_node, clock in _reports(transport, problems):
         metadata = gpu_node.metadata or GpuNodeMeta()
         name = metadata.name or ""
         objects.gpu_nodes[name] = gpu_node
@@ -70,9 +71,17 @@ def cluster_state(transport: Transport, source: str, config: Configuration) -> C
     return ClusterState(source, objects, infos, inventory.ages(now), tuple(problems))
 
 
-def _reports(transport: Transport) -> list[tuple[GpuNode, ServerClock]]:
+@contextmanager
+def _named(what: str) -> Iterator[None]:
     try:
-        items, clock = _list(transport, GPU_NODES, Decoder(GpuNode))
+        yield
+    except QuantityError as error:
+        raise InventoryError(f"{what}: {error}") from None
+
+
+def _reports(transport: Transport, problems: list[str]) -> list[tuple[GpuNode, ServerClock]]:
+    try:
+        items, clock = _list(transport, GPU_NODES, Decoder(GpuNode), problems)
     except RefusedError as error:
         if error.status == 404:
             # A cluster without our CRD has no agents: its labels speak.
@@ -82,16 +91,22 @@ def _reports(transport: Transport) -> list[tuple[GpuNode, ServerClock]]:
 
 
 def _list(
-    transport: Transport, path: str, decoder: Decoder[T], **selectors: str
+    transport: Transport, path: str, decoder: Decoder[T], problems: list[str] | None = None, **selectors: str
 ) -> tuple[list[T], ServerClock]:
-    """All objects of a list, and the server's clock as of its last page."""
+    """All objects of a list, and the server's clock as of its last page.
+
+    What cannot be read is added to ``problems``; without these it ends the list.
+    """
     items: list[T] = []
     query = {"limit": str(PAGE), **selectors}
     while True:
         reply = transport.get(path, query)
         page = decoder.page(reply.body)
-        if page.broken:
-            raise ClusterError(f"{path}: {page.broken[0].name}: {page.broken[0].problem}")
+        broken = [f"{path}: {item.name}: {item.problem}" for item in page.broken]
+        if broken and problems is None:
+            raise ClusterError(broken[0])
+        if problems is not None:
+            problems += broken
         items += page.items
         if not page.next:
             return items, reply.clock

@@ -49,8 +49,8 @@ class Sink(Protocol[T]):
     def seen(self, items: Sequence[T], clock: ServerClock) -> None:
         """Objects that are there, as they are now."""
 
-    def gone(self, item: T) -> None:
-        """An object that was deleted."""
+    def gone(self, item: T | Broken) -> None:
+        """An object that was deleted, whether it could be read or not."""
 
     def broken(self, item: Broken) -> None:
         """An object that is there and cannot be read."""
@@ -193,6 +193,9 @@ class Reflector(Generic[U]):
         with self._transport.watch(self._path, query) as stream:
             self._stream = stream
             self._heard()
+            # Whoever stops us ends the stream he finds: one that begins at that moment ends here.
+            if self._stopped.is_set():
+                return
             try:
                 for lines in stream.batches():
                     self._heard()
@@ -216,11 +219,11 @@ class Reflector(Generic[U]):
                 if event.object.code == EXPIRED:
                     return True
                 raise ClusterError(f"{event.object.code}: {event.object.message}")
-            if isinstance(event.object, Broken):
-                self._sink.broken(event.object)
-            elif event.kind == "DELETED" and event.object is not None:
+            if event.kind == "DELETED" and event.object is not None:
                 self._tell(seen, clock)
                 self._sink.gone(event.object)
+            elif isinstance(event.object, Broken):
+                self._sink.broken(event.object)
             elif event.object is not None:
                 seen.append(event.object)
             self._version = event.resource_version or self._version

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
 from scheduler_ext.cluster.transport import ServerClock
@@ -77,9 +77,11 @@ class NodeSink(_Sink):
                 self._inventory.node_seen(name, record, now)
         self._changed()
 
-    def gone(self, item: kube.Node) -> None:
+    def gone(self, item: kube.Node | Broken) -> None:
+        name = item.name if isinstance(item, Broken) else _name(item.metadata)
+        self._listed.discard(name)
         with self._lock:
-            self._inventory.node_gone(_name(item.metadata))
+            self._inventory.node_gone(name)
         self._changed()
 
     def end(self) -> None:
@@ -110,11 +112,11 @@ class ReportSink(_Sink):
             self._take(node, clock)
         self._changed()
 
-    def gone(self, item: GpuNode) -> None:
+    def gone(self, item: GpuNode | Broken) -> None:
+        name = item.name if isinstance(item, Broken) else _name(item.metadata)
+        self._listed.discard(name)
         with self._lock:
-            self._inventory.report_gone(
-                (item.metadata.name if item.metadata else None) or "", time.monotonic()
-            )
+            self._inventory.report_gone(name, time.monotonic())
         self._changed()
 
     def broken(self, item: Broken) -> None:
@@ -130,7 +132,7 @@ class ReportSink(_Sink):
 
     def _take(self, node: GpuNode, clock: ServerClock) -> None:
         metadata = node.metadata or GpuNodeMeta()
-        name = metadata.name or ""
+        name = _name(metadata)
         self._listed.add(name)
         with self._lock:
             previous = self._inventory.last_report(name)
@@ -157,35 +159,39 @@ class PodSink(_Sink):
         return item.uid
 
     def seen(self, items: Sequence[kube.Pod], clock: ServerClock) -> None:
-        holding: list[tuple[BoundPod, str]] = []
-        others: list[str] = []
+        # By uid: of several words on one pod, which come in one piece, the last counts.
+        told: dict[str, tuple[BoundPod, str] | None] = {}
         for pod in items:
             metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
             uid = metadata.uid or ""
             if not spec.node_name or is_finished(pod) or not asks_gpu(spec, self._resources):
-                others.append(uid)
+                told[uid] = None
                 continue
             try:
-                holding.append((bound_pod(pod, self._resources), spec.node_name))
-                self._listed.add(uid)
+                told[uid] = (bound_pod(pod, self._resources), spec.node_name)
             except QuantityError as error:
                 self.broken(Broken(f"{metadata.namespace}/{metadata.name}", uid, str(error)))
-        self._tell(holding, others)
+        self._tell(told)
 
-    def gone(self, item: kube.Pod) -> None:
-        self._tell((), [(item.metadata.uid if item.metadata else None) or ""])
+    def gone(self, item: kube.Pod | Broken) -> None:
+        uid = item.uid if isinstance(item, Broken) else item.metadata.uid if item.metadata else None
+        self._tell({uid or "": None})
 
     def end(self) -> None:
         with self._lock:
             gone = self._inventory.pods().keys() - self._listed
-        self._tell((), gone)
+        self._tell(dict.fromkeys(gone))
 
-    def _tell(self, holding: Iterable[tuple[BoundPod, str]], gone: Iterable[str]) -> None:
+    def _tell(self, told: Mapping[str, tuple[BoundPod, str] | None]) -> None:
+        for uid, holding in told.items():
+            # Without the second it would grow for as long as no list begins, which may be months.
+            (self._listed.discard if holding is None else self._listed.add)(uid)
         with self._lock:
-            for pod, node in holding:
-                self._inventory.pod_seen(pod, node)
-            for uid in gone:
-                self._inventory.pod_gone(uid)
+            for uid, holding in told.items():
+                if holding is not None:
+                    self._inventory.pod_seen(*holding)
+                else:
+                    self._inventory.pod_gone(uid)
         self._changed()
 
 

@@ -148,6 +148,10 @@ class Transport:
             ) from None
         return cls(configuration)
 
+    def close(self) -> None:
+        """End the connections that wait for a next request."""
+        self._rest.close()
+
     def get(self, path: str, query: Query = NOTHING) -> Reply:
         """One GET. Raises RefusedError, UnreachableError."""
         return self._whole("GET", path, query, None, JSON)

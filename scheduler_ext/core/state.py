@@ -32,7 +32,7 @@ def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> 
         slots=tuple(slot for slot, _ in slots),
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
         adrift=_adrift(held, [slot for slot, _ in slots]),
-        limits=_limits(info, held, slots, _cordoned(info.report, slots)),
+        limits=_limits(info, held, slots, _cordoned(info.report, held, slots)),
         share_limit=_limit(info, held, resources.share),
         # A Node object that speaks of no GPU says that there is none, which is not the same as unknown.
         fresh=info.freshness == "Fresh"
@@ -105,16 +105,22 @@ def _limits(
     )
 
 
-def _cordoned(report: Report | None, slots: Iterable[tuple[Slot, str | None]]) -> set[str]:
-    """Resources of which a cordoned GPU has a unit free: kubelet picks, and may pick that one, so that only
-    refusing the node keeps it from taking something new."""
-    cordoned = {device.uuid for device in report.devices if device.cordoned} if report is not None else set()
+def _cordoned(report: Report | None, held: Holdings, slots: Iterable[tuple[Slot, str | None]]) -> set[str]:
+    """Resources of which a cordoned GPU has a unit that kubelet may hand out: it picks, and may pick that
+    one, so that only refusing the node keeps it from taking something new."""
+    devices = report.devices if report is not None else ()
+    # Kubelet knows neither shares nor strangers: without a holder of its own, the GPU is free to it.
+    cordoned = {
+        device.uuid: not (held.devices[device.uuid].units or device.mig.enabled)
+        for device in devices
+        if device.cordoned and device.healthy
+    }
     return {
         unit.resource
         for slot, uuid in slots
-        if uuid in cordoned and slot.healthy
+        if uuid is not None and uuid in cordoned
         for unit in slot.units
-        if unit.free
+        if unit.free or cordoned[uuid]
     }
 
 

@@ -16,6 +16,7 @@ from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE, MIG_PREFIX, ResourceNames
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.wire.durations import duration_s
 
 API_VERSION = "config.scheduler-ext.io/v1alpha1"
 KIND = "ExtenderConfiguration"
@@ -24,8 +25,6 @@ ResourceName = Annotated[
     str,
     Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"),
 ]
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
-_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class _Section(Struct, rename="camel", forbid_unknown_fields=True):
@@ -181,17 +180,6 @@ def check(config: Configuration) -> None:
         raise ConfigError("bind.enabled: this release has no /bind; leave it false")
     if config.preemption.empty_victims:
         raise ConfigError("preemption.emptyVictims: this release has no /preempt; leave it false")
-
-
-def duration_s(key: str, text: str, least: float, most: float) -> float:
-    """A duration such as 150s, 2m30s or 500ms in seconds. Raises ConfigError naming the key."""
-    parts = _DURATION.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ConfigError(f"{key}: {text!r} is no duration; write one such as 150s, 2m30s or 500ms")
-    seconds = sum(float(number) * _UNIT_S[unit] for number, unit in parts)
-    if not least <= seconds <= most:
-        raise ConfigError(f"{key}: {text} is outside {least:g}s to {most:g}s")
-    return seconds
 
 
 def _explained(message: str) -> str:

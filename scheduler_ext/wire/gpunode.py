@@ -116,6 +116,19 @@ class SharingStatus(_Status):
     replicas: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
+class GpuNodeStatus(_Status):
+    """What a node's agent saw."""
+
+    devices: list[DeviceStatus] | None = None
+    reported_at: str | None = None
+    sequence: Annotated[int, Meta(ge=0)] | None = None
+    boot_id: str | None = None
+    driver_version: str | None = None
+    cuda_version: Annotated[str, Meta(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){0,2}\Z")] | None = None
+    mig_strategy: Literal["none", "single", "mixed"] | None = None
+    sharing: SharingStatus | None = None
+
+
 class SummaryStatus(_Status):
     """What ``kubectl get`` shows of the devices; has to agree with them, and is not read."""
 
@@ -125,18 +138,10 @@ class SummaryStatus(_Status):
     memory_used_percent: int | None = None
 
 
-class GpuNodeStatus(_Status):
-    """What a node's agent saw."""
+class WrittenStatus(GpuNodeStatus):
+    """The same as it is written: with the summary, which nobody reads back."""
 
-    devices: list[DeviceStatus] | None = None
     summary: SummaryStatus | None = None
-    reported_at: str | None = None
-    sequence: Annotated[int, Meta(ge=0)] | None = None
-    boot_id: str | None = None
-    driver_version: str | None = None
-    cuda_version: Annotated[str, Meta(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){0,2}\Z")] | None = None
-    mig_strategy: Literal["none", "single", "mixed"] | None = None
-    sharing: SharingStatus | None = None
 
 
 class OwnerReference(kube.KubeStruct):
@@ -167,6 +172,11 @@ class GpuNode(_Status):
     status: GpuNodeStatus | None = None
 
 
+def summarised(status: GpuNodeStatus, summary: SummaryStatus) -> WrittenStatus:
+    """A status that was read, to be written."""
+    return WrittenStatus(**{**msgspec.structs.asdict(status), "summary": summary})
+
+
 def object_body(name: str, node_uid: str | None) -> bytes:
     """What creates a node's GPUNode by server-side apply, as a dependent of its Node."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}
@@ -174,14 +184,14 @@ def object_body(name: str, node_uid: str | None) -> bytes:
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "GPUNode", "metadata": metadata})
 
 
-def status_body(name: str, status: GpuNodeStatus) -> bytes:
+def status_body(name: str, status: WrittenStatus) -> bytes:
     """What reports a status by server-side apply."""
     return msgspec.json.encode(
         {"apiVersion": API_VERSION, "kind": "GPUNode", "metadata": {"name": name}, "status": status}
     )
 
 
-def plain(name: str, status: GpuNodeStatus) -> dict[str, Any]:
+def plain(name: str, status: WrittenStatus) -> dict[str, Any]:
     """The object as plain JSON values."""
     read: dict[str, Any] = msgspec.json.decode(status_body(name, status))
     return read

@@ -20,6 +20,7 @@ from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import gpunode, kube
+from scheduler_ext.wire.decoding import explained
 from scheduler_ext.wire.node import node_info
 from scheduler_ext.wire.pod import bound_pod, is_finished, pod_name
 from scheduler_ext.wire.report import read_report
@@ -176,18 +177,6 @@ def _decode(document: bytes | msgspec.Raw, kind: type[_T], where: str) -> _T:
         return msgspec.json.decode(document, type=kind)
     except msgspec.ValidationError as error:
         raise InventoryError(f"{where}: {explained(error)}") from None
-
-
-def explained(error: msgspec.ValidationError) -> str:
-    """msgspec's message with the field first, and YAML's favourite trap named."""
-    problem, _, path = str(error).partition(" - at `$")
-    field_path = path.rstrip("`").lstrip(".")
-    hint = (
-        ' (quote it in YAML: "8.0")'
-        if "Expected `str" in problem and ("`float`" in problem or "`int`" in problem)
-        else ""
-    )
-    return f"{field_path}: {problem}{hint}" if field_path else f"{problem}{hint}"
 
 
 def _documents(text: bytes) -> Iterator[tuple[str, bytes]]:

@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.wire.decoding import explained
 from scheduler_ext.wire.kube import KubeStruct, ObjectMeta
-from scheduler_ext.wire.objects import explained
 
 T = TypeVar("T")
 EXPIRED = 410

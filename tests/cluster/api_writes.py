@@ -53,7 +53,10 @@ def _decoded(request: Request) -> Json:
 
 def _create(store: Store, request: Request, asked: Target) -> Entry:
     found = _decoded(request)
-    name = found.get("metadata", {}).get("name")
+    metadata = found.setdefault("metadata", {})
+    if metadata.get("generateName"):
+        metadata.setdefault("name", f"{metadata['generateName']}{store.version}")
+    name = metadata.get("name")
     if not name:
         raise ApiError(422, "Invalid", "metadata.name: Required value: name or generateName is required")
     with store.lock:

@@ -1,18 +1,26 @@
-"""The command ``python -m tests.cluster.api_server``: a large cluster on a server of its own."""
+"""The command ``python -m tests.cluster.api_server``: a large cluster on a server of its own.
+
+SIGUSR1 begins and ends the events; SIGUSR2 ends all watches and forgets where they were, so that everything
+is listed anew.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import random
 import signal
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.cluster import large
+from tests.cluster.api_faults import End
 from tests.cluster.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api_requests import watches
 from tests.cluster.api_server import ApiServer
 from tests.cluster.api_store import Store
 from tests.kube_objects import Json
@@ -21,8 +29,12 @@ from tests.kube_objects import Json
 _BOOKMARK_S = 60
 # Nine of ten events are about pods.
 _NODE_EVERY = 10
+# Every node's agent refreshes its report in about this time.
+_REPORT_EVERY_S = 60
+_MIB = 256
 # Each remembered event of a pod keeps some 8 kB.
 _HISTORY = 5_000
+_SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2}
 
 
 class Events:
@@ -60,10 +72,16 @@ class Events:
 
     def _run(self) -> None:
         start = bookmarked = time.monotonic()
+        reports_per_event = len(self._nodes) / _REPORT_EVERY_S / self._per_second
+        reports = 0.0
         for due in itertools.count():
             if self._stop.wait(max(0, start + due / self._per_second - time.monotonic())):
                 return
             self.make()
+            reports += reports_per_event
+            while reports >= 1:
+                reports -= 1
+                self._store.update(GPU_NODES, self._random.choice(self._nodes), self._refresh)
             if time.monotonic() - bookmarked > _BOOKMARK_S:
                 bookmarked = time.monotonic()
                 self._store.bookmark()
@@ -73,6 +91,14 @@ class Events:
             condition["lastHeartbeatTime"] = self._store.now()
         return node | {}
 
+    def _refresh(self, gpu_node: Json) -> Json:
+        """A report in which the memory of one GPU has moved."""
+        status = gpu_node["status"]
+        status["sequence"] += 1
+        device = self._random.choice(status["devices"])
+        device["memory"]["usedMiB"] = device["memory"].get("usedMiB", 0) ^ _MIB
+        return reported_now(gpu_node, self._store.now())
+
     def _restart(self, pod: Json) -> Json:
         for container in pod["status"].get("containerStatuses", ()):
             container["restartCount"] += 1
@@ -80,10 +106,18 @@ class Events:
         return pod | {}
 
 
+def reported_now(gpu_node: Json, now: str) -> Json:
+    """The same, written at this time."""
+    for entry in gpu_node["metadata"]["managedFields"]:
+        entry["time"] = now
+    return gpu_node | {}
+
+
 def fill(store: Store, nodes: int, pods: int, devices: int = large.DEVICES) -> None:
     """Put a large cluster into a store, and forget that it came piece by piece."""
     store.put_all(NODES, large.nodes(nodes, devices))
-    store.put_all(GPU_NODES, large.gpunodes(nodes, devices, pods))
+    reports = large.gpunodes(nodes, devices, pods)
+    store.put_all(GPU_NODES, (reported_now(report, store.now()) for report in reports))
     store.put_all(PODS, large.pods(pods, nodes, devices))
     store.compact()
 
@@ -94,10 +128,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=50_000)
     parser.add_argument("--devices", type=int, default=large.DEVICES)
-    parser.add_argument("--events-per-second", type=float, default=0)
+    parser.add_argument("--events-per-second", type=float, default=0, help="from the start; else SIGUSR1")
+    parser.add_argument("--rate", type=float, default=500, help="of events that SIGUSR1 begins")
     asked = parser.parse_args(arguments)
     # Blocked before any thread is started, so that all of them inherit it and the signal waits for sigwait.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     with tempfile.TemporaryDirectory() as folder, ApiServer(history=_HISTORY) as server:
         fill(server.store, asked.nodes, asked.pods, asked.devices)
         names = [large.node_name(index) for index in range(asked.nodes)]
@@ -106,8 +141,24 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"ready {server.url} kubeconfig={config}", flush=True)
         running = [(pod.namespace or "", pod.name) for pod in pods if pod.node_name]
         del pods
-        if asked.events_per_second > 0:
-            with Events(server.store, running, names, asked.events_per_second):
-                signal.sigwait({signal.SIGTERM, signal.SIGINT})
-        else:
-            signal.sigwait({signal.SIGTERM, signal.SIGINT})
+        rate = asked.events_per_second or asked.rate
+        _until_told(server, lambda: Events(server.store, running, names, rate), asked.events_per_second > 0)
+
+
+def _until_told(server: ApiServer, events: Callable[[], Events], happens: bool) -> None:
+    """Do what signals ask for, until one asks to end."""
+    with contextlib.ExitStack() as happening:
+        if happens:
+            happening.enter_context(events())
+        while True:
+            told = signal.sigwait(_SIGNALS)
+            if told == signal.SIGUSR1:
+                happening.close()
+                happens = not happens
+                if happens:
+                    happening.enter_context(events())
+            elif told == signal.SIGUSR2:
+                server.store.compact()
+                server.faults.place(End("connection"), watches(), times=server.watching())
+            else:
+                return

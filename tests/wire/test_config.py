@@ -13,7 +13,8 @@ from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
-from scheduler_ext.wire.config import Configuration, check, duration_s, load_config
+from scheduler_ext.wire.config import Configuration, check, load_config
+from scheduler_ext.wire.durations import duration_s
 
 HEADER = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
 SHIPPED = Path(__file__).parents[2] / "config"

@@ -1,0 +1,230 @@
+"""What following a large cluster costs: time until ready, memory, and what watching does to filter's latency.
+
+    python -m benchmarks.live --nodes 5000 --pods 50000 --json FILE
+
+An API server that replays a cluster (tests/cluster) runs in a process of its own, the extender follows it,
+and filter is asked as kube-scheduler asks. Rounds of three phases, so that a busy machine slows all alike:
+nothing happens; 500 events a second about pods and nodes, beside the reports of all agents; everything is
+listed anew, as after an API server that forgot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.connection import Connection, exchange
+from benchmarks.machine import describe_machine, machine_line
+from benchmarks.pods import pod_json
+from benchmarks.processes import running_listeners
+from benchmarks.report import aligned
+from benchmarks.shapes import SHAPES
+from tests.cluster import large
+
+PHASES = ("quiet", "events", "relist")
+# kube-scheduler asks about the next pod when it has bound the last one.
+_PAUSE_S = 0.005
+_SEED = 7
+_READY_S = 60.0
+
+
+@dataclass(slots=True)
+class Round:
+    """Latencies in nanoseconds by phase."""
+
+    elapsed_ns: dict[str, list[int]] = field(default_factory=dict)
+
+    def percentile_us(self, phase: str, percent: float) -> float:
+        """Of one phase."""
+        ordered = sorted(self.elapsed_ns[phase])
+        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] / 1000
+
+
+@contextlib.contextmanager
+def running_api(nodes: int, pods: int, rate: float) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The replaying API server's process, and a kubeconfig for it."""
+    command = [sys.executable, "-m", "tests.cluster.api_server"]
+    options = [f"--nodes={nodes}", f"--pods={pods}", f"--rate={rate}"]
+    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline()
+            found = re.search(r"kubeconfig=(\S+)", ready)
+            if found is None:
+                raise RuntimeError(f"the API server did not start: {ready!r}")
+            yield process, found[1]
+        finally:
+            process.terminate()
+
+
+def filter_requests(connection: Connection, nodes: int) -> Iterator[bytes]:
+    """Requests about all nodes, no two alike one after the other, the names in another order each time."""
+    rng = random.Random(_SEED)
+    names = [large.node_name(index) for index in range(nodes)]
+    for shape in itertools.cycle(SHAPES["whole"]):
+        rng.shuffle(names)
+        pod = pod_json(shape, rng)
+        body = b'{"Pod":' + pod + b',"Nodes":null,"NodeNames":' + json.dumps(names).encode() + b"}"
+        yield connection.request("/filter", body)
+
+
+def ask(connection: Connection, requests: Iterator[bytes], until: float) -> list[int]:
+    """Ask until then, or at least once; nanoseconds of each answer. Raises RuntimeError for a failure."""
+    elapsed: list[int] = []
+    while not elapsed or time.monotonic() < until:
+        (reply,) = exchange([connection], [next(requests)], 30.0)
+        if reply.error or reply.status != 200:
+            raise RuntimeError(f"filter: {reply.status} {reply.error} {reply.body[:200]!r}")
+        elapsed.append(reply.elapsed_ns)
+        time.sleep(_PAUSE_S)
+    return elapsed
+
+
+def one_round(
+    connection: Connection,
+    requests: Iterator[bytes],
+    api: subprocess.Popen[str],
+    health: str,
+    seconds: float,
+) -> Round:
+    """The three phases, one after the other."""
+    measured = Round()
+    measured.elapsed_ns["quiet"] = ask(connection, requests, time.monotonic() + seconds)
+    api.send_signal(signal.SIGUSR1)
+    measured.elapsed_ns["events"] = ask(connection, requests, time.monotonic() + seconds)
+    api.send_signal(signal.SIGUSR1)
+    time.sleep(1.0)
+    api.send_signal(signal.SIGUSR2)
+    # Watches that ended are taken up within a second or two; then everything is listed and compared.
+    measured.elapsed_ns["relist"] = ask(connection, requests, time.monotonic() + seconds)
+    await_ready(health)
+    return measured
+
+
+def await_ready(health: str) -> float:
+    """Seconds until the extender is ready."""
+    started = time.monotonic()
+    while time.monotonic() - started < _READY_S:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{health}/readyz", timeout=5):
+            return time.monotonic() - started
+        time.sleep(0.05)
+    raise RuntimeError(f"not ready in {_READY_S:g} s")
+
+
+def memory_mib(child_of: int, key: str) -> int:
+    """VmRSS or VmHWM of the server's worker process."""
+    children = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
+    family = {child_of}
+    for line in children.stdout.splitlines():
+        pid, parent = map(int, line.split())
+        if parent in family:
+            family.add(pid)
+    sizes = []
+    for pid in family:
+        with contextlib.suppress(OSError):
+            status = Path(f"/proc/{pid}/status").read_text()
+            if "scheduler_ext" in Path(f"/proc/{pid}/cmdline").read_text():
+                sizes.append(int(status.partition(f"{key}:")[2].split()[0]) // 1024)
+    return max(sizes, default=0)
+
+
+def run(nodes: int, pods: int, rate: float, rounds: int, seconds: float) -> dict[str, Any]:
+    """The report, as plain JSON values."""
+    with running_api(nodes, pods, rate) as (api, kubeconfig):
+        listen = [f"--{name}listen=127.0.0.1:0" for name in ("", "health-", "inspect-")]
+        serve = [sys.executable, "-m", "scheduler_ext", "serve", "--kubeconfig", kubeconfig, *listen]
+        started = time.monotonic()
+        with running_listeners(serve) as url_of:
+            health = url_of("health")
+            await_ready(health)
+            ready_s = time.monotonic() - started
+            rss_mib = memory_mib(os.getpid(), "VmRSS")
+            connection = Connection(url_of("api"))
+            requests = filter_requests(connection, nodes)
+            ask(connection, requests, time.monotonic() + 1.0)
+            measured = [one_round(connection, requests, api, health, seconds) for _ in range(rounds)]
+            peak_mib = memory_mib(os.getpid(), "VmHWM")
+            connection.close()
+    return {
+        "machine": describe_machine(),
+        "nodes": nodes,
+        "pods": pods,
+        "eventsPerSecond": rate,
+        "rounds": rounds,
+        "secondsPerPhase": seconds,
+        "readySeconds": round(ready_s, 2),
+        "rssMiB": rss_mib,
+        "peakMiB": peak_mib,
+        "phases": {phase: _phase(phase, measured) for phase in PHASES},
+    }
+
+
+def _phase(phase: str, rounds: Sequence[Round]) -> dict[str, float]:
+    """Medians over the rounds; ratios are to the quiet phase of the same round."""
+
+    def median(percent: float) -> float:
+        return round(statistics.median(each.percentile_us(phase, percent) for each in rounds), 1)
+
+    ratios = [each.percentile_us(phase, 99) / each.percentile_us("quiet", 99) for each in rounds]
+    return {
+        "p50Us": median(50),
+        "p90Us": median(90),
+        "p99Us": median(99),
+        "p99ToQuiet": round(statistics.median(ratios), 2),
+        "p99ToQuietMax": round(max(ratios), 2),
+        "requests": sum(len(each.elapsed_ns[phase]) for each in rounds),
+    }
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.live")
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=50_000)
+    parser.add_argument("--rate", type=float, default=500, help="events a second")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each phase")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--smoke", action="store_true", help="small and short: does it run?")
+    asked = parser.parse_args()
+    if asked.smoke:
+        asked.nodes, asked.pods, asked.rounds, asked.seconds = 200, 2000, 1, 2.0
+    report = run(asked.nodes, asked.pods, asked.rate, asked.rounds, asked.seconds)
+    if asked.json is not None:
+        asked.json.write_text(json.dumps(report, indent=2) + "\n")
+    print(machine_line(report["machine"]))
+    print(
+        f"{report['nodes']} nodes, {report['pods']} pods: ready after {report['readySeconds']} s, "
+        f"{report['rssMiB']} MiB then, {report['peakMiB']} MiB at most"
+    )
+    rows = [("phase", "p50 us", "p90 us", "p99 us", "p99 to quiet", "worst round", "requests")]
+    rows += [
+        (
+            name,
+            *(
+                str(each[key])
+                for key in ("p50Us", "p90Us", "p99Us", "p99ToQuiet", "p99ToQuietMax", "requests")
+            ),
+        )
+        for name, each in report["phases"].items()
+    ]
+    print(aligned(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""The loop: how it goes on, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from scheduler_ext.agent.fake import FakeReadings
+from scheduler_ext.agent.health import Health
+from scheduler_ext.agent.loop import GONE_S, RESTART, Watchdog, boot_id, run_agent, run_fake
+from scheduler_ext.agent.observer import Observer
+from scheduler_ext.agent.reading import DeviceReading, NodeReading
+from scheduler_ext.agent.reporter import OwnNode, Reporter
+from scheduler_ext.wire.gpunode import WrittenStatus
+from tests.kube_objects import gpu, gpu_node, inventory
+
+WELL = NodeReading((DeviceReading("GPU-a", 0, 81920),))
+GONE = NodeReading(WELL.devices, problem="NVML does not start: Unknown Error")
+
+
+class Source:
+    """Readings one by one; the last one tells the loop to stop."""
+
+    def __init__(self, readings: Iterable[NodeReading | Exception], stopped: Event) -> None:
+        self._readings = list(readings)
+        self._stopped = stopped
+        self.must_restart = False
+        self.closed = False
+
+    def read(self) -> NodeReading:
+        reading = self._readings.pop(0)
+        if not self._readings:
+            self._stopped.set()
+        if isinstance(reading, Exception):
+            raise reading
+        return reading
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Recorder(Reporter):
+    """Keeps what it is offered, and calls back."""
+
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        self.offered: list[WrittenStatus] = []
+        self.nodes: list[OwnNode | None] = []
+        self._then = then
+
+    def node(self) -> OwnNode | None:
+        """The one that was set for this look, else one with a label."""
+        return self.nodes.pop(0) if self.nodes else OwnNode("uid", {"nvidia.com/mig.strategy": "mixed"})
+
+    def offer(self, status: WrittenStatus) -> bool:
+        self.offered.append(status)
+        self._then()
+        return True
+
+
+class Rig:
+    """A loop over given readings, by a clock that goes on with each look at it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.stopped = Event()
+        self.recorder = Recorder()
+        self.now = 0.0
+
+    def run(self, *readings: NodeReading | Exception, step_s: float = 5, must_restart: bool = False) -> int:
+        self.source = Source(readings, self.stopped)
+        self.source.must_restart = must_restart
+
+        def clock() -> float:
+            self.now += step_s
+            return self.now
+
+        observer = Observer(
+            self.source, self._directory / "kubelet.sock", Health(), lambda: self.now, self._directory
+        )
+        return run_agent(observer, self.recorder, 0, self.stopped, clock)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
+
+
+def test_every_look_is_offered_until_told_to_stop(rig: Rig) -> None:
+    assert rig.run(WELL, WELL, WELL) == 0
+    assert len(rig.recorder.offered) == 3
+    assert rig.recorder.offered[0].mig_strategy == "mixed"
+    assert rig.source.closed
+
+
+def test_nothing_is_offered_before_the_nodes_labels_are_known(rig: Rig) -> None:
+    rig.recorder.nodes = [None, None]
+    assert rig.run(WELL, WELL, WELL) == 0
+    assert [status.mig_strategy for status in rig.recorder.offered] == ["mixed"]
+
+
+def test_one_that_is_stopped_before_it_began(rig: Rig) -> None:
+    rig.stopped.set()
+    assert rig.run(WELL) == 0
+    assert rig.recorder.offered == []
+
+
+def test_a_look_that_fails_does_not_end_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    assert rig.run(WELL, RuntimeError("a bug"), WELL) == 0
+    assert len(rig.recorder.offered) == 2
+    (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert told.exc_info is not None
+
+
+def test_a_report_that_fails_does_not_end_it(rig: Rig) -> None:
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    rig.recorder = Recorder(fail)
+    assert rig.run(WELL, WELL) == 0
+    assert len(rig.recorder.offered) == 2
+
+
+def test_a_driver_of_another_version_is_reported_before_the_end(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert rig.run(GONE, WELL, must_restart=True) == RESTART
+    (told,) = rig.recorder.offered
+    assert told.summary is not None
+    assert told.summary.healthy == 0
+    assert "the driver was replaced under this process" in caplog.text
+    assert rig.source.closed
+
+
+@pytest.mark.parametrize(
+    ("readings", "looks", "code"),
+    [
+        pytest.param([WELL, *[GONE] * 100], 61, RESTART, id="five minutes after the last good reading"),
+        pytest.param([WELL, *[GONE] * 59, WELL, *[GONE] * 59], 120, 0, id="a driver that comes back in time"),
+        pytest.param([GONE] * 100, 100, 0, id="a node that never had a driver waits for one"),
+    ],
+)
+def test_a_process_that_cannot_read_gpus_any_more_ends(
+    rig: Rig, caplog: pytest.LogCaptureFixture, readings: list[NodeReading], looks: int, code: int
+) -> None:
+    assert rig.run(*readings) == code
+    assert len(rig.recorder.offered) == looks
+    assert rig.source.closed
+    assert (f"no GPU could be read for {GONE_S:g} s" in caplog.text) == (code == RESTART)
+
+
+class TestFake:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        path = tmp_path / "gpus.json"
+        path.write_bytes(inventory(*(gpu_node(name, [gpu(0)]) for name in ("a", "b", "c"))))
+        return path
+
+    @pytest.mark.parametrize(
+        ("names", "reported"),
+        [
+            pytest.param((), ["a", "b", "c"], id="all of the file"),
+            pytest.param(("c", "a"), ["a", "c"], id="those that are named"),
+        ],
+    )
+    def test_nodes(self, file: Path, names: tuple[str, ...], reported: list[str]) -> None:
+        made, stopped = Made(len(reported) * 2), Event()
+        assert run_fake(FakeReadings(file), names, made.reporter(stopped), 0, stopped) == 0
+        assert {name: len(one.offered) for name, one in made.reporters.items()} == dict.fromkeys(reported, 2)
+
+    def test_a_changed_file(self, file: Path) -> None:
+        made, stopped = Made(5), Event()
+        made.at[2] = lambda: file.write_bytes(inventory(gpu_node("a", []), gpu_node("d", [gpu(0)])))
+        assert run_fake(FakeReadings(file), (), made.reporter(stopped), 0, stopped) == 0
+        assert {
+            name: [len(s.devices or ()) for s in one.offered] for name, one in made.reporters.items()
+        } == {
+            "a": [1, 0],
+            "b": [1],
+            "c": [1],
+            "d": [1],
+        }
+
+    def test_told_to_stop_it_does_not_finish_the_round(self, file: Path) -> None:
+        made, stopped = Made(2), Event()
+        run_fake(FakeReadings(file), (), made.reporter(stopped), 0, stopped)
+        assert list(made.reporters) == ["a", "b"]
+
+
+class Made:
+    """Reporters by node; stops the loop after so many reports, and does what is wished after one."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+        self._count = 0
+        self.reporters: dict[str, Recorder] = {}
+        self.at: dict[int, Callable[[], object]] = {}
+
+    def reporter(self, stopped: Event) -> Callable[[str], Reporter]:
+        def make(name: str) -> Reporter:
+            assert name not in self.reporters
+            self.reporters[name] = Recorder(lambda: self._reported(stopped))
+            return self.reporters[name]
+
+        return make
+
+    def _reported(self, stopped: Event) -> None:
+        self.at.get(self._count, lambda: None)()
+        self._count += 1
+        if self._count == self._left:
+            stopped.set()
+
+
+class TestWatchdog:
+    @pytest.fixture
+    def bitten(self) -> Event:
+        return Event()
+
+    @pytest.fixture
+    def watchdog(self, bitten: Event) -> Iterator[Watchdog]:
+        watching = Watchdog(0.05, bitten.set)
+        watching.start()
+        yield watching
+        watching.stop()
+
+    def test_it_bites_when_a_call_does_not_come_back(self, watchdog: Watchdog, bitten: Event) -> None:
+        with watchdog:
+            assert bitten.wait(10)
+
+    def test_it_sleeps_outside_of_calls(self, watchdog: Watchdog, bitten: Event) -> None:
+        with suppress(ValueError), watchdog:
+            raise ValueError
+        assert not bitten.wait(0.2)
+
+    def test_its_thread_ends(self) -> None:
+        watching = Watchdog(0.05, lambda: None)
+        watching.start()
+        watching.stop()
+        for thread in threading.enumerate():
+            if thread.name == "watchdog":
+                thread.join(10)
+                assert not thread.is_alive()
+
+
+def test_the_boot_has_a_name() -> None:
+    assert len(boot_id()) == 36
+    assert boot_id() == boot_id()

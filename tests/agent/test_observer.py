@@ -1,0 +1,166 @@
+"""What an agent sees: readings, kubelet's answers and processes, put together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler_ext.agent.health import Health
+from scheduler_ext.agent.observer import Observer
+from scheduler_ext.agent.reading import DeviceReading, NodeReading, Process
+from scheduler_ext.wire.gpunode import DeviceStatus, HolderStatus, SharingStatus
+from tests.agent.fake_kubelet import FakeKubelet, devices, pod
+from tests.agent.test_processes import HOST, UID, Proc
+
+GPU = "nvidia.com/gpu"
+POD_GROUP = f"0::/kubepods/besteffort/pod{UID}/0a1b"
+TRAIN = HolderStatus(namespace="ml", name="train", container="main")
+
+
+class Source:
+    """Readings that a test sets."""
+
+    def __init__(self) -> None:
+        self.reading = NodeReading(
+            (
+                DeviceReading(
+                    "GPU-a",
+                    0,
+                    81920,
+                    used_mib=3000,
+                    processes=(Process(100, 2000), Process(200, 700)),
+                ),
+            )
+        )
+        self.must_restart = False
+        self.closed = False
+
+    def read(self) -> NodeReading:
+        return self.reading
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Rig:
+    """A node with a source, a procfs and a kubelet that is not started yet."""
+
+    def __init__(self, directory: Path) -> None:
+        self.now = 1000.0
+        self.source = Source()
+        self.kubelet = FakeKubelet(directory / "kubelet.sock")
+        self.kubelet.pods = [pod("train", *devices(GPU, "GPU-a"))]
+        self.kubelet.offered = devices(GPU, "GPU-a")
+        self.proc = Proc(directory / "proc")
+        self.proc.process(100, POD_GROUP)
+        self.proc.process(200, HOST)
+        self._observer: Observer | None = None
+
+    @property
+    def observer(self) -> Observer:
+        """Made when it is first asked for: it looks at /proc then."""
+        if self._observer is None:
+            self._observer = Observer(
+                self.source, self.kubelet.socket, Health(), lambda: self.now, self.proc.root
+            )
+        return self._observer
+
+    def gpu(self) -> DeviceStatus:
+        (found,) = self.observer.observe({}).devices or []
+        return found
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    built = Rig(tmp_path)
+    yield built
+    built.observer.close()
+    built.kubelet.stop()
+
+
+BY_UID = HolderStatus(uid=UID, memory_mib=2000)
+
+
+def test_kubelet_tells_names_and_processes_tell_use(rig: Rig) -> None:
+    rig.kubelet.start()
+    gpu = rig.gpu()
+    assert gpu.holders == [TRAIN, BY_UID]
+    assert gpu.memory.unaccounted_mib == 700
+
+
+def test_without_a_kubelet_processes_still_tell(rig: Rig) -> None:
+    assert rig.gpu().holders == [BY_UID]
+
+
+def test_in_a_pid_namespace_of_its_own_use_is_not_attributed(rig: Rig) -> None:
+    rig.proc.write("2/stat", Proc.stat(2))
+    rig.kubelet.start()
+    gpu = rig.gpu()
+    assert gpu.holders == [TRAIN]
+    assert (gpu.memory.used_mib, gpu.memory.unaccounted_mib) == (3000, None)
+
+
+def test_a_process_that_is_gone_leaves_use_unattributed(rig: Rig) -> None:
+    (rig.proc.root / "200" / "stat").unlink()
+    assert rig.gpu().memory.unaccounted_mib is None
+
+
+def test_a_kubelet_that_restarts(rig: Rig) -> None:
+    rig.kubelet.start()
+    assert rig.gpu().holders == [TRAIN, BY_UID]
+    rig.kubelet.stop()
+    # Its last answer covers a restart.
+    assert rig.gpu().holders == [TRAIN, BY_UID]
+    rig.kubelet.pods = [pod("next", *devices(GPU, "GPU-a"))]
+    rig.kubelet.start()
+    assert rig.gpu().holders == [TRAIN.but(name="next"), BY_UID]
+
+
+def test_how_gpus_are_handed_out_is_what_labels_and_kubelet_tell(rig: Rig) -> None:
+    rig.kubelet.offered = devices("nvidia.com/mig-1g.10gb", "MIG-a::0", "MIG-a::1")
+    rig.kubelet.start()
+    status = rig.observer.observe({})
+    assert (status.mig_strategy, status.sharing) == ("mixed", SharingStatus("time-slicing", 2))
+    status = rig.observer.observe({"nvidia.com/mig.strategy": "single"})
+    assert status.mig_strategy == "single"
+
+
+def test_health_has_the_observers_clock(rig: Rig) -> None:
+    well = rig.source.reading
+    rig.source.reading = NodeReading((DeviceReading("GPU-a", 0, 81920, xids=(79,)),))
+    seen = []
+    for _ in range(3):
+        health = rig.gpu().health
+        assert health is not None
+        seen.append(health.state)
+        rig.source.reading = well
+        rig.now += 150
+    assert seen == ["Unhealthy", "Unhealthy", "Healthy"]
+
+
+def test_a_problem_is_said_once_and_so_is_its_end(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "scheduler_ext.agent.observer")
+    well = rig.source.reading
+    gone = NodeReading(well.devices, problem="the NVIDIA driver is not loaded")
+    problems = []
+    for rig.source.reading in (well, gone, gone, well, well):
+        rig.observer.observe({})
+        problems.append(rig.observer.problem)
+    assert problems == [None, gone.problem, gone.problem, None, None]
+    assert [record.getMessage() for record in caplog.records if "observer" in record.name] == [
+        "no GPU can be used: the NVIDIA driver is not loaded",
+        "GPUs can be used again",
+    ]
+
+
+def test_what_its_source_says_of_restarts_and_what_it_lets_go(rig: Rig) -> None:
+    rig.kubelet.start()
+    rig.observer.observe({})
+    assert not rig.observer.must_restart
+    rig.source.must_restart = True
+    assert rig.observer.must_restart
+    rig.observer.close()
+    assert rig.source.closed

@@ -1,0 +1,276 @@
+"""One node's GPUNode at an API server: what is written, how often, and through outages and rebirths."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from scheduler_ext.agent.reporter import Reporter
+from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.wire.gpunode import DeviceStatus, HealthStatus, MemoryStatus, WrittenStatus
+from tests.cluster.api_faults import Cut, Garbage, Refuse, Reset
+from tests.cluster.api_paths import GPU_NODES, NODES
+from tests.cluster.api_requests import Request, writes
+from tests.cluster.api_server import ApiServer
+from tests.kube_objects import Json, node
+
+GPU = DeviceStatus("GPU-a", 0, MemoryStatus(81920), health=HealthStatus("Healthy"))
+WELL = WrittenStatus(devices=[GPU])
+SICK = WrittenStatus(devices=[GPU.but(health=HealthStatus("Unhealthy", "GPU is lost"))])
+OBJECT, STATUS = f"{GPU_NODES}/n", f"{GPU_NODES}/n/status"
+
+
+class Rig:
+    """An API server with one Node, and a reporter with a clock of its own."""
+
+    def __init__(self, server: ApiServer, directory: Path) -> None:
+        self.server = server
+        self.now = 1000.0
+        self.transport = Transport.from_kubeconfig(server.kubeconfig(directory / "kubeconfig"))
+        self.reporter = self.restarted()
+        server.store.put(NODES, node("n", uid="uid-1", labels={"a": "b"}))
+
+    def restarted(self, boot: str = "boot-1") -> Reporter:
+        """A new process of the agent."""
+        self.reporter = Reporter(
+            self.transport, "n", boot, clock=lambda: self.now, wall_clock=lambda: 1_795_000_000.0 + self.now
+        )
+        return self.reporter
+
+    def offer(self, status: WrittenStatus = WELL, after_s: float = 0) -> bool:
+        """As the agent's loop does it."""
+        self.now += after_s
+        self.reporter.node()
+        return self.reporter.offer(status)
+
+    def report(self) -> Json:
+        """What is in the cluster."""
+        found: Json = self.server.store.get(GPU_NODES, "n").object()["status"]
+        return found
+
+    def asked(self) -> list[str]:
+        """The requests since the last time."""
+        found = [f"{request.method} {request.path}" for request in self.server.log.all()]
+        self.server.log.clear()
+        return found
+
+    def owners(self) -> list[str]:
+        """The Node's uid of every object that was applied."""
+        return [
+            request.json()["metadata"]["ownerReferences"][0]["uid"]
+            for request in self.server.log.all(
+                lambda request: (request.method, request.path) == ("PATCH", OBJECT)
+            )
+        ]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    with ApiServer() as server:
+        yield Rig(server, tmp_path)
+
+
+def test_the_first_report(rig: Rig) -> None:
+    assert rig.offer()
+    create, status = rig.server.log.all(writes())
+    assert rig.asked() == [f"GET {NODES}/n", f"PATCH {OBJECT}", f"GET {OBJECT}", f"PATCH {STATUS}"]
+    for request in (create, status):
+        assert request.headers["content-type"] == "application/apply-patch+yaml"
+        assert request.query == {"fieldManager": "scheduler-ext-agent", "force": "true"}
+    named = {"apiVersion": "gpu.scheduler-ext.io/v1alpha1", "kind": "GPUNode"}
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-1"}
+    assert create.json() == named | {"metadata": {"name": "n", "ownerReferences": [owner]}}
+    assert status.json() == named | {
+        "metadata": {"name": "n"},
+        "status": {
+            "devices": [
+                {"uuid": "GPU-a", "index": 0, "memory": {"totalMiB": 81920}, "health": {"state": "Healthy"}}
+            ],
+            "reportedAt": "2026-11-18T11:23:20Z",
+            "sequence": 1,
+            "bootID": "boot-1",
+        },
+    }
+
+
+def test_later_reports_are_one_write_each(rig: Rig) -> None:
+    rig.offer()
+    rig.asked()
+    assert rig.offer(SICK, after_s=5)
+    assert rig.asked() == [f"PATCH {STATUS}"]
+    assert rig.report()["sequence"] == 2
+
+
+def test_what_is_not_due_is_not_written(rig: Rig) -> None:
+    rig.offer()
+    rig.asked()
+    assert [rig.offer(after_s=5) for _ in range(8)] == [False] * 8
+    assert rig.asked() == []
+
+
+def test_an_idle_hour(rig: Rig) -> None:
+    rig.offer()
+    rig.asked()
+    for _ in range(720):
+        rig.offer(after_s=5)
+    told = rig.asked()
+    assert set(told) == {f"GET {NODES}/n", f"PATCH {STATUS}"}
+    assert 45 <= told.count(f"PATCH {STATUS}") <= 75
+    assert told.count(f"GET {NODES}/n") == 80
+
+
+class TestSequence:
+    def test_a_restarted_agent_counts_on(self, rig: Rig) -> None:
+        rig.offer()
+        rig.offer(SICK, after_s=5)
+        rig.restarted()
+        assert rig.offer()
+        assert (rig.report()["sequence"], rig.report()["bootID"]) == (3, "boot-1")
+
+    def test_after_a_boot_it_begins_anew(self, rig: Rig) -> None:
+        rig.offer()
+        rig.offer(SICK, after_s=5)
+        rig.restarted("boot-2")
+        assert rig.offer()
+        assert (rig.report()["sequence"], rig.report()["bootID"]) == (1, "boot-2")
+
+    def test_it_goes_on_after_that_of_another_agent_of_this_node(self, rig: Rig) -> None:
+        rig.offer()
+        rig.server.store.update(
+            GPU_NODES, "n", lambda found: found | {"status": found["status"] | {"sequence": 40}}
+        )
+        rig.server.faults.place(Refuse(422, "Invalid", "status.sequence: went back"), is_status)
+        assert not rig.offer(SICK, after_s=5)
+        assert rig.offer(SICK, after_s=1)
+        assert rig.report()["sequence"] == 41
+
+    def test_a_number_that_may_have_arrived_is_not_counted(self, rig: Rig) -> None:
+        rig.offer()
+        rig.server.faults.place(Cut(20), is_status)
+        assert not rig.offer(SICK, after_s=5)
+        assert rig.offer(SICK, after_s=1)
+        assert rig.report()["sequence"] == 2
+
+
+def is_status(request: Request) -> bool:
+    return request.path == STATUS
+
+
+class TestTheNode:
+    def test_it_is_known_by_its_labels(self, rig: Rig) -> None:
+        found = rig.reporter.node()
+        assert found is not None
+        assert (found.uid, found.labels) == ("uid-1", {"a": "b"})
+
+    def test_its_labels_are_read_again(self, rig: Rig) -> None:
+        rig.reporter.node()
+        rig.server.store.put(NODES, node("n", uid="uid-1", labels={"a": "c"}))
+        seen = []
+        for _ in range(10):
+            found = rig.reporter.node()
+            seen.append(found.labels["a"] if found is not None else None)
+            rig.now += 5
+        assert seen == ["b"] * 9 + ["c"]
+
+    def test_without_it_nothing_is_written(self, rig: Rig) -> None:
+        rig.server.store.delete(NODES, "n")
+        assert [rig.offer(after_s=30) for _ in range(3)] == [False] * 3
+        assert rig.server.log.all(writes()) == []
+        rig.server.store.put(NODES, node("n", uid="uid-2"))
+        assert rig.offer(after_s=30)
+        assert rig.owners() == ["uid-2"]
+
+    def test_a_new_one_of_the_same_name_becomes_the_owner(self, rig: Rig) -> None:
+        rig.offer()
+        rig.server.store.delete(NODES, "n")
+        rig.server.store.put(NODES, node("n", uid="uid-2"))
+        written = [rig.offer(after_s=5) for _ in range(9)]
+        # Within 45 s, although nothing else has changed.
+        assert written == [False] * 8 + [True]
+        assert rig.owners() == ["uid-1", "uid-2"]
+
+    def test_a_new_one_whose_report_was_collected_as_garbage(self, rig: Rig) -> None:
+        rig.offer()
+        rig.server.store.put(NODES, node("n", uid="uid-2"))
+        rig.server.store.delete(GPU_NODES, "n")
+        assert not rig.offer(SICK, after_s=5)
+        assert rig.offer(SICK, after_s=1)
+        assert rig.owners() == ["uid-1", "uid-2"]
+        assert rig.report()["sequence"] == 1
+
+
+def test_a_gpunode_that_somebody_deleted_is_written_again(rig: Rig) -> None:
+    rig.offer()
+    rig.server.store.delete(GPU_NODES, "n")
+    written = [rig.offer(after_s=5) for _ in range(16)]
+    # By the next refresh, within 72 s and one more look.
+    assert True in written
+    assert rig.report()["sequence"] == 1
+
+
+class TestOutages:
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            pytest.param(Refuse(500, "InternalError"), id="an error"),
+            pytest.param(Refuse(403, "Forbidden"), id="no permission"),
+            pytest.param(Reset(), id="connections are reset"),
+            pytest.param(Cut(3), id="answers break off"),
+            pytest.param(Garbage(), id="something else answers"),
+        ],
+    )
+    @pytest.mark.parametrize("path", [f"{NODES}/n", OBJECT, STATUS])
+    def test_it_goes_on_when_it_is_over(
+        self, rig: Rig, caplog: pytest.LogCaptureFixture, fault: Refuse | Reset | Cut | Garbage, path: str
+    ) -> None:
+        caplog.set_level(logging.INFO)
+        placed = rig.server.faults.place(fault, lambda request: request.path == path, None)
+        assert [rig.offer(after_s=30) for _ in range(4)] == [False] * 4
+        assert placed.hits >= 4
+        placed.lift()
+        assert rig.offer(after_s=30)
+        assert rig.report()["devices"]
+        told = [record.getMessage() for record in caplog.records if record.name.endswith("reporter")]
+        assert [text.split(": ")[1] for text in told] == [
+            "report not written, trying again",
+            "reports are written again",
+        ]
+
+    def test_an_api_server_that_is_away(self, rig: Rig) -> None:
+        rig.offer()
+        rig.server.stop()
+        assert [rig.offer(SICK, after_s=30) for _ in range(3)] == [False] * 3
+        rig.server.start()
+        assert rig.offer(SICK, after_s=30)
+        assert rig.report()["devices"][0]["health"]["state"] == "Unhealthy"
+
+    def test_it_is_tried_ever_more_slowly(self, rig: Rig) -> None:
+        rig.server.faults.place(Refuse(503), times=None)
+        tried = []
+        for _ in range(1200):
+            rig.asked()
+            rig.offer(after_s=0.25)
+            if rig.asked():
+                tried.append(rig.now)
+        waits = [after - before for before, after in pairwise(tried)]
+        assert all(wait >= min(15, 2**n / 4) for n, wait in enumerate(waits))
+        assert 15 <= max(waits) <= 30.25
+        assert len(tried) < 25
+
+    def test_the_server_may_ask_for_more_time(self, rig: Rig) -> None:
+        rig.server.faults.place(Refuse(429, "TooManyRequests", retry_after_s=20))
+        assert [rig.offer(after_s=1) for _ in range(20)] == [False] * 20
+        assert rig.server.log.count() == 1
+        assert rig.offer(after_s=6)
+
+    def test_a_failure_after_success_is_a_first_one_again(self, rig: Rig) -> None:
+        rig.server.faults.place(Refuse(503), times=6)
+        while not rig.offer(after_s=30):
+            continue
+        rig.server.faults.place(Refuse(503))
+        assert not rig.offer(SICK, after_s=5)
+        assert rig.offer(SICK, after_s=0.5)

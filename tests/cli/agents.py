@@ -1,0 +1,88 @@
+"""``scheduler-ext agent`` as a process, and the node and the cluster that it has around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+from tests.agent.fake_kubelet import FakeKubelet, devices, pod
+from tests.agent.nvml_mock.library import FakeNode
+from tests.agent.nvml_mock.presets import a100_80gb_mig, h100
+from tests.cluster.api_paths import GPU_NODES, NODES
+from tests.cluster.api_requests import Request
+from tests.cluster.api_server import ApiServer
+from tests.kube_objects import Json, node
+from tests.server.server_process import ServerProcess, eventually
+
+GPU = "nvidia.com/gpu"
+
+
+class Agent(ServerProcess):
+    """The command as a process."""
+
+    MODULE: ClassVar[tuple[str, ...]] = ("scheduler_ext", "agent")
+
+
+class World:
+    """All that an agent has around it on the node n; nothing of it runs until it is started."""
+
+    def __init__(self, directory: Path, library: Path) -> None:
+        self.directory = directory
+        self.server = ApiServer()
+        self.server.start()
+        self.server.store.put(NODES, node("n", uid="uid-1"))
+        self.driver = FakeNode(directory, [a100_80gb_mig(0), h100(1)])
+        self.driver.write()
+        self.kubelet = FakeKubelet(directory / "kubelet.sock")
+        self.kubelet.pods = [pod("train", *devices(GPU, "GPU-h100-1"))]
+        self.environment = {**self.driver.environment, "NODE_NAME": ""}
+        self.local = ("--nvml-library", str(library), "--pod-resources", str(self.kubelet.socket))
+        self.cluster = ("--kubeconfig", str(self.server.kubeconfig(directory / "kubeconfig")))
+        self._agents: list[Agent] = []
+
+    def agent(self, *arguments: str, **environment: str) -> Agent:
+        """One that looks ten times a second."""
+        started = Agent(*self.cluster, "--interval", "100ms", *arguments, env=self.environment | environment)
+        self._agents.append(started)
+        return started
+
+    def on_node(self) -> Agent:
+        """The agent of the node."""
+        return self.agent("--node-name", "n", *self.local)
+
+    def stop(self) -> None:
+        for agent in self._agents:
+            agent.close()
+        self.kubelet.stop()
+        self.server.stop()
+
+    def reported(self, matches: Callable[[Json], bool] = lambda status: True, name: str = "n") -> Json:
+        """The status once one that matches was written."""
+
+        def is_wanted(request: Request) -> bool:
+            path = f"{GPU_NODES}/{name}/status"
+            return request.path == path and matches(request.json()["status"])
+
+        found: Json = self.server.log.wait_for(is_wanted)[-1].json()["status"]
+        # A request is known before it is done.
+        eventually(lambda: self._stored(name) == found)
+        return found
+
+    def _stored(self, name: str) -> Json | None:
+        entry = self.server.store.collection(GPU_NODES).get(None, name)
+        return entry.object().get("status") if entry is not None else None
+
+    def owners(self) -> list[str]:
+        """The Nodes' uids of the GPUNodes that were applied."""
+        applied = self.server.log.all(lambda r: (r.method, r.path) == ("PATCH", f"{GPU_NODES}/n"))
+        return [request.json()["metadata"]["ownerReferences"][0]["uid"] for request in applied]
+
+
+def healthy(count: int) -> Callable[[Json], bool]:
+    return lambda status: bool(status["summary"]["healthy"] == count)
+
+
+def holders(*names: str) -> Callable[[Json], bool]:
+    """Those whom kubelet names; processes of this machine may be there too."""
+    return lambda status: [h["name"] for h in status["devices"][1].get("holders", ())] == list(names)

@@ -1,0 +1,210 @@
+"""``scheduler-ext agent`` as a process: on a fake driver, beside a fake kubelet, before a fake API server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.agent.crd_rules import refusals
+from tests.agent.fake_kubelet import devices, pod
+from tests.agent.nvml_mock.library import build_library
+from tests.cli.agents import GPU, Agent, World, healthy, holders
+from tests.cluster.api_faults import Hang
+from tests.cluster.api_paths import GPU_NODES, NODES
+from tests.kube_objects import gpu, gpu_node, inventory, node
+from tests.pages import ROOT
+
+TRAIN = {"namespace": "ml", "name": "train", "container": "main"}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_library(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def world(tmp_path: Path, library: Path) -> Iterator[World]:
+    built = World(tmp_path, library)
+    yield built
+    built.stop()
+
+
+class TestOnce:
+    def test_it_prints_the_object_and_writes_nothing(self, world: World) -> None:
+        world.kubelet.start()
+        done = subprocess.run(
+            [sys.executable, "-m", "scheduler_ext", "agent", "--once", *world.local],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+            env={**os.environ, **world.environment, "NODE_NAME": "n"},
+        )
+        printed = yaml.safe_load(done.stdout)
+        assert (printed["kind"], printed["metadata"]) == ("GPUNode", {"name": "n"})
+        status = printed["status"]
+        assert refusals(status) == []
+        assert status["summary"] == {
+            "gpus": 2,
+            "healthy": 2,
+            "model": "A100-80GB, H100-80GB",
+            "memoryUsedPercent": 0,
+        }
+        assert status["devices"][1]["holders"] == [TRAIN]
+        assert world.server.log.count() == 0
+
+    def test_without_a_driver_it_says_so(self, world: World) -> None:
+        world.driver.faults = {"nvmlInitWithFlags": 9}
+        world.driver.write()
+        agent = Agent("--once", "--node-name", "n", *world.local, env=world.environment)
+        try:
+            assert agent.wait() == 1
+            assert agent.lines[-2] == "Error: no GPU can be read: the NVIDIA driver is not loaded"
+        finally:
+            agent.close()
+
+
+class TestOnANode:
+    def test_it_reports_and_what_decides_at_once(self, world: World) -> None:
+        world.kubelet.start()
+        world.on_node()
+        first = world.reported()
+        assert refusals(first) == []
+        assert (first["sequence"], len(first["bootID"])) == (1, 36)
+        assert first["devices"][1]["holders"] == [TRAIN]
+        world.driver.events = [(79, "GPU-h100-1")]
+        world.driver.write()
+        sick = world.reported(healthy(1))["devices"][1]["health"]
+        assert sick == {"state": "Unhealthy", "reason": "XID 79: GPU has fallen off the bus"}
+        world.driver.gpus[0].mig = False
+        world.driver.write()
+        world.reported(lambda status: status["devices"][0]["mig"]["enabled"] is False)
+
+    def test_an_api_server_that_goes_and_comes_back(self, world: World) -> None:
+        agent = world.on_node()
+        world.reported()
+        world.server.stop()
+        world.driver.gpus[1].faults = {"*": 15}
+        world.driver.write()
+        agent.wait_for_line("report not written, trying again")
+        world.server.start()
+        world.reported(healthy(1))
+        agent.wait_for_line("reports are written again")
+
+    def test_a_report_that_was_deleted_with_its_node_or_alone(self, world: World) -> None:
+        world.on_node()
+        world.reported()
+        world.server.store.delete(NODES, "n")
+        world.server.store.delete(GPU_NODES, "n")
+        world.server.store.put(NODES, node("n", uid="uid-2"))
+        world.driver.gpus[1].faults = {"*": 15}
+        world.driver.write()
+        world.reported(lambda status: healthy(1)(status) and status["sequence"] == 1)
+        assert world.owners() == ["uid-1", "uid-2"]
+        world.server.store.delete(GPU_NODES, "n")
+        world.driver.gpus[0].faults = {"*": 15}
+        world.driver.write()
+        world.reported(lambda status: healthy(0)(status) and status["sequence"] == 1)
+        assert world.owners() == ["uid-1", "uid-2", "uid-2"]
+
+    def test_a_driver_of_another_version_ends_it(self, world: World) -> None:
+        agent = world.on_node()
+        world.reported()
+        world.driver.faults = {"*": 18}
+        world.driver.write()
+        assert agent.wait() == 1
+        assert "the driver was replaced under this process; ending" in agent.stderr
+
+    def test_a_kubelet_that_restarts(self, world: World) -> None:
+        world.kubelet.start()
+        world.on_node()
+        world.reported(holders("train"))
+        world.kubelet.stop()
+        world.kubelet.pods = [pod("next", *devices(GPU, "GPU-h100-1"))]
+        world.kubelet.start()
+        # Holders alone would be told within ten seconds.
+        world.driver.gpus[0].mig = False
+        world.driver.write()
+        world.reported(holders("next"))
+
+
+class TestTheEnd:
+    def test_between_two_looks(self, world: World) -> None:
+        agent = world.agent("--node-name", "n", *world.local, "--interval", "60s")
+        world.reported()
+        agent.signal(signal.SIGTERM)
+        assert agent.wait(5) == 0
+
+    def test_while_the_api_server_does_not_answer(self, world: World) -> None:
+        world.server.faults.place(Hang(), times=None)
+        agent = world.on_node()
+        world.server.log.wait_for()
+        agent.signal(signal.SIGTERM)
+        # It would wait for the answer for half a minute.
+        assert agent.wait(5) == 0
+
+
+def test_it_holds_nothing_in_memory_that_it_does_not_need(world: World) -> None:
+    world.kubelet.start()
+    agent = world.agent("--node-name", "n", *world.local, PYTHONPROFILEIMPORTTIME="1")
+    world.reported()
+    agent.signal(signal.SIGTERM)
+    assert agent.wait() == 0
+    imported = {line.rpartition("|")[2].strip() for line in agent.lines if line.startswith("import time:")}
+    assert {"kubernetes", "pynvml", "grpc", "scheduler_ext.agent.loop"} <= imported
+    others = {
+        "numpy",
+        "flask",
+        "gunicorn",
+        "prometheus_client",
+        "scheduler_ext.extender",
+        "scheduler_ext.server",
+    }
+    assert others & imported == set()
+
+
+class TestFake:
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> Path:
+        path = tmp_path / "gpus.json"
+        path.write_bytes(inventory(gpu_node("n", [gpu(0)]), gpu_node("m", [gpu(0), gpu(1)])))
+        return path
+
+    def test_many_nodes_and_a_file_that_changes(self, world: World, file: Path) -> None:
+        agent = world.agent("--fake", str(file))
+        world.reported()
+        # There is no such Node yet, which is its own trouble.
+        agent.wait_for_line("m: report not written, trying again")
+        world.server.store.put(NODES, node("m", uid="uid-m"))
+        assert refusals(world.reported(healthy(2), "m")) == []
+        sick = gpu(0, health={"state": "Unhealthy", "reason": "played"})
+        file.write_bytes(inventory(gpu_node("n", [sick]), gpu_node("m", [gpu(0)])))
+        assert world.reported(healthy(0))["devices"][0]["health"]["reason"] == "played"
+        world.reported(healthy(1), "m")
+        file.write_text("kind: [")
+        agent.wait_for_line("what the file said before is reported on")
+        agent.signal(signal.SIGTERM)
+        assert agent.wait(5) == 0
+
+    def test_only_those_that_are_named(self, world: World, file: Path) -> None:
+        world.server.store.put(NODES, node("m", uid="uid-m"))
+        world.agent("--fake", str(file), "--node-name", "m")
+        world.reported(name="m")
+        assert {request.path.split("/")[-2] for request in world.server.log.all()} <= {
+            "m",
+            "nodes",
+            "gpunodes",
+        }
+        assert world.server.log.all(lambda request: "/n" in request.path.replace("/nodes", "")) == []
+
+    def test_a_name_that_is_not_in_the_file(self, world: World, file: Path) -> None:
+        agent = world.agent("--fake", str(file), "--node-name", "x")
+        assert agent.wait() == 1
+        assert agent.lines[-2] == f"Error: {file}: no GPUNode x in it"

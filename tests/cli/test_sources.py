@@ -1,0 +1,122 @@
+"""Where a command has its cluster from: exactly one place, and what is said where that is nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import CLUSTER, WHOLE, Written, error_of, run
+from tests.cluster.api_faults import Refuse
+from tests.cluster.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api_requests import lists
+from tests.cluster.api_server import ApiServer
+from tests.kube_objects import gpu, gpu_node, node, pod
+
+PATHS = {"GPUNode": GPU_NODES, "Node": NODES, "Pod": PODS}
+SERVE = "--inventory, --kubeconfig, --in-cluster"
+READ = "--inventory, --kubeconfig"
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        pytest.param(["serve"], f"nothing to read from: give one of {SERVE}", id="serve of nothing"),
+        pytest.param(
+            ["serve", "--inventory", "x", "--kubeconfig", "y"],
+            f"--inventory and --kubeconfig are too many: give one of {SERVE}",
+            id="serve of a file and a cluster",
+        ),
+        pytest.param(
+            ["serve", "--kubeconfig", "y", "--in-cluster"],
+            f"--kubeconfig and --in-cluster are too many: give one of {SERVE}",
+            id="serve of two clusters",
+        ),
+        pytest.param(["inventory"], f"nothing to read from: give one of {READ}", id="inventory of nothing"),
+        pytest.param(
+            ["inventory", "--inventory", "x", "--kubeconfig", "y"],
+            f"--inventory and --kubeconfig are too many: give one of {READ}",
+            id="inventory of two",
+        ),
+        pytest.param(
+            ["serve", "--inventory", "x", "--lease", "a/b"],
+            "--lease: an inventory file has no cluster to lead; leave it out",
+            id="a Lease without a cluster",
+        ),
+        pytest.param(
+            ["serve", "--kubeconfig", "x", "--lease", "b"],
+            "'b' is no NAMESPACE/NAME",
+            id="a Lease's name alone",
+        ),
+        pytest.param(
+            ["serve", "--kubeconfig", "x", "--lease", "a/b/c"],
+            "'a/b/c' is no NAMESPACE/NAME",
+            id="a Lease's name with too much",
+        ),
+        pytest.param(
+            ["serve", "--kubeconfig", "x", "--lease", "/b"], "'/b' is no NAMESPACE/NAME", id="no namespace"
+        ),
+    ],
+)
+def test_wrong_usage(args: list[str], problem: str) -> None:
+    result = run(*args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"Usage: scheduler-ext {args[0]} ")
+    assert problem in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["nothing", "two"])
+def test_explain_wants_one_source_too(written: Written, both: bool) -> None:
+    asking = written("pod.yaml", pod("p", {WHOLE: "1"}))
+    result = run("explain", "-f", asking, *(["--inventory", "x", "--kubeconfig", "y"] if both else []))
+    assert result.exit_code == 2
+    assert "give one of --inventory, --kubeconfig" in result.stderr
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as running:
+        for found in CLUSTER:
+            running.store.put(PATHS[found["kind"]], found)
+        # A file may have reports of nodes it does not have; a cluster has the nodes.
+        for name in ("a100-1", "a100-2", "mig-1"):
+            running.store.put(NODES, node(name, {WHOLE: "2"}))
+        yield running
+
+
+def test_a_live_cluster_is_listed_and_explained(server: ApiServer, written: Written, tmp_path: Path) -> None:
+    kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+    listed = run("inventory", "--kubeconfig", kubeconfig, "-o", "json")
+    assert (listed.exit_code, listed.stderr) == (0, "")
+    names = [item["node"] for item in json.loads(listed.stdout)["items"]]
+    assert names == ["a100-1", "a100-2", "labels-1", "mig-1"]
+    asking = written("pod.yaml", pod("p", {WHOLE: "1"}))
+    explained = run("explain", "-f", asking, "--kubeconfig", kubeconfig, "-o", "json")
+    assert (explained.exit_code, explained.stderr) == (0, "")
+
+
+def test_a_refused_report_is_a_warning(server: ApiServer, tmp_path: Path) -> None:
+    server.store.put(GPU_NODES, gpu_node("a100-1", [gpu(0), gpu(0, "GPU-1")]))
+    result = run("inventory", "--kubeconfig", server.kubeconfig(tmp_path / "kubeconfig"), "-o", "json")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warning: GPUNode a100-1: status.devices[1].index")
+    assert result.stderr.count("\n") == 1
+    assert json.loads(result.stdout)["items"]
+
+
+def test_a_cluster_that_refuses_is_one_line(server: ApiServer, tmp_path: Path) -> None:
+    server.faults.place(Refuse(403, "Forbidden", "may not list nodes"), lists(NODES))
+    kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+    assert error_of(run("inventory", "--kubeconfig", kubeconfig)) == "403 Forbidden: may not list nodes"
+
+
+def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere"
+    assert error_of(run("inventory", "--kubeconfig", path)).startswith(f"kubeconfig {path}: ")
+
+
+def test_a_context_that_is_not_there_is_named(server: ApiServer, tmp_path: Path) -> None:
+    kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+    assert "other" in error_of(run("inventory", "--kubeconfig", kubeconfig, "--context", "other"))

@@ -1,0 +1,45 @@
+"""An API server, and the way there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler_ext.cluster import reflector as reflector_module
+from scheduler_ext.cluster.backoff import Backoff
+from scheduler_ext.cluster.transport import Transport
+from tests.cluster.api_paths import NODES
+from tests.cluster.api_server import ApiServer
+from tests.cluster.following import Followed
+from tests.kube_objects import node
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as running:
+        yield running
+
+
+@pytest.fixture
+def transport(server: ApiServer, tmp_path: Path) -> Iterator[Transport]:
+    built = Transport.from_kubeconfig(server.kubeconfig(tmp_path / "kubeconfig"))
+    yield built
+    built.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reflectors that try again after milliseconds."""
+    monkeypatch.setattr(reflector_module, "Backoff", lambda: Backoff(0.01, 0.04))
+
+
+@pytest.fixture
+def followed(server: ApiServer, transport: Transport, impatient: None) -> Iterator[Followed]:
+    server.store.put_all(NODES, [node("a"), node("b")])
+    built = Followed(server, transport)
+    yield built
+    server.faults.lift()
+    built.reflector.stop()
+    assert not built.reflector._thread.is_alive()

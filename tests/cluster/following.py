@@ -1,0 +1,95 @@
+"""What is heard of a cluster that is followed, and how to wait for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from scheduler_ext.cluster.reflector import Reflector
+from scheduler_ext.cluster.transport import ServerClock, Transport
+from scheduler_ext.wire.kube import Node
+from scheduler_ext.wire.watching import Broken, Decoder
+from tests.cluster.api_paths import NODES
+from tests.cluster.api_requests import lists, watches
+from tests.cluster.api_server import ApiServer
+from tests.kube_objects import node
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until it holds, 10 s at most."""
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+class Heard:
+    """A sink that writes down what it is told, one word each; ``fail`` is called before a word is taken."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.clocks: list[ServerClock] = []
+        self.fail: Callable[[str], None] = lambda word: None
+
+    def begin(self) -> None:
+        self._take("begin")
+
+    def seen(self, items: Sequence[Node], clock: ServerClock) -> None:
+        self.clocks.append(clock)
+        for item in items:
+            self._take(f"seen {_name(item)}")
+
+    def gone(self, item: Node | Broken) -> None:
+        self._take(f"gone {item.name if isinstance(item, Broken) else _name(item)}")
+
+    def broken(self, item: Broken) -> None:
+        self._take(f"broken {item.name}")
+
+    def end(self) -> None:
+        self._take("end")
+
+    def wait(self, *words: str) -> None:
+        """Wait until exactly these were heard, and forget them."""
+        eventually(lambda: len(self.words) >= len(words))
+        assert self.words == list(words)
+        self.words.clear()
+
+    def _take(self, word: str) -> None:
+        self.fail(word)
+        self.words.append(word)
+
+
+def _name(node: Node) -> str | None:
+    return node.metadata.name if node.metadata else None
+
+
+# What is told of the Nodes a and b.
+LISTED = ("begin", "seen a", "seen b", "end")
+
+
+class Followed:
+    """A reflector of Nodes, what it tells, and its server."""
+
+    def __init__(self, server: ApiServer, transport: Transport) -> None:
+        self.server = server
+        self.heard = Heard()
+        self.reflector = Reflector("nodes", transport, NODES, Decoder(Node), self.heard)
+
+    def start(self, *words: str) -> None:
+        """Follow, hear the list and be watching."""
+        self.reflector.start()
+        self.heard.wait(*words)
+        self.watched()
+
+    def put(self, name: str, **fields: Any) -> None:
+        self.server.store.put(NODES, node(name, **fields))
+
+    def watched(self) -> None:
+        self.server.wait_for_watches(1, watches(NODES))
+
+    def lists(self) -> int:
+        return self.server.log.count(lists(NODES))
+
+    def restarts(self, reason: str) -> int:
+        return self.reflector.health().restarts.get(reason, 0)

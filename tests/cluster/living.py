@@ -1,0 +1,96 @@
+"""An extender on a cluster that is followed."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from scheduler_ext.cluster.live import LiveInventory
+from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.status import SourceStatus
+from scheduler_ext.wire.config import Configuration
+from tests.cluster.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api_requests import writes
+from tests.cluster.api_server import ApiServer
+from tests.cluster.following import eventually
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, names_body, node, pod
+
+WHOLE = "nvidia.com/gpu"
+ROOM = {WHOLE: "2", "nvidia.com/mig-1g.10gb": "7", SHARE: "163840"}
+SICK: Json = {"health": {"state": "Unhealthy", "reason": "XID 79"}}
+ONE = pod("one", {WHOLE: "1"})
+TWO = pod("two", {WHOLE: "2"})
+
+
+class Living:
+    """A live inventory, its extender and its server; starts with the nodes a and b of one GPU each."""
+
+    def __init__(
+        self, server: ApiServer, transport: Transport, lease: tuple[str, str, str] | None = None
+    ) -> None:
+        self.server = server
+        self.extender = Extender(Configuration())
+        self.live = LiveInventory(transport, self.extender, Configuration(), lease)
+        for name in "ab":
+            server.store.put(NODES, node(name, ROOM))
+            self.report(name, gpu(0))
+
+    def report(self, name: str, *devices: Json, ago_s: float = 0, **metadata: Any) -> None:
+        """A node's agent reported these devices so long ago."""
+        found = gpu_node(name, devices)
+        written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.server.clock() - ago_s))
+        found["metadata"] |= {"managedFields": [{"subresource": "status", "time": written}]} | metadata
+        self.server.store.put(GPU_NODES, found)
+
+    def bind(self, name: str, on: str) -> None:
+        """A pod is bound that asks for a GPU."""
+        self.server.store.put(PODS, pod(name, {WHOLE: "1"}, on=on))
+
+    def start(self) -> None:
+        """Follow the cluster, and wait until requests are answered and every watch is there."""
+        self.live.start()
+        eventually(lambda: self.live.snapshot is not None)
+        self.server.wait_for_watches(len(self.live.status().watches))
+
+    def greeted(self) -> None:
+        """Wait for the nudge of the beginning, and forget it."""
+        self.server.log.wait_for(writes(NODES))
+        eventually(lambda: self.live.status().nudges == 1)
+        self.server.log.clear()
+
+    def info(self, name: str) -> NodeInfo:
+        assert self.live.snapshot is not None
+        return self.live.snapshot.nodes[name].info
+
+    def healthy(self, name: str) -> bool:
+        """Whether all its GPUs are."""
+        report = self.info(name).report
+        return report is not None and all(device.healthy for device in report.devices)
+
+    def fitting(self, asking: Json = ONE) -> str:
+        """Which of the nodes a to c filter gives back."""
+        answer = self.extender.filter(names_body(asking, list("abc")), time.monotonic() + 60)
+        return "".join(json.loads(answer.body)["NodeNames"])
+
+    def fits(self, names: str, asking: Json = ONE) -> None:
+        """Wait until filter gives back these nodes."""
+        eventually(lambda: self.fitting(asking) == names)
+
+    def notes(self) -> dict[str, str]:
+        """What readiness says of each check."""
+        return {check.name: check.says for check in self.live.status().checks}
+
+    def ready(self) -> bool:
+        return is_ready(self.live.status())
+
+    def nudged(self) -> list[str]:
+        """The nodes that were nudged."""
+        return [request.path.rpartition("/")[2] for request in self.server.log.all(writes(NODES))]
+
+
+def is_ready(status: SourceStatus) -> bool:
+    """Whether every check passed."""
+    return all(check.passed for check in status.checks)

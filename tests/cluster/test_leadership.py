@@ -1,0 +1,113 @@
+"""Which extender writes: that whose own pod holds the Lease."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler_ext.cluster.leadership import Leadership
+from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.wire.watching import Broken
+from tests.cluster.api_faults import End, Line, Refuse
+from tests.cluster.api_paths import LEASES
+from tests.cluster.api_requests import watches
+from tests.cluster.api_server import ApiServer
+from tests.cluster.following import eventually
+from tests.kube_objects import Json
+
+pytestmark = pytest.mark.usefixtures("impatient")
+PATH = "/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases"
+
+
+def lease(holder: str | None, name: str = "gpu-scheduler") -> Json:
+    return {"metadata": {"name": name, "namespace": "gpu-scheduler"}, "spec": {"holderIdentity": holder}}
+
+
+@pytest.fixture
+def leading(transport: Transport) -> Iterator[Leadership]:
+    built = Leadership(transport, "gpu-scheduler", "gpu-scheduler", "me-7f9")
+    yield built
+    built.reflector.stop()
+
+
+def follow(leading: Leadership) -> None:
+    leading.reflector.start()
+    eventually(leading.reflector.synced.is_set)
+
+
+@pytest.mark.parametrize(
+    ("holder", "active"),
+    [
+        pytest.param("me-7f9_0a1b", True, id="our own pod"),
+        pytest.param("other-5c4_0a1b", False, id="another pod"),
+        pytest.param("me-7f9x_0a1b", False, id="a pod whose name begins like ours"),
+        pytest.param("me-7f9", False, id="no identity of kube-scheduler's"),
+        pytest.param("", False, id="nobody"),
+        pytest.param(None, False, id="null"),
+    ],
+)
+def test_who_holds_the_lease(
+    server: ApiServer, leading: Leadership, holder: str | None, active: bool
+) -> None:
+    server.store.put(PATH, lease(holder))
+    server.store.put(PATH, lease("me-7f9_0a1b", name="another-lease"))
+    assert not leading.active
+    follow(leading)
+    assert leading.active is active
+
+
+def test_it_changes_hands(server: ApiServer, leading: Leadership, caplog: pytest.LogCaptureFixture) -> None:
+    server.store.put(PATH, lease("other_1"))
+    with caplog.at_level("INFO"):
+        follow(leading)
+        server.store.put(PATH, lease("me-7f9_1"))
+        eventually(lambda: leading.active)
+        # Renewed every few seconds, which is nothing new.
+        server.store.put(PATH, lease("me-7f9_1"))
+        server.store.put(PATH, lease("other_2"))
+        eventually(lambda: not leading.active)
+    assert [record.getMessage() for record in caplog.records] == [
+        "this extender is active now; the Lease is held by 'me-7f9_1'",
+        "this extender is a standby now; the Lease is held by 'other_2'",
+    ]
+
+
+def test_nobody_leads_without_a_lease(server: ApiServer, leading: Leadership) -> None:
+    follow(leading)
+    assert not leading.active
+    server.store.put(PATH, lease("me-7f9_1"))
+    eventually(lambda: leading.active)
+    server.store.delete(PATH, "gpu-scheduler")
+    eventually(lambda: not leading.active)
+
+
+def test_nor_when_it_went_unnoticed(server: ApiServer, leading: Leadership) -> None:
+    server.store.put(PATH, lease("me-7f9_1"))
+    follow(leading)
+    server.wait_for_watches(1)
+    refusal = server.faults.place(Refuse(503), watches(LEASES), times=None)
+    server.faults.place(End())
+    server.wait_for_watches(0)
+    server.store.delete(PATH, "gpu-scheduler")
+    server.store.compact()
+    assert leading.active
+    refusal.lift()
+    eventually(lambda: not leading.active)
+
+
+def test_one_that_cannot_be_read_says_nothing_new(server: ApiServer, leading: Leadership) -> None:
+    server.store.put(PATH, lease("me-7f9_1"))
+    follow(leading)
+    server.wait_for_watches(1)
+    line = (
+        b'{"type":"MODIFIED","object":{"metadata":{"name":"gpu-scheduler","resourceVersion":"9"},"spec":1}}\n'
+    )
+    server.faults.place(Line(line))
+    eventually(lambda: leading.reflector._version == "9")
+    assert leading.active
+    # Listed anew, it is there as well.
+    leading.begin()
+    leading.broken(Broken("gpu-scheduler/gpu-scheduler", "", "spec: Expected `object`"))
+    leading.end()
+    assert leading.active

@@ -1,0 +1,152 @@
+"""A kind of object that is followed: everything is heard once, in order, whatever happens on the way."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from scheduler_ext.cluster import reflector as reflector_module
+from scheduler_ext.cluster.backoff import Backoff
+from scheduler_ext.cluster.reflector import Reflector
+from scheduler_ext.cluster.transport import Query, Stream, Transport
+from scheduler_ext.wire.kube import Node
+from scheduler_ext.wire.watching import Decoder
+from tests.cluster.api_faults import (
+    End,
+    Line,
+    Mute,
+    Refuse,
+)
+from tests.cluster.api_paths import NODES, PODS
+from tests.cluster.api_requests import lists, watches
+from tests.cluster.api_server import ApiServer
+from tests.cluster.following import LISTED, Followed, Heard, eventually
+from tests.kube_objects import node, pod
+
+pytestmark = pytest.mark.usefixtures("impatient")
+
+
+def test_a_list_then_every_change_in_order(followed: Followed) -> None:
+    assert not followed.reflector.synced.is_set()
+    version = followed.server.store.version
+    followed.start(*LISTED)
+    assert followed.reflector.synced.is_set()
+    followed.put("c")
+    followed.put("a", labels={"x": "y"})
+    followed.server.store.delete(NODES, "b")
+    followed.heard.wait("seen c", "seen a", "gone b")
+    (watch,) = followed.server.log.all(watches(NODES))
+    assert watch.query["resourceVersion"] == str(version)
+    assert watch.query["allowWatchBookmarks"] == "true"
+    assert 240 <= int(watch.query["timeoutSeconds"]) <= 480
+    health = followed.reflector.health()
+    assert (health.name, health.synced, health.connected, health.problem) == ("nodes", True, True, None)
+    assert health.restarts == {}
+
+
+def test_a_large_list_comes_in_pages(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflector_module, "PAGE", 3)
+    followed.server.store.put_all(NODES, [node(f"n{number}") for number in range(5)])
+    followed.start("begin", *(f"seen {name}" for name in ("a", "b", "n0", "n1", "n2", "n3", "n4")), "end")
+    pages = followed.server.log.all(lists(NODES))
+    assert [page.query["limit"] for page in pages] == ["3", "3", "3"]
+    assert [bool(page.query.get("continue")) for page in pages] == [False, True, True]
+
+
+def test_what_is_selected_is_selected_in_lists_and_watches(server: ApiServer, transport: Transport) -> None:
+    server.store.put_all(PODS, [pod("done", phase="Succeeded"), pod("runs", on="a")])
+    heard = Heard()
+    selector = "status.phase!=Succeeded,status.phase!=Failed"
+    reflector = Reflector("pods", transport, PODS, Decoder(Node), heard, fieldSelector=selector)
+    reflector.start()
+    heard.wait("begin", "seen runs", "end")
+    server.wait_for_watches(1)
+    server.store.put(PODS, pod("runs", on="a", phase="Failed"))
+    heard.wait("gone runs")
+    reflector.stop()
+
+
+def test_every_word_comes_with_the_servers_time(followed: Followed) -> None:
+    followed.server.clock = lambda: 1_800_000_000.0
+    followed.start(*LISTED)
+    followed.put("c")
+    followed.heard.wait("seen c")
+    assert {clock.said for clock in followed.heard.clocks} == {1_800_000_000.0}
+
+
+def test_a_bookmark_is_where_the_next_watch_begins(followed: Followed) -> None:
+    followed.start(*LISTED)
+    # Changes elsewhere: they move the cluster's version, of which only bookmarks tell.
+    followed.server.store.put_all(PODS, [pod("p"), pod("q")])
+    followed.server.store.bookmark(NODES)
+    version = followed.server.store.version
+    eventually(lambda: followed.reflector._version == str(version))
+    followed.server.faults.place(End())
+    again = followed.server.log.wait_for(watches(NODES), 2)[1]
+    assert again.query["resourceVersion"] == str(version)
+    assert followed.lists() == 1
+    assert followed.heard.words == []
+
+
+BROKEN = b'{"type":"%s","object":{"metadata":{"name":"b","uid":"u","resourceVersion":"99"},"spec":7}}\n'
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"), [(b"MODIFIED", "broken b"), (b"DELETED", "gone b")], ids=["changed", "deleted"]
+)
+def test_an_object_that_cannot_be_read_is_told_of_by_its_name(
+    followed: Followed, kind: bytes, word: str
+) -> None:
+    followed.start(*LISTED)
+    followed.server.faults.place(Line(BROKEN % kind))
+    followed.heard.wait(word)
+    # It counts as heard: nothing is asked for again.
+    assert followed.reflector._version == "99"
+    assert followed.lists() == 1
+
+
+def test_one_broken_object_of_a_list_hides_no_other(followed: Followed) -> None:
+    followed.server.store.put(NODES, node("b") | {"status": {"capacity": 7}})
+    followed.reflector.start()
+    followed.heard.wait("begin", "broken b", "seen a", "end")
+
+
+class TestStopping:
+    def test_a_watch_that_says_nothing_ends_at_once(self, followed: Followed) -> None:
+        followed.server.faults.place(Mute(), times=None)
+        followed.start(*LISTED)
+        followed.reflector.stop()
+        assert not followed.reflector._thread.is_alive()
+        assert followed.reflector.health().restarts == {}
+
+    def test_also_one_that_begins_at_that_moment(
+        self, followed: Followed, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        watch = followed.reflector._transport.watch
+
+        @contextmanager
+        def stopped_meanwhile(path: str, query: Query) -> Iterator[Stream]:
+            with watch(path, query) as stream:
+                stopping = threading.Thread(target=followed.reflector.stop, args=(0.0,))
+                stopping.start()
+                stopping.join()
+                yield stream
+
+        monkeypatch.setattr(followed.reflector._transport, "watch", stopped_meanwhile)
+        followed.reflector.start()
+        followed.reflector._thread.join(5)
+        assert not followed.reflector._thread.is_alive()
+
+    def test_a_wait_ends_at_once(
+        self, server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reflector_module, "Backoff", lambda: Backoff(60.0, 60.0))
+        server.faults.place(Refuse(503), lists(NODES))
+        followed = Followed(server, transport)
+        followed.reflector.start()
+        eventually(lambda: followed.restarts("refused") == 1)
+        followed.reflector.stop()
+        assert not followed.reflector._thread.is_alive()

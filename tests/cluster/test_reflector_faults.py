@@ -1,0 +1,227 @@
+"""A watch that breaks: what is known stays, and it goes on where it ended, or is listed anew."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from scheduler_ext.cluster import reflector as reflector_module
+from scheduler_ext.cluster.transport import Query, Transport
+from tests.cluster.api_faults import (
+    AnswerFault,
+    Cut,
+    End,
+    Garbage,
+    Line,
+    Mute,
+    Refuse,
+    Reset,
+    WatchFault,
+    error_line,
+    malformed_line,
+)
+from tests.cluster.api_paths import NODES
+from tests.cluster.api_requests import first_pages, lists, watches
+from tests.cluster.api_server import ApiServer
+from tests.cluster.following import LISTED, Followed, eventually
+
+pytestmark = pytest.mark.usefixtures("impatient")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        pytest.param(End("connection"), "unreachable", id="a connection that ends"),
+        pytest.param(End("reset"), "unreachable", id="a connection that is reset"),
+        pytest.param(Line(b"not json\n"), "garbled", id="a line that is no JSON"),
+        pytest.param(malformed_line(), "garbled", id="half an event"),
+        pytest.param(error_line(500, "InternalError", "etcd"), "garbled", id="an error that is no 410"),
+    ],
+)
+def test_a_watch_that_breaks_goes_on_where_it_ended(
+    followed: Followed, fault: WatchFault, reason: str
+) -> None:
+    followed.start(*LISTED)
+    followed.put("c")
+    followed.heard.wait("seen c")
+    followed.server.faults.place(fault)
+    followed.put("d")
+    followed.heard.wait("seen d")
+    assert followed.lists() == 1
+    assert followed.restarts(reason) == 1
+    health = followed.reflector.health()
+    assert (health.connected, health.problem) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        pytest.param(Reset(), "unreachable", id="reset"),
+        pytest.param(Garbage(), "unreachable", id="garbage"),
+        pytest.param(Cut(50), "unreachable", id="half a page"),
+        pytest.param(Refuse(503), "refused", id="an overloaded server"),
+        pytest.param(Refuse(403, "Forbidden"), "refused", id="an account without rights"),
+    ],
+)
+def test_a_list_that_fails_is_tried_again(followed: Followed, fault: AnswerFault, reason: str) -> None:
+    followed.server.faults.place(fault, lists(NODES), times=3)
+    followed.reflector.start()
+    eventually(followed.reflector.synced.is_set)
+    assert followed.heard.words == [*["begin"] * 3, *LISTED]
+    assert followed.restarts(reason) == 3
+
+
+def test_a_server_that_is_away_and_back_again(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
+    followed.start(*LISTED)
+    with caplog.at_level(logging.INFO, logger=reflector_module.__name__):
+        followed.server.stop()
+        eventually(lambda: followed.restarts("unreachable") >= 3)
+        health = followed.reflector.health()
+        assert health.synced
+        assert not health.connected
+        assert "refused" in (health.problem or "")
+        followed.put("c")
+        followed.server.start()
+        followed.heard.wait("seen c")
+    assert followed.lists() == 1
+    # Said once, not at every try, and when it is over.
+    lost, found = (record.getMessage() for record in caplog.records)
+    assert lost.startswith("watch of nodes lost, what is known is served on: ")
+    assert found == "watch of nodes goes on"
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["as an event", "as an answer"])
+def test_a_place_the_server_has_forgotten_is_listed_anew(followed: Followed, at_once: bool) -> None:
+    followed.start(*LISTED)
+    followed.server.gone_at_once = at_once
+    refusal = followed.server.faults.place(Refuse(503), watches(NODES), times=None)
+    followed.server.faults.place(End())
+    followed.server.wait_for_watches(0)
+    followed.put("c")
+    followed.server.store.delete(NODES, "a")
+    followed.server.store.compact()
+    refusal.lift()
+    followed.heard.wait("begin", "seen b", "seen c", "end")
+    assert followed.restarts("expired") == 1
+    followed.watched()
+    followed.put("d")
+    followed.heard.wait("seen d")
+
+
+def test_what_came_before_an_expiry_in_one_piece_is_told(followed: Followed) -> None:
+    followed.start(*LISTED)
+    event = b'{"type":"ADDED","object":{"metadata":{"name":"c","resourceVersion":"9"}}}\n'
+    expired = error_line()
+    followed.server.faults.place(Line(event + expired.data))
+    followed.heard.wait("seen c", *LISTED)
+
+
+def test_a_next_page_that_has_expired_begins_the_list_anew(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflector_module, "PAGE", 1)
+    followed.server.faults.place(
+        Refuse(410, "Expired"), lambda request: bool(request.query.get("continue")), times=1
+    )
+    followed.start("begin", "seen a", *LISTED)
+    assert followed.server.log.count(first_pages(NODES)) == 2
+
+
+def test_silence_is_a_lost_watch(
+    server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = transport.watch
+
+    def impatient(path: str, query: Query) -> Any:
+        return watch(path, query, silence_s=0.15)
+
+    monkeypatch.setattr(transport, "watch", impatient)
+    followed = Followed(server, transport)
+    followed.start("begin", "end")
+    mute = server.faults.place(Mute(), times=1)
+    followed.put("c")
+    followed.heard.wait("seen c")
+    assert followed.restarts("silent") >= 1
+    assert followed.lists() == 1
+    assert mute.hits == 1
+    mute.lift()
+    followed.reflector.stop()
+
+
+class _Noted:
+    """A Backoff that says what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[float | None] = []
+        self.resets = 0
+
+    def wait_s(self, retry_after_s: float | None = None) -> float:
+        self.asked.append(retry_after_s)
+        return 0.001
+
+    def reset(self) -> None:
+        self.resets += 1
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> _Noted:
+    backoff = _Noted()
+    monkeypatch.setattr(reflector_module, "Backoff", lambda: backoff)
+    return backoff
+
+
+def test_the_server_says_how_long_to_wait(noted: _Noted, server: ApiServer, transport: Transport) -> None:
+    server.faults.place(Refuse(429, "TooManyRequests", "later", 7), lists(NODES))
+    server.faults.place(Refuse(503, "", "later"), watches(NODES))
+    followed = Followed(server, transport)
+    followed.start("begin", "begin", "end")
+    assert noted.asked == [7.0, None]
+    followed.reflector.stop()
+
+
+@pytest.mark.parametrize("fault", [End(), Refuse(410, "Expired")], ids=["ends", "is expired"])
+def test_a_watch_that_ends_as_soon_as_it_begins_is_waited_for(
+    noted: _Noted, server: ApiServer, transport: Transport, fault: WatchFault | AnswerFault
+) -> None:
+    server.faults.place(fault, watches(NODES), times=5)
+    followed = Followed(server, transport)
+    followed.reflector.start()
+    eventually(lambda: len(noted.asked) == 5)
+    assert noted.resets == 0
+    followed.watched()
+    followed.put("c")
+    eventually(lambda: followed.heard.words[-1] == "seen c")
+    assert noted.resets == 1
+    followed.reflector.stop()
+
+
+def test_a_watch_that_ends_as_agreed_begins_again_at_once(
+    noted: _Noted, followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflector_module, "_SHORT_S", 0.0)
+    followed.server.faults.place(End(), times=2)
+    followed.start(*LISTED)
+    eventually(lambda: followed.restarts("ended") == 2)
+    followed.watched()
+    assert noted.asked == []
+
+
+def test_an_error_of_our_own_is_put_right_by_a_list(
+    followed: Followed, caplog: pytest.LogCaptureFixture
+) -> None:
+    followed.start(*LISTED)
+    failed = threading.Event()
+
+    def fail(word: str) -> None:
+        if word == "seen c" and not failed.is_set():
+            failed.set()
+            raise ZeroDivisionError
+
+    followed.heard.fail = fail
+    followed.put("c")
+    followed.heard.wait("begin", "seen a", "seen b", "seen c", "end")
+    assert followed.restarts("error") == 1
+    assert "unexpected error; listing anew" in caplog.text

@@ -1,0 +1,266 @@
+"""Events in, what is known of each node out: against a model of a few dictionaries, and case by case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from scheduler_ext.core.caps import Caps
+from scheduler_ext.core.estimate import Estimate, estimate_from_labels
+from scheduler_ext.core.gpu import Report
+from scheduler_ext.core.inventory import Cause, Inventory, NodeRecord
+from scheduler_ext.core.node import BoundPod, NodeInfo
+from tests.core.reported import WHOLE, bound, device, wants
+
+STALE_S, MISSING_S = 150.0, 300.0
+LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8"}
+ONE, TWO = Report((device(0),)), Report((device(0), device(1)))
+
+
+def estimate(vendor: str = "nvidia") -> Estimate:
+    found = estimate_from_labels(LABELS, {})
+    assert found is not None
+    return replace(found, vendor=vendor)
+
+
+RECORDS = (
+    NodeRecord("first", {WHOLE: 2}),
+    NodeRecord("first", {WHOLE: 2}, estimate()),
+    NodeRecord("second", {WHOLE: 1}, estimate(), caps=Caps(count=1)),
+    NodeRecord("second", {}, estimate("amd"), spot=True),
+    NodeRecord(None, {}, changing=True),
+)
+REPORTS = (ONE, TWO, replace(ONE, sequence=7, reported_at="later"))
+NAMES = st.sampled_from(("a", "b"))
+UIDS = st.sampled_from(("p", "q", "r"))
+AGES_S = st.sampled_from((0.0, 1.0, 100.0, 149.0, 150.0, 299.0, 300.0, 1000.0))
+
+
+def pod(uid: str, count: int) -> BoundPod:
+    return replace(bound(uid, wants(count, WHOLE)), uid=uid)
+
+
+@dataclass
+class Told:
+    """A report as the model keeps it."""
+
+    report: Report
+    received_at: float
+    owner: str | None
+
+
+class Model(RuleBasedStateMachine):
+    """Everything that was told last, and what follows by the rules of the reference."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.inventory = Inventory(STALE_S, MISSING_S)
+        self.records: dict[str, NodeRecord] = {}
+        self.since: dict[str, float] = {}
+        self.reports: dict[str, Told] = {}
+        self.pods: dict[str, tuple[str, BoundPod]] = {}
+        self.shown: dict[str, NodeInfo | None] = {}
+
+    @rule(name=NAMES, record=st.sampled_from(RECORDS))
+    def node_seen(self, name: str, record: NodeRecord) -> None:
+        if name not in self.records or self.records[name].uid != record.uid:
+            self.since[name] = self.now
+        self.records[name] = record
+        self.inventory.node_seen(name, record, self.now)
+
+    @rule(name=NAMES)
+    def node_gone(self, name: str) -> None:
+        self.records.pop(name, None)
+        self.inventory.node_gone(name)
+
+    @rule(
+        name=NAMES,
+        report=st.sampled_from(REPORTS),
+        age_s=AGES_S,
+        owner=st.sampled_from((None, "first", "second")),
+    )
+    def report_seen(self, name: str, report: Report, age_s: float, owner: str | None) -> None:
+        self.reports[name] = Told(report, self.now - age_s, owner)
+        self.inventory.report_seen(name, report, self.now - age_s, self.now, owner)
+
+    @rule(name=NAMES)
+    def report_gone(self, name: str) -> None:
+        self.reports.pop(name, None)
+        self.inventory.report_gone(name, self.now)
+
+    @rule(uid=UIDS, node=NAMES, count=st.integers(1, 2))
+    def pod_seen(self, uid: str, node: str, count: int) -> None:
+        self.pods[uid] = (node, pod(uid, count))
+        self.inventory.pod_seen(pod(uid, count), node)
+
+    @rule(uid=UIDS)
+    def pod_gone(self, uid: str) -> None:
+        self.pods.pop(uid, None)
+        self.inventory.pod_gone(uid)
+
+    @rule(seconds=st.sampled_from((1.0, 49.0, 150.0, 151.0, 300.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.inventory.tick(self.now)
+
+    def told(self, name: str) -> Told | None:
+        """The report that counts: one of a former node of that name does not."""
+        told, record = self.reports.get(name), self.records.get(name)
+        if told is None or (record is not None and told.owner not in (None, record.uid)):
+            return None
+        return told
+
+    def expected(self, name: str) -> NodeInfo | None:
+        record, told = self.records.get(name), self.told(name)
+        if record is None:
+            return None
+        pods = sorted((uid, pod) for uid, (node, pod) in self.pods.items() if node == name)
+        freshness = "Fresh"
+        if told is not None:
+            age_s = self.now - told.received_at
+            freshness = "Fresh" if age_s < STALE_S else "Stale" if age_s < MISSING_S else "Missing"
+        elif record.estimate is not None and record.estimate.vendor == "nvidia":
+            freshness = "Fresh" if self.now - self.since[name] < MISSING_S else "Missing"
+        report = told.report if told is not None else None
+        if report is not None and record.caps.count is not None:
+            report = replace(report, devices=report.devices[: record.caps.count])
+        return NodeInfo(
+            name,
+            uid=record.uid,
+            report=report,
+            estimate=record.estimate if told is None else None,
+            freshness=freshness,
+            allocatable=record.allocatable,
+            spot=record.spot,
+            changing=record.changing,
+            pods=tuple(pod for _, pod in pods),
+        )
+
+    @invariant()
+    def agrees(self) -> None:
+        for name in "ab":
+            assert self.inventory.info(name) == self.expected(name)
+            told = self.told(name)
+            age_s = self.inventory.ages(self.now).get(name)
+            assert age_s == (None if told is None else self.now - told.received_at)
+        assert {info.name for info in self.inventory.infos()} == self.inventory.nodes() == set(self.records)
+        assert self.inventory.reports() == set(self.reports)
+        assert self.inventory.pods() == {uid: node for uid, (node, _) in self.pods.items()}
+
+    @invariant()
+    def tells_every_change(self) -> None:
+        """Whoever asks only about what changed knows everything."""
+        for name in self.inventory.take_changes():
+            self.shown[name] = self.inventory.info(name)
+        for name in "ab":
+            shown, real = self.shown.get(name), self.inventory.info(name)
+            assert (shown is None) == (real is None)
+            if shown is not None and real is not None:
+                assert _undated(shown) == _undated(real)
+
+    @invariant()
+    def forgets(self) -> None:
+        known = {*self.records, *self.reports, *(node for node, _ in self.pods.values())}
+        assert set(self.inventory._entries) == known
+
+
+def _undated(info: NodeInfo) -> NodeInfo:
+    """Without what a report says of its own time, which no decision looks at."""
+    report = info.report and replace(info.report, sequence=None, reported_at=None)
+    return replace(info, report=report)
+
+
+Model.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
+TestAgainstAModel = Model.TestCase
+
+
+class TestCauses:
+    """Why a node is not what it was decides who has to be told."""
+
+    def inventory(self) -> Inventory:
+        built = Inventory(STALE_S, MISSING_S)
+        built.node_seen("a", RECORDS[1], 0.0)
+        built.report_seen("a", ONE, 0.0, 0.0)
+        built.pod_seen(pod("p", 1), "a")
+        built.take_changes()
+        return built
+
+    def test_nothing_new_is_no_change(self) -> None:
+        built = self.inventory()
+        built.node_seen("a", RECORDS[1], 30.0)
+        built.report_seen("a", replace(ONE, sequence=8, reported_at="now"), 30.0, 30.0)
+        built.pod_seen(pod("p", 1), "a")
+        built.pod_gone("unheard of")
+        built.node_gone("unheard of")
+        built.report_gone("unheard of", 30.0)
+        built.tick(30.0)
+        assert built.take_changes() == {}
+
+    def test_every_kind_of_change_has_its_cause(self) -> None:
+        built = self.inventory()
+        built.report_seen("a", TWO, 0.0, 0.0)
+        assert built.take_changes() == {"a": Cause.REPORT}
+        built.tick(STALE_S)
+        assert built.take_changes() == {"a": Cause.AGE}
+        built.report_seen("a", TWO, STALE_S, STALE_S)
+        assert built.take_changes() == {"a": Cause.AGE}
+        built.pod_gone("p")
+        assert built.take_changes() == {"a": Cause.POD}
+        built.node_seen("a", RECORDS[0], STALE_S)
+        built.pod_seen(pod("q", 1), "b")
+        assert built.take_changes() == {"a": Cause.NODE, "b": Cause.POD}
+
+    def test_several_causes_add_up(self) -> None:
+        built = self.inventory()
+        built.pod_gone("p")
+        built.report_seen("a", TWO, 1.0, 1.0)
+        built.node_gone("a")
+        assert built.take_changes() == {"a": Cause.POD | Cause.REPORT | Cause.NODE}
+
+    def test_the_same_report_may_turn_out_to_be_of_this_node(self) -> None:
+        built = self.inventory()
+        built.report_seen("a", ONE, 0.0, 0.0, "another")
+        assert built.take_changes() == {"a": Cause.REPORT}
+        built.report_seen("a", ONE, 0.0, 0.0, "first")
+        assert built.take_changes() == {"a": Cause.REPORT}
+
+    def test_a_pod_that_moves_changes_both_nodes(self) -> None:
+        built = self.inventory()
+        built.pod_seen(pod("p", 1), "b")
+        assert built.take_changes() == {"a": Cause.POD, "b": Cause.POD}
+
+
+@pytest.mark.parametrize(
+    ("record", "freshness"),
+    [
+        pytest.param(
+            RECORDS[1], "Missing", id="NVIDIA GPUs have an agent, which should have reported by now"
+        ),
+        pytest.param(RECORDS[3], "Fresh", id="those of AMD have none"),
+        pytest.param(replace(RECORDS[1], estimate=estimate("intel")), "Fresh", id="nor have those of Intel"),
+        pytest.param(RECORDS[0], "Fresh", id="a node without GPUs needs none"),
+    ],
+)
+def test_a_node_nobody_reports_on(record: NodeRecord, freshness: str) -> None:
+    built = Inventory(STALE_S, MISSING_S)
+    built.node_seen("a", record, 1000.0)
+    for now, expected in ((1299.0, "Fresh"), (1300.0, freshness)):
+        built.tick(now)
+        info = built.info("a")
+        assert info is not None
+        assert (info.freshness, info.estimate) == (expected, record.estimate)
+
+
+def test_a_node_created_anew_gets_the_same_time_again() -> None:
+    built = Inventory(STALE_S, MISSING_S)
+    built.node_seen("a", RECORDS[1], 0.0)
+    built.node_seen("a", replace(RECORDS[1], uid="another"), 290.0)
+    built.tick(589.0)
+    info = built.info("a")
+    assert info is not None
+    assert info.freshness == "Fresh"

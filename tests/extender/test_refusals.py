@@ -1,0 +1,178 @@
+"""Requests that fitted nowhere, and which changes are worth telling kube-scheduler."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.extender import service as service_module
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, names_body, node, nodes_body, pod
+
+WHOLE = "nvidia.com/gpu"
+SICK: Json = {"health": {"state": "Unhealthy", "reason": "XID 79"}}
+FULL: Json = {"memory": {"totalMiB": 81920, "usedMiB": 80000, "unaccountedMiB": 80000}}
+
+
+def infos(*objects: Json) -> dict[str, NodeInfo]:
+    return assemble(read_objects(inventory(*objects)), Configuration().resource_names())
+
+
+class Refusing:
+    """An extender whose nodes a, b and c have one sick GPU each, under a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        self.extender = Extender(Configuration())
+        self.extender.replace_nodes(infos(*(gpu_node(name, [gpu(0, **SICK)]) for name in "abc")).values())
+        monkeypatch.setattr(service_module, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def ask(self, asking: Json, names: str = "abc") -> None:
+        self.extender.filter(names_body(asking, list(names)), deadline=self.now + 60)
+
+    def change(self, *objects: Json) -> None:
+        """These nodes are so from now on."""
+        self.extender.update_nodes(dict(infos(*objects)))
+
+    def cured(self, changed: str, since: float = 0.0) -> set[str]:
+        snapshot = self.extender.snapshot
+        assert snapshot is not None
+        return self.extender.refusals.cured(snapshot, list(changed), since)
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Refusing:
+    return Refusing(monkeypatch)
+
+
+ONE = pod("one", {WHOLE: "1"})
+TWO = pod("two", {WHOLE: "2"})
+
+
+def test_a_gpu_that_is_healthy_again_cures(refusing: Refusing) -> None:
+    refusing.ask(ONE)
+    assert refusing.cured("abc") == set()
+    refusing.change(gpu_node("b", [gpu(0)]))
+    assert refusing.cured("b") == {"b"}
+    # Once: kube-scheduler asks again now, and is refused again if that was not enough.
+    assert refusing.cured("b") == set()
+    refusing.change(gpu_node("b", [gpu(0, **SICK)]))
+    refusing.ask(ONE)
+    refusing.change(gpu_node("b", [gpu(0)]))
+    assert refusing.cured("b") == {"b"}
+
+
+@pytest.mark.parametrize(
+    ("asking", "devices", "cures"),
+    [
+        pytest.param(ONE, [gpu(0)], True, id="healthy again"),
+        pytest.param(TWO, [gpu(0)], False, id="healthy again, and too few all the same"),
+        pytest.param(TWO, [gpu(0), gpu(1)], True, id="one more"),
+        pytest.param(
+            pod("slice", {"nvidia.com/mig-1g.10gb": "1"}),
+            [
+                gpu(
+                    0,
+                    mig={
+                        "enabled": True,
+                        "instances": [{"uuid": "MIG-0", "profile": "1g.10gb", "start": 0, "size": 1}],
+                    },
+                )
+            ],
+            True,
+            id="instances appear",
+        ),
+        pytest.param(pod("share", {SHARE: "20000"}), [gpu(0, **FULL)], False, id="healthy, and full"),
+        pytest.param(pod("share", {SHARE: "20000"}), [gpu(0)], True, id="memory came free"),
+    ],
+)
+def test_only_what_helps_is_told(refusing: Refusing, asking: Json, devices: list[Json], cures: bool) -> None:
+    refusing.ask(asking)
+    refusing.change(gpu_node("b", devices))
+    assert refusing.cured("b") == ({"b"} if cures else set())
+
+
+def test_a_pod_that_fits_somewhere_is_not_waited_for(refusing: Refusing) -> None:
+    refusing.change(gpu_node("a", [gpu(0)]))
+    refusing.ask(ONE)
+    refusing.change(gpu_node("b", [gpu(0)]))
+    assert refusing.cured("b") == set()
+
+
+def test_only_nodes_that_changed_are_looked_at(refusing: Refusing) -> None:
+    refusing.ask(ONE)
+    refusing.change(gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(0)]))
+    assert refusing.cured("c") == set()
+    assert refusing.cured("") == set()
+    assert refusing.cured("x") == set()
+    assert refusing.cured("b") == {"b"}
+
+
+def test_only_nodes_that_kube_scheduler_asked_about_help(refusing: Refusing) -> None:
+    refusing.ask(ONE, names="ac")
+    refusing.change(gpu_node("b", [gpu(0)]))
+    assert refusing.cured("b") == set()
+    refusing.change(gpu_node("c", [gpu(0)]))
+    assert refusing.cured("bc") == {"c"}
+
+
+def test_when_nodes_came_or_went_since_any_of_them_may_help(refusing: Refusing) -> None:
+    refusing.ask(ONE, names="ac")
+    refusing.change(gpu_node("d", [gpu(0)]))
+    assert refusing.cured("d") == {"d"}
+
+
+def test_requests_are_cured_each_by_a_node_of_its_own(refusing: Refusing) -> None:
+    refusing.ask(ONE)
+    refusing.ask(TWO)
+    refusing.ask(pod("mib", {SHARE: "1000"}, annotations={"gpu.scheduler-ext.io/model": "T4"}))
+    refusing.change(
+        gpu_node("a", [gpu(0)]),
+        gpu_node("b", [gpu(0, model="T4", total=15360)]),
+        gpu_node("c", [gpu(0), gpu(1)]),
+    )
+    assert refusing.cured("b") == {"b"}
+    assert refusing.cured("c") == {"c"}
+    assert refusing.cured("abc") == set()
+
+
+def test_what_was_refused_before_is_left_alone(refusing: Refusing) -> None:
+    refusing.ask(ONE)
+    refusing.now += 6.0
+    refusing.ask(TWO)
+    refusing.change(gpu_node("b", [gpu(0), gpu(1)]))
+    # Of a release that kube-scheduler has seen itself, only those that it asked about just before.
+    assert refusing.cured("b", since=refusing.now - 5.0) == {"b"}
+    assert refusing.cured("b", since=refusing.now - 5.0) == set()
+    assert refusing.cured("b") == {"b"}
+
+
+def test_a_pod_that_asks_again_and_again_is_one(refusing: Refusing) -> None:
+    for _ in range(3):
+        refusing.ask(ONE)
+    refusing.change(gpu_node("b", [gpu(0)]))
+    assert refusing.cured("b") == {"b"}
+    assert refusing.cured("b") == set()
+
+
+def test_no_more_than_so_many_are_remembered(refusing: Refusing) -> None:
+    for mib in range(1000, 1200):
+        refusing.ask(pod("p", {SHARE: str(mib)}))
+    assert len(refusing.extender.refusals._refused) == 128
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(names_body(pod("bad", {WHOLE: "-1"}), ["a"]), id="an invalid pod, which nothing cures"),
+        pytest.param(nodes_body(ONE, [node("a")]), id="nodes that an autoscaler makes up"),
+        pytest.param(names_body(pod("none"), ["a"]), id="a pod that asks no GPU"),
+    ],
+)
+def test_who_is_not_remembered(refusing: Refusing, body: bytes) -> None:
+    refusing.extender.filter(body, refusing.now + 60)
+    assert len(refusing.extender.refusals._refused) == 0

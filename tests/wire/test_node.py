@@ -1,0 +1,93 @@
+"""What a Node object says of its GPUs: amounts, labels' caps, and whether the node stays."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.caps import NO_CAPS, Caps
+from scheduler_ext.core.inventory import NodeRecord
+from scheduler_ext.core.quantity import QuantityError
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.wire.kube import Node
+from scheduler_ext.wire.node import node_record
+from scheduler_ext.wire.watching import Decoder
+from tests.kube_objects import GFD_H100, Json, node
+
+WHOLE = "nvidia.com/gpu"
+
+
+def record(found: Json) -> NodeRecord:
+    (read,) = Decoder(Node).page(json.dumps({"items": [found]}).encode()).items
+    return node_record(read, ResourceNames())
+
+
+def test_a_gpu_node() -> None:
+    found = record(node("a", {WHOLE: "8"}, labels=GFD_H100))
+    assert (found.uid, found.allocatable) == ("uid-a", {WHOLE: 8})
+    assert found.caps == Caps(8, 81559, "H100-80GB")
+    assert found.estimate is not None
+    assert (found.estimate.vendor, found.estimate.count) == ("nvidia", 8)
+    assert (found.share_node, found.spot, found.changing) == (False, False, False)
+
+
+def test_a_node_without_gpus() -> None:
+    assert record(node("a")) == NodeRecord("uid-a", {})
+    assert record({"metadata": {"name": "a"}}) == NodeRecord(None, {})
+
+
+def test_slices_under_strategy_single_cap_nothing() -> None:
+    labels = GFD_H100 | {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}
+    assert record(node("a", labels=labels)).caps == NO_CAPS
+
+
+def test_the_sharing_label() -> None:
+    assert record(node("a", labels={"gpu.scheduler-ext.io/sharing": "memory"})).share_node
+    assert not record(node("a", labels={"gpu.scheduler-ext.io/sharing": "none"})).share_node
+
+
+def taint(key: str) -> Json:
+    return {"taints": [{"key": "other", "effect": "NoExecute"}, {"key": key, "effect": "NoSchedule"}]}
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "changing"),
+    [
+        pytest.param({}, {}, False, id="nothing"),
+        pytest.param({"nvidia.com/mig.config.state": "pending"}, {}, True, id="MIG is being reconfigured"),
+        pytest.param({"nvidia.com/mig.config.state": "rebooting"}, {}, True, id="the node boots for it"),
+        pytest.param({"nvidia.com/mig.config.state": "failed"}, {}, True, id="that has failed"),
+        pytest.param({"nvidia.com/mig.config.state": "success"}, {}, False, id="that has succeeded"),
+        pytest.param(
+            {"nvidia.com/gpu-driver-upgrade-state": "drain-required"}, {}, True, id="a driver upgrade"
+        ),
+        pytest.param(
+            {"nvidia.com/gpu-driver-upgrade-state": "upgrade-done"}, {}, False, id="one that is done"
+        ),
+        pytest.param(
+            {"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"}, {}, False, id="one that is planned"
+        ),
+        pytest.param({}, taint("ToBeDeletedByClusterAutoscaler"), True, id="cluster-autoscaler deletes it"),
+        pytest.param({}, taint("karpenter.sh/disrupted"), True, id="Karpenter deletes it"),
+        pytest.param({}, taint("karpenter.sh/disruption"), True, id="an older Karpenter does"),
+        pytest.param({}, taint("DeletionCandidateOfClusterAutoscaler"), False, id="a mere candidate stays"),
+        pytest.param({}, {"taints": None}, False, id="null taints"),
+        pytest.param({}, {"unschedulable": True}, False, id="cordoned: kube-scheduler knows"),
+    ],
+)
+def test_whether_a_node_is_changing_or_leaving(labels: Json, spec: Json, changing: bool) -> None:
+    assert record(node("a", labels=labels, **spec)).changing is changing
+
+
+def test_a_node_that_is_being_deleted_leaves() -> None:
+    found = node("a")
+    found["metadata"]["deletionTimestamp"] = "2026-11-21T07:13:08Z"
+    assert record(found).changing
+
+
+@pytest.mark.parametrize("amount", ["many", [1], {}])
+def test_an_amount_that_cannot_be_read_is_named(amount: Any) -> None:
+    with pytest.raises(QuantityError, match=r"^nvidia\.com/gpu: "):
+        record(node("a", {WHOLE: amount}))
