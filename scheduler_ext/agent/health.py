@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from scheduler_ext.agent.reading import DeviceReading
 
+# How a reason begins that is such an error.
+XID = "XID "
 # XID errors after which a GPU cannot be trusted, from NVIDIA's XID catalogue and what the device plugins of
 # GKE and NVIDIA watch for. Errors of applications (13, 31, 43, 45, 68, 94, 109, ...) are none of the GPU's.
 FATAL_XIDS: Mapping[int, str] = {
@@ -38,11 +40,15 @@ class Health:
     recover_after_s: float = RECOVER_AFTER_S
     _sick: dict[str, _Sickness] = field(default_factory=dict)
 
+    def remember(self, uuid: str, reason: str, now: float) -> None:
+        """What an agent before this one knew: NVML tells an error once, to whoever listens then."""
+        self._sick.setdefault(uuid, _Sickness(reason, now))
+
     def judge(self, device: DeviceReading, now: float) -> str | None:
         """Why the device cannot be used; None where it can."""
         reasons = [
             *device.faults,
-            *(f"XID {xid}: {FATAL_XIDS[xid]}" for xid in device.xids if xid in FATAL_XIDS),
+            *(f"{XID}{xid}: {FATAL_XIDS[xid]}" for xid in device.xids if xid in FATAL_XIDS),
         ]
         sickness = self._sick.get(device.uuid)
         if reasons:

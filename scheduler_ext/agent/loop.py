@@ -40,10 +40,18 @@ def run_agent(
     watchdog = Watchdog(STUCK_S, _give_up)
     watchdog.start()
     worked_at: float | None = None
+    begun = False
     try:
         while not stopped.is_set():
             try:
-                _report(observer, reporter, watchdog)
+                node = reporter.node()
+                begun = begun or reporter.begin(observer.remember)
+                with watchdog:
+                    status = observer.observe(node.labels if node is not None else {})
+                # Without its labels, how the node shares its GPUs would be told wrongly for a moment; where
+                # no GPU was ever seen, there is nothing to tell.
+                if begun and (observer.problem is None or status.devices):
+                    reporter.offer(status)
             except Exception:
                 log.exception("no report this time")
             if observer.must_restart:
@@ -61,15 +69,6 @@ def run_agent(
     finally:
         watchdog.stop()
         observer.close()
-
-
-def _report(observer: Observer, reporter: Reporter, watchdog: Watchdog) -> None:
-    node = reporter.node()
-    with watchdog:
-        status = observer.observe(node.labels if node is not None else {})
-    # Without its labels, how the node shares its GPUs would be told wrongly for a moment.
-    if node is not None:
-        reporter.offer(status)
 
 
 def run_fake(

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from scheduler_ext.agent.health import Health
+from scheduler_ext.agent.health import XID, Health
 from scheduler_ext.agent.holders import find_holdings
 from scheduler_ext.agent.plugin import mig_strategy, sharing
 from scheduler_ext.agent.pod_resources import PodResources
 from scheduler_ext.agent.processes import Processes, sees_host_processes
 from scheduler_ext.agent.reading import NodeReading
 from scheduler_ext.agent.status import node_status
-from scheduler_ext.wire.gpunode import WrittenStatus
+from scheduler_ext.wire.gpunode import GpuNodeStatus, WrittenStatus
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +63,13 @@ class Observer:
     def problem(self) -> str | None:
         """Why no GPU can be used now."""
         return self._problem
+
+    def remember(self, written: GpuNodeStatus) -> None:
+        """Take over what the agent before this one was told of errors, and nobody can read again."""
+        for device in written.devices or ():
+            reason = device.health.reason if device.health is not None else None
+            if reason is not None and reason.startswith(XID):
+                self._health.remember(device.uuid, reason, self._clock())
 
     def observe(self, labels: Mapping[str, str]) -> WrittenStatus:
         """The status as of now; ``labels`` are the Node's."""

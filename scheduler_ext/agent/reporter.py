@@ -11,7 +11,7 @@ from scheduler_ext.agent.changes import Schedule
 from scheduler_ext.cluster.backoff import Backoff
 from scheduler_ext.cluster.transport import APPLY, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.wire.gpunode import WrittenStatus, object_body, read_gpu_node, status_body
+from scheduler_ext.wire.gpunode import GpuNodeStatus, WrittenStatus, object_body, read_gpu_node, status_body
 from scheduler_ext.wire.kube import ObjectMeta, read_node, strings
 from scheduler_ext.wire.times import time_text
 
@@ -56,7 +56,7 @@ class Reporter:
         self._node_read_at = 0.0
         # The uid of the Node that our GPUNode was created for.
         self._created_for: str | None = None
-        self._sequence: int | None = None
+        self._sequence = 0
         self._problem: str | None = None
 
     def node(self) -> OwnNode | None:
@@ -68,6 +68,19 @@ class Reporter:
             except ClusterError as error:
                 self._failed(error)
         return self._node
+
+    def begin(self, remember: Callable[[GpuNodeStatus], None]) -> bool:
+        """Have our GPUNode, and tell what an agent before us wrote of this boot; True when that is done."""
+        if self._node is None or self._clock() < self._not_before:
+            return False
+        try:
+            written = self._create(self._node.uid)
+        except ClusterError as error:
+            self._failed(error)
+            return False
+        if written is not None:
+            remember(written)
+        return True
 
     def offer(self, status: WrittenStatus) -> bool:
         """Write this status if it is due; True when it was written."""
@@ -92,8 +105,6 @@ class Reporter:
         assert self._node is not None
         if self._created_for != self._node.uid:
             self._create(self._node.uid)
-        if self._sequence is None:
-            self._sequence = self._last_sequence()
         numbered = status.but(
             reported_at=time_text(self._wall_clock()), sequence=self._sequence + 1, boot_id=self._boot_id
         )
@@ -105,8 +116,8 @@ class Reporter:
                 # Somebody deleted it, or its Node went and came again.
                 self._created_for, self._node = None, None
             if error.status == _INVALID:
-                # Perhaps another agent of this node wrote meanwhile, and a higher number.
-                self._sequence = None
+                # Perhaps another agent of this node wrote meanwhile, and a higher number: look.
+                self._created_for = None
             raise
         self._sequence += 1
 
@@ -119,18 +130,17 @@ class Reporter:
             log.info("%s: the Node is another one of the same name", self._name)
             self._schedule.forget()
 
-    def _create(self, uid: str) -> None:
+    def _create(self, uid: str) -> GpuNodeStatus | None:
+        """Our GPUNode as it is from now on; its status, if it is of this boot."""
         body = object_body(self._name, uid)
-        self._transport.send("PATCH", f"{_GPU_NODES}/{self._name}", body, APPLY, _OURS)
+        path = f"{_GPU_NODES}/{self._name}"
+        written = read_gpu_node(self._transport.send("PATCH", path, body, APPLY, _OURS).body).status
         self._created_for = uid
-        self._sequence = None
-
-    def _last_sequence(self) -> int:
-        """Where the numbers of this boot have come to."""
-        written = read_gpu_node(self._transport.get(f"{_GPU_NODES}/{self._name}").body).status
-        if written is None or written.boot_id != self._boot_id:
-            return 0
-        return written.sequence or 0
+        if written is not None and written.boot_id != self._boot_id:
+            written = None
+        # Where the numbers of this boot have come to.
+        self._sequence = (written.sequence or 0) if written is not None else 0
+        return written
 
     def _failed(self, error: ClusterError) -> None:
         retry_after_s = error.retry_after_s if isinstance(error, RefusedError) else None

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler_ext.cli.options import Duration, context_option, kubeconfig_option, log_format_option
+from scheduler_ext.cli.options import (
+    Duration,
+    check_context,
+    context_option,
+    kubeconfig_option,
+    log_format_option,
+)
 from scheduler_ext.cli.output import print_structured
 from scheduler_ext.core.errors import SchedulerExtError
 
@@ -91,6 +97,7 @@ def agent(
     from scheduler_ext.logs import configure_logs
 
     _check_usage(node_names, kubeconfig, in_cluster, once, fake)
+    check_context(kubeconfig, context)
     configure_logs(log_format)
     if once:
         if fake is not None:

@@ -50,3 +50,9 @@ class Duration(click.ParamType[float]):
             return duration_s("duration", str(value), self._least_s, self._most_s)
         except ConfigError as error:
             self.fail(str(error).removeprefix("duration: "), param, ctx)
+
+
+def check_context(kubeconfig: Path | None, context: str | None) -> None:
+    """Raises click.UsageError for a context of no kubeconfig."""
+    if context is not None and kubeconfig is None:
+        raise click.UsageError("--context: a context is one of a kubeconfig's; give --kubeconfig too")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scheduler_ext.cli.options import (
+    check_context,
     config_option,
     context_option,
     inventory_option,
@@ -130,6 +131,7 @@ def serve(
     from scheduler_ext.server.single_worker import refuse_workers
 
     one_source(inventory=inventory_file, kubeconfig=kubeconfig, in_cluster=in_cluster)
+    check_context(kubeconfig, context)
     if lease is not None and inventory_file is not None:
         raise click.UsageError("--lease: an inventory file has no cluster to lead; leave it out")
     refusal = refuse_workers(os.environ, workers)
@@ -221,7 +223,7 @@ def build_apps(config: Configuration, build_source: BuildSource) -> Any:
     from scheduler_ext.server.server_options import Apps
 
     # Other threads decode for long stretches; waiting requests get the interpreter sooner this way.
-    sys.setswitchinterval(0.0005)
+    sys.setswitchinterval(0.0002)
     extender = Extender(config)
     source, stop = build_source(extender, config)
     metrics = Metrics(source)

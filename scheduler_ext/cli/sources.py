@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from scheduler_ext.cli.options import check_context
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.extender.clusterstate import ClusterState, file_state
 from scheduler_ext.wire.config import Configuration, load_config
@@ -37,6 +38,7 @@ def read_state(
 ) -> ClusterState:
     """The cluster of a file, or a live one. Raises InventoryError, ClusterError, click.UsageError."""
     one_source(inventory=inventory_file, kubeconfig=kubeconfig)
+    check_context(kubeconfig, context)
     if inventory_file is not None:
         return file_state(inventory_file, config)
     assert kubeconfig is not None

@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 class Leadership:
     """Follows one Lease. kube-scheduler's identity is its host name, which is its pod's, "_" and a uid."""
 
+    together = 100
+
     def __init__(self, transport: Transport, namespace: str, name: str, pod: str) -> None:
         self._prefix = f"{pod}_"
         self._holder = ""

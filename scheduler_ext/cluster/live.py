@@ -18,6 +18,7 @@ from typing import Any
 
 from scheduler_ext.cluster.leadership import Leadership
 from scheduler_ext.cluster.notices import Notices
+from scheduler_ext.cluster.pace import Pace
 from scheduler_ext.cluster.reflector import Reflector, WatchHealth
 from scheduler_ext.cluster.sinks import NodeSink, PodSink, ReportSink
 from scheduler_ext.cluster.transport import Transport
@@ -36,8 +37,8 @@ NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-# What comes within this time of a change is published with it.
-_GATHER_S = 0.02
+# What changes soon after a publication waits for this time to pass: each costs a decision's memory.
+_PUBLISH_EVERY_S = 0.1
 # Ages are looked at this often.
 _TICK_S = 1.0
 # At most one look in this time at whether changes cure what was refused.
@@ -66,17 +67,22 @@ class LiveInventory:
         resources = config.resource_names()
         parts = (self._inventory, self._lock, resources, self._wake)
         reports = ReportSink(*parts, self._refused)
+        # Nobody waits before the first inventory.
+        pace = Pace(lambda: self.snapshot is not None)
+        unfinished = {"fieldSelector": UNFINISHED}
         self._reflectors: list[Reflector[Any]] = [
-            Reflector("nodes", transport, NODES, Decoder(Node), NodeSink(*parts)),
-            Reflector("gpunodes", transport, GPU_NODES, Decoder(GpuNode), reports),
-            Reflector("pods", transport, PODS, Decoder(Pod), PodSink(*parts), fieldSelector=UNFINISHED),
+            Reflector("nodes", transport, NODES, Decoder(Node), NodeSink(*parts), pace),
+            Reflector("gpunodes", transport, GPU_NODES, Decoder(GpuNode), reports, pace),
+            Reflector("pods", transport, PODS, Decoder(Pod), PodSink(*parts), pace, **unfinished),
         ]
         self._changed = Event()
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="publisher", daemon=True)
         self._reports_refused: Counter[str] = Counter()
         self._unpublished: dict[str, Cause] = {}
+        self._published_at = self._ticked_at = 0.0
         self._to_cure: dict[str, Cause] = {}
+        self._looked_at: dict[str, Cause] = {}
         self._cured_at = 0.0
 
     @property
@@ -139,7 +145,7 @@ class LiveInventory:
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._changed.wait(_TICK_S)
-            self._stopped.wait(_GATHER_S)
+            self._stopped.wait(max(0.0, self._published_at + _PUBLISH_EVERY_S - time.monotonic()))
             self._changed.clear()
             try:
                 if all(reflector.synced.is_set() for reflector in self._watched()):
@@ -148,8 +154,11 @@ class LiveInventory:
                 log.exception("the inventory was not published; trying again")
 
     def _publish(self) -> None:
+        now = time.monotonic()
         with self._lock:
-            self._inventory.tick(time.monotonic())
+            if now - self._ticked_at >= _TICK_S:
+                self._ticked_at = now
+                self._inventory.tick(now)
             # What could not be published the last time is still to be.
             _merge(self._unpublished, self._inventory.take_changes())
             infos = {name: self._inventory.info(name) for name in self._unpublished}
@@ -163,6 +172,7 @@ class LiveInventory:
             return
         if infos:
             self._extender.update_nodes(infos)
+            self._published_at = time.monotonic()
         changes, self._unpublished = self._unpublished, {}
         self._cure(changes)
 
@@ -177,10 +187,17 @@ class LiveInventory:
         _merge(self._to_cure, changes)
         now = time.monotonic()
         snapshot = self.snapshot
-        if not self._to_cure or snapshot is None or now - self._cured_at < _NUDGE_EVERY_S:
+        if (
+            not (self._to_cure or self._looked_at)
+            or snapshot is None
+            or now - self._cured_at < _NUDGE_EVERY_S
+        ):
             return
         self._cured_at = now
-        pending, self._to_cure = self._to_cure, {}
+        # Each change is looked at twice: a request may be refused on the snapshot before it, a moment after.
+        pending, latest = self._looked_at, self._to_cure
+        self._looked_at, self._to_cure = dict(latest), {}
+        _merge(pending, latest)
         if not self.active():
             return
         unseen = [name for name, cause in pending.items() if cause & _INVISIBLE]

@@ -63,11 +63,11 @@ class Notices:
                 self._wake.notify()
 
     def warn(self, node: str, uid: str | None, reason: str, note: str) -> None:
-        """A Warning event on a Node, unless the same was said lately."""
+        """A Warning event on a Node, unless one was written lately for the same reason."""
         with self._wake:
-            if not self._active() or (node, note) in self._told:
+            if not self._active() or (node, reason) in self._told:
                 return
-            self._told[node, note] = True
+            self._told[node, reason] = True
             self._events.append(_event(node, uid, reason, note))
             self._wake.notify()
 

@@ -51,6 +51,7 @@ class _Sink:
         log.error("%s %s cannot be read, what was known of it stays: %s", self.kind, item.name, item.problem)
 
     kind = "object"
+    together = 100
 
     def key(self, item: Broken) -> str:
         """What a broken object is listed by."""
@@ -61,6 +62,7 @@ class NodeSink(_Sink):
     """Nodes: amounts and labels."""
 
     kind = "Node"
+    together = 50
 
     def seen(self, items: Sequence[kube.Node], clock: ServerClock) -> None:
         records = []
@@ -95,6 +97,7 @@ class ReportSink(_Sink):
     """GPUNodes: what agents reported, and when the API server heard it."""
 
     kind = "GPUNode"
+    together = 15
 
     def __init__(
         self,
@@ -154,6 +157,7 @@ class PodSink(_Sink):
     """Pods: those on a node that hold GPUs there."""
 
     kind = "Pod"
+    together = 250
 
     def key(self, item: Broken) -> str:
         return item.uid

@@ -120,6 +120,9 @@ class Inventory:
         """A report, first heard at ``received_at``; ``owner_uid`` is the uid of the Node it is of."""
         entry = self._entries.setdefault(name, _Entry(first_seen=now))
         entry.received_at = received_at
+        if entry.report is not None and entry.report.devices == report.devices:
+            # The devices there are already: thousands of new ones that say the same would be the collector's.
+            report = replace(report, devices=entry.report.devices)
         if entry.owner_uid != owner_uid or not _same(entry.report, report):
             self._touch(name, Cause.REPORT)
         entry.report, entry.owner_uid = report, owner_uid

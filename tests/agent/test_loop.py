@@ -16,7 +16,7 @@ from scheduler_ext.agent.loop import GONE_S, RESTART, Watchdog, boot_id, run_age
 from scheduler_ext.agent.observer import Observer
 from scheduler_ext.agent.reading import DeviceReading, NodeReading
 from scheduler_ext.agent.reporter import OwnNode, Reporter
-from scheduler_ext.wire.gpunode import WrittenStatus
+from scheduler_ext.wire.gpunode import DeviceStatus, GpuNodeStatus, HealthStatus, MemoryStatus, WrittenStatus
 from tests.kube_objects import gpu, gpu_node, inventory
 
 WELL = NodeReading((DeviceReading("GPU-a", 0, 81920),))
@@ -50,11 +50,21 @@ class Recorder(Reporter):
     def __init__(self, then: Callable[[], None] = lambda: None) -> None:
         self.offered: list[WrittenStatus] = []
         self.nodes: list[OwnNode | None] = []
+        # What an agent before this one wrote.
+        self.written: GpuNodeStatus | None = None
         self._then = then
 
     def node(self) -> OwnNode | None:
         """The one that was set for this look, else one with a label."""
-        return self.nodes.pop(0) if self.nodes else OwnNode("uid", {"nvidia.com/mig.strategy": "mixed"})
+        known = self.nodes.pop(0) if self.nodes else OwnNode("uid", {"nvidia.com/mig.strategy": "mixed"})
+        self._known = known is not None
+        return known
+
+    def begin(self, remember: Callable[[GpuNodeStatus], None]) -> bool:
+        """As soon as the node is known."""
+        if self._known and self.written is not None:
+            remember(self.written)
+        return self._known
 
     def offer(self, status: WrittenStatus) -> bool:
         self.offered.append(status)
@@ -101,6 +111,32 @@ def test_nothing_is_offered_before_the_nodes_labels_are_known(rig: Rig) -> None:
     rig.recorder.nodes = [None, None]
     assert rig.run(WELL, WELL, WELL) == 0
     assert [status.mig_strategy for status in rig.recorder.offered] == ["mixed"]
+
+
+def health(rig: Rig) -> list[HealthStatus | None]:
+    """Of the first device, in each status that was offered."""
+    return [status.devices[0].health for status in rig.recorder.offered if status.devices]
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        pytest.param("XID 79: GPU has fallen off the bus", True, id="an error that NVML tells once"),
+        pytest.param("no driver", False, id="but not what can be seen again"),
+    ],
+)
+def test_a_new_agent_knows_what_the_last_one_was_told(rig: Rig, reason: str, told: bool) -> None:
+    sick = DeviceStatus("GPU-a", 0, MemoryStatus(81920), health=HealthStatus("Unhealthy", reason))
+    rig.recorder.written = GpuNodeStatus(devices=[sick])
+    rig.run(WELL, WELL)
+    assert health(rig) == [HealthStatus("Unhealthy", reason) if told else HealthStatus("Healthy")] * 2
+
+
+def test_where_no_gpu_was_ever_seen_nothing_is_told(rig: Rig) -> None:
+    """A report without GPUs would take away those that labels speak of, on every node where the driver's
+    library does not come into the container."""
+    rig.run(NodeReading(problem="no library"), NodeReading(problem="no library"))
+    assert rig.recorder.offered == []
 
 
 def test_one_that_is_stopped_before_it_began(rig: Rig) -> None:

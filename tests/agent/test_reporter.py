@@ -11,12 +11,18 @@ import pytest
 
 from scheduler_ext.agent.reporter import Reporter
 from scheduler_ext.cluster.transport import Transport
-from scheduler_ext.wire.gpunode import DeviceStatus, HealthStatus, MemoryStatus, WrittenStatus
+from scheduler_ext.wire.gpunode import (
+    DeviceStatus,
+    GpuNodeStatus,
+    HealthStatus,
+    MemoryStatus,
+    WrittenStatus,
+)
 from tests.cluster.api_faults import Cut, Garbage, Refuse, Reset
 from tests.cluster.api_paths import GPU_NODES, NODES
 from tests.cluster.api_requests import Request, writes
 from tests.cluster.api_server import ApiServer
-from tests.kube_objects import Json, node
+from tests.kube_objects import Json, gpu, gpu_node, node
 
 GPU = DeviceStatus("GPU-a", 0, MemoryStatus(81920), health=HealthStatus("Healthy"))
 WELL = WrittenStatus(devices=[GPU])
@@ -77,7 +83,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 def test_the_first_report(rig: Rig) -> None:
     assert rig.offer()
     create, status = rig.server.log.all(writes())
-    assert rig.asked() == [f"GET {NODES}/n", f"PATCH {OBJECT}", f"GET {OBJECT}", f"PATCH {STATUS}"]
+    assert rig.asked() == [f"GET {NODES}/n", f"PATCH {OBJECT}", f"PATCH {STATUS}"]
     for request in (create, status):
         assert request.headers["content-type"] == "application/apply-patch+yaml"
         assert request.query == {"fieldManager": "scheduler-ext-agent", "force": "true"}
@@ -274,3 +280,23 @@ class TestOutages:
         rig.server.faults.place(Refuse(503))
         assert not rig.offer(SICK, after_s=5)
         assert rig.offer(SICK, after_s=0.5)
+
+
+@pytest.mark.parametrize(
+    ("boot", "told"),
+    [
+        pytest.param("boot-1", ["XID 79: gone"], id="of this boot"),
+        pytest.param("boot-0", [], id="but not of the one before, which a reset ended"),
+    ],
+)
+def test_what_an_agent_before_it_wrote(rig: Rig, boot: str, told: list[str]) -> None:
+    sick = gpu(0, health={"state": "Unhealthy", "reason": "XID 79: gone"})
+    rig.server.store.put(GPU_NODES, gpu_node("n", [sick], bootID=boot, sequence=7))
+    heard: list[str] = []
+
+    def remember(written: GpuNodeStatus) -> None:
+        heard.extend((each.health and each.health.reason) or "" for each in written.devices or ())
+
+    assert rig.reporter.node() is not None
+    assert rig.reporter.begin(remember)
+    assert heard == told

@@ -27,6 +27,8 @@ def eventually(condition: Callable[[], bool]) -> None:
 class Heard:
     """A sink that writes down what it is told, one word each; ``fail`` is called before a word is taken."""
 
+    together = 1000
+
     def __init__(self) -> None:
         self.words: list[str] = []
         self.clocks: list[ServerClock] = []

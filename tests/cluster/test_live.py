@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 @pytest.fixture
 def living(server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> Iterator[Living]:
     monkeypatch.setattr(live_module, "_TICK_S", 0.02)
-    monkeypatch.setattr(live_module, "_GATHER_S", 0.002)
+    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
     built = Living(server, transport)
     yield built
     server.faults.lift()

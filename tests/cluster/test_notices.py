@@ -116,15 +116,16 @@ def test_an_event_is_about_the_node(writing: Writing) -> None:
     assert second["regarding"]["uid"] == "b"
 
 
-def test_the_same_is_said_once(writing: Writing) -> None:
+def test_of_a_node_the_same_is_said_once_in_whatever_words(writing: Writing) -> None:
     writing.notices.start()
-    for name, note in (("a", "one"), ("a", "one"), ("a", "two"), ("b", "one"), ("a", "one")):
-        writing.notices.warn(name, None, "Reason", note)
+    said = (("a", "One", "1"), ("a", "One", "1"), ("a", "One", "2"), ("a", "Two", "1"), ("b", "One", "1"))
+    for name, reason, note in (*said, *said):
+        writing.notices.warn(name, None, reason, note)
     found = [request.json() for request in writing.written(3)]
-    assert [(event["regarding"]["name"], event["note"]) for event in found] == [
-        ("a", "one"),
-        ("a", "two"),
-        ("b", "one"),
+    assert [(event["regarding"]["name"], event["reason"], event["note"]) for event in found] == [
+        ("a", "One", "1"),
+        ("a", "Two", "1"),
+        ("b", "One", "1"),
     ]
 
 

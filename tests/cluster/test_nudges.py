@@ -26,7 +26,7 @@ SLICE = {"enabled": True, "instances": [{"uuid": "MIG-0", "profile": "1g.10gb", 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "_TICK_S", 0.02)
-    monkeypatch.setattr(live_module, "_GATHER_S", 0.002)
+    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
     monkeypatch.setattr(live_module, "_NUDGE_EVERY_S", 0.05)
 
 

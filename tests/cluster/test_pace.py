@@ -1,0 +1,61 @@
+"""Background work takes turns, and rests only while somebody may be waiting."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from scheduler_ext.cluster import pace as pace_module
+from scheduler_ext.cluster.pace import Pace
+
+
+@pytest.fixture
+def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The rests that were taken, without their time."""
+    taken: list[float] = []
+    monkeypatch.setattr(pace_module.time, "sleep", taken.append)
+    return taken
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_it_rests_while_requests_are_served(rests: list[float], served: bool) -> None:
+    with Pace(lambda: served).turn():
+        pass
+    assert len(rests) == served
+
+
+def test_a_rest_is_as_long_as_the_work_was_but_not_endless(
+    rests: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = iter([0.0, 0.01, 0.0, 100.0])
+    monkeypatch.setattr(pace_module.time, "monotonic", lambda: next(ticks))
+    pace = Pace(lambda: True)
+    for _ in range(2):
+        with pace.turn():
+            pass
+    assert rests == [0.02, 0.5]
+
+
+def test_one_works_at_a_time() -> None:
+    pace = Pace(lambda: False)
+    entered = threading.Event()
+
+    def work() -> None:
+        with pace.turn():
+            entered.set()
+
+    worker = threading.Thread(target=work)
+    with pace.turn():
+        worker.start()
+        assert not entered.wait(0.05)
+    worker.join(5)
+    assert entered.is_set()
+
+
+def test_work_that_fails_gives_its_turn_back() -> None:
+    pace = Pace(lambda: False)
+    with pytest.raises(ValueError, match="no"), pace.turn():
+        raise ValueError("no")
+    with pace.turn():
+        pass
