@@ -41,6 +41,9 @@ bench-scheduler: .venv ## Measure a real kube-scheduler with and without extende
 	$(BIN)/python -m benchmarks.scheduler --asks $(ASKS) --json benchmarks/results/scheduler-$(ASKS).json \
 		--png benchmarks/results/scheduler-$(ASKS).png $(ARGS)
 
+bench-live: .venv ## Measure what following a large cluster costs (three minutes; ARGS=--smoke: seconds)
+	$(BIN)/python -m benchmarks.live --json benchmarks/results/live.json $(ARGS)
+
 image: ## Build the container image (IMAGE=name:tag)
 	docker build --tag $(IMAGE) .
 
@@ -62,4 +65,4 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable '.[dev]'
 	@touch $@
 
-.PHONY: help run test e2e check bench bench-scheduler image clean .venv
+.PHONY: help run test e2e check bench bench-live bench-scheduler image clean .venv

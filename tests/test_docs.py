@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,22 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_ext.cli import main
+from scheduler_ext.cluster.notices import NUDGE_ANNOTATION
+from scheduler_ext.cluster.reflector import WatchHealth
 from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.wishes import ANNOTATION_PREFIX, WISHES
 from scheduler_ext.extender.service import Answer, Extender
 from scheduler_ext.extender.source import InventorySource
+from scheduler_ext.extender.status import SourceStatus
 from scheduler_ext.server.metrics import Metrics
 from scheduler_ext.wire import gpunode
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node import SHARE_NODE_LABEL
 from scheduler_ext.wire.pod import DEVICES_PREFIX
+from scheduler_ext.wire.report import CORDONED_ANNOTATION
 from tests.pages import FENCE, PAGES, ROOT, SAMPLE, first_cells, page, rows, section
 
 # Reasons
@@ -68,13 +74,28 @@ def test_configuration_names_every_score_with_its_weight() -> None:
 # Metrics
 
 
+@dataclass
+class Followed:
+    """A file's nodes, told as those of a cluster that is followed."""
+
+    source: InventorySource
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return self.source.snapshot
+
+    def status(self) -> SourceStatus:
+        watch = WatchHealth("nodes", True, True, 0.0, None, {"ended": 1})
+        return replace(self.source.status(), watches=[watch], reports_refused={"n": 1})
+
+
 @pytest.fixture(scope="module")
 def scraped() -> list[Metric]:
     """What a scrape shows after one filter call."""
     config = Configuration()
     source = InventorySource(SAMPLE, Extender(config), config.resource_names())
     source.load()
-    metrics = Metrics(source)
+    metrics = Metrics(Followed(source))
     metrics.observe("filter", 200, 0.001)
     metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))
     return list(text_string_to_metric_families(metrics.render().decode()))
@@ -110,8 +131,10 @@ def test_annotations_names_every_annotation_of_the_extender() -> None:
     assert told == [DEVICES_PREFIX + "CONTAINER", ANNOTATION_PREFIX + "assigned"]
 
 
-def test_annotations_names_the_label_of_share_nodes() -> None:
-    assert first_cells(section(page("annotations"), "## On nodes")) == [f"{SHARE_NODE_LABEL}=memory"]
+def test_annotations_names_what_is_on_nodes_and_gpunodes() -> None:
+    on_nodes = first_cells(section(page("annotations"), "## On nodes"))
+    assert on_nodes == [f"{SHARE_NODE_LABEL}=memory", NUDGE_ANNOTATION]
+    assert first_cells(section(page("annotations"), "## On GPUNodes")) == [CORDONED_ANNOTATION]
 
 
 def test_annotations_names_every_resource() -> None:

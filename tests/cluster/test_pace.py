@@ -6,7 +6,6 @@ import threading
 
 import pytest
 
-from scheduler_ext.cluster import pace as pace_module
 from scheduler_ext.cluster.pace import Pace
 
 
@@ -14,7 +13,7 @@ from scheduler_ext.cluster.pace import Pace
 def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The rests that were taken, without their time."""
     taken: list[float] = []
-    monkeypatch.setattr(pace_module.time, "sleep", taken.append)
+    monkeypatch.setattr("time.sleep", taken.append)
     return taken
 
 
@@ -29,7 +28,7 @@ def test_a_rest_is_as_long_as_the_work_was_but_not_endless(
     rests: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = iter([0.0, 0.01, 0.0, 100.0])
-    monkeypatch.setattr(pace_module.time, "monotonic", lambda: next(ticks))
+    monkeypatch.setattr("time.monotonic", lambda: next(ticks))
     pace = Pace(lambda: True)
     for _ in range(2):
         with pace.turn():
