@@ -40,8 +40,9 @@ def test_it_does_not_decide_against_better_gpus(workload: Workload) -> None:
 
 
 def test_spread_decides_among_equal_nodes(workload: Workload) -> None:
+    """Nodes so large that a pod more or less leaves them about equal; of small ones the fuller is better."""
     for zone in "abc":
-        workload.add_whole(f"a100-{zone}", 4, labels={ZONE: zone})
+        workload.add_whole(f"a100-{zone}", 32, labels={ZONE: zone})
     workload.publish()
     spread = {
         "topologyKey": ZONE,
