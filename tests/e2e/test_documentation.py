@@ -106,6 +106,8 @@ def test_the_page_on_installing_from_the_inventory_to_removing(reader: Reader) -
     reader.run("docs/install.md", "## Another configuration")
     extender = "kubectl -n gpu-scheduler get configmaps -o yaml | grep -c 'strategy: binpack'"
     assert int(reader.run_block(extender)) >= 1
+    # Of the four GPUs the first pod has three.
+    reader.write_pod(("three-a100", "one-more"), ('"3"', '"1"'))
     (block,) = blocks(section((ROOT / "docs/install.md").read_text(), "## Why a pod waits"), "sh")
     assert "a100-1" in reader.run_block(block)
     reader.run("docs/install.md", "## Removing it")
