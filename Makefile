@@ -17,7 +17,7 @@ run: .venv ## Serve a sample cluster, show what is decided for a dozen pods, ser
 	@$(BIN)/scheduler-ext demo --port $(PORT) $(if $(filter 1,$(ONCE)),--once)
 
 test: .venv ## Run the tests
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadscope $(ARGS)
 	@echo "not run here: the end-to-end tests, which need a control plane (make e2e)"
 
 e2e: .venv ## Run the end-to-end tests on a real control plane (builds it once: six minutes, Go 1.26 and etcd)
