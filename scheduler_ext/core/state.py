@@ -171,7 +171,7 @@ class _WholeUnits:
         """A device, or its replicas; under MPS each replica has an equal part of the memory."""
         memory = device.memory
         parts = self._report.replicas if self._report.sharing_strategy == "mps" else 1
-        busy = held.units or (1 if held.requested_mib or held.instances or held.foreign_mib else 0)
+        busy = held.units or (1 if held.requested_mib or held.instances else 0)
         return Unit(
             name,
             free=max(0, self.replicas - busy),

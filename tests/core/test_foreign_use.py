@@ -1,10 +1,10 @@
-"""What pods use of a GPU that they do not hold: no room for anybody, and no whole GPU any more."""
+"""What pods use of a GPU that they do not hold: no room for anybody, and no reason to leave the GPU alone."""
 
 from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.gpu import Holder, Memory
+from scheduler_ext.core.gpu import Device, Holder, Memory
 from tests.core.reported import SHARE, WHOLE, bound, device, free_units, node, slots, wants
 
 HEADROOM = 8192
@@ -34,12 +34,19 @@ def test_what_is_left_for_shares(memory: Memory, holders: tuple[Holder, ...], fr
     assert found.share_free_mib == free_mib - HEADROOM
 
 
-def test_a_gpu_that_a_stranger_uses_is_not_free() -> None:
-    """Kubelet would hand it out; two pods on one GPU are what nobody asked for."""
-    info = node(device(0, holders=(STRANGER,)), device(1))
-    assert free_units(info) == {"GPU-0": {WHOLE: 0}, "GPU-1": {WHOLE: 1}}
-    found = slots(info)
-    assert found["GPU-0"].idle < found["GPU-1"].idle == 1
+@pytest.mark.parametrize(
+    "used_by_others",
+    [
+        pytest.param(device(0, memory=Memory(81920, used_mib=500), holders=(STRANGER,)), id="by a stranger"),
+        pytest.param(device(0, memory=Memory(81920, used_mib=500, unaccounted_mib=500)), id="by no pod"),
+    ],
+)
+def test_a_gpu_that_others_use_is_free_with_less_memory(used_by_others: Device) -> None:
+    """A monitor with a context on every GPU must not empty a cluster; who needs the memory says so."""
+    info = node(used_by_others, device(1))
+    assert free_units(info) == {"GPU-0": {WHOLE: 1}, "GPU-1": {WHOLE: 1}}
+    (unit,) = slots(info)["GPU-0"].units
+    assert unit.free_mib == 81920 - 500
 
 
 def test_use_by_a_pod_of_another_gpu_counts_where_it_is() -> None:
