@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from scheduler_ext.core.gpu import Device, Memory, Report
+from scheduler_ext.core.gpu import Device, Memory, Mig, Report
 from scheduler_ext.core.models import canonical_model
 from scheduler_ext.core.node_labels import GFD_COUNT, GFD_PRODUCT, Labels, gfd_memory_mib, natural
 
@@ -37,7 +37,8 @@ def caps_from_labels(labels: Labels) -> Caps:
 def capped(report: Report, caps: Caps) -> Report:
     """The report with no more GPUs, and none with more memory, than the labels speak of.
 
-    Labels describe one model. On a node with several, its GPUs are capped and the others left alone.
+    Labels describe one model. On a node with several, its GPUs are capped and the others left alone. A GPU
+    with too much memory is not the model that it was reported as, but the labels'.
     """
     if caps.count is None and caps.memory_mib is None:
         return report
@@ -51,14 +52,16 @@ def capped(report: Report, caps: Caps) -> Report:
     if not surplus and not large:
         return report
     devices = tuple(
-        _with_less(device, caps.memory_mib) if device.uuid in large and caps.memory_mib else device
+        _with_less(device, caps.memory_mib, caps.model)
+        if device.uuid in large and caps.memory_mib
+        else device
         for device in report.devices
         if device.uuid not in surplus
     )
     return replace(report, devices=devices)
 
 
-def _with_less(device: Device, total_mib: int) -> Device:
+def _with_less(device: Device, total_mib: int, model_name: str | None) -> Device:
     memory = device.memory
     lower = Memory(
         total_mib,
@@ -66,4 +69,13 @@ def _with_less(device: Device, total_mib: int) -> Device:
         min(memory.used_mib, total_mib),
         None if memory.unaccounted_mib is None else min(memory.unaccounted_mib, total_mib),
     )
-    return replace(device, memory=lower)
+    if model_name in (None, device.model.name):
+        return replace(device, memory=lower)
+    model = canonical_model(model_name or "", vendor="nvidia", memory_mib=total_mib)
+    return replace(
+        device,
+        memory=lower,
+        model=model,
+        compute_capability=model.compute_capability or device.compute_capability,
+        mig=device.mig if model.mig_table is not None else Mig(),
+    )

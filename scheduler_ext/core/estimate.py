@@ -159,7 +159,7 @@ def _memory_mib(labels: Labels, model: GpuModel, count: int, machine: InstanceTy
     memory_mib = node_labels.memory_mib(labels, model.vendor)
     if memory_mib is None and model.vendor == "intel" and count:
         node_bytes = natural(labels.get("gpu.intel.com/memory.max"), digits=15)
-        memory_mib = node_bytes // (1024 * 1024) // count if node_bytes else None
+        memory_mib = node_labels.possible_mib(node_bytes // (1024 * 1024) // count) if node_bytes else None
     if memory_mib is None and model.memory_mib is not None:
         is_of_machine = machine is not None and canonical_model(machine.model).name == model.name
         memory_mib = model.memory_mib // (machine.fraction if machine and is_of_machine else 1)

@@ -66,6 +66,8 @@ _AMD_PARTITIONS = {"dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
 
 _AMD_SIZE = re.compile(r"([0-9]{1,9})([MGT])(?:i?B)?", re.IGNORECASE)
 _MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
+# As a report's: no GPU has more, and sums over a node stay inside 32 bits.
+MAX_MEMORY_MIB = 2**24
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}")
 
 
@@ -127,7 +129,12 @@ def _instance_type(name: str) -> InstanceTypeRow | None:
 
 def gfd_memory_mib(labels: Labels) -> int | None:
     """Return GFD's total memory (MiB) of one device as pods get it (one slice under strategy single)."""
-    return natural(labels.get(f"{NVIDIA}gpu.memory")) or None
+    return possible_mib(natural(labels.get(f"{NVIDIA}gpu.memory")))
+
+
+def possible_mib(mib: int | None) -> int | None:
+    """Return an amount of memory that one GPU may have; what is mistyped says nothing."""
+    return mib if mib and mib <= MAX_MEMORY_MIB else None
 
 
 def memory_mib(labels: Labels, vendor: str) -> int | None:
@@ -135,11 +142,12 @@ def memory_mib(labels: Labels, vendor: str) -> int | None:
     mib = gfd_memory_mib(labels) if vendor == "nvidia" else None
     if vendor != "intel":
         for family in AWS:
-            mib = mib or natural(labels.get(f"{family}-memory"))
-    if not mib and vendor == "amd":
+            mib = mib or possible_mib(natural(labels.get(f"{family}-memory")))
+    if mib is None and vendor == "amd":
         sizes = [_AMD_SIZE.fullmatch(value) for value in _amd_values(labels, "vram")]
-        mib = min((int(size[1]) * _MIB[size[2].upper()] for size in sizes if size), default=None)
-    return mib or None
+        known = [possible_mib(int(size[1]) * _MIB[size[2].upper()]) for size in sizes if size]
+        mib = min((size for size in known if size), default=None)
+    return mib
 
 
 def amd_partitions(labels: Labels) -> tuple[str, int]:

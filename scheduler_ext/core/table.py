@@ -61,7 +61,18 @@ class Table:
         )
 
     def update(self, changed: Mapping[str, Node | None]) -> None:
-        """Take these nodes as they are now; None is a node that is gone."""
+        """Take these nodes as they are now; None is a node that is gone. A node that cannot be written as
+        columns is an error, and nothing was taken."""
+        before, unsettled = self._nodes, set(self._unsettled)
+        try:
+            self._take(changed)
+        except Exception:
+            self._nodes, self._unsettled = before, unsettled
+            self._name_rows()
+            self._fill()
+            raise
+
+    def _take(self, changed: Mapping[str, Node | None]) -> None:
         before = self._nodes
         # The mapping that was published stays as it is.
         self._nodes = dict(before)
@@ -151,8 +162,8 @@ class Table:
             self._states.append(state)
         else:
             return None
-        self._column_of[state] = column
         self._write(column, state)
+        self._column_of[state] = column
         return column
 
     def _release(self, column: int) -> bool:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
 from threading import Lock
+from typing import TypeVar
 
 import numpy as np
 from cachetools import LRUCache
 
 from scheduler_ext.core.cycle import Codes, Decision, best_candidates, points
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.node import Node, NodeInfo
+from scheduler_ext.core.node import UNKNOWN_NODE, Node, NodeInfo
 from scheduler_ext.core.nominated import seen_by
 from scheduler_ext.core.placement import Sizing, place_nominated
 from scheduler_ext.core.quantity import QuantityError
@@ -32,6 +34,8 @@ from scheduler_ext.wire.extender import (
 )
 from scheduler_ext.wire.node import with_node
 from scheduler_ext.wire.pod import pod_name, pod_priority, pod_request, pod_uid
+
+log = logging.getLogger(__name__)
 
 # Decisions remembered within one generation: prioritize follows filter for the same pod, and the pods of a
 # Deployment ask the same. Losing one costs its recomputation.
@@ -73,7 +77,7 @@ class Extender:
         self._policy = config.policy()
         self.sizing = Sizing(self._policy, self._resources, config.memory.headroom_percent)
         self._lock = Lock()
-        # Whoever changes the table; readers never wait for it, but those who see a node in a way of their own.
+        # Whoever changes the table; readers never wait, but those who see a node in a way of their own.
         self._writing = Lock()
         self._table = Table({})
         self._snapshot: Snapshot | None = None
@@ -89,17 +93,33 @@ class Extender:
 
     def replace_nodes(self, infos: Iterable[NodeInfo]) -> Snapshot:
         """Make these the nodes that decisions see, one generation later; for one writer at a time."""
-        nodes = {info.name: self._resolved(info) for info in infos}
+        nodes = {info.name: self._known_or_not(info) for info in infos}
         with self._writing:
-            self._table = Table(nodes)
+            try:
+                self._table = Table(nodes)
+            except Exception:
+                self._table = Table(_without_the_impossible(nodes))
             return self._publish()
 
     def update_nodes(self, changed: Mapping[str, NodeInfo | None]) -> Snapshot:
         """The same for the nodes that changed; None is one that is gone."""
-        nodes = {name: self._resolved(info) if info is not None else None for name, info in changed.items()}
+        nodes = {
+            name: self._known_or_not(info) if info is not None else None for name, info in changed.items()
+        }
         with self._writing:
-            self._table.update(nodes)
+            try:
+                self._table.update(nodes)
+            except Exception:
+                self._table.update(_without_the_impossible(nodes))
             return self._publish()
+
+    def _known_or_not(self, info: NodeInfo) -> Node:
+        """One node that we cannot make sense of must not take the others with it."""
+        try:
+            return self._resolved(info)
+        except Exception:
+            log.exception("node %s: cannot be resolved, so none of its GPUs is known", info.name)
+            return _unknown(info)
 
     def _resolved(self, info: NodeInfo) -> Node:
         return self.sizing.resolved(place_nominated(info, self.sizing) if info.nominated else info)
@@ -230,6 +250,28 @@ class Extender:
         if known is not None and known.info.uid in (None, uid):
             return known.info
         return NodeInfo(name)
+
+
+def _unknown(info: NodeInfo) -> Node:
+    """The node as one of which no GPU is known."""
+    return Node(NodeInfo(info.name, uid=info.uid, freshness="Missing"), UNKNOWN_NODE, ())
+
+
+_AnyNode = TypeVar("_AnyNode", Node, Node | None)
+
+
+def _without_the_impossible(nodes: Mapping[str, _AnyNode]) -> dict[str, _AnyNode]:
+    """The same, but that no GPU is known of nodes that no table takes."""
+    kept = dict(nodes)
+    for name, node in nodes.items():
+        if node is None:
+            continue
+        try:
+            Table({name: node}, spare=0)
+        except Exception:
+            log.exception("node %s: its amounts cannot be, so none of its GPUs is known", name)
+            kept[name] = _unknown(node.info)
+    return kept
 
 
 def _refusals(names: list[str], codes: Codes) -> tuple[dict[str, str], dict[str, int]]:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.caps import NO_CAPS, Caps, capped, caps_from_labels
-from scheduler_ext.core.gpu import Device, Memory, Report
+from scheduler_ext.core.gpu import Device, Memory, Mig, Report
 from scheduler_ext.core.models import canonical_model
 from tests.core.asked import t4
-from tests.core.reported import device
+from tests.core.reported import device, sliced
 from tests.gpu_strategies import reports
 
 A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
@@ -94,6 +94,31 @@ def test_what_is_left_of_a_report(devices: list[Device], caps: Caps, left: list[
     assert found.driver_version == "570"
 
 
+@pytest.mark.parametrize(
+    ("caps", "name", "capability"),
+    [
+        pytest.param(Caps(1, 15360, "T4"), "T4", (7, 5), id="a T4 that says it is an A100"),
+        pytest.param(Caps(1, 15360, "NO-SUCH-GPU"), "NO-SUCH-GPU", (8, 0), id="a product nobody knows"),
+        pytest.param(Caps(1, 40960, "A100-40GB"), "A100-40GB", (8, 0), id="a larger one in disguise"),
+        pytest.param(Caps(1, 81000, "A100-80GB"), "A100-80GB", (8, 0), id="a little less of the same"),
+        pytest.param(Caps(1, 15360), "A100-80GB", (8, 0), id="labels without a model"),
+        pytest.param(Caps(1, 81920, "T4"), "A100-80GB", (8, 0), id="memory that no label caps"),
+    ],
+)
+def test_what_has_too_much_memory_is_of_the_labels_model(
+    caps: Caps, name: str, capability: tuple[int, int]
+) -> None:
+    (found,) = capped(Report((device(0),)), caps).devices
+    assert (found.model.name, found.compute_capability) == (name, capability)
+    assert found.memory.total_mib <= (caps.memory_mib or 0)
+
+
+def test_what_is_no_gpu_with_instances_has_none() -> None:
+    report = Report((device(0, mig=sliced(("1g.10gb", 0))),))
+    assert capped(report, Caps(1, 15360, "T4")).devices[0].mig == Mig()
+    assert capped(report, Caps(1, 40960, "A100-40GB")).devices[0].mig == report.devices[0].mig
+
+
 def test_the_first_by_index_stay() -> None:
     found = capped(Report((device(3), device(1), device(2))), Caps(2))
     assert [one.index for one in found.devices] == [1, 2]
@@ -122,7 +147,10 @@ def test_a_report_is_only_ever_lowered(report: Report, caps: Caps) -> None:
     for one in found.devices:
         was = before[one.uuid]
         assert one.memory.total_mib <= was.memory.total_mib
-        assert one == replace(was, memory=one.memory)
+        kept = {"memory": one.memory, "model": one.model, "compute_capability": one.compute_capability}
+        assert one == replace(was, **kept, mig=one.mig)
+        if one.memory == was.memory:
+            assert one == was
     assert capped(found, caps) == found
     nvidia = [one for one in report.devices if one.vendor == "nvidia"]
     if len({one.model.name for one in nvidia}) == 1:

@@ -261,6 +261,7 @@ class TestCauses:
         ),
         pytest.param(RECORDS[3], "Fresh", id="those of AMD have none"),
         pytest.param(replace(RECORDS[1], estimate=estimate("intel")), "Fresh", id="nor have those of Intel"),
+        pytest.param(replace(RECORDS[1], estimate=estimate("habana")), "Fresh", id="or of Habana"),
         pytest.param(RECORDS[0], "Fresh", id="a node without GPUs needs none"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler_ext.core.caps import caps_from_labels
 from scheduler_ext.core.estimate import Estimate, change_in_progress, estimate_from_labels, is_spot
 
 GFD = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.count": "8"}
@@ -222,6 +223,8 @@ def test_labels_that_speak_of_no_gpu(labels: dict[str, str]) -> None:
         pytest.param({"eks.amazonaws.com/capacityType": "ON_DEMAND"}, False, id="EKS on demand"),
         pytest.param({"cloud.google.com/gke-spot": "true"}, True, id="GKE spot"),
         pytest.param({"cloud.google.com/gke-preemptible": "true"}, True, id="GKE preemptible"),
+        pytest.param({"cloud.google.com/gke-provisioning": "spot"}, True, id="GKE provisioned as spot"),
+        pytest.param({"cloud.google.com/gke-provisioning": "standard"}, False, id="GKE provisioned for good"),
         pytest.param({"cloud.google.com/gke-spot": "false"}, False, id="GKE not spot"),
         pytest.param({"kubernetes.azure.com/scalesetpriority": "spot"}, True, id="AKS spot"),
     ],
@@ -251,3 +254,28 @@ def test_change_in_progress(mig_state: str | None, upgrade_state: str | None, ch
     assert (
         change_in_progress({label: state for label, state in labels.items() if state is not None}) is changing
     )
+
+
+MI300X = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.count": "1"}
+A100 = {"karpenter.k8s.aws/instance-gpu-name": "a100", "karpenter.k8s.aws/instance-gpu-count": "1"}
+MAX_1550 = {"gpu.intel.com/product": "Max_1550", "gpu.intel.com/device.count": "1"}
+TESLA = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "1"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "memory_mib"),
+    [
+        pytest.param(MI300X | {"amd.com/gpu.vram": "9000T"}, 196608, id="AMD's in terabytes"),
+        pytest.param(MI300X | {"amd.com/gpu.vram": "999999999T"}, 196608, id="AMD's in many of them"),
+        pytest.param(MI300X | {"amd.com/gpu.vram.9000T": "1", "amd.com/gpu.vram.64G": "1"}, 65536, id="one"),
+        pytest.param(A100 | {"karpenter.k8s.aws/instance-gpu-memory": "999999999"}, None, id="Karpenter's"),
+        pytest.param(TESLA | {"nvidia.com/gpu.memory": "16777217"}, 15360, id="GFD's"),
+        pytest.param(TESLA | {"nvidia.com/gpu.memory": "16777216"}, 16777216, id="the most there can be"),
+        pytest.param(MAX_1550 | {"gpu.intel.com/memory.max": "9" * 15}, 131072, id="Intel's"),
+    ],
+)
+def test_memory_that_no_gpu_has_says_nothing(labels: dict[str, str], memory_mib: int | None) -> None:
+    estimate = estimate_from_labels(labels, {})
+    assert estimate is not None
+    assert estimate.memory_mib == memory_mib
+    assert caps_from_labels(labels).memory_mib in (None, 16777216)

@@ -11,13 +11,15 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.columns import DeviceColumns, NodeColumns, UnitColumns
-from scheduler_ext.core.cycle import Decision
+from scheduler_ext.core.cycle import FITS, Decision
+from scheduler_ext.core.gpu import Memory
 from scheduler_ext.core.node import Node, NodeInfo
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import Table, build_snapshot
-from tests.core.reported import device, node
+from tests.core.asked import t4
+from tests.core.reported import WHOLE, ask, device, node, sliced, wants
 from tests.strategies import NODE_NAMES, node_infos, requests, resolved
 
 NAMES = NODE_NAMES[:5]
@@ -112,3 +114,49 @@ def test_a_state_that_nobody_is_in_gives_its_column_to_the_next(table: Table) ->
 def test_a_node_that_goes_before_it_came_changes_nothing(table: Table) -> None:
     table.update({"stranger": None})
     assert set(table.snapshot(2).nodes) == {f"n{i}" for i in range(9)}
+
+
+def partitioned(*healthy: bool) -> NodeInfo:
+    """A node whose GPUs are all cut into instances."""
+    devices = (device(i, healthy=each, mig=sliced(("1g.10gb", 0))) for i, each in enumerate(healthy))
+    return node(*devices, report={"mig_strategy": "mixed"})
+
+
+@pytest.mark.parametrize("healthy", [True, False], ids=["free ones", "those of a sick GPU"])
+def test_a_column_used_again_offers_nothing_of_its_former_state(table: Table, healthy: bool) -> None:
+    """Whole GPUs stood in the column; the state that comes next has none of these."""
+    table.update(named("n3", node(device(0), device(1, healthy=healthy), spot=True)))
+    table.update(named("n3", node(device(0))))
+    table.update(named("n3", partitioned(True, True)))
+    followed = table.snapshot(2)
+    anew = build_snapshot(dict(followed.nodes), 2)
+    assert len(followed.states) == len(anew.states) == 3
+    for snapshot in (followed, anew):
+        decision = Decision(ask(wants(1, WHOLE)), snapshot, Policy())
+        assert decision.verdict[int(snapshot.state_of[snapshot.row_of["n3"]])] != FITS
+    column = int(followed.state_of[followed.row_of["n3"]])
+    assert not followed.units[WHOLE].free[:, column].any()
+    assert not followed.units[WHOLE].sick[:, column].any()
+
+
+def test_a_model_that_no_node_has_any_more_is_none_of_the_models(table: Table) -> None:
+    models = table.snapshot(1).models
+    table.update(named("n3", node(t4(0))))
+    assert [model.name for model in table.snapshot(2).models] == ["A100-80GB", "T4"]
+    table.update(named("n3", node(device(0))))
+    assert table.snapshot(3).models == models
+
+
+def test_a_node_that_cannot_be_written_changes_nothing(table: Table) -> None:
+    table.update(named("n3", node(device(0, healthy=False))))
+    before = table.snapshot(1)
+    impossible = node(device(0), device(1, memory=Memory(2**40)), spot=True)
+    for changed in ("n3", "new"):
+        with pytest.raises(OverflowError):
+            table.update({**named("n4", node(t4(0))), **named(changed, impossible)})
+        after = table.snapshot(2)
+        assert after.nodes == before.nodes
+        assert [a.tolist() for a in arrays(after)] == [a.tolist() for a in arrays(before)]
+    # Nor is a part of it used when the same comes again.
+    with pytest.raises(OverflowError):
+        table.update(named("n5", impossible))
