@@ -6,10 +6,13 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from scheduler_ext.agent.names import NODE_NAME
 from scheduler_ext.agent.status import summary
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.extender.reading import load_objects
-from scheduler_ext.wire.gpunode import GpuNodeStatus, WrittenStatus, summarised
+from scheduler_ext.wire.gpunode import GpuNode, GpuNodeStatus, WrittenStatus, summarised
+from scheduler_ext.wire.report import read_report
+from scheduler_ext.wire.times import seconds
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +41,11 @@ class FakeReadings:
         gpu_nodes = load_objects(self._path).gpu_nodes
         if not gpu_nodes:
             raise InventoryError(f"{self._path}: no GPUNode in it; give a file with one for each node")
+        try:
+            for name, node in gpu_nodes.items():
+                _check(name, node)
+        except InventoryError as error:
+            raise type(error)(f"{self._path}: {error}") from None
         return {name: _status(node.status) for name, node in gpu_nodes.items()}
 
     def _identity(self) -> tuple[int, ...] | None:
@@ -46,6 +54,18 @@ class FakeReadings:
         except OSError:
             return None
         return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+def _check(name: str, node: GpuNode) -> None:
+    """Raises InventoryError for what the extender would refuse, naming object and field."""
+    if not NODE_NAME.fullmatch(name):
+        raise InventoryError(f"GPUNode {name!r}: metadata.name: is no name that a Node can have")
+    read_report(node)
+    reported_at = node.status.reported_at if node.status is not None else None
+    if reported_at is not None and seconds(reported_at) is None:
+        raise InventoryError(
+            f"GPUNode {name}: status.reportedAt: {reported_at!r} is no time such as 2026-11-21T07:13:08Z"
+        )
 
 
 def _status(status: GpuNodeStatus | None) -> WrittenStatus:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from scheduler_ext.agent.reading import DeviceReading
 
-# How a reason begins that is such an error.
-XID = "XID "
 # XID errors after which a GPU cannot be trusted, from NVIDIA's XID catalogue and what the device plugins of
 # GKE and NVIDIA watch for. Errors of applications (13, 31, 43, 45, 68, 94, 109, ...) are none of the GPU's.
 FATAL_XIDS: Mapping[int, str] = {
@@ -25,6 +23,7 @@ FATAL_XIDS: Mapping[int, str] = {
 }
 # How long a device has to be quiet before it counts as healthy again.
 RECOVER_AFTER_S = 300.0
+_ECC = "uncorrectable ECC error"
 
 
 @dataclass(slots=True)
@@ -41,14 +40,16 @@ class Health:
     _sick: dict[str, _Sickness] = field(default_factory=dict)
 
     def remember(self, uuid: str, reason: str, now: float) -> None:
-        """What an agent before this one knew: NVML tells an error once, to whoever listens then."""
+        """What an agent before this one knew: NVML tells an error once, to whoever listens then, and a fault
+        that is over is quiet for as long as any other. What is still so confirms itself."""
         self._sick.setdefault(uuid, _Sickness(reason, now))
 
     def judge(self, device: DeviceReading, now: float) -> str | None:
         """Why the device cannot be used; None where it can."""
         reasons = [
             *device.faults,
-            *(f"{XID}{xid}: {FATAL_XIDS[xid]}" for xid in device.xids if xid in FATAL_XIDS),
+            *(f"XID {xid}: {FATAL_XIDS[xid]}" for xid in device.xids if xid in FATAL_XIDS),
+            *((_ECC,) if device.ecc_errors else ()),
         ]
         sickness = self._sick.get(device.uuid)
         if reasons:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from scheduler_ext.agent.device_ids import DeviceIds, Place
+from scheduler_ext.agent.names import LABEL, POD_NAME
 from scheduler_ext.agent.pod_resources import Allocation
 from scheduler_ext.agent.processes import NotAPod
 from scheduler_ext.agent.reading import DeviceReading, NodeReading, Process
@@ -15,8 +16,6 @@ PodOf = Callable[[int], str | NotAPod | None]
 
 # What a GPUNode may say of holders; a name that may not be there is left out, its holder is not.
 MAX_HOLDERS = 1000
-_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
-_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
 _UID = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 
 
@@ -66,9 +65,9 @@ def _given(reading: NodeReading, allocations: Iterable[Allocation]) -> dict[Plac
     given: dict[Place, list[HolderReading]] = {}
     for allocation in sorted(allocations, key=lambda a: (a.namespace, a.pod, a.container, a.resource)):
         holder = HolderReading(
-            namespace=_allowed(_LABEL, allocation.namespace),
-            name=_allowed(_NAME, allocation.pod),
-            container=_allowed(_LABEL, allocation.container),
+            namespace=_allowed(LABEL, allocation.namespace),
+            name=_allowed(POD_NAME, allocation.pod),
+            container=_allowed(LABEL, allocation.container),
         )
         for device_id in sorted(set(allocation.device_ids)):
             place = ids.place(allocation.resource, device_id)
@@ -103,40 +102,33 @@ def _holdings_of(
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """Pods that use a device or an instance, by UID, and what processes of the host use of it in MiB."""
+    """Pods that use a device or an instance, by UID, and what their processes use of it together in MiB."""
 
     pods: list[HolderReading]
-    host_mib: int | None
+    pods_mib: int | None
 
 
 def _use(processes: Iterable[Process] | None, pod_of: PodOf | None, total_mib: int) -> _Use:
-    """``host_mib`` is None as soon as the pod or the memory of one process is not known.
+    """``pods_mib`` is None as soon as the pod or the memory of one process is not known.
 
     A pod uses what is known of its processes, and no more than there is: they may have memory in common.
     """
     if processes is None or pod_of is None:
         return _Use([], None)
     pods: dict[str, int] = {}
-    host_mib: int | None = 0
+    all_known = True
     for process in processes:
         pod = pod_of(process.pid)
+        all_known = all_known and pod is not None and process.used_mib is not None
         if isinstance(pod, str):
             pods[pod] = pods.get(pod, 0) + (process.used_mib or 0)
-        if pod is None or process.used_mib is None:
-            host_mib = None
-        elif isinstance(pod, NotAPod):
-            host_mib = _plus(host_mib, process.used_mib)
     return _Use(
         [
             HolderReading(uid=_allowed(_UID, uid), memory_mib=min(used, total_mib))
             for uid, used in sorted(pods.items())
         ],
-        host_mib,
+        sum(pods.values()) if all_known else None,
     )
-
-
-def _plus(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else a + b
 
 
 def _by_size(users: list[HolderReading]) -> list[HolderReading]:
@@ -145,10 +137,13 @@ def _by_size(users: list[HolderReading]) -> list[HolderReading]:
 
 
 def _unaccounted(device: DeviceReading, uses: Iterable[_Use]) -> int | None:
-    """No more than is used in all: NVML reads its numbers one after the other."""
-    if device.used_mib is None:
-        return None
-    total: int | None = 0
+    """What is used beyond what pods' processes use: by the host's, or by none, and so by no pod.
+
+    At least 0: NVML reads its numbers one after the other, and processes may have memory in common.
+    """
+    unaccounted_mib = device.used_mib
     for use in uses:
-        total = _plus(total, use.host_mib)
-    return None if total is None else min(total, device.used_mib)
+        if unaccounted_mib is None or use.pods_mib is None:
+            return None
+        unaccounted_mib = max(0, unaccounted_mib - use.pods_mib)
+    return unaccounted_mib

@@ -41,6 +41,7 @@ def run_agent(
     watchdog.start()
     worked_at: float | None = None
     begun = False
+    problem: str | None = None
     try:
         while not stopped.is_set():
             try:
@@ -48,6 +49,7 @@ def run_agent(
                 begun = begun or reporter.begin(observer.remember)
                 with watchdog:
                     status = observer.observe(node.labels if node is not None else {})
+                problem = _tell(problem, observer.problem)
                 # Without its labels, how the node shares its GPUs would be told wrongly for a moment; where
                 # no GPU was ever seen, there is nothing to tell.
                 if begun and (observer.problem is None or status.devices):
@@ -69,6 +71,16 @@ def run_agent(
     finally:
         watchdog.stop()
         observer.close()
+
+
+def _tell(before: str | None, problem: str | None) -> str | None:
+    """Log why no GPU can be used, or that some can again, when that has changed; the problem now."""
+    if problem != before:
+        if problem is not None:
+            log.error("no GPU of this node can be used: %s", problem)
+        else:
+            log.info("GPUs can be used again")
+    return problem
 
 
 def run_fake(

@@ -1,27 +1,30 @@
 """NVML as typed values and exceptions of our own; the only file that knows pynvml, and its traps.
 
-pynvml keeps the library and its function pointers per process: one Nvml at a time, on one thread. Of sizes in
-bytes, MiB are rounded up: nothing that is taken looks free.
+pynvml keeps the library and its function pointers per process: one Nvml at a time, on one thread. What stands
+for a GPU does not go stale, so a call that dislikes its arguments says nothing of the GPU.
 """
 
 from __future__ import annotations
 
 import ctypes
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pynvml
 
+from scheduler_ext.agent.nvml_calls import Calls
 from scheduler_ext.agent.nvml_errors import (
     CANNOT_BE_READ,
-    NO_LIBRARY,
+    NOT_COUNTED,
+    NOT_LOADABLE,
+    NOT_STARTING,
     DeviceLost,
     DriverGone,
     NotReadable,
     NotThere,
     NvmlError,
-    error_of,
 )
 from scheduler_ext.agent.nvml_values import (
     ARCHITECTURES,
@@ -31,6 +34,8 @@ from scheduler_ext.agent.nvml_values import (
     MemoryInfo,
     MigMode,
     ProfileInfo,
+    merged,
+    mib,
 )
 from scheduler_ext.agent.reading import Process
 
@@ -39,22 +44,16 @@ log = logging.getLogger(__name__)
 _NODE_MASK_WORDS = 16
 
 
-def _mib(size: int) -> int:
-    return -(-size >> 20)
-
-
-class Nvml:
+class Nvml(Calls):
     """The calls of NVML. What cannot be read is None, unless the docstring says that it raises NotReadable.
 
     Every call may raise DriverGone; those on a GPU DeviceLost, on a MIG device NotThere once it is gone.
     """
 
     def __init__(self, library: Path | None = None) -> None:
+        super().__init__()
         self._library = library
         self._open = False
-        self._told: set[tuple[str, str]] = set()
-        # Failures that may pass: what was read while this grew is not to be kept.
-        self.passing_failures = 0
 
     def open(self) -> None:
         """Load the library, by its own name unless a path was given, and initialise it; raises DriverGone."""
@@ -64,13 +63,13 @@ class Nvml:
             try:
                 pynvml.nvmlLib = ctypes.CDLL(str(self._library))
             except OSError as error:
-                raise DriverGone(NO_LIBRARY) from error
+                raise DriverGone(f"{NOT_LOADABLE}{error}") from error
         try:
             self._ask("nvmlInit")
         except DriverGone:
             raise
         except NvmlError as error:
-            raise DriverGone(f"NVML does not start: {error}") from error
+            raise DriverGone(f"{NOT_STARTING}{error}") from error
         self._open = True
 
     def close(self) -> None:
@@ -84,19 +83,19 @@ class Nvml:
             log.debug("NVML did not shut down: %s", error)
 
     def driver_version(self) -> str | None:
-        value: str | None = self._optional("nvmlSystemGetDriverVersion")
+        value: str | None = self._of_node("nvmlSystemGetDriverVersion")
         return value
 
     def cuda_version(self) -> str | None:
         """The CUDA version that the driver has, such as "12.8"."""
-        version = self._optional("nvmlSystemGetCudaDriverVersion_v2")
+        version = self._of_node("nvmlSystemGetCudaDriverVersion_v2")
         return f"{version // 1000}.{version % 1000 // 10}" if version else None
 
     def device_count(self) -> int:
         try:
             return int(self._ask("nvmlDeviceGetCount"))
         except (NotReadable, NotThere, DeviceLost) as error:
-            raise DriverGone(f"NVML cannot count the GPUs: {error}") from error
+            raise DriverGone(f"{NOT_COUNTED}{error}") from error
 
     def device(self, index: int) -> Handle:
         """Raises NotReadable and NotThere."""
@@ -110,9 +109,12 @@ class Nvml:
         """Of a GPU or a MIG device; raises NotReadable."""
         return str(self._ask("nvmlDeviceGetUUID", handle))
 
-    def name(self, handle: Handle) -> str | None:
-        """Of a GPU or a MIG device."""
-        value: str | None = self._optional("nvmlDeviceGetName", handle)
+    def name(self, gpu: Handle) -> str | None:
+        value: str | None = self._of_gpu("nvmlDeviceGetName", gpu)
+        return value
+
+    def mig_name(self, mig_device: Handle) -> str | None:
+        value: str | None = self._optional("nvmlDeviceGetName", mig_device)
         return value
 
     def minor_number(self, gpu: Handle) -> int | None:
@@ -122,10 +124,12 @@ class Nvml:
     def pci_bus_id(self, gpu: Handle) -> str | None:
         """As Linux writes it, 0000:3b:00.0; NVML has eight digits before the first colon, and capitals."""
         info = self._of_gpu("nvmlDeviceGetPciInfo", gpu)
-        if info is None:
+        text = None if info is None else self._text("nvmlDeviceGetPciInfo", info, "busId")
+        domain, _, rest = (text or "").lower().partition(":")
+        try:
+            return f"{int(domain, 16):04x}:{rest}"
+        except ValueError:
             return None
-        domain, _, rest = str(info.busId).lower().partition(":")
-        return f"{int(domain, 16):04x}:{rest}"
 
     def architecture(self, gpu: Handle) -> str | None:
         return ARCHITECTURES.get(self._of_gpu("nvmlDeviceGetArchitecture", gpu))
@@ -145,14 +149,14 @@ class Nvml:
         """None where it is not supported or not permitted; for any other reason, the GPU is no good."""
         info = self._of_gpu("nvmlDeviceGetMemoryInfo", gpu, pynvml.nvmlMemory_v2)
         if info is not None:
-            return MemoryInfo(info.total, _mib(info.used), _mib(info.reserved))
+            return MemoryInfo(info.total, mib(info.used), mib(info.reserved))
         try:
             info = self._ask("nvmlDeviceGetMemoryInfo", gpu)
         except NotReadable as error:
             if error.absent or error.denied:
                 return None
             raise DeviceLost(CANNOT_BE_READ) from error
-        return MemoryInfo(info.total, _mib(info.used), None)
+        return MemoryInfo(info.total, mib(info.used), None)
 
     def utilization_percent(self, gpu: Handle) -> int | None:
         rates = self._of_gpu("nvmlDeviceGetUtilizationRates", gpu)
@@ -162,37 +166,49 @@ class Nvml:
         rows = self._of_gpu("nvmlDeviceGetRemappedRows", gpu)
         return None if rows is None else bool(rows[3])
 
-    def processes(self, handle: Handle) -> tuple[Process, ...] | None:
-        """Those that compute, draw or compute by MPS, on a GPU or a MIG device, by PID.
+    def page_retirement_pending(self, gpu: Handle) -> bool | None:
+        """Of GPUs that came before row remapping."""
+        pending = self._of_gpu("nvmlDeviceGetRetiredPagesPendingStatus", gpu)
+        return None if pending is None else bool(pending)
 
-        A process in several lists has the most memory that any of them says.
-        """
+    def uncorrected_ecc_errors(self, gpu: Handle) -> int | None:
+        """How many there were since the driver was loaded or the GPU was reset."""
+        kinds = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
+        count: int | None = self._of_gpu("nvmlDeviceGetTotalEccErrors", gpu, *kinds)
+        return count
+
+    def processes(self, gpu: Handle) -> tuple[Process, ...] | None:
+        """Those that compute, draw or compute by MPS, by PID."""
+        return self._processes(self._of_gpu, gpu)
+
+    def mig_processes(self, mig_device: Handle) -> tuple[Process, ...] | None:
+        return self._processes(self._optional, mig_device)
+
+    def _processes(self, ask: Callable[..., Any], handle: Handle) -> tuple[Process, ...] | None:
         kinds = ("Compute", "Graphics", "MPSCompute")
-        lists = [self._optional(f"nvmlDeviceGet{kind}RunningProcesses", handle) for kind in kinds]
+        lists = [ask(f"nvmlDeviceGet{kind}RunningProcesses", handle) for kind in kinds]
         if lists[0] is None:
             return None
-        used: dict[int, int | None] = {}
-        for entry in (entry for entries in lists for entry in entries or ()):
-            sizes = (used.get(entry.pid), entry.usedGpuMemory)
-            used[entry.pid] = max((size for size in sizes if size is not None), default=None)
-        return tuple(Process(pid, None if size is None else _mib(size)) for pid, size in sorted(used.items()))
+        return merged((entry.pid, entry.usedGpuMemory) for entries in lists for entry in entries or ())
 
     def mig_mode(self, gpu: Handle) -> MigMode | None:
         try:
             current, _ = self._ask("nvmlDeviceGetMigMode", gpu)
         except NotReadable as error:
             return MigMode.UNSUPPORTED if error.absent else None
+        except NotThere:
+            return None
         return MigMode.ON if current == pynvml.NVML_DEVICE_MIG_ENABLE else MigMode.OFF
 
     def profile(self, gpu: Handle, index: int) -> ProfileInfo | None:
         """None where the GPU has no such profile; raises NotThere past the last index."""
-        name = None
-        info = self._optional("nvmlDeviceGetGpuInstanceProfileInfo", gpu, index)
+        function, name = "nvmlDeviceGetGpuInstanceProfileInfo", None
+        info = self._optional(function, gpu, index)
         if info is not None:
-            name = str(info.name).removeprefix("MIG ") or None
+            name = (self._text(function, info, "name") or "").removeprefix("MIG ") or None
         else:
             # An older library, or the MIG mode is off: the first version answers then, without a name.
-            info = self._optional("nvmlDeviceGetGpuInstanceProfileInfo", gpu, index, 1)
+            info = self._optional(function, gpu, index, 1)
         if info is None:
             return None
         return ProfileInfo(index, info.id, name, info.sliceCount, info.instanceCount, info.memorySizeMB)
@@ -254,19 +270,6 @@ class Nvml:
             raise
         return Handle(event.device), int(event.eventData)
 
-    def _of_gpu(self, function: str, *arguments: object) -> Any:
-        """A value of a GPU that it may not have; its handle does not go stale, whatever a call dislikes."""
-        try:
-            return self._ask(function, *arguments)
-        except (NotReadable, NotThere):
-            return None
-
-    def _optional(self, function: str, *arguments: object) -> Any:
-        try:
-            return self._ask(function, *arguments)
-        except NotReadable:
-            return None
-
     def _ask(self, function: str, *arguments: object) -> Any:
         try:
             return getattr(pynvml, function)(*arguments)
@@ -275,17 +278,5 @@ class Nvml:
             raise self._ours(function, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, "Function Not Found") from None
         except pynvml.NVMLError as error:
             raise self._ours(function, error.value, str(error)) from None
-
-    def _ours(self, function: str, code: int, text: str) -> NvmlError:
-        error = error_of(code, text)
-        if isinstance(error, NotReadable) and not error.absent and not error.timeout:
-            self._tell(function, error)
-        return error
-
-    def _tell(self, function: str, error: NotReadable) -> None:
-        """Once per function: the agent reads every few seconds."""
-        self.passing_failures += not error.denied
-        if (function, error.text) not in self._told:
-            self._told.add((function, error.text))
-            fix = "; the agent needs CAP_SYS_ADMIN to report it" if error.denied else ""
-            log.warning("%s: %s%s", function, error.text, fix)
+        except UnicodeDecodeError:
+            raise self._garbled(function) from None

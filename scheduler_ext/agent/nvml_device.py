@@ -11,6 +11,7 @@ from scheduler_ext.agent.nvml_values import Handle, MemoryInfo, MigMode
 from scheduler_ext.agent.reading import DeviceReading
 
 ROW_REMAPPING_FAILED = "row remapping failed"
+PAGE_RETIREMENT_PENDING = "page retirement pending"
 
 
 class TrackedDevice:
@@ -20,15 +21,17 @@ class TrackedDevice:
     last known MIG instances: pods still hold them.
     """
 
-    def __init__(self, uuid: str, index: int) -> None:
-        self.index = index
+    def __init__(self, known: DeviceReading) -> None:
+        """``known`` is what there is to say of it until it can be read."""
+        self.index = known.index
         self.handle: Handle | None = None
         self.fault = CANNOT_BE_READ
-        self._fixed = DeviceReading(uuid, index, total_mib=0)
+        self._fixed = known
         self._fixed_for: MigMode | None = None
         self._complete = False
         self._total_bytes: int | None = None
         self._remap_failed = False
+        self._ecc_errors: int | None = None
 
     @property
     def uuid(self) -> str:
@@ -44,6 +47,7 @@ class TrackedDevice:
         self.handle = None
         self.fault = fault
         self._complete = False
+        self._fixed_for = None
 
     def read(self, nvml: Nvml) -> DeviceReading:
         """The GPU now; one that fails while it is read is reported with its fault."""
@@ -63,6 +67,9 @@ class TrackedDevice:
 
     def _read(self, nvml: Nvml, handle: Handle) -> DeviceReading:
         mode = nvml.mig_mode(handle)
+        if mode is None:
+            # It does not change while the call fails: pods hold its instances.
+            mode = self._fixed_for
         memory = nvml.memory(handle)
         if memory is not None:
             self._total_bytes = memory.total_bytes
@@ -71,18 +78,33 @@ class TrackedDevice:
         enabled = mode is MigMode.ON
         instances = read_instances(nvml, handle, self._total_bytes) if enabled else ()
         self._fixed = replace(self._fixed, total_mib=self._total_mib(), instances=instances)
-        failed = nvml.row_remap_failed(handle)
-        if failed is not None:
-            # A GPU with MIG instances does not answer; a failure does not heal meanwhile.
-            self._remap_failed = failed
         return replace(
             _with_memory(self._fixed, memory),
             index=self.index,
             utilization_percent=None if enabled else nvml.utilization_percent(handle),
             # Under MIG all processes run on instances.
             processes=() if enabled else nvml.processes(handle),
-            faults=(ROW_REMAPPING_FAILED,) if self._remap_failed else (),
+            faults=self._memory_faults(nvml, handle),
+            ecc_errors=self._new_ecc_errors(nvml, handle),
         )
+
+    def _memory_faults(self, nvml: Nvml, handle: Handle) -> tuple[str, ...]:
+        failed = nvml.row_remap_failed(handle)
+        if failed is None and nvml.page_retirement_pending(handle):
+            return (PAGE_RETIREMENT_PENDING,)
+        if failed is not None:
+            # A GPU with MIG instances does not answer; a failure does not heal meanwhile.
+            self._remap_failed = failed
+        return (ROW_REMAPPING_FAILED,) if self._remap_failed else ()
+
+    def _new_ecc_errors(self, nvml: Nvml, handle: Handle) -> int:
+        """Since the last reading; what was there when it was first read may be of long ago."""
+        count = nvml.uncorrected_ecc_errors(handle)
+        if count is None:
+            return 0
+        before, self._ecc_errors = self._ecc_errors, count
+        # A reset takes the count back to 0.
+        return max(0, count - before) if before is not None else 0
 
     def _read_fixed(self, nvml: Nvml, handle: Handle, mode: MigMode | None) -> None:
         failures = nvml.passing_failures

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 CANNOT_BE_READ = "GPU cannot be read"
 NO_LIBRARY = "the NVML library is not found; is the NVIDIA driver installed?"
+# How problems of the node begin that go on in the words of somebody else.
+NOT_LOADABLE = "the NVML library cannot be loaded: "
+NOT_STARTING = "NVML does not start: "
+NOT_COUNTED = "NVML cannot count the GPUs: "
+NO_UUID = "no GPU tells its UUID: "
+_NOT_INITIALISED = "NVML is not initialised"
 
 # nvmlReturn_t of nvml.h. The numbers are part of its ABI.
 _UNINITIALIZED = 1
@@ -19,6 +25,13 @@ _PROBLEMS = {
     12: NO_LIBRARY,
     _VERSION_MISMATCH: "the NVIDIA driver and the NVML library differ in version",
 }
+_OF_THE_NODE = (
+    *_PROBLEMS.values(),
+    _NOT_INITIALISED,
+    NOT_LOADABLE,
+    NOT_STARTING,
+    NOT_COUNTED,
+)
 _FAULTS = {
     8: "external power is not connected",
     11: "interrupts do not arrive",
@@ -69,7 +82,7 @@ class Uninitialized(DriverGone):
 def error_of(code: int, text: str) -> NvmlError:
     """The error that stands for a return code of NVML; ``text`` is NVML's own word for it."""
     if code == _UNINITIALIZED:
-        return Uninitialized("NVML is not initialised")
+        return Uninitialized(_NOT_INITIALISED)
     if code in _PROBLEMS:
         return DriverGone(_PROBLEMS[code], must_restart=code == _VERSION_MISMATCH)
     if code in _FAULTS:
@@ -81,3 +94,8 @@ def error_of(code: int, text: str) -> NvmlError:
     error.denied = code == _NO_PERMISSION
     error.timeout = code == _TIMEOUT
     return error
+
+
+def is_of_the_node(reason: str) -> bool:
+    """Whether a reason why GPUs cannot be used is one of the whole node, and says nothing of the GPUs."""
+    return reason.startswith(_OF_THE_NODE)

@@ -122,12 +122,12 @@ def _instance(nvml: Nvml, gpu: Handle, device: Handle, total_bytes: int | None) 
         return None
     number = nvml.gpu_instance_id(device)
     start, size = (None if number is None else nvml.placement(gpu, number)) or (None, None)
-    return InstanceReading(uuid, profile, start, size, number, nvml.processes(device))
+    return InstanceReading(uuid, profile, start, size, number, nvml.mig_processes(device))
 
 
 def _profile_name(nvml: Nvml, device: Handle, total_bytes: int | None) -> str | None:
     """The end of the MIG device's name; else by its share of the GPU, which says nothing of media engines."""
-    named = _NAMED.search(nvml.name(device) or "")
+    named = _NAMED.search(nvml.mig_name(device) or "")
     if named is not None:
         return named[1]
     share = nvml.attributes(device)

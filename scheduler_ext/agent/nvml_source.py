@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from scheduler_ext.agent.nvml import Nvml
 from scheduler_ext.agent.nvml_device import TrackedDevice
 from scheduler_ext.agent.nvml_errors import (
     CANNOT_BE_READ,
+    NO_UUID,
     DeviceLost,
     DriverGone,
     NotReadable,
@@ -32,7 +33,8 @@ LONGEST_RETRY_S = 60.0
 class NvmlSource:
     """NVML held open for as long as it works. For one thread; ``now`` is a clock in seconds.
 
-    A GPU that fails stays in the readings with a fault, as long as NVML counts it and its UUID was once read.
+    A GPU that fails stays in the readings with a fault, as long as NVML counts it and its UUID was once read,
+    here or by an agent before this one.
     When the whole driver fails, readings have a ``problem`` and the GPUs as last known, and NVML is
     initialised again, after 5 s and then ever more slowly up to once a minute.
     """
@@ -54,6 +56,13 @@ class NvmlSource:
     def must_restart(self) -> bool:
         """Whether this process has the library of another driver: only a new process loads the right one."""
         return self._gone is not None and self._gone.must_restart
+
+    def remember(self, devices: Iterable[DeviceReading]) -> None:
+        """Know these as well, which an agent before this one has read since the node was booted."""
+        uuids = {device.uuid for device in self._devices}
+        indices = {device.index for device in self._devices}
+        new = [device for device in devices if device.uuid not in uuids and device.index not in indices]
+        self._devices = sorted([*self._devices, *map(TrackedDevice, new)], key=lambda device: device.index)
 
     def read(self) -> NodeReading:
         """The node now; never raises for what NVML says."""
@@ -81,8 +90,6 @@ class NvmlSource:
         self._open = True
         self._versions = (self._nvml.driver_version(), self._nvml.cuda_version())
         reading = self._sweep()
-        if self._gone is not None:
-            log.info("NVML works again")
         self._gone = None
         self._delay_s = FIRST_RETRY_S
         return reading
@@ -93,7 +100,10 @@ class NvmlSource:
             self._find_devices(count)
         self._xids.collect(self._devices)
         read = [device.read(self._nvml) for device in self._devices]
-        return NodeReading(tuple(map(self._with_xids, read)), *self._versions)
+        silent = None if read else next(iter(self._silent.values()), None)
+        # A node that has GPUs of which nothing is known is not one without.
+        problem = f"{NO_UUID}{silent}" if silent is not None else None
+        return NodeReading(tuple(map(self._with_xids, read)), *self._versions, problem=problem)
 
     def _find_devices(self, count: int) -> None:
         by_uuid = {device.uuid: device for device in self._devices}
@@ -106,7 +116,7 @@ class NvmlSource:
             except (DeviceLost, NotReadable, NotThere) as error:
                 failed[index] = error.text if isinstance(error, DeviceLost) else CANNOT_BE_READ
                 continue
-            found[index] = by_uuid.get(uuid) or TrackedDevice(uuid, index)
+            found[index] = by_uuid.get(uuid) or TrackedDevice(DeviceReading(uuid, index, total_mib=0))
             found[index].reached(index, handle)
         seen = {device.uuid for device in found.values()}
         silent = {}
@@ -136,8 +146,6 @@ class NvmlSource:
 
     def _lose(self, gone: DriverGone) -> DriverGone:
         self._release(gone.text)
-        if self._gone is None or self._gone.text != gone.text:
-            log.error("no GPU of this node can be used: %s", gone)
         self._gone = gone
         self._retry_at = self._now() + self._delay_s
         self._delay_s = min(2 * self._delay_s, LONGEST_RETRY_S)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NewType
+
+from scheduler_ext.agent.reading import Process
 
 # A GPU or a MIG device, a set of events: pointers that only nvml.py looks into.
 Handle = NewType("Handle", object)
@@ -61,3 +64,16 @@ class Attributes:
     gpu_slices: int
     compute_slices: int
     memory_mib: int
+
+
+def mib(size: int) -> int:
+    """Of bytes, rounded up: nothing that is taken looks free."""
+    return -(-size >> 20)
+
+
+def merged(entries: Iterable[tuple[int, int | None]]) -> tuple[Process, ...]:
+    """Processes by PID, of several lists of (PID, bytes); one that is in more has the most that any says."""
+    used: dict[int, int | None] = {}
+    for pid, size in entries:
+        used[pid] = max((known for known in (used.get(pid), size) if known is not None), default=None)
+    return tuple(Process(pid, None if size is None else mib(size)) for pid, size in sorted(used.items()))

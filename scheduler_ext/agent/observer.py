@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from scheduler_ext.agent.health import XID, Health
+from scheduler_ext.agent.fitting import fitting
+from scheduler_ext.agent.health import Health
 from scheduler_ext.agent.holders import find_holdings
+from scheduler_ext.agent.nvml_errors import CANNOT_BE_READ, is_of_the_node
 from scheduler_ext.agent.plugin import mig_strategy, sharing
 from scheduler_ext.agent.pod_resources import PodResources
+from scheduler_ext.agent.previous import last_readings
 from scheduler_ext.agent.processes import Processes, sees_host_processes
-from scheduler_ext.agent.reading import NodeReading
+from scheduler_ext.agent.reading import DeviceReading, NodeReading
 from scheduler_ext.agent.status import node_status
 from scheduler_ext.wire.gpunode import GpuNodeStatus, WrittenStatus
 
@@ -28,6 +32,9 @@ class GpuSource(Protocol):
     @property
     def must_restart(self) -> bool:
         """True when this process cannot read any more, and another could."""
+
+    def remember(self, devices: Iterable[DeviceReading]) -> None:
+        """GPUs that the node had when somebody else looked."""
 
     def read(self) -> NodeReading:
         """All GPUs as they are now."""
@@ -53,6 +60,7 @@ class Observer:
         self._health = health
         self._clock = clock
         self._problem: str | None = None
+        self._left_out: tuple[str, ...] = ()
 
     @property
     def must_restart(self) -> bool:
@@ -65,21 +73,20 @@ class Observer:
         return self._problem
 
     def remember(self, written: GpuNodeStatus) -> None:
-        """Take over what the agent before this one was told of errors, and nobody can read again."""
+        """Take over what the agent before this one knew, and nobody may be able to read again: its GPUs, and
+        which of them were not well."""
+        self._source.remember(last_readings(written))
         for device in written.devices or ():
-            reason = device.health.reason if device.health is not None else None
-            if reason is not None and reason.startswith(XID):
+            if device.health is None or device.health.state != "Unhealthy":
+                continue
+            reason = device.health.reason or CANNOT_BE_READ
+            if not is_of_the_node(reason):
                 self._health.remember(device.uuid, reason, self._clock())
 
     def observe(self, labels: Mapping[str, str]) -> WrittenStatus:
         """The status as of now; ``labels`` are the Node's."""
-        reading = self._source.read()
-        if reading.problem != self._problem:
-            if reading.problem is not None:
-                log.warning("no GPU can be used: %s", reading.problem)
-            else:
-                log.info("GPUs can be used again")
-            self._problem = reading.problem
+        reading = self._fitting(self._source.read())
+        self._problem = reading.problem
         allocatable = self._kubelet.allocatable()
         holdings = find_holdings(
             reading, self._kubelet.read(), self._processes.pod_of if self._processes is not None else None
@@ -92,6 +99,18 @@ class Observer:
             mig_strategy(labels, allocatable),
             sharing(labels, allocatable),
         )
+
+    def _fitting(self, reading: NodeReading) -> NodeReading:
+        """Without the GPUs that no report can have; said once."""
+        devices, left_out = fitting(reading.devices)
+        if left_out != self._left_out:
+            for text in left_out:
+                log.error("not reported: %s", text)
+            self._left_out = left_out
+        problem = reading.problem
+        if reading.devices and not devices:
+            problem = problem or "no GPU has what a report needs"
+        return replace(reading, devices=devices, problem=problem)
 
     def close(self) -> None:
         """Let go of NVML and kubelet."""

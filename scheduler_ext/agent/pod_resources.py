@@ -27,6 +27,9 @@ from scheduler_ext.agent.pod_resources_pb2 import (
 DEADLINE_S = 2.0
 # An answer this old still tells more than none; an older one would hold GPUs for pods long gone.
 KEEP_S = 60.0
+# What plugins offer only they change, and a new kubelet knows of nothing until each has registered with it.
+# A plugin that fails is started anew after five minutes at most: one that is silent for longer is gone.
+KEEP_OFFERED_S = 600.0
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 30.0
 # kubelet's own clients take answers of this size.
@@ -38,7 +41,6 @@ _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
     # Otherwise a new channel may share the connection, and the back-off, of one that is just being closed.
     ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
     # The path of the socket is no authority that kubelet's HTTP/2 server would take.
     ("grpc.default_authority", "localhost"),
 )
@@ -75,20 +77,38 @@ class _UnansweredError(Exception):
 
 
 class _Question(Generic[_T]):
-    """A method of the API, how its answer is read, and the last good answer with the time it came."""
+    """A method of the API, how its answer is read, and the last good answer with the time it came.
 
-    def __init__(self, method: str, parse: Callable[[bytes], _T]) -> None:
+    ``keep_s`` is how long that serves; ``empty_tells`` whether an answer without anything is one.
+    """
+
+    def __init__(
+        self, method: str, parse: Callable[[bytes], _T], keep_s: float, *, empty_tells: bool
+    ) -> None:
         self.method = method
         self.parse = parse
+        self.keep_s = keep_s
+        self.empty_tells = empty_tells
         self.last: _T | None = None
         self.answered_at = 0.0
+        # kubelet counts what it is asked, and may refuse one question while it answers another.
+        self.wait_s = 0.0
+        self.wait_until = 0.0
+
+    def kept(self, now: float) -> _T | None:
+        return self.last if now - self.answered_at < self.keep_s else None
+
+    def refused(self, now: float) -> None:
+        self.wait_s = min(LONGEST_WAIT_S, 2 * self.wait_s or FIRST_WAIT_S)
+        self.wait_until = now + self.wait_s
 
 
 class PodResources:
     """The API behind one unix socket; for one thread, which no call holds for more than 2 s.
 
     ``clock`` gives seconds that never go back. Nothing raises: what cannot be known is None. A kubelet that
-    is busy or restarts is covered by its last answer for 60 s. What changes is logged, once.
+    is busy or restarts is covered by its last answer: for 60 s of what is held, for 600 s of what is offered.
+    What changes is logged, once.
     """
 
     def __init__(
@@ -99,11 +119,11 @@ class PodResources:
         self._deadline_s = deadline_s
         self._channel: grpc.Channel | None = None
         self._opened: tuple[int, int] | None = None
-        self._wait_s = 0.0
-        self._wait_until = 0.0
         self._problems: dict[str, str] = {}
-        self._list = _Question("List", _allocations)
-        self._allocatable = _Question("GetAllocatableResources", _allocatable)
+        self._list = _Question("List", _allocations, KEEP_S, empty_tells=True)
+        self._allocatable = _Question(
+            "GetAllocatableResources", _allocatable, KEEP_OFFERED_S, empty_tells=False
+        )
 
     def read(self) -> tuple[Allocation, ...] | None:
         """What all containers of the node hold, sorted; None when it is not known."""
@@ -122,35 +142,33 @@ class PodResources:
     def _ask(self, question: _Question[_T]) -> _T | None:
         now = self._clock()
         try:
-            if now < self._wait_until:
-                return self._kept(question, now)
-            answer = question.parse(self._call(question.method))
+            if now < question.wait_until:
+                return question.kept(now)
+            answer = question.parse(self._call(question))
         except DecodeError:
             self._failed(question, _UnansweredError("its answer is no message of that kind", final=True))
         except _UnansweredError as unanswered:
             self._failed(question, unanswered)
         else:
-            question.last, question.answered_at = answer, now
-            self._wait_s = 0.0
+            question.wait_s = 0.0
             self._mended(str(self._socket))
             self._mended(question.method)
-            return answer
-        return self._kept(question, now)
+            if answer or question.empty_tells or question.kept(now) is None:
+                question.last, question.answered_at = answer, now
+        return question.kept(now)
 
-    def _kept(self, question: _Question[_T], now: float) -> _T | None:
-        return question.last if now - question.answered_at < KEEP_S else None
-
-    def _call(self, method: str) -> bytes:
+    def _call(self, question: _Question[_T]) -> bytes:
         """The bytes of an answer; raises _UnansweredError, the connection closed where it may be at fault."""
         try:
             return self._connected().unary_unary(
-                f"/v1.PodResourcesLister/{method}", request_serializer=bytes, response_deserializer=bytes
+                f"/v1.PodResourcesLister/{question.method}",
+                request_serializer=bytes,
+                response_deserializer=bytes,
             )(b"", timeout=self._deadline_s)
         except grpc.RpcError as error:
             code, detail = error.code(), error.details()
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-            self._wait_s = min(LONGEST_WAIT_S, 2 * self._wait_s or FIRST_WAIT_S)
-            self._wait_until = self._clock() + self._wait_s
+            question.refused(self._clock())
             raise _UnansweredError("asked too often, or answers too much", detail)
         if code in _NOT_OFFERED:
             raise _UnansweredError("not offered here", detail, final=True)

@@ -44,8 +44,9 @@ class DeviceReading:
     """One GPU. Memory in MiB, ``used_mib`` without ``reserved_mib`` as in NVML v2.
 
     ``minor`` is the N of /dev/nvidiaN. ``faults`` are the conditions that make it unusable right now, such as
-    "row remapping failed", each in a few words that do not vary; ``xids`` the XID events since the last
-    reading. ``processes`` is None where they may not be seen.
+    "row remapping failed", each in a few words that do not vary; ``xids`` the XID events and ``ecc_errors``
+    the number of uncorrectable ECC errors since the last reading. ``processes`` is None where they may not be
+    seen.
     """
 
     uuid: str
@@ -68,6 +69,7 @@ class DeviceReading:
     processes: tuple[Process, ...] | None = None
     faults: tuple[str, ...] = ()
     xids: tuple[int, ...] = ()
+    ecc_errors: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 FIELD_MANAGER = "scheduler-ext-agent"
 _GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 _OURS = {"fieldManager": FIELD_MANAGER, "force": "true"}
+# A few seconds old, from the API server's memory instead of its store: thousands of agents ask.
+_FROM_CACHE = {"resourceVersion": "0"}
 # How long what the Node said is believed.
 _NODE_S = 45.0
 _NOT_FOUND, _INVALID = 404, 422
@@ -99,18 +101,33 @@ class Reporter:
             self._problem = None
         return True
 
-    def _write(self, status: WrittenStatus) -> None:
-        if self._node is None:
-            self._read_node()
-        assert self._node is not None
-        if self._created_for != self._node.uid:
-            self._create(self._node.uid)
-        numbered = status.but(
+    def look(self, remember: Callable[[GpuNodeStatus], None]) -> OwnNode:
+        """Our Node, having told what an agent wrote of this boot; writes nothing. Raises ClusterError."""
+        node = self._read_node()
+        try:
+            body = self._transport.get(f"{_GPU_NODES}/{self._name}").body
+        except RefusedError as error:
+            if error.status != _NOT_FOUND:
+                raise
+        else:
+            written = self._of_this_boot(body)
+            if written is not None:
+                remember(written)
+        return node
+
+    def numbered(self, status: WrittenStatus) -> WrittenStatus:
+        """A status as it would be written next."""
+        return status.but(
             reported_at=time_text(self._wall_clock()), sequence=self._sequence + 1, boot_id=self._boot_id
         )
+
+    def _write(self, status: WrittenStatus) -> None:
+        node = self._node or self._read_node()
+        if self._created_for != node.uid:
+            self._create(node.uid)
         path = f"{_GPU_NODES}/{self._name}/status"
         try:
-            self._transport.send("PATCH", path, status_body(self._name, numbered), APPLY, _OURS)
+            self._transport.send("PATCH", path, status_body(self._name, self.numbered(status)), APPLY, _OURS)
         except RefusedError as error:
             if error.status == _NOT_FOUND:
                 # Somebody deleted it, or its Node went and came again.
@@ -121,21 +138,27 @@ class Reporter:
             raise
         self._sequence += 1
 
-    def _read_node(self) -> None:
-        node = read_node(self._transport.get(f"/api/v1/nodes/{self._name}").body)
-        metadata = node.metadata or ObjectMeta()
-        self._node = OwnNode(metadata.uid or "", strings(metadata.labels))
+    def _read_node(self) -> OwnNode:
+        reply = self._transport.get(f"/api/v1/nodes/{self._name}", _FROM_CACHE)
+        metadata = read_node(reply.body).metadata or ObjectMeta()
+        self._node = node = OwnNode(metadata.uid or "", strings(metadata.labels))
         self._node_read_at = self._clock()
-        if self._created_for not in (None, self._node.uid):
+        if self._created_for not in (None, node.uid):
             log.info("%s: the Node is another one of the same name", self._name)
             self._schedule.forget()
+        return node
 
     def _create(self, uid: str) -> GpuNodeStatus | None:
         """Our GPUNode as it is from now on; its status, if it is of this boot."""
         body = object_body(self._name, uid)
         path = f"{_GPU_NODES}/{self._name}"
-        written = read_gpu_node(self._transport.send("PATCH", path, body, APPLY, _OURS).body).status
+        written = self._of_this_boot(self._transport.send("PATCH", path, body, APPLY, _OURS).body)
         self._created_for = uid
+        return written
+
+    def _of_this_boot(self, body: bytes) -> GpuNodeStatus | None:
+        """The status of a GPUNode, if it is of this boot."""
+        written = read_gpu_node(body).status
         if written is not None and written.boot_id != self._boot_id:
             written = None
         # Where the numbers of this boot have come to.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from scheduler_ext.agent.fitting import bounded, fitting, fitting_instances, matching
 from scheduler_ext.agent.health import Health
 from scheduler_ext.agent.holders import HolderReading, Holdings
 from scheduler_ext.agent.reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
@@ -27,7 +28,8 @@ from scheduler_ext.wire.gpunode import (
     WrittenStatus,
 )
 
-_NAME_CHARS, _VERSION_CHARS, _REASON_CHARS, _SUMMARY_CHARS = 128, 80, 1024, 256
+_NAME_CHARS, _ARCHITECTURE_CHARS, _VERSION_CHARS, _REASON_CHARS, _SUMMARY_CHARS = 128, 63, 80, 1024, 256
+_NUMA_NODES = range(-1, 1024)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_PROFILES, _MAX_INSTANCES_OF_PROFILE = 32, 64
 NO_HOLDINGS = Holdings()
@@ -43,7 +45,7 @@ def node_status(
 ) -> WrittenStatus:
     """The status, but for when it is written and its number. ``holdings`` are by device UUID."""
     devices = []
-    for device in sorted(reading.devices, key=lambda device: device.index):
+    for device in fitting(reading.devices)[0]:
         # Also while no GPU can be used: its XIDs are told once, and count when the driver is back.
         sickness = health.judge(device, now)
         devices.append(_device(device, holdings.get(device.uuid, NO_HOLDINGS), reading.problem or sickness))
@@ -51,7 +53,7 @@ def node_status(
         devices=devices,
         summary=summary(devices),
         driver_version=_text(reading.driver_version, _VERSION_CHARS),
-        cuda_version=reading.cuda_version,
+        cuda_version=matching("cudaVersion", reading.cuda_version),
         mig_strategy=mig_strategy,  # type: ignore[arg-type]
         sharing=sharing,
     )
@@ -80,15 +82,15 @@ def _device(device: DeviceReading, held: Holdings, sickness: str | None) -> Devi
         vendor=device.vendor,
         model=model.name[:_NAME_CHARS],
         product=_text(device.product, _NAME_CHARS),
-        architecture=device.architecture,
-        compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
+        architecture=_text(device.architecture, _ARCHITECTURE_CHARS),
+        compute_capability=matching("computeCapability", "{}.{}".format(*capability) if capability else None),
         memory=_memory(device, held.unaccounted_mib),
-        utilization_percent=device.utilization_percent,
+        utilization_percent=bounded(device.utilization_percent, 100),
         health=HealthStatus("Unhealthy", _text(sickness, _REASON_CHARS))
         if sickness
         else HealthStatus("Healthy"),
-        numa_node=device.numa_node,
-        pci_bus_id=device.pci_bus_id,
+        numa_node=device.numa_node if device.numa_node in _NUMA_NODES else None,
+        pci_bus_id=matching("pciBusID", device.pci_bus_id),
         mig=_mig(device, held),
         holders=[_holder(holder) for holder in held.holders] or None,
     )
@@ -100,22 +102,19 @@ def _text(text: str | None, most: int) -> str | None:
 
 def _memory(device: DeviceReading, unaccounted_mib: int | None) -> MemoryStatus:
     """NVML reads its numbers one after the other: together they may exceed the total for a moment."""
-    reserved_mib, used_mib = device.reserved_mib, device.used_mib
-    if reserved_mib is not None:
-        reserved_mib = max(0, min(reserved_mib, device.total_mib))
-    if used_mib is not None:
-        used_mib = max(0, min(used_mib, device.total_mib - (reserved_mib or 0)))
+    total_mib = bounded(device.total_mib) or 0
+    reserved_mib = bounded(device.reserved_mib, total_mib)
+    used_mib = bounded(device.used_mib, total_mib - (reserved_mib or 0))
     # Nothing can be said of the parts of a use that is not known.
-    if unaccounted_mib is not None:
-        unaccounted_mib = None if used_mib is None else min(unaccounted_mib, used_mib)
-    return MemoryStatus(device.total_mib, reserved_mib, used_mib, unaccounted_mib)
+    unaccounted_mib = bounded(unaccounted_mib, used_mib) if used_mib is not None else None
+    return MemoryStatus(total_mib, reserved_mib, used_mib, unaccounted_mib)
 
 
 def _mig(device: DeviceReading, held: Holdings) -> MigStatus | None:
     if device.mig_enabled is None and not device.profiles:
         return None
     # Without a grid that all else fits on, places mean nothing.
-    grid = device.grid_size if device.grid_size and device.grid_size <= MAX_GRID else None
+    grid = device.grid_size if device.grid_size and 0 < device.grid_size <= MAX_GRID else None
     profiles: dict[str, ProfileStatus] = {}
     for profile in device.profiles:
         name = _profile_name(profile.name)
@@ -141,14 +140,14 @@ def _profile(name: str, profile: ProfileReading, grid: int) -> ProfileStatus:
     """Without its placements where those may not be read."""
     size = profile.size or 0
     starts = sorted({start for start in profile.starts or () if 0 <= start <= grid - size})
-    most = min(profile.max_instances, _MAX_INSTANCES_OF_PROFILE)
+    most = bounded(profile.max_instances, _MAX_INSTANCES_OF_PROFILE) or 0
     placed = size > 0 and starts and most > 0
     return ProfileStatus(
         name=name,
         size=size if placed else 0,
         starts=starts if placed else [],
         max_instances=most,
-        memory_mib=profile.memory_mib or None,
+        memory_mib=bounded(profile.memory_mib) or None,
     )
 
 
@@ -159,7 +158,7 @@ def _instances(
     while it is read may show instances of before and after."""
     found = []
     taken: set[int] = set()
-    for instance in instances:
+    for instance in fitting_instances(instances):
         name = _profile_name(instance.profile)
         if name is None:
             continue
@@ -183,4 +182,6 @@ def _may_lie(units: range, profile: ProfileStatus | None, grid: int) -> bool:
 
 
 def _holder(holder: HolderReading) -> HolderStatus:
-    return HolderStatus(holder.uid, holder.namespace, holder.name, holder.container, holder.memory_mib)
+    return HolderStatus(
+        holder.uid, holder.namespace, holder.name, holder.container, bounded(holder.memory_mib)
+    )

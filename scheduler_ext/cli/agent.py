@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import uuid
 from collections.abc import Container
@@ -18,7 +17,6 @@ from scheduler_ext.cli.options import (
     Duration,
     check_context,
     context_option,
-    kubeconfig_option,
     log_format_option,
 )
 from scheduler_ext.cli.output import print_structured
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NODE_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
 # What is under way when the agent is told to end has so long; no answer that is still missing then is worth
 # more waiting.
 _END_S = 0.5
@@ -48,10 +45,16 @@ class AgentError(SchedulerExtError):
     envvar="NODE_NAME",
     help="The Node to report on (default: $NODE_NAME). With --fake several, or none for all of the file.",
 )
-@kubeconfig_option
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="The cluster of this kubeconfig, to report to."
+)
 @context_option
 @click.option("--in-cluster", is_flag=True, help="The cluster this pod runs in, by its ServiceAccount.")
-@click.option("--once", is_flag=True, help="Print the GPUNode and end; nothing is written to the cluster.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Print the GPUNode and end; nothing is written. Without a cluster the Node's labels are not known.",
+)
 @click.option(
     "--fake",
     type=click.Path(path_type=Path),
@@ -102,8 +105,9 @@ def agent(
     if once:
         if fake is not None:
             _print_fake(fake, node_names)
-        else:
-            _print_once(_observer(nvml_library, pod_resources, recover_after), node_names[0])
+            return
+        transport = _transport(kubeconfig, context) if kubeconfig or in_cluster else None
+        _print_once(_observer(nvml_library, pod_resources, recover_after), node_names[0], transport)
         return
     raise SystemExit(
         _run(
@@ -119,16 +123,18 @@ def agent(
 def _check_usage(
     names: tuple[str, ...], kubeconfig: Path | None, in_cluster: bool, once: bool, fake: Path | None
 ) -> None:
+    from scheduler_ext.agent.names import NODE_NAME
+
     if fake is None and len(names) != 1:
         raise click.UsageError("--node-name: give the one Node whose GPUs these are, or set NODE_NAME")
     for name in names:
-        if not _NODE_NAME.fullmatch(name):
+        if not NODE_NAME.fullmatch(name):
             raise click.UsageError(f"--node-name: {name!r} is no name that a Node can have")
-    if once:
-        return
     if kubeconfig and in_cluster:
         raise click.UsageError("--kubeconfig and --in-cluster are two clusters: give one of them")
-    if not kubeconfig and not in_cluster:
+    if once and fake is not None and (kubeconfig or in_cluster):
+        raise click.UsageError("--once prints what the file of --fake says: no cluster is asked for that")
+    if not once and not kubeconfig and not in_cluster:
         raise click.UsageError("nowhere to report to: give --kubeconfig or --in-cluster, or --once to print")
 
 
@@ -180,11 +186,18 @@ def _observer(nvml_library: Path | None, pod_resources: Path, recover_after_s: f
     return Observer(NvmlSource(nvml_library), pod_resources, Health(recover_after_s))
 
 
-def _print_once(observer: Observer, name: str) -> None:
+def _print_once(observer: Observer, name: str, transport: Transport | None) -> None:
+    """As it would be written; without a cluster, what can be seen on the node."""
+    from scheduler_ext.agent.loop import boot_id
+    from scheduler_ext.agent.reporter import Reporter
     from scheduler_ext.wire.gpunode import plain
 
     try:
-        status = observer.observe({})
+        if transport is None:
+            status = observer.observe({})
+        else:
+            reporter = Reporter(transport, name, boot_id())
+            status = reporter.numbered(observer.observe(reporter.look(observer.remember).labels))
         if observer.problem is not None:
             raise AgentError(f"no GPU can be read: {observer.problem}")
         print_structured(plain(name, status), "yaml")

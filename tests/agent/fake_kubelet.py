@@ -46,6 +46,8 @@ class FakeKubelet:
         self.failure: Failure | None = None
         self.raw: bytes | None = None
         self.missing: set[str] = set()
+        # Methods that are asked too often.
+        self.refused: set[str] = set()
         self.calls: list[str] = []
         self._released = threading.Event()
         self._released.set()
@@ -80,6 +82,8 @@ class FakeKubelet:
         """The bytes for one call, after what was injected."""
         self.calls.append(method)
         self._released.wait(10)
+        if method in self.refused:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
         if self.failure is not None:
             context.abort(*self.failure)
         return self.raw if self.raw is not None else self._answer(method, request, context)

@@ -116,6 +116,29 @@ class TestChanges:
             "GPUNode n: status.devices[0]: Object missing required field `uuid`",
             id="a device without a UUID",
         ),
+        pytest.param(
+            '{kind: GPUNode, metadata: {name: "../../../api/v1/nodes/n"}, status: {devices: []}}',
+            "GPUNode '../../../api/v1/nodes/n': metadata.name: is no name that a Node can have",
+            id="a name that would be another path",
+        ),
+        pytest.param(
+            "{kind: GPUNode, metadata: {name: n}, status: {devices: ["
+            "{uuid: GPU-a, index: 0, memory: {totalMiB: 1}},"
+            "{uuid: GPU-a, index: 1, memory: {totalMiB: 1}}]}}",
+            "GPUNode n: status.devices[1].uuid: 'GPU-a' is that of devices[0].uuid already",
+            id="a UUID twice",
+        ),
+        pytest.param(
+            "{kind: GPUNode, metadata: {name: n}, status: {devices: ["
+            "{uuid: GPU-a, index: 0, memory: {totalMiB: 100, usedMiB: 200}}]}}",
+            "GPUNode n: status.devices[0].memory.usedMiB: used 200",
+            id="more in use than there is",
+        ),
+        pytest.param(
+            "{kind: GPUNode, metadata: {name: n}, status: {reportedAt: yesterday, devices: []}}",
+            "GPUNode n: status.reportedAt: 'yesterday' is no time",
+            id="a time that is none",
+        ),
     ],
 )
 def test_a_file_that_is_none_from_the_start(file: Path, text: str | None, problem: str) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from scheduler_ext.agent.health import FATAL_XIDS, Health
 from scheduler_ext.agent.reading import DeviceReading
+from tests.pages import ROOT
 
 LOST = "GPU is lost"
 FELL = "XID 79: GPU has fallen off the bus"
@@ -70,3 +73,24 @@ def test_a_gpu_that_has_recovered_stays_healthy() -> None:
 def test_without_hysteresis_a_gpu_recovers_at_its_next_reading() -> None:
     health = Health(recover_after_s=0)
     assert [health.judge(gpu(79), 5), health.judge(gpu(), 5)] == [FELL, None]
+
+
+def test_the_fatal_xids() -> None:
+    assert set(FATAL_XIDS) == {48, 62, 63, 64, 74, 79, 95, 119, 120, 140}
+
+
+def test_the_page_names_them() -> None:
+    text = " ".join((ROOT / "docs" / "agent.md").read_text().split())
+    (named,) = re.findall(r"a fatal XID: ([0-9, ]+)[,.]", text)
+    assert named == ", ".join(map(str, FATAL_XIDS))
+
+
+def test_an_ecc_error_counts_like_a_fatal_xid() -> None:
+    health = Health()
+    sick = DeviceReading("GPU-a", 0, 81920, ecc_errors=2)
+    judged = [health.judge(sick, 0), health.judge(gpu(), 299), health.judge(gpu(), 300)]
+    assert judged == ["uncorrectable ECC error"] * 2 + [None]
+    # The XID that comes with it says more.
+    assert Health().judge(DeviceReading("GPU-a", 0, 1, xids=(48,), ecc_errors=1), 0) == (
+        "XID 48: double-bit ECC error"
+    )

@@ -31,6 +31,10 @@ class Source:
         self._stopped = stopped
         self.must_restart = False
         self.closed = False
+        self.remembered: list[DeviceReading] = []
+
+    def remember(self, devices: Iterable[DeviceReading]) -> None:
+        self.remembered += devices
 
     def read(self) -> NodeReading:
         reading = self._readings.pop(0)
@@ -122,7 +126,9 @@ def health(rig: Rig) -> list[HealthStatus | None]:
     ("reason", "told"),
     [
         pytest.param("XID 79: GPU has fallen off the bus", True, id="an error that NVML tells once"),
-        pytest.param("no driver", False, id="but not what can be seen again"),
+        pytest.param("GPU is lost", True, id="a fault that may just be over"),
+        pytest.param("the NVIDIA driver is not loaded", False, id="but not what was the node's"),
+        pytest.param("NVML does not start: Unknown Error", False, id="nor in the words of NVML"),
     ],
 )
 def test_a_new_agent_knows_what_the_last_one_was_told(rig: Rig, reason: str, told: bool) -> None:
@@ -137,6 +143,31 @@ def test_where_no_gpu_was_ever_seen_nothing_is_told(rig: Rig) -> None:
     library does not come into the container."""
     rig.run(NodeReading(problem="no library"), NodeReading(problem="no library"))
     assert rig.recorder.offered == []
+
+
+def test_a_call_that_does_not_come_back_ends_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    bitten = Event()
+    monkeypatch.setattr("scheduler_ext.agent.loop.STUCK_S", 0.05)
+    monkeypatch.setattr("scheduler_ext.agent.loop._give_up", bitten.set)
+    waited = []
+
+    class Stuck(Source):
+        def read(self) -> NodeReading:
+            waited.append(bitten.wait(10))
+            return super().read()
+
+    observer = Observer(Stuck([WELL], rig.stopped), Path("/nowhere"), Health())
+    assert run_agent(observer, rig.recorder, 0, rig.stopped) == 0
+    assert waited == [True]
+
+
+def test_a_problem_is_said_once_and_so_is_its_end(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "scheduler_ext.agent.loop")
+    rig.run(WELL, GONE, GONE, WELL, WELL)
+    assert [record.getMessage() for record in caplog.records if record.name.endswith("loop")] == [
+        f"no GPU of this node can be used: {GONE.problem}",
+        "GPUs can be used again",
+    ]
 
 
 def test_one_that_is_stopped_before_it_began(rig: Rig) -> None:

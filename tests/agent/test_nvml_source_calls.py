@@ -48,12 +48,13 @@ def test_what_stays_is_read_once(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("gpu", "bound"),
     [
-        # Count and events; then mode, memory, utilisation, rows, three kinds of processes.
-        pytest.param(h100(), 9, id="a whole GPU"),
-        pytest.param(t4(), 9, id="a GPU without MIG"),
-        # Mode, memory, rows, how many devices there can be, and seven handles; then eight for each instance:
-        # UUID, name, GPU instance, its handle, its place, three kinds of processes.
-        pytest.param(a100_80gb_mig(), 2 + 11 + 3 * 8, id="three instances"),
+        # Count and events; then mode, memory, utilisation, rows, ECC errors, three kinds of processes.
+        pytest.param(h100(), 10, id="a whole GPU"),
+        # Pages, too, as it has no rows.
+        pytest.param(t4(), 11, id="a GPU without MIG"),
+        # Mode, memory, rows, ECC errors, how many devices there can be, and seven handles; then eight for
+        # each instance: UUID, name, GPU instance, its handle, its place, three kinds of processes.
+        pytest.param(a100_80gb_mig(), 2 + 12 + 3 * 8, id="three instances"),
     ],
 )
 def test_a_steady_reading_is_cheap(rig: Rig, gpu: FakeGpu, bound: int) -> None:

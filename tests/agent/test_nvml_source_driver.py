@@ -97,8 +97,8 @@ def test_the_next_initialisation_waits_ever_longer(rig: Rig, caplog: pytest.LogC
             tried.append(rig.now_s - 1000)
         rig.now_s += 1
     assert tried == [0, 5, 15, 35, 75, 135, 195]
-    # Said once.
-    assert caplog.messages == [f"no GPU of this node can be used: {NOT_LOADED}"]
+    # The reading says it, and whoever reads it says it once.
+    assert caplog.messages == []
     rig.node.faults = {}
     rig.now_s = 1255
     assert rig.read().problem is None
@@ -146,7 +146,8 @@ def test_a_library_that_is_not_there_yet(rig: Rig, tmp_path: Path) -> None:
     source = NvmlSource(later, lambda: rig.now_s)
     rig.node.gpus = [t4()]
     rig.node.write()
-    assert source.read().problem == "the NVML library is not found; is the NVIDIA driver installed?"
+    absent = f"{later}: cannot open shared object file: No such file or directory"
+    assert source.read().problem == f"the NVML library cannot be loaded: {absent}"
     assert not source.must_restart
     later.parent.mkdir()
     shutil.copy(rig.library, later)
@@ -182,3 +183,42 @@ def test_a_host_without_the_library(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
     source = NvmlSource(None, lambda: rig.now_s)
     assert source.read().problem == "the NVML library is not found; is the NVIDIA driver installed?"
     monkeypatch.undo()
+
+
+@pytest.mark.parametrize("code", [2, 3, 4, 6, 7, 15, 16, 28, 999])
+@pytest.mark.parametrize("function", ["nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2"])
+def test_a_version_that_nobody_tells_is_absent(rig: Rig, function: str, code: int) -> None:
+    rig.node.faults = {function: code}
+    reading = rig.read(t4())
+    assert (reading.problem, len(reading.devices)) == (None, 1)
+    assert (reading.driver_version is None) != (reading.cuda_version is None)
+
+
+def garble(rig: Rig, *texts: str) -> None:
+    """Make texts of the state file what no UTF-8 is."""
+    rig.node.write()
+    state = rig.node.state.read_bytes()
+    for text in texts:
+        assert text.encode() in state
+        state = state.replace(text.encode(), b"\xff\xfe")
+    rig.node.state.write_bytes(state)
+
+
+def test_text_that_is_none_is_not_readable(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    gpu = a100_80gb_mig()
+    rig.node.gpus = [gpu]
+    garble(rig, gpu.name, gpu.pci, rig.node.driver, "MIG 1g.10gb+me")
+    for _ in range(2):
+        reading = rig.source.read()
+        (device,) = reading.devices
+        assert (device.product, device.pci_bus_id, reading.driver_version) == (None, None, None)
+        # By its size, as where the library has no names.
+        assert [profile.name for profile in device.profiles] == [p.name for p in gpu.profiles]
+    assert len(caplog.messages) == len(set(caplog.messages)) == 4
+    assert all(text.endswith("its text is not UTF-8") for text in caplog.messages)
+
+
+def test_a_file_that_is_no_library(rig: Rig) -> None:
+    source = NvmlSource(rig.node.state, lambda: rig.now_s)
+    problem = source.read().problem or ""
+    assert problem.startswith(f"the NVML library cannot be loaded: {rig.node.state}: ")

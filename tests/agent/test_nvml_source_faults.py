@@ -149,3 +149,25 @@ def test_what_failed_once_is_asked_again(rig: Rig) -> None:
     gpu.faults = {}
     device = rig.device()
     assert (device.product, device.profiles[0].size) == (gpu.name, 1)
+
+
+@pytest.mark.parametrize("code", [pytest.param(2, id="invalid argument"), pytest.param(6, id="not found")])
+@pytest.mark.parametrize(
+    "function",
+    [
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+        "nvmlDeviceGetComputeRunningProcesses_v3",
+        "nvmlDeviceGetName",
+        "nvmlDeviceGetMigMode",
+        "nvmlDeviceGetTotalEccErrors",
+    ],
+)
+def test_one_field_that_is_refused_does_not_condemn_the_gpu(rig: Rig, function: str, code: int) -> None:
+    gpu = a100_80gb_mig()
+    known = rig.device(gpu)
+    gpu.faults = {function: code}
+    device = rig.device()
+    assert (device.faults, device.used_mib) == ((), 0)
+    # A mode that cannot be asked has not changed.
+    assert device.mig_enabled
+    assert len(device.instances) == len(known.instances) or function != "nvmlDeviceGetMigMode"

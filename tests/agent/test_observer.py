@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,14 @@ import pytest
 from scheduler_ext.agent.health import Health
 from scheduler_ext.agent.observer import Observer
 from scheduler_ext.agent.reading import DeviceReading, NodeReading, Process
-from scheduler_ext.wire.gpunode import DeviceStatus, HolderStatus, SharingStatus
+from scheduler_ext.wire.gpunode import (
+    DeviceStatus,
+    GpuNodeStatus,
+    HealthStatus,
+    HolderStatus,
+    MemoryStatus,
+    SharingStatus,
+)
 from tests.agent.fake_kubelet import FakeKubelet, devices, pod
 from tests.agent.test_processes import HOST, UID, Proc
 
@@ -37,6 +43,10 @@ class Source:
         )
         self.must_restart = False
         self.closed = False
+        self.remembered: list[DeviceReading] = []
+
+    def remember(self, devices: Iterable[DeviceReading]) -> None:
+        self.remembered += devices
 
     def read(self) -> NodeReading:
         return self.reading
@@ -88,7 +98,7 @@ def test_kubelet_tells_names_and_processes_tell_use(rig: Rig) -> None:
     rig.kubelet.start()
     gpu = rig.gpu()
     assert gpu.holders == [TRAIN, BY_UID]
-    assert gpu.memory.unaccounted_mib == 700
+    assert gpu.memory.unaccounted_mib == 1000
 
 
 def test_without_a_kubelet_processes_still_tell(rig: Rig) -> None:
@@ -141,19 +151,39 @@ def test_health_has_the_observers_clock(rig: Rig) -> None:
     assert seen == ["Unhealthy", "Unhealthy", "Healthy"]
 
 
-def test_a_problem_is_said_once_and_so_is_its_end(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "scheduler_ext.agent.observer")
-    well = rig.source.reading
-    gone = NodeReading(well.devices, problem="the NVIDIA driver is not loaded")
-    problems = []
-    for rig.source.reading in (well, gone, gone, well, well):
-        rig.observer.observe({})
-        problems.append(rig.observer.problem)
-    assert problems == [None, gone.problem, gone.problem, None, None]
-    assert [record.getMessage() for record in caplog.records if "observer" in record.name] == [
-        "no GPU can be used: the NVIDIA driver is not loaded",
-        "GPUs can be used again",
-    ]
+def test_what_was_not_well_is_taken_over_with_all_gpus(rig: Rig) -> None:
+    rig.observer.remember(
+        GpuNodeStatus(
+            devices=[
+                DeviceStatus(
+                    "GPU-a", 0, MemoryStatus(81920), health=HealthStatus("Unhealthy", "GPU is lost")
+                ),
+                DeviceStatus("GPU-z", 1, MemoryStatus(81920), health=HealthStatus("Healthy")),
+            ]
+        )
+    )
+    assert [device.uuid for device in rig.source.remembered] == ["GPU-a", "GPU-z"]
+    seen = []
+    for _ in range(3):
+        seen.append(rig.gpu().health)
+        rig.now += 150
+    assert seen == [HealthStatus("Unhealthy", "GPU is lost")] * 2 + [HealthStatus("Healthy")]
+
+
+def test_a_gpu_that_no_report_can_have_is_left_out_and_said_once(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    twice = DeviceReading("GPU-a", 1, 81920)
+    rig.source.reading = NodeReading((*rig.source.reading.devices, twice))
+    assert [rig.gpu().index for _ in range(3)] == [0] * 3
+    said = [record.getMessage() for record in caplog.records if "observer" in record.name]
+    assert said == ["not reported: GPU 1 has the UUID of another: GPU-a"]
+
+
+def test_where_no_gpu_can_be_reported_that_is_a_problem(rig: Rig) -> None:
+    rig.source.reading = NodeReading((DeviceReading("", 0, 81920),))
+    rig.observer.observe({})
+    assert rig.observer.problem == "no GPU has what a report needs"
 
 
 def test_what_its_source_says_of_restarts_and_what_it_lets_go(rig: Rig) -> None:

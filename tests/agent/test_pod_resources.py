@@ -194,7 +194,6 @@ def test_a_busy_kubelet_is_left_alone_for_longer_each_time(node: Node, log: pyte
     asked = []
     for _ in range(130):
         node.client.read()
-        node.client.allocatable()
         asked.append(len(node.kubelet.calls))
         node.clock.now += 1
     seconds = [now for now in range(1, 130) if asked[now] > asked[now - 1]]
@@ -297,3 +296,68 @@ def test_a_closed_client_opens_again_when_asked(node: Node) -> None:
     node.client.close()
     node.client.close()
     assert node.client.read() == (TRAIN,)
+
+
+def test_one_question_that_is_refused_is_no_reason_to_spare_it_less_or_another_more(node: Node) -> None:
+    node.kubelet.refused = {"List"}
+    asked = []
+    for second in range(0, 100, 5):
+        assert node.client.allocatable() == {GPU: ("GPU-a", "GPU-b")}
+        before = node.kubelet.calls.count("List")
+        node.client.read()
+        if node.kubelet.calls.count("List") > before:
+            asked.append(second)
+        node.clock.now += 5
+    assert asked == [0, 5, 10, 15, 25, 45, 75]
+
+
+def test_plugins_that_register_again_still_offer_what_they_did(node: Node) -> None:
+    offered = {GPU: ("GPU-a", "GPU-b")}
+    assert node.client.allocatable() == offered
+    node.kubelet.stop()
+    node.clock.now += 100
+    assert node.client.allocatable() == offered
+    node.kubelet.offered = []
+    node.kubelet.start()
+    node.clock.now += 499
+    assert node.client.allocatable() == offered
+    # After so long there is no plugin.
+    node.clock.now += 1
+    assert node.client.allocatable() == {}
+    node.kubelet.offered = devices("nvidia.com/mig-1g.10gb", "MIG-1")
+    assert node.client.allocatable() == {"nvidia.com/mig-1g.10gb": ("MIG-1",)}
+
+
+def test_what_is_offered_anew_counts_at_once(node: Node) -> None:
+    node.client.allocatable()
+    node.kubelet.offered = devices(GPU, "GPU-a")
+    assert node.client.allocatable() == {GPU: ("GPU-a",)}
+
+
+def test_a_proxy_of_the_environment_is_not_asked(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("grpc_proxy", "http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert node.client.read() == (TRAIN,)
+
+
+def test_the_authority_is_one_that_kubelets_server_takes(idle: Node) -> None:
+    """A socket that answers with HTTP/2's settings, and is sent the headers then."""
+    heard = b""
+    with sockets.socket(sockets.AF_UNIX) as listener:
+        listener.bind(str(idle.kubelet.socket))
+        listener.listen()
+
+        def listen() -> None:
+            nonlocal heard
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(10)
+                connection.sendall(bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+                while b"user-agent" not in heard and (received := connection.recv(65536)):
+                    heard += received
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        assert idle.client.read() is None
+        thread.join()
+    assert b":authority\x09localhost" in heard

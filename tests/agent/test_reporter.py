@@ -11,6 +11,7 @@ import pytest
 
 from scheduler_ext.agent.reporter import Reporter
 from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.gpunode import (
     DeviceStatus,
     GpuNodeStatus,
@@ -83,6 +84,9 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 def test_the_first_report(rig: Rig) -> None:
     assert rig.offer()
     create, status = rig.server.log.all(writes())
+    (asked,) = rig.server.log.all(lambda request: request.path == f"{NODES}/n")
+    # From the API server's memory.
+    assert asked.query == {"resourceVersion": "0"}
     assert rig.asked() == [f"GET {NODES}/n", f"PATCH {OBJECT}", f"PATCH {STATUS}"]
     for request in (create, status):
         assert request.headers["content-type"] == "application/apply-patch+yaml"
@@ -125,7 +129,8 @@ def test_an_idle_hour(rig: Rig) -> None:
         rig.offer(after_s=5)
     told = rig.asked()
     assert set(told) == {f"GET {NODES}/n", f"PATCH {STATUS}"}
-    assert 45 <= told.count(f"PATCH {STATUS}") <= 75
+    # 0.02 a second.
+    assert 45 <= told.count(f"PATCH {STATUS}") <= 72
     assert told.count(f"GET {NODES}/n") == 80
 
 
@@ -300,3 +305,26 @@ def test_what_an_agent_before_it_wrote(rig: Rig, boot: str, told: list[str]) -> 
     assert rig.reporter.node() is not None
     assert rig.reporter.begin(remember)
     assert heard == told
+
+
+def test_a_look_writes_nothing_and_numbers_as_a_report_would(rig: Rig) -> None:
+    heard: list[GpuNodeStatus] = []
+    assert rig.reporter.look(heard.append).labels == {"a": "b"}
+    assert rig.reporter.numbered(WELL).sequence == 1
+    rig.offer()
+    rig.asked()
+    assert rig.restarted().look(heard.append).uid == "uid-1"
+    numbered = rig.reporter.numbered(WELL)
+    assert (numbered.sequence, numbered.boot_id, numbered.reported_at) == (
+        2,
+        "boot-1",
+        "2026-11-18T11:23:20Z",
+    )
+    assert [len(status.devices or ()) for status in heard] == [1]
+    assert rig.asked() == [f"GET {NODES}/n", f"GET {OBJECT}"]
+
+
+def test_a_look_at_a_node_that_is_not_there_fails(rig: Rig) -> None:
+    rig.server.store.delete(NODES, "n")
+    with pytest.raises(ClusterError, match="404"):
+        rig.reporter.look(lambda status: None)

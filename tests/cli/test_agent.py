@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from tests.cluster.api_faults import Hang
 from tests.cluster.api_paths import GPU_NODES, NODES
 from tests.kube_objects import gpu, gpu_node, inventory, node
 from tests.pages import ROOT
+from tests.server.server_process import eventually
 
 TRAIN = {"namespace": "ml", "name": "train", "container": "main"}
 
@@ -67,8 +69,52 @@ class TestOnce:
         try:
             assert agent.wait() == 1
             assert agent.lines[-2] == "Error: no GPU can be read: the NVIDIA driver is not loaded"
+            # Once.
+            assert sum("driver is not loaded" in line for line in agent.lines) == 1
         finally:
             agent.close()
+
+    def test_in_a_cluster_it_prints_what_would_be_written(self, world: World) -> None:
+        labels = {"nvidia.com/mig.strategy": "single", "nvidia.com/gpu.replicas": "4"}
+        world.server.store.put(NODES, node("n", uid="uid-1", labels=labels))
+        agent = world.on_node()
+        world.reported()
+        world.driver.gpus[1].faults = {"*": 15}
+        world.driver.write()
+        written = world.reported(healthy(1))
+        agent.signal(signal.SIGTERM)
+        assert agent.wait(5) == 0
+        # Over, but not for five minutes.
+        world.driver.gpus[1].faults = {}
+        world.driver.write()
+        world.server.log.clear()
+        printed = yaml.safe_load(self.once(world, *world.cluster).stdout)["status"]
+        assert refusals(printed) == []
+        assert printed["devices"][1]["health"] == {"state": "Unhealthy", "reason": "GPU is lost"}
+        same = ("migStrategy", "sharing", "bootID", "summary")
+        assert {key: printed[key] for key in same} == {key: written[key] for key in same}
+        assert (printed["migStrategy"], printed["sharing"]["replicas"]) == ("single", 4)
+        assert printed["sequence"] == written["sequence"] + 1
+        assert {request.method for request in world.server.log.all()} == {"GET"}
+
+    def test_a_cluster_that_is_not_there_is_an_error(self, world: World) -> None:
+        done = self.once(world, "--kubeconfig", "/nonexistent")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "Error: kubeconfig /nonexistent: " in done.stderr
+        world.server.store.delete(NODES, "n")
+        done = self.once(world, *world.cluster)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "Error: 404 NotFound" in done.stderr
+
+    def once(self, world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "scheduler_ext", "agent", "--once", *world.local, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=ROOT,
+            env={**os.environ, **world.environment, "NODE_NAME": "n"},
+        )
 
 
 class TestOnANode:
@@ -113,6 +159,65 @@ class TestOnANode:
         world.driver.write()
         world.reported(lambda status: healthy(0)(status) and status["sequence"] == 1)
         assert world.owners() == ["uid-1", "uid-2", "uid-2"]
+
+    def test_a_new_agent_does_not_forget_a_lost_gpu(self, world: World) -> None:
+        agent = world.on_node()
+        world.reported()
+        world.driver.gpus[1].faults = {"*": 15, "nvmlDeviceGetHandleByIndex_v2": 15}
+        world.driver.write()
+        before = world.reported(healthy(1))["devices"]
+        agent.signal(signal.SIGTERM)
+        assert agent.wait(5) == 0
+        world.server.log.clear()
+        world.on_node()
+        after = world.reported()["devices"]
+        assert [(device["uuid"], device["health"]) for device in after] == [
+            ("GPU-a100-0", {"state": "Healthy"}),
+            ("GPU-h100-1", {"state": "Unhealthy", "reason": "GPU is lost"}),
+        ]
+        assert after[1]["model"] == before[1]["model"] == "H100-80GB"
+
+    def test_gpus_that_nobody_ever_knew_are_not_written_off(self, world: World) -> None:
+        for lost in world.driver.gpus:
+            lost.faults = {"nvmlDeviceGetHandleByIndex_v2": 15}
+        world.driver.write()
+        agent = world.on_node()
+        agent.wait_for_line("no GPU of this node can be used: no GPU tells its UUID: GPU is lost")
+        assert world.server.log.all(lambda request: request.path.endswith("/status")) == []
+
+    def test_plugins_that_register_again_change_nothing(self, world: World) -> None:
+        world.kubelet.offered = devices(GPU, "GPU-h100-1::0", "GPU-h100-1::1")
+        world.kubelet.start()
+        world.on_node()
+        world.reported(lambda status: status.get("sharing") == {"strategy": "time-slicing", "replicas": 2})
+        world.kubelet.stop()
+        world.kubelet.offered = []
+        world.kubelet.start()
+        world.server.log.clear()
+        world.driver.gpus[0].mig = False
+        world.driver.write()
+        written = world.reported(lambda status: status["devices"][0]["mig"]["enabled"] is False)
+        assert written["sharing"] == {"strategy": "time-slicing", "replicas": 2}
+
+    def test_looks_cost_next_to_nothing(self, world: World) -> None:
+        world.kubelet.start()
+        agent = world.on_node()
+        world.reported()
+
+        def looks() -> int:
+            return world.driver.calls()["nvmlDeviceGetCount_v2"]
+
+        def seconds() -> float:
+            fields = Path(f"/proc/{agent.process.pid}/stat").read_text().rpartition(")")[2].split()
+            return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+        first, began = looks(), seconds()
+        eventually(lambda: looks() >= first + 30)
+        # Less than 1 % of a core at one look in five seconds, with room for slow machines.
+        assert (seconds() - began) / (looks() - first) < 0.05
+        status = Path(f"/proc/{agent.process.pid}/status").read_text()
+        (resident,) = re.findall(r"^VmHWM:\s+([0-9]+) kB", status, re.MULTILINE)
+        assert int(resident) < 90 * 1024
 
     def test_a_driver_of_another_version_ends_it(self, world: World) -> None:
         agent = world.on_node()

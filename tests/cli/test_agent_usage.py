@@ -75,6 +75,16 @@ class TestUsage:
                 "are two clusters",
                 id="two clusters",
             ),
+            pytest.param(
+                ["--once", "--node-name", "n", "--in-cluster", "--kubeconfig", "x"],
+                "are two clusters",
+                id="two clusters to look at",
+            ),
+            pytest.param(
+                ["--once", "--fake", "x", "--in-cluster"],
+                "no cluster is asked for that",
+                id="a cluster for a file",
+            ),
             pytest.param(["--once", "--interval", "0s"], "0s is outside 0.05s to 60s", id="no interval"),
             pytest.param(["--once", "--interval", "5"], "'5' is no duration", id="no unit"),
             pytest.param(["--once", "--recover-after", "2d"], "'2d' is no duration", id="no such unit"),
@@ -105,3 +115,9 @@ class TestUsage:
         monkeypatch.setenv("NODE_NAME", "n")
         result = run("agent")
         assert "nowhere to report to" in result.stderr
+
+
+def test_the_help_says_what_its_cluster_is_for() -> None:
+    told = " ".join(run("agent", "--help").output.split())
+    assert "The cluster of this kubeconfig, to report to." in told
+    assert "Without a cluster the Node's labels are not known." in told

@@ -82,6 +82,16 @@ int nvmlDeviceGetRemappedRows(Device *device, unsigned *corrected, unsigned *unc
     return rows && sscanf(rows, "%u,%u,%u,%u", corrected, uncorrected, pending, failed) == 4 ? SUCCESS : NOT_SUPPORTED;
 }
 
+NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, "retirement", unsigned)
+
+int nvmlDeviceGetTotalEccErrors(Device *device, unsigned error, unsigned counter, u64 *count) {
+    ENTER_DEVICE(device);
+    if (error != UNCORRECTED || counter != VOLATILE) return INVALID_ARGUMENT;
+    if (!get(prefix, "ecc")) return NOT_SUPPORTED;
+    *count = number(prefix, "ecc");
+    return SUCCESS;
+}
+
 int nvmlDeviceGetMigMode(Device *device, unsigned *current, unsigned *pending) {
     ENTER_DEVICE(device);
     if (!get(prefix, "mig")) return NOT_SUPPORTED;

@@ -114,6 +114,10 @@ class FakeGpu(FakeUse):
     # A bit for each NUMA node that is near.
     numa: int | None = 1
     remapped: str | None = "0,0,0,0"
+    # Whether pages are to be retired, 0 or 1; of GPUs without row remapping only.
+    retirement: int | None = None
+    # Uncorrectable errors since the last reset.
+    ecc: int | None = 0
     events: int | None = 8
     mig: bool | None = None
     max_devices: int = 7
@@ -125,7 +129,7 @@ class FakeGpu(FakeUse):
             yield key, getattr(self, key)
         for key in ("total", "reserved", "used"):
             yield f"memory.{key}", getattr(self, f"{key}_mib") * MIB
-        for key in ("utilization", "numa", "remapped", "events"):
+        for key in ("utilization", "numa", "remapped", "retirement", "ecc", "events"):
             if (value := getattr(self, key)) is not None:
                 yield key, value
         yield from self.use_lines()

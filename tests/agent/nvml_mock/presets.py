@@ -114,4 +114,5 @@ def t4(number: int = 0) -> FakeGpu:
         total_mib=15360,
         minor=number,
         remapped=None,
+        retirement=0,
     )

@@ -1,0 +1,61 @@
+"""What a GPUNode can say of readings: the API server would refuse a whole report for one number of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from scheduler_ext.agent.reading import DeviceReading, InstanceReading
+
+MAX_MIB = 2**24
+MAX_DEVICES, MAX_INDEX, MAX_INSTANCES = 64, 1023, 16
+_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,95}")
+_FORMS = {
+    "cudaVersion": re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}"),
+    "computeCapability": re.compile(r"[0-9]{1,2}\.[0-9]{1,2}"),
+    "pciBusID": re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"),
+}
+
+
+def fitting(devices: Iterable[DeviceReading]) -> tuple[tuple[DeviceReading, ...], tuple[str, ...]]:
+    """The devices that one report can have, by index, and in words why others are not among them."""
+    kept: dict[str, DeviceReading] = {}
+    left_out = []
+    indices: set[int] = set()
+    for device in sorted(devices, key=lambda device: device.index):
+        wrong = _wrong(device, device.uuid in kept, device.index in indices, len(kept))
+        if wrong is not None:
+            left_out.append(f"GPU {device.index} {wrong}")
+            continue
+        kept[device.uuid] = device
+        indices.add(device.index)
+    return tuple(kept.values()), tuple(left_out)
+
+
+def _wrong(device: DeviceReading, known: bool, taken: bool, count: int) -> str | None:
+    if not _UUID.fullmatch(device.uuid):
+        return f"has no usable UUID: {device.uuid!r}"
+    if known:
+        return f"has the UUID of another: {device.uuid}"
+    if taken or not 0 <= device.index <= MAX_INDEX:
+        return f"has no index of its own from 0 to {MAX_INDEX}"
+    return f"is one more than the {MAX_DEVICES} that a report can have" if count >= MAX_DEVICES else None
+
+
+def fitting_instances(instances: Iterable[InstanceReading]) -> list[InstanceReading]:
+    """The MIG instances that one device can have in a report."""
+    kept: dict[str, InstanceReading] = {}
+    for instance in instances:
+        if _UUID.fullmatch(instance.uuid):
+            kept.setdefault(instance.uuid, instance)
+    return list(kept.values())[:MAX_INSTANCES]
+
+
+def bounded(number: int | None, most: int = MAX_MIB) -> int | None:
+    """A number from 0 to the most that may be said."""
+    return None if number is None else max(0, min(number, most))
+
+
+def matching(field: str, text: str | None) -> str | None:
+    """A text that has the form of its field; None for another."""
+    return text if text is not None and _FORMS[field].fullmatch(text) else None

@@ -1,0 +1,122 @@
+"""Whatever numbers and texts a driver comes with, there is a report that everybody takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from scheduler_ext.agent.fitting import fitting
+from scheduler_ext.agent.health import Health
+from scheduler_ext.agent.holders import HolderReading, Holdings
+from scheduler_ext.agent.reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
+from scheduler_ext.agent.status import node_status
+from scheduler_ext.wire.gpunode import plain, read_gpu_node, status_body
+from scheduler_ext.wire.report import read_report
+from tests.agent.crd_rules import refusals
+
+GPU = DeviceReading("GPU-0", 0, 81920)
+_odd_numbers = st.one_of(st.integers(-5, 20), st.integers(-(2**40), 2**40))
+_odd_texts = st.one_of(
+    st.sampled_from(("", "GPU a", "GPU-a", "G" * 97, "0000:3b:00.0", "12.8", "1000.0", "a\n")),
+    st.text(max_size=9),
+)
+
+
+@st.composite
+def odd_devices(draw: DrawFn) -> DeviceReading:
+    number = st.one_of(st.none(), _odd_numbers)
+    text = st.one_of(st.none(), _odd_texts)
+    names = st.sampled_from(("1g.10gb", "3g.40gb"))
+    return DeviceReading(
+        uuid=draw(_odd_texts),
+        index=draw(_odd_numbers),
+        total_mib=draw(_odd_numbers),
+        product=draw(text),
+        architecture=draw(text),
+        compute_capability=draw(st.one_of(st.none(), st.tuples(_odd_numbers, _odd_numbers))),
+        reserved_mib=draw(number),
+        used_mib=draw(number),
+        utilization_percent=draw(number),
+        numa_node=draw(number),
+        pci_bus_id=draw(text),
+        mig_enabled=draw(st.booleans()),
+        grid_size=draw(st.one_of(st.just(8), number)),
+        profiles=tuple(
+            draw(
+                st.lists(
+                    st.builds(ProfileReading, names, number, st.tuples(_odd_numbers), _odd_numbers, number),
+                    max_size=3,
+                )
+            )
+        ),
+        instances=tuple(
+            draw(st.lists(st.builds(InstanceReading, _odd_texts, names, number, number), max_size=20))
+        ),
+    )
+
+
+@given(st.lists(odd_devices(), max_size=4), _odd_texts, _odd_numbers)
+def test_odd_readings_are_taken(devices: list[DeviceReading], version: str, used: int) -> None:
+    held = Holdings((HolderReading(namespace="ml", name="train", memory_mib=used),), {}, used)
+    reading = NodeReading(tuple(devices), driver_version=version, cuda_version=version)
+    status = node_status(reading, {device.uuid: held for device in devices}, Health(), 0)
+    assert refusals(plain("n", status)["status"]) == []
+    assert read_report(read_gpu_node(status_body("n", status))) is not None
+    assert len(status.devices or ()) == len(fitting(devices)[0])
+
+
+def gpus(count: int) -> list[DeviceReading]:
+    return [replace(GPU, uuid=f"GPU-{n}", index=n) for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        pytest.param(replace(GPU, uuid="", index=1), "GPU 1 has no usable UUID: ''", id="no UUID"),
+        pytest.param(replace(GPU, uuid="G G", index=1), "GPU 1 has no usable UUID: 'G G'", id="none"),
+        pytest.param(
+            replace(GPU, uuid="G" * 97, index=1), f"GPU 1 has no usable UUID: '{'G' * 97}'", id="too long"
+        ),
+        pytest.param(replace(GPU, index=1), "GPU 1 has the UUID of another: GPU-0", id="a UUID twice"),
+        pytest.param(
+            replace(GPU, uuid="GPU-b"), "GPU 0 has no index of its own from 0 to 1023", id="an index twice"
+        ),
+        pytest.param(
+            replace(GPU, uuid="GPU-b", index=1024),
+            "GPU 1024 has no index of its own from 0 to 1023",
+            id="an index out of bounds",
+        ),
+    ],
+)
+def test_who_is_left_out(device: DeviceReading, said: str) -> None:
+    assert fitting([GPU, device]) == ((GPU,), (said,))
+
+
+def test_a_node_with_more_gpus_than_a_report_can_have() -> None:
+    kept, left_out = fitting(gpus(65))
+    assert list(kept) == gpus(64)
+    assert left_out == ("GPU 64 is one more than the 64 that a report can have",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        pytest.param({"utilization_percent": 101}, {"utilizationPercent": 100}, id="more than all of it"),
+        pytest.param({"numa_node": 5000}, {}, id="a NUMA node that nobody has"),
+        pytest.param({"numa_node": -1}, {"numaNode": -1}, id="no NUMA node"),
+        pytest.param({"pci_bus_id": "zz"}, {}, id="no address"),
+        pytest.param({"compute_capability": (100, 0)}, {}, id="a capability of three digits"),
+    ],
+)
+def test_what_becomes_of_odd_values(changes: dict[str, object], told: dict[str, object]) -> None:
+    def device(reading: DeviceReading) -> dict[str, object]:
+        found: dict[str, object] = plain("n", node_status(NodeReading((reading,)), {}, Health(), 0))[
+            "status"
+        ]["devices"][0]
+        return found
+
+    assert device(replace(GPU, **changes)) == device(GPU) | told  # type: ignore[arg-type]

@@ -1,0 +1,98 @@
+"""A new agent on a node where some GPUs, or all, do not answer any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler_ext.agent.health import Health
+from scheduler_ext.agent.nvml_source import NvmlSource
+from scheduler_ext.agent.previous import last_readings
+from scheduler_ext.agent.reading import DeviceReading, NodeReading
+from scheduler_ext.agent.status import node_status
+from scheduler_ext.wire.gpunode import read_gpu_node, status_body
+from tests.agent.nvml_mock.fixtures import Rig
+from tests.agent.nvml_mock.library import FakeGpu, Fault
+from tests.agent.nvml_mock.presets import a100_80gb_mig, h100, rtx_pro_6000, t4
+
+NO_HANDLE: dict[str, Fault] = {"nvmlDeviceGetHandleByIndex_v2": 15}
+
+
+def reported(reading: NodeReading) -> tuple[DeviceReading, ...]:
+    """What a new agent finds of a reading in the cluster."""
+    written = read_gpu_node(status_body("n", node_status(reading, {}, Health(), 0))).status
+    assert written is not None
+    return last_readings(written)
+
+
+def restarted(rig: Rig, *gpus: FakeGpu) -> None:
+    """Another agent, which knows what the one before reported of the node with these GPUs."""
+    known = reported(rig.read(*gpus))
+    rig.source.close()
+    rig.source = NvmlSource(rig.library, lambda: rig.now_s)
+    rig.source.remember(known)
+
+
+@pytest.mark.parametrize("gpu", [a100_80gb_mig(), h100(), rtx_pro_6000(), t4()], ids=lambda gpu: gpu.name)
+def test_a_report_is_read_back_as_it_was_written(rig: Rig, gpu: FakeGpu) -> None:
+    reading = rig.read(gpu)
+    (known,) = reported(reading)
+    again = node_status(NodeReading((known,)), {}, Health(), 0).devices or []
+    before = node_status(reading, {}, Health(), 0).devices or []
+    assert [device.but(memory=device.memory.but(used_mib=None, reserved_mib=None)) for device in before] == [
+        again[0].but(utilization_percent=before[0].utilization_percent)
+    ]
+
+
+def test_a_gpu_that_was_lost_before_it_began(rig: Rig) -> None:
+    lost, well = a100_80gb_mig(0), t4(1)
+    restarted(rig, lost, well)
+    lost.faults = NO_HANDLE | {"*": 15}
+    for _ in range(2):
+        first, second = rig.read().devices
+        assert (first.uuid, first.index, first.faults) == (lost.uuid, 0, ("GPU is lost",))
+        assert (first.product, first.total_mib, len(first.instances)) == (lost.name, 81920, 3)
+        assert second.faults == ()
+    lost.faults = {}
+    assert [device.faults for device in rig.read().devices] == [(), ()]
+
+
+def test_what_it_learns_only_after_it_has_looked(rig: Rig) -> None:
+    lost, well = h100(0), t4(1)
+    known = reported(rig.read(lost, well))
+    rig.source.close()
+    rig.source = NvmlSource(rig.library, lambda: rig.now_s)
+    lost.faults = NO_HANDLE
+    assert [device.uuid for device in rig.read().devices] == [well.uuid]
+    rig.source.remember(known)
+    assert [device.uuid for device in rig.read().devices] == [lost.uuid, well.uuid]
+
+
+def test_a_gpu_that_is_not_counted_any_more_is_gone(rig: Rig) -> None:
+    restarted(rig, h100(0), t4(1))
+    assert [device.uuid for device in rig.read(h100(0)).devices] == ["GPU-h100-0"]
+
+
+def test_another_gpu_in_its_place(rig: Rig) -> None:
+    restarted(rig, h100(0))
+    assert [device.uuid for device in rig.read(t4(0)).devices] == ["GPU-t4-0"]
+
+
+def test_without_a_driver_they_are_as_last_known(rig: Rig) -> None:
+    restarted(rig, h100(0))
+    rig.node.faults = {"nvmlInitWithFlags": 9}
+    reading = rig.read()
+    assert reading.problem == "the NVIDIA driver is not loaded"
+    assert [device.uuid for device in reading.devices] == ["GPU-h100-0"]
+
+
+def test_gpus_of_which_nobody_knows_anything_are_not_a_node_without_gpus(rig: Rig) -> None:
+    lost = h100()
+    lost.faults = NO_HANDLE
+    reading = rig.read(lost)
+    assert (reading.devices, reading.problem) == ((), "no GPU tells its UUID: GPU is lost")
+    lost.faults = {}
+    reading = rig.read()
+    assert (len(reading.devices), reading.problem) == (1, None)
+    assert replace(rig.read(), devices=()) == replace(reading, devices=())
