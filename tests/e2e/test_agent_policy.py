@@ -80,6 +80,7 @@ def test_a_token_of_no_pod_reports_on_no_node(workload: Workload, host: GpuHost)
     [
         pytest.param(UNCORDONED, "annotations", id="lift a cordon"),
         pytest.param({"labels": {"a": "b"}}, "neither labels", id="label itself"),
+        pytest.param({"finalizers": ["example.com/stay"]}, "nor finalizers", id="outlive its node"),
         pytest.param(
             {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "plain-1", "uid": "u"}]},
             "the Node of its own name",

@@ -1,0 +1,183 @@
+"""Where agents run, and what each component lets them do beyond the base."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+import yaml
+
+from tests.manifests.components import AGENTS, operations, patched, with_components
+from tests.manifests.objects import Json, mapping, of_kind
+from tests.manifests.policy import violations
+from tests.manifests.shipped import base
+from tests.pages import ROOT, blocks, section
+
+POD = "DaemonSet gpu-scheduler-agent"
+CONTAINER = f"{POD}/agent"
+NO_ESCALATION = f"{CONTAINER}: securityContext.allowPrivilegeEscalation is not False"
+NO_CAPABILITIES = f"{CONTAINER}: securityContext.capabilities is not {{'drop': ['ALL']}}"
+# All that a component asks beyond what the policy of the base allows.
+ASKED = {
+    "agent-runtime-class": set(),
+    "agent-mig": {NO_ESCALATION, NO_CAPABILITIES},
+    "agent-host-processes": {f"{POD}: hostPID is set"},
+    "agent-gke": {
+        NO_ESCALATION,
+        NO_CAPABILITIES,
+        f"{CONTAINER}: securityContext.privileged is set",
+        f"{POD}: volume nvidia is a hostPath",
+        f"{POD}: volume dev is a hostPath",
+    },
+}
+
+
+def pod(objects: list[Json]) -> Json:
+    (daemon_set,) = of_kind(objects, "DaemonSet")
+    return mapping(daemon_set, "spec", "template", "spec")
+
+
+def container(objects: list[Json]) -> Json:
+    (found,) = pod(objects)["containers"]
+    return dict(found)
+
+
+def lacks(component: str, objects: list[Json]) -> list[str]:
+    """What a component is for and these objects do not have."""
+    spec, agent = pod(objects), container(objects)
+    context, environment = agent["securityContext"], {each["name"]: each for each in agent["env"]}
+    mounts = {mount["mountPath"]: mount["name"] for mount in agent["volumeMounts"]}
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
+    holds = {
+        "agent-runtime-class": {"runtimeClassName": spec.get("runtimeClassName") == "nvidia"},
+        "agent-host-processes": {"hostPID": spec.get("hostPID") is True},
+        "agent-mig": {
+            "SYS_ADMIN": "SYS_ADMIN" in context.get("capabilities", {}).get("add", ())
+            or context.get("privileged") is True,
+            "escalation": context.get("allowPrivilegeEscalation") is not False,
+            "NVIDIA_MIG_MONITOR_DEVICES": "NVIDIA_MIG_MONITOR_DEVICES" in environment,
+        },
+        "agent-gke": {
+            "privileged": context.get("privileged") is True,
+            "escalation": context.get("allowPrivilegeEscalation") is not False,
+            "library": "--nvml-library=/usr/local/nvidia/lib64/libnvidia-ml.so.1" in agent["args"],
+            "driver": paths.get(mounts.get("/usr/local/nvidia", "")) == "/home/kubernetes/bin/nvidia",
+            "devices": paths.get(mounts.get("/dev", "")) == "/dev",
+        },
+    }
+    always = {
+        # kubelet's socket is root's.
+        "root": (context.get("runAsUser"), context.get("runAsGroup")) == (0, 0),
+        "read-only": context.get("readOnlyRootFilesystem") is True,
+    }
+    return [what for what, is_so in {**holds[component], **always}.items() if not is_so]
+
+
+@pytest.mark.parametrize("component", AGENTS)
+def test_a_component_asks_what_it_is_said_to_ask(component: str) -> None:
+    objects = with_components(component)
+    assert set(violations(objects)) == ASKED[component]
+    assert lacks(component, objects) == []
+    assert lacks(component, base()) != []
+
+
+@pytest.mark.parametrize(
+    "pair", list(itertools.permutations(AGENTS, 2)), ids=lambda pair: " then ".join(pair)
+)
+def test_two_components_in_any_order_are_both_there(pair: tuple[str, str]) -> None:
+    objects = with_components(*pair)
+    assert set(violations(objects)) == ASKED[pair[0]] | ASKED[pair[1]]
+    assert [lacks(component, objects) for component in pair] == [[], []]
+
+
+def test_all_components_together() -> None:
+    for order in itertools.permutations(AGENTS):
+        objects = with_components(*order)
+        assert [lacks(component, objects) for component in order] == [[]] * len(AGENTS)
+
+
+@pytest.mark.parametrize(
+    ("component", "left_out"),
+    [
+        pytest.param(
+            component, number, id=f"{component}: {operation['path'].rpartition('spec/')[2]}, {number}"
+        )
+        for component in AGENTS
+        for number, operation in enumerate(operations(component))
+    ],
+)
+def test_every_line_of_a_component_is_missed(component: str, left_out: int) -> None:
+    changes = operations(component)
+    del changes[left_out]
+    assert lacks(component, patched(changes)) != []
+
+
+def test_the_page_lists_the_components() -> None:
+    table = section((ROOT / "docs" / "agent.md").read_text(), "## Where the driver is")
+    assert sorted(re.findall(r"^\| `(agent-[a-z-]+)`", table, re.MULTILINE)) == AGENTS
+
+
+def runs_on(labels: dict[str, str]) -> bool:
+    """Whether the DaemonSet's affinity takes a node: any term, and all of it."""
+    affinity = mapping(
+        pod(base()), "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    return any(
+        all(_holds(expression, labels) for expression in term["matchExpressions"])
+        for term in affinity["nodeSelectorTerms"]
+    )
+
+
+def _holds(expression: Json, labels: dict[str, str]) -> bool:
+    value = labels.get(expression["key"])
+    operator, values = expression["operator"], expression.get("values", [])
+    return {"In": value in values, "NotIn": value not in values, "Exists": value is not None}[operator]
+
+
+GPU_LABELS = {
+    "nvidia.com/gpu.present": "true",
+    "feature.node.kubernetes.io/pci-10de.present": "true",
+    "cloud.google.com/gke-accelerator": "nvidia-tesla-t4",
+    "eks.amazonaws.com/instance-gpu-manufacturer": "nvidia",
+    "karpenter.k8s.aws/instance-gpu-manufacturer": "nvidia",
+    "karpenter.azure.com/sku-gpu-manufacturer": "nvidia",
+    "kubernetes.azure.com/accelerator": "nvidia",
+}
+UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
+
+
+@pytest.mark.parametrize(
+    ("labels", "runs"),
+    [
+        *(pytest.param({key: value}, True, id=key) for key, value in GPU_LABELS.items()),
+        pytest.param({}, False, id="nobody says that there is a GPU"),
+        pytest.param({"nvidia.com/gpu.present": "false"}, False, id="there is none"),
+        pytest.param(
+            GPU_LABELS | {"gpu.scheduler-ext.io/agent": "false"}, False, id="not wanted, whoever says"
+        ),
+        pytest.param(GPU_LABELS | {"gpu.scheduler-ext.io/agent": "true"}, True, id="wanted"),
+        pytest.param(GPU_LABELS | {UPGRADE: "pod-restart-required"}, False, id="its driver is replaced"),
+        pytest.param(GPU_LABELS | {UPGRADE: "upgrade-done"}, True, id="its driver was replaced"),
+    ],
+)
+def test_which_nodes_agents_run_on(labels: dict[str, str], runs: bool) -> None:
+    assert runs_on(labels) is runs
+
+
+def test_the_page_takes_agents_off_a_node_by_that_label() -> None:
+    text = (ROOT / "docs" / "agent.md").read_text()
+    assert "kubectl label node NODE gpu.scheduler-ext.io/agent=false" in text
+    assert not runs_on(GPU_LABELS | {"gpu.scheduler-ext.io/agent": "false"})
+
+
+def test_another_port_of_the_api_server_is_opened_for_all_who_need_it() -> None:
+    """By the patch of docs/install.md, whose target's name is a whole regular expression."""
+    (text,) = blocks(section((ROOT / "docs" / "install.md").read_text(), "## Platforms"), "yaml")
+    (patch,) = yaml.safe_load(text)["patches"]
+    names = {
+        each["metadata"]["name"]
+        for each in of_kind(base(), "NetworkPolicy")
+        if re.fullmatch(patch["target"]["name"], each["metadata"]["name"])
+    }
+    assert names == {"gpu-scheduler", "gpu-scheduler-agent"}
