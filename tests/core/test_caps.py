@@ -147,7 +147,11 @@ def test_a_report_is_only_ever_lowered(report: Report, caps: Caps) -> None:
     for one in found.devices:
         was = before[one.uuid]
         assert one.memory.total_mib <= was.memory.total_mib
-        kept = {"memory": one.memory, "model": one.model, "compute_capability": one.compute_capability}
+        kept: dict[str, Any] = {
+            "memory": one.memory,
+            "model": one.model,
+            "compute_capability": one.compute_capability,
+        }
         assert one == replace(was, **kept, mig=one.mig)
         if one.memory == was.memory:
             assert one == was

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,11 +47,20 @@ def filtered(extender: Extender, asking: Json, *nodes: Json) -> tuple[list[Any],
 
 
 def test_a_known_node_is_judged_with_our_devices_and_holdings(extender: Extender) -> None:
-    sent = node("n", {WHOLE: "2"}, uid="u1", labels=GFD_H100)
+    sent = node("n", {WHOLE: "2"}, uid="u1", labels=GFD_H100 | {"nvidia.com/gpu.memory": "81920"})
     assert filtered(extender, ONE, sent) == ([sent], {})
     assert filtered(extender, TWO, sent) == ([], {"n": SHORT})
     model = pod("p", {WHOLE: "1"}, annotations={"gpu.scheduler-ext.io/model": "A100"})
     assert filtered(extender, model, sent) == ([sent], {})
+
+
+@pytest.mark.parametrize("freshness", ["Stale", "Missing"])
+def test_and_by_the_age_of_our_report(extender: Extender, freshness: str) -> None:
+    infos = assemble(read_objects(inventory(*KNOWN)), Configuration().resource_names()).values()
+    extender.replace_nodes(replace(info, freshness=freshness) for info in infos)
+    fitting, refused = filtered(extender, ONE, node("n", {WHOLE: "2"}, uid="u1"), node("new", {WHOLE: "2"}))
+    assert [item["metadata"]["name"] for item in fitting] == ["new"]
+    assert refused == {"n": "node(s) had no fresh GPU inventory"}
 
 
 def test_but_under_the_allocatable_sent(extender: Extender) -> None:

@@ -103,11 +103,14 @@ def test_a_report_of_no_devices_is_a_report() -> None:
     assert report_of({"devices": []}).devices == ()
 
 
+SMALL = {"memory": {"totalMiB": 15360}}
+
+
 @pytest.mark.parametrize(
     ("fields", "name", "capability"),
     [
-        pytest.param({"model": "T4", "product": "NVIDIA L4"}, "T4", (7, 5), id="the model field first"),
-        pytest.param({"model": None, "product": "NVIDIA L4"}, "L4", (8, 9), id="else the product"),
+        pytest.param(SMALL | {"model": "T4", "product": "NVIDIA L4"}, "T4", (7, 5), id="the model field"),
+        pytest.param(SMALL | {"model": None, "product": "NVIDIA L4"}, "L4", (8, 9), id="else the product"),
         pytest.param({"model": None, "product": "NVIDIA H100 80GB HBM3"}, "H100-80GB", (9, 0), id="its size"),
         pytest.param(
             {"model": None, "product": "NVIDIA A100-PCIE"}, "A100-80GB", (8, 0), id="else the memory"
@@ -115,7 +118,7 @@ def test_a_report_of_no_devices_is_a_report() -> None:
         pytest.param({"model": None, "product": "Foo 9000"}, "FOO-9000", None, id="an unknown product"),
         pytest.param({"model": None, "product": None}, "UNKNOWN", None, id="nothing at all"),
         pytest.param(
-            {"model": "T4", "computeCapability": "12.1"}, "T4", (12, 1), id="the reported capability"
+            SMALL | {"model": "T4", "computeCapability": "12.1"}, "T4", (12, 1), id="the reported capability"
         ),
     ],
 )

@@ -41,8 +41,13 @@ class TestInstancesWithoutAPlace:
         ]
 
     def test_they_overlap_nothing(self) -> None:
-        found = instances({"profile": "3g.40gb", "start": 0, "size": 4}, *[{"profile": "3g.40gb"}] * 3)
-        assert [instance.start for instance in found] == [0, None, None, None]
+        found = instances({"profile": "3g.40gb", "start": 0, "size": 4}, {"profile": "3g.40gb"})
+        assert [instance.start for instance in found] == [0, None]
+
+    def test_parts_of_an_instance_share_its_place(self) -> None:
+        """Compute instances: each is a device of its own, in the units of one GPU instance."""
+        found = instances(*[{"profile": "1c.3g.40gb", "size": 4}] * 3)
+        assert len(found) == 3
 
     @pytest.mark.parametrize(
         ("instance", "problem"),
@@ -56,6 +61,11 @@ class TestInstancesWithoutAPlace:
     def test_half_a_place_is_refused(self, instance: Json, problem: str) -> None:
         with pytest.raises(ImpossibleReportError, match=rf"devices\[0\]\.mig\.instances\[0\].*{problem}"):
             instances(instance)
+
+
+def test_instances_of_a_gpu_that_does_not_say_are_mig() -> None:
+    found = {"instances": [{"uuid": "MIG-a", "profile": "1g.10gb"}]}
+    assert report_of({"devices": [gpu(0, mig=found)]}).devices[0].mig.enabled
 
 
 def cordoned(annotations: Json | None) -> list[str]:

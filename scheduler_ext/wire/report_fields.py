@@ -1,0 +1,40 @@
+"""How a wrong field of a report is told, and what MIG instances and devices have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable
+
+from scheduler_ext.core.gpu import Holder
+from scheduler_ext.wire.gpunode import HolderStatus
+
+_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,95}")
+
+
+class FieldError(ValueError):
+    """While a report is read: a field path and what is wrong with it."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"status.{path}: {problem}")
+
+
+def check_unique(values: Iterable[tuple[str, Hashable]]) -> None:
+    """Raises FieldError where a value stands at a second path."""
+    seen: dict[Hashable, str] = {}
+    for path, value in values:
+        if value in seen:
+            raise FieldError(path, f"{value!r} is that of {seen[value]} already")
+        seen[value] = path
+
+
+def check_uuid(path: str, uuid: str) -> None:
+    """Raises FieldError for what is none: pods carry UUIDs in an annotation, with commas between them."""
+    if not uuid:
+        raise FieldError(path, "is empty; a device is known by its UUID")
+    if not _UUID.fullmatch(uuid):
+        raise FieldError(path, f"{uuid!r} is no UUID; those have letters, digits and . _ : / - only")
+
+
+def read_holder(entry: HolderStatus) -> Holder:
+    """Who holds a device or an instance."""
+    return Holder(entry.uid or None, entry.namespace, entry.name, entry.container or None, entry.memory_mib)

@@ -1,0 +1,76 @@
+"""Numbers and instances that no GPU has refuse a report; the largest that one may have do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.errors import ImpossibleReportError
+from tests.kube_objects import Json, gpu, holder
+from tests.wire.gpunode_status import FULL, read, report_of
+
+
+def memory(**fields: Any) -> list[Json]:
+    return [gpu(0, memory={"totalMiB": 100} | fields)]
+
+
+def instance(uuid: str = "MIG-a", profile: str = "1g.10gb", **fields: Any) -> Json:
+    return {"uuid": uuid, "profile": profile} | fields
+
+
+def sliced(*instances: Json, **fields: Any) -> Json:
+    """A GPU with these instances; ``fields`` are further ones of it."""
+    return gpu(0, mig={"enabled": True, "instances": instances}) | fields
+
+
+def of_profile(profile: str, count: int, **fields: Any) -> list[Json]:
+    """One GPU that has so many instances of a profile, nobody told where."""
+    return [sliced(*(instance(f"MIG-{i}", profile, **fields) for i in range(count)))]
+
+
+T4: Json = {"model": "T4", "memory": {"totalMiB": 15360}}
+
+
+@pytest.mark.parametrize(
+    ("devices", "problem"),
+    [
+        pytest.param(
+            memory(usedMiB=5, unaccountedMiB=6),
+            "memory.unaccountedMiB: 6 of 5 MiB that are used",
+            id="more unaccounted than used",
+        ),
+        pytest.param(
+            memory(unaccountedMiB=9000), "memory.unaccountedMiB: 9000 of 0", id="a part of what nobody uses"
+        ),
+    ],
+)
+def test_what_no_gpu_has(devices: list[Json], problem: str) -> None:
+    with pytest.raises(ImpossibleReportError) as refusal:
+        read({"devices": devices})
+    assert str(refusal.value).startswith("GPUNode n: status.devices[")
+    assert problem in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        pytest.param(memory(usedMiB=5, unaccountedMiB=5), id="a use that no pod explains"),
+        pytest.param(memory(totalMiB=0), id="memory that the agent may not see"),
+        pytest.param([gpu(0, holders=[holder("p", memoryMiB=81920)])], id="a pod with all of it"),
+        pytest.param([gpu(0, model="T4", total=30720)], id="twice what the product has"),
+        pytest.param([gpu(0, model="unknown", total=2**24)], id="a product nobody knows"),
+        pytest.param([gpu(0, model="GB200-186GB", total=2**24)], id="one of which nobody knows how much"),
+        pytest.param(
+            [sliced(instance(), model="H20-141GB", memory={"totalMiB": 143771})],
+            id="instances of a Hopper whose placements nobody told",
+        ),
+        pytest.param(
+            [gpu(0, mig=FULL["devices"][0]["mig"]) | T4], id="of a product that has placements of its own"
+        ),
+        pytest.param(of_profile("1g.10gb", 7), id="as many as there can be"),
+        pytest.param(of_profile("1c.3g.40gb", 3, size=4), id="parts of one instance, which share its units"),
+    ],
+)
+def test_what_is_just_possible(devices: list[Json]) -> None:
+    assert len(report_of({"devices": devices}).devices) == len(devices)
