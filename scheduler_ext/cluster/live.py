@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections import Counter
 from collections.abc import Mapping
 from threading import Event, Lock, Thread
 from typing import Any
@@ -22,6 +21,7 @@ from scheduler_ext.cluster.pace import Pace
 from scheduler_ext.cluster.reflector import Reflector, WatchHealth
 from scheduler_ext.cluster.sinks import NodeSink, PodSink, ReportSink
 from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.cluster.troubles import Troubles
 from scheduler_ext.core.cause import Cause
 from scheduler_ext.core.inventory import Inventory
 from scheduler_ext.core.snapshot import Snapshot
@@ -45,6 +45,8 @@ _TICK_S = 1.0
 _NUDGE_EVERY_S = 1.0
 # kube-scheduler may hear of a release before we do, ask, and be refused; it is told when we know.
 _BEHIND_S = 5.0
+# At its end, everything that runs has this long together.
+_STOP_S = 2.0
 _INVISIBLE = Cause.REPORT | Cause.AGE
 
 
@@ -66,7 +68,8 @@ class LiveInventory:
         self._notices = Notices(transport, self.active)
         resources = config.resource_names()
         parts = (self._inventory, self._lock, resources, self._wake)
-        reports = ReportSink(*parts, self._refused)
+        self._troubles = Troubles()
+        reports = ReportSink(*parts, self._troubles)
         # Nobody waits before the first inventory.
         pace = Pace(lambda: self.snapshot is not None)
         self._reflectors: list[Reflector[Any]] = [
@@ -77,11 +80,13 @@ class LiveInventory:
         self._changed = Event()
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="publisher", daemon=True)
-        self._reports_refused: Counter[str] = Counter()
+        # When the first of those changes arrived that nobody has taken yet.
+        self._arrived_at: float | None = None
         self._unpublished: dict[str, Cause] = {}
         self._published_at = self._ticked_at = 0.0
-        self._to_cure: dict[str, Cause] = {}
-        self._looked_at: dict[str, Cause] = {}
+        # By node, since when a refusal may be cured by what changed there.
+        self._to_cure: dict[str, float] = {}
+        self._looked_at: dict[str, float] = {}
         self._cured_at = 0.0
 
     @property
@@ -105,10 +110,14 @@ class LiveInventory:
         self._stopped.set()
         self._changed.set()
         self._notices.stop()
+        # All at once: each may hang in a list of its own.
         for reflector in self._watched():
-            reflector.stop()
+            reflector.halt()
+        end = time.monotonic() + _STOP_S
+        for reflector in self._watched():
+            reflector.stop(max(0.0, end - time.monotonic()))
         if self._thread.is_alive():
-            self._thread.join(2.0)
+            self._thread.join(_STOP_S)
 
     def status(self) -> SourceStatus:
         """How it goes."""
@@ -123,7 +132,7 @@ class LiveInventory:
             age_s=max((watch.silent_s for watch in watches), default=0.0),
             broken=False,
             report_ages_s=ages,
-            reports_refused=dict(self._reports_refused),
+            reports_refused=self._troubles.counts(),
             nudges=self._notices.nudges,
             active=self.active(),
         )
@@ -132,14 +141,19 @@ class LiveInventory:
         return [*self._reflectors, *([self._leadership.reflector] if self._leadership else [])]
 
     def _wake(self) -> None:
+        with self._lock:
+            self._arrived_at = self._arrived_at or time.monotonic()
         self._changed.set()
 
-    def _refused(self, node: str, problem: str) -> None:
-        """A report that contradicts itself: the last good one stays, and ages."""
-        log.error("%s", problem)
-        self._reports_refused[node] += 1
-        known = self.snapshot.nodes.get(node) if self.snapshot else None
-        self._notices.warn(node, known.info.uid if known else None, "GPUReportRefused", problem)
+    def _tell(self) -> None:
+        """What is wrong with reports is told by whoever is active, also if it was found out before."""
+        snapshot = self.snapshot
+        if snapshot is None or not self.active():
+            return
+        for trouble in self._troubles.take_untold():
+            known = snapshot.nodes.get(trouble.node)
+            uid = known.info.uid if known else None
+            self._notices.warn(trouble.node, uid, trouble.reason, trouble.note, trouble.about)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -149,6 +163,7 @@ class LiveInventory:
             try:
                 if all(reflector.synced.is_set() for reflector in self._watched()):
                     self._publish()
+                    self._tell()
             except Exception:
                 log.exception("the inventory was not published; trying again")
 
@@ -160,6 +175,7 @@ class LiveInventory:
                 self._inventory.tick(now)
             # What could not be published the last time is still to be.
             _merge(self._unpublished, self._inventory.take_changes())
+            arrived_at, self._arrived_at = self._arrived_at or now, None
             infos = {name: self._inventory.info(name) for name in self._unpublished}
         if self.snapshot is None:
             snapshot = self._extender.replace_nodes(info for info in infos.values() if info is not None)
@@ -173,7 +189,7 @@ class LiveInventory:
             self._extender.update_nodes(infos)
             self._published_at = time.monotonic()
         changes, self._unpublished = self._unpublished, {}
-        self._cure(changes)
+        self._cure(changes, arrived_at)
 
     def _greet(self, snapshot: Snapshot) -> None:
         """Have pods looked at again that were refused before this process began: it knows nothing of them."""
@@ -181,9 +197,12 @@ class LiveInventory:
         if name is not None:
             self._notices.nudge(name)
 
-    def _cure(self, changes: Mapping[str, Cause]) -> None:
+    def _cure(self, changes: Mapping[str, Cause], arrived_at: float) -> None:
         """Nudge kube-scheduler where what changed gives a refused pod its place."""
-        _merge(self._to_cure, changes)
+        _earliest(
+            self._to_cure,
+            {name: 0.0 if cause & _INVISIBLE else arrived_at - _BEHIND_S for name, cause in changes.items()},
+        )
         now = time.monotonic()
         snapshot = self.snapshot
         if (
@@ -196,13 +215,10 @@ class LiveInventory:
         # Each change is looked at twice: a request may be refused on the snapshot before it, a moment after.
         pending, latest = self._looked_at, self._to_cure
         self._looked_at, self._to_cure = dict(latest), {}
-        _merge(pending, latest)
+        _earliest(pending, latest)
         if not self.active():
             return
-        unseen = [name for name, cause in pending.items() if cause & _INVISIBLE]
-        refusals = self._extender.refusals
-        cures = refusals.cured(snapshot, unseen, 0.0) | refusals.cured(snapshot, pending, now - _BEHIND_S)
-        for name in sorted(cures):
+        for name in self._extender.refusals.cured(snapshot, pending):
             self._notices.nudge(name)
 
 
@@ -218,3 +234,8 @@ def _note(watch: WatchHealth) -> str | None:
 def _merge(into: dict[str, Cause], changes: Mapping[str, Cause]) -> None:
     for name, cause in changes.items():
         into[name] = into.get(name, cause) | cause
+
+
+def _earliest(into: dict[str, float], times: Mapping[str, float]) -> None:
+    for name, since in times.items():
+        into[name] = min(into.get(name, since), since)

@@ -1,21 +1,23 @@
 """What is written to the cluster beside decisions: nudges on Nodes, and Events. Never in anybody's way.
 
 A nudge is an annotation on one Node: kube-scheduler looks at refused pods again when a Node changes. Writing
-happens in a thread of its own, from queues of bounded length; what fails is logged and let go.
+happens in a thread of its own, from queues of bounded length. An event that fails is logged and let go; so is
+a nudge that will never succeed, and others are tried again for as long as the pods would wait without.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from threading import Condition, Thread
 from typing import Any
 
 from cachetools import TTLCache
 
-from scheduler_ext.cluster.transport import JSON, MERGE, RefusedError, Transport
+from scheduler_ext.cluster.backoff import Backoff
+from scheduler_ext.cluster.transport import JSON, MERGE, RefusedError, Transport, passes
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.times import micro_time
 
@@ -28,6 +30,8 @@ _QUEUED = 100
 _EVENT_EVERY_S = 600.0
 # An account that may not write is not asked again for this long.
 _FORBIDDEN_S = 300.0
+# kube-scheduler looks at refused pods again after this time by itself.
+_LET_GO_S = 300.0
 
 
 class Notices:
@@ -37,9 +41,12 @@ class Notices:
         self._transport = transport
         self._active = active
         self._wake = Condition()
-        self._nudges: deque[str] = deque(maxlen=_QUEUED)
+        # Node to the time after which it is not tried again.
+        self._nudges: OrderedDict[str, float] = OrderedDict()
+        self._backoff = Backoff()
+        self._nudge_at = 0.0
         self._events: deque[dict[str, Any]] = deque(maxlen=_QUEUED)
-        self._told: TTLCache[tuple[str, str], bool] = TTLCache(1000, _EVENT_EVERY_S)
+        self._told: TTLCache[tuple[str, str, str], bool] = TTLCache(1000, _EVENT_EVERY_S)
         self._forbidden: dict[str, float] = {}
         self._stopped = False
         self._thread = Thread(target=self._run, name="notices", daemon=True)
@@ -59,57 +66,83 @@ class Notices:
         """Make kube-scheduler look at refused pods again."""
         with self._wake:
             if self._active() and node not in self._nudges:
-                self._nudges.append(node)
+                self._queue(node, time.monotonic() + _LET_GO_S)
                 self._wake.notify()
 
-    def warn(self, node: str, uid: str | None, reason: str, note: str) -> None:
-        """A Warning event on a Node, unless one was written lately for the same reason."""
+    def warn(self, node: str, uid: str | None, reason: str, note: str, about: str = "") -> None:
+        """A Warning event on a Node, unless one of the same reason and ``about`` was written lately."""
         with self._wake:
-            if not self._active() or (node, reason) in self._told:
+            if not self._active() or (node, reason, about) in self._told:
                 return
-            self._told[node, reason] = True
+            self._told[node, reason, about] = True
             self._events.append(_event(node, uid, reason, note))
             self._wake.notify()
+
+    def _queue(self, node: str, until: float) -> None:
+        """Last of all; where too many wait, without the first."""
+        self._nudges[node] = until
+        if len(self._nudges) > _QUEUED:
+            self._nudges.popitem(last=False)
 
     def _run(self) -> None:
         while True:
             with self._wake:
-                while not (self._nudges or self._events or self._stopped):
-                    self._wake.wait()
+                while not self._stopped and (wait_s := self._wait_s()) != 0.0:
+                    self._wake.wait(wait_s)
                 if self._stopped:
                     return
-                node = self._nudges.popleft() if self._nudges else None
-                event = self._events.popleft() if node is None else None
+                due = self._nudges and self._nudge_at <= time.monotonic()
+                nudge = self._nudges.popitem(last=False) if due else None
+                event = self._events.popleft() if nudge is None else None
             try:
-                if node is not None:
-                    self._annotate(node)
+                if nudge is not None:
+                    self._annotate(*nudge)
                 elif event is not None:
                     self._write("events", "POST", _EVENTS_PATH, event, JSON)
             except Exception:
                 log.exception("a notice was not written")
 
-    def _annotate(self, node: str) -> None:
+    def _wait_s(self) -> float | None:
+        """Until there is something to write; None while nothing is known that will be."""
+        if self._events:
+            return 0.0
+        return max(0.0, self._nudge_at - time.monotonic()) if self._nudges else None
+
+    def _annotate(self, node: str, until: float) -> None:
+        if not self._active():
+            return
         stamp = micro_time(time.time())
         patch = {"metadata": {"annotations": {NUDGE_ANNOTATION: stamp}}}
-        if self._write("nodes", "PATCH", f"/api/v1/nodes/{node}", patch, MERGE):
-            self.nudges += 1
+        error = self._write("nodes", "PATCH", f"/api/v1/nodes/{node}", patch, MERGE)
+        if error is None:
+            self._backoff.reset()
+            return
+        if not passes(error):
+            return
+        # The request that it is for is forgotten: nobody else would ask for this nudge again.
+        wait_s = self._backoff.wait_s(error.retry_after_s if isinstance(error, RefusedError) else None)
+        with self._wake:
+            self._nudge_at = time.monotonic() + wait_s
+            if self._nudge_at < until:
+                self._queue(node, max(until, self._nudges.get(node, until)))
 
-    def _write(self, what: str, method: str, path: str, body: dict[str, Any], content_type: str) -> bool:
+    def _write(
+        self, what: str, method: str, path: str, body: dict[str, Any], content_type: str
+    ) -> ClusterError | None:
+        """What came in between; None when it was written, or may not be for now."""
         if self._forbidden.get(what, 0.0) > time.monotonic():
-            return False
+            return None
         try:
             self._transport.send(method, path, body, content_type)
-        except RefusedError as error:
-            if error.status == 403:
+        except ClusterError as error:
+            if isinstance(error, RefusedError) and error.status == 403:
                 self._forbidden[what] = time.monotonic() + _FORBIDDEN_S
                 log.warning("may not write %s, will not for %d s: %s", what, _FORBIDDEN_S, error)
             else:
                 log.warning("%s %s: %s", method, path, error)
-            return False
-        except ClusterError as error:
-            log.warning("%s %s: %s", method, path, error)
-            return False
-        return True
+            return error
+        self.nudges += what == "nodes"
+        return None
 
 
 def _event(node: str, uid: str | None, reason: str, note: str) -> dict[str, Any]:

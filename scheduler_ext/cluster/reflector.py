@@ -7,23 +7,27 @@ anew and compared, so that what was deleted meanwhile is noticed.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from threading import Event, Thread
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from scheduler_ext.cluster.backoff import Backoff
 from scheduler_ext.cluster.pace import Pace
+from scheduler_ext.cluster.sink import Sink
 from scheduler_ext.cluster.transport import (
     RefusedError,
+    Reply,
     ServerClock,
     SilentError,
     Stream,
     Transport,
     UnreachableError,
+    passes,
 )
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.watching import EXPIRED, Broken, Decoder, Status
@@ -31,36 +35,17 @@ from scheduler_ext.wire.watching import Event as WatchEvent
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T", contravariant=True)
 U = TypeVar("U")
 # Half of client-go's: the interpreter is taken while a page is decoded, some 2 ms.
 PAGE = 250
 # How long the server shall let a watch live, so that thousands do not end together.
 _WATCH_S = (240, 480)
+# A page is asked for so often; after that, the list begins anew.
+_PAGE_TRIES = 6
+# A watch that could not be read so often from one place will not be the next time.
+_GARBLED_TRIES = 3
 # A watch that ended sooner, and without an event, was none.
 _SHORT_S = 1.0
-
-
-class Sink(Protocol[T]):
-    """Who is told. All calls come from the reflector's thread."""
-
-    together: int
-    """How many objects of a list it takes in a millisecond."""
-
-    def begin(self) -> None:
-        """A list begins: what it does not bring by its end is gone."""
-
-    def seen(self, items: Sequence[T], clock: ServerClock) -> None:
-        """Objects that are there, as they are now."""
-
-    def gone(self, item: T | Broken) -> None:
-        """An object that was deleted, whether it could be read or not."""
-
-    def broken(self, item: Broken) -> None:
-        """An object that is there and cannot be read."""
-
-    def end(self) -> None:
-        """The list is complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +90,25 @@ class Reflector(Generic[U]):
         self._problem: str | None = None
         # Where to watch from; "": list first.
         self._version = ""
+        # Whatever a watch brings was written after this.
+        self._word_at = -math.inf
+        self._garbled = ("", 0)
         self.synced = Event()
 
     def start(self) -> None:
         """Follow from now on, in a thread of its own."""
         self._thread.start()
 
-    def stop(self, wait_s: float = 2.0) -> None:
-        """Follow no longer."""
+    def halt(self) -> None:
+        """Follow no longer, without waiting for the end of it."""
         self._stopped.set()
         stream = self._stream
         if stream is not None:
             stream.stop()
+
+    def stop(self, wait_s: float = 2.0) -> None:
+        """Follow no longer."""
+        self.halt()
         if self._thread.is_alive():
             self._thread.join(wait_s)
 
@@ -154,6 +146,7 @@ class Reflector(Generic[U]):
         except UnreachableError as error:
             return self._lost("unreachable", error)
         except ClusterError as error:
+            self._list_if_stuck()
             return self._lost("garbled", error)
         except Exception as error:
             # Half an update may have been taken: only a list puts that right.
@@ -163,14 +156,10 @@ class Reflector(Generic[U]):
 
     def _list(self) -> None:
         self._sink.begin()
+        asked_at = time.monotonic()
         page_token = ""
         while not self._stopped.is_set():
-            query = {
-                "limit": str(PAGE),
-                **self._selectors,
-                **({"continue": page_token} if page_token else {}),
-            }
-            reply = self._transport.get(self._path, query)
+            reply = self._page(page_token)
             with self._pace.turn():
                 page = self._decoder.page(reply.body)
                 self._heard()
@@ -185,9 +174,25 @@ class Reflector(Generic[U]):
                 if not page.resource_version:
                     raise ClusterError("a list without a resourceVersion")
                 self._sink.end()
-                self._version = page.resource_version
+                self._version, self._word_at = page.resource_version, asked_at
                 self.synced.set()
                 return
+
+    def _page(self, token: str) -> Reply:
+        """A page of a list. One in its middle is worth several tries: the next list would begin in front."""
+        query = {"limit": str(PAGE), **self._selectors, **({"continue": token} if token else {})}
+        backoff = Backoff()
+        for left in reversed(range(_PAGE_TRIES if token else 1)):
+            try:
+                return self._transport.get(self._path, query)
+            except (RefusedError, UnreachableError) as error:
+                if not left or not passes(error):
+                    raise
+                self._note(error)
+                retry_after_s = error.retry_after_s if isinstance(error, RefusedError) else None
+                if self._stopped.wait(backoff.wait_s(retry_after_s)):
+                    raise
+        raise AssertionError("a last try either answers or raises")
 
     def _watch(self) -> None:
         started = time.monotonic()
@@ -209,10 +214,12 @@ class Reflector(Generic[U]):
             try:
                 for lines in stream.batches():
                     self._heard()
+                    clock = replace(stream.clock, not_before=self._word_at)
                     with self._pace.turn():
-                        expired = self._take([self._decoder.event(line) for line in lines], stream.clock)
+                        expired = self._take([self._decoder.event(line) for line in lines], clock)
                     if expired:
                         raise RefusedError(EXPIRED, "Expired", "the watch is too old")
+                    self._word_at = self._heard_at
                     if self._stopped.is_set():
                         return
             finally:
@@ -265,7 +272,20 @@ class Reflector(Generic[U]):
         if self._stopped.is_set():
             return 0.0
         self._restarts[reason] += 1
-        if self._problem is None:
-            log.warning("watch of %s lost, what is known is served on: %s", self.name, error)
-        self._problem = str(error)
+        self._note(error)
         return self._backoff.wait_s(retry_after_s)
+
+    def _list_if_stuck(self) -> None:
+        """Begin with a list where a watch from one place fails again and again."""
+        version, times = self._garbled
+        self._garbled = (self._version, times + 1 if version == self._version else 1)
+        if self._garbled[1] >= _GARBLED_TRIES:
+            self._version, self._garbled = "", ("", 0)
+
+    def _note(self, error: Exception) -> None:
+        """What is not well, said once until it is."""
+        if self._problem is None and self.synced.is_set():
+            log.warning("watch of %s lost, what is known is served on: %s", self.name, error)
+        elif self._problem is None:
+            log.warning("%s not listed yet, trying again: %s", self.name, error)
+        self._problem = str(error)

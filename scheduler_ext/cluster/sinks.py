@@ -6,12 +6,16 @@ Objects are read before the lock is taken, so that it is held for microseconds.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from threading import Lock
 
 from scheduler_ext.cluster.transport import ServerClock
+from scheduler_ext.cluster.troubles import Troubles
 from scheduler_ext.core.errors import ImpossibleReportError
+from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.inventory import Inventory
 from scheduler_ext.core.node import BoundPod, PendingPod
 from scheduler_ext.core.quantity import QuantityError
@@ -25,9 +29,6 @@ from scheduler_ext.wire.times import seconds
 from scheduler_ext.wire.watching import Broken
 
 log = logging.getLogger(__name__)
-
-Refuse = Callable[[str, str], None]
-"""Told of a report that was refused: the node, and why."""
 
 
 class _Sink:
@@ -106,10 +107,10 @@ class ReportSink(_Sink):
         lock: Lock,
         resources: ResourceNames,
         changed: Callable[[], None],
-        refuse: Refuse,
+        troubles: Troubles,
     ) -> None:
         super().__init__(inventory, lock, resources, changed)
-        self._refuse = refuse
+        self._troubles = troubles
 
     def seen(self, items: Sequence[GpuNode], clock: ServerClock) -> None:
         for node in items:
@@ -121,17 +122,20 @@ class ReportSink(_Sink):
         self._listed.discard(name)
         with self._lock:
             self._inventory.report_gone(name, time.monotonic())
+        self._troubles.gone(name)
         self._changed()
 
     def broken(self, item: Broken) -> None:
         self._listed.add(item.name)
         self._refuse(item.name, f"GPUNode {item.name}: {item.problem}; the report is refused")
+        self._changed()
 
     def end(self) -> None:
         now = time.monotonic()
         with self._lock:
             for name in self._inventory.reports() - self._listed:
                 self._inventory.report_gone(name, now)
+        self._troubles.only(self._listed)
         self._changed()
 
     def _take(self, node: GpuNode, clock: ServerClock) -> None:
@@ -139,7 +143,7 @@ class ReportSink(_Sink):
         name = _name(metadata)
         self._listed.add(name)
         with self._lock:
-            previous = self._inventory.last_report(name)
+            previous, received = self._inventory.last_report(name), self._inventory.last_received_at(name)
         try:
             report = read_report(node, previous)
         except ImpossibleReportError as error:
@@ -150,8 +154,16 @@ class ReportSink(_Sink):
             if report is None:
                 self._inventory.report_gone(name, now)
             else:
-                owner = owner_uid(metadata)
-                self._inventory.report_seen(name, report, received_at(metadata, clock, now), now, owner)
+                received = _when(report, previous, received, metadata, clock, now)
+                self._inventory.report_seen(name, report, received, now, owner_uid(metadata))
+        if report is not None:
+            self._troubles.accepted(name, report.cordoned_strangers)
+        else:
+            self._troubles.gone(name)
+
+    def _refuse(self, name: str, problem: str) -> None:
+        log.error("%s", problem)
+        self._troubles.refused(name, problem)
 
 
 class PodSink(_Sink):
@@ -219,12 +231,39 @@ def _name(metadata: kube.ObjectMeta | None) -> str:
 def received_at(metadata: GpuNodeMeta, clock: ServerClock, now: float) -> float:
     """When the API server took the last status, by our monotonic clock: neither the agent's clock nor the
     moment we happened to read it counts. Now, where no entry of managedFields tells."""
+    stamped = _stamped_at(metadata, clock, now)
+    return now if stamped is None else stamped
+
+
+def _when(
+    report: Report,
+    previous: Report | None,
+    received: float,
+    metadata: GpuNodeMeta,
+    clock: ServerClock,
+    now: float,
+) -> float:
+    """The same where a report was ``received`` before, which may be this one seen again: it is no younger
+    for a label or an annotation that was changed since, nor for a clock that was set."""
+    if previous is None:
+        return received_at(metadata, clock, now)
+    numbered = report.sequence is not None
+    if numbered and (report.boot_id, report.sequence) == (previous.boot_id, previous.sequence):
+        return received
+    if numbered or report.devices != previous.devices:
+        return received_at(metadata, clock, now)
+    # Without a number, only a stamp says that it was written again.
+    stamped = _stamped_at(metadata, replace(clock, not_before=-math.inf), now)
+    return received if stamped is None else stamped
+
+
+def _stamped_at(metadata: GpuNodeMeta, clock: ServerClock, now: float) -> float | None:
     stamps = [seconds(entry.time) for entry in metadata.managed_fields or () if entry.subresource == "status"]
     known = [stamp for stamp in stamps if stamp is not None]
     if not known:
-        return now
+        return None
     # The server's clock as it is now: a stream says it only once, when it begins.
-    later = ServerClock(clock.said + (now - clock.heard_at), now)
+    later = ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before)
     return later.monotonic(max(known))
 
 

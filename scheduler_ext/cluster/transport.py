@@ -7,6 +7,8 @@ are its business; its models are not used (as those, 50,000 pods would take 5 GB
 from __future__ import annotations
 
 import contextlib
+import math
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from kubernetes import config as kubernetes_config
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject, RESTResponse
+from urllib3.connection import HTTPConnection
 
 from scheduler_ext import __version__
 from scheduler_ext.core.errors import ClusterError
@@ -32,8 +35,11 @@ JSON = "application/json"
 CONNECT_S = 5.0
 # Between two bytes of an answer. A page of 500 objects takes a busy API server a second or two.
 READ_S = 30.0
-# A watch with bookmarks says something every minute; a connection that is silent for longer is none.
-SILENCE_S = 100.0
+# A watch with bookmarks says something every minute; a connection that is silent for longer is none. A report
+# may be 72 s old when it falls silent, and must not be stale (150 s) before another brings the next.
+SILENCE_S = 75.0
+# A host that is gone is missed sooner, where nothing between answers for it: (idle, interval, probes).
+_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 _CHUNK = 1 << 16
 Query = Mapping[str, str]
 NOTHING: Query = {}
@@ -58,16 +64,25 @@ class SilentError(UnreachableError):
     """A connection on which nothing came for too long."""
 
 
+def passes(error: ClusterError) -> bool:
+    """Whether the same request may do better a little later."""
+    if isinstance(error, RefusedError):
+        return error.status in (409, 429) or error.status >= 500
+    return isinstance(error, UnreachableError)
+
+
 @dataclass(frozen=True, slots=True)
 class ServerClock:
-    """The API server's clock: what it said, and when by ours (monotonic)."""
+    """The API server's clock: what it said, and when by ours (monotonic). What was told with it cannot have
+    been written before ``not_before``, by ours, whatever the server's clock did meanwhile."""
 
     said: float
     heard_at: float
+    not_before: float = -math.inf
 
     def monotonic(self, stamp: float) -> float:
         """When by our clock the server's was at ``stamp``; never later than we heard of it."""
-        return self.heard_at - max(0.0, self.said - stamp)
+        return max(self.not_before, self.heard_at - max(0.0, self.said - stamp))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +130,7 @@ class Transport:
     """One API server; safe to use from several threads."""
 
     def __init__(self, configuration: Configuration, monotonic: Callable[[], float] = time.monotonic) -> None:
-        configuration.keep_alive = True
+        configuration.socket_options = [*HTTPConnection.default_socket_options, *_keepalive()]
         # Whoever asks knows better when to ask again.
         configuration.retries = False
         self._configuration = configuration
@@ -226,6 +241,13 @@ class Transport:
             (status.message or "").strip()[:500],
             _retry_after_s(response.response.headers.get("Retry-After")),
         )
+
+
+def _keepalive() -> list[tuple[int, int, int]]:
+    """As far as the platform has them."""
+    known = [(getattr(socket, name, None), value) for name, value in _KEEPALIVE.items()]
+    options = [(socket.IPPROTO_TCP, option, value) for option, value in known if option is not None]
+    return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *options]
 
 
 @contextlib.contextmanager

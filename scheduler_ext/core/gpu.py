@@ -99,7 +99,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything one node's agent said about its GPUs at one moment."""
+    """Everything one node's agent said about its GPUs at one moment.
+
+    ``cordoned_strangers`` are UUIDs that an operator cordoned and no device has.
+    """
 
     devices: tuple[Device, ...]
     driver_version: str | None = None
@@ -110,3 +113,4 @@ class Report:
     boot_id: str | None = None
     sequence: int | None = None
     reported_at: str | None = None
+    cordoned_strangers: tuple[str, ...] = ()

@@ -216,6 +216,11 @@ class Inventory:
         entry = self._entries.get(name)
         return entry.report if entry is not None else None
 
+    def last_received_at(self, name: str) -> float:
+        """When that was; 0 without one."""
+        entry = self._entries.get(name)
+        return entry.received_at if entry is not None else 0.0
+
     def ages(self, now: float) -> dict[str, float]:
         """Seconds since each report was received, by node."""
         return {

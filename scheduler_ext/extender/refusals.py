@@ -6,13 +6,14 @@ is healthy again, memory came free) it has to be told, but only where that helps
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 
+import numpy as np
 from cachetools import LRUCache
 
-from scheduler_ext.core.columns import Ints
+from scheduler_ext.core.columns import Bools, Ints
 from scheduler_ext.core.cycle import FITS, Decision
 from scheduler_ext.core.name_index import NameIndex
 from scheduler_ext.core.policy import Policy
@@ -46,28 +47,50 @@ class Refusals:
         with self._lock:
             self._refused[request] = _Refused(now, rows, snapshot.row_of)
 
-    def cured(self, snapshot: Snapshot, changed: Collection[str], since: float) -> set[str]:
-        """Of the nodes that changed, one for each request refused since then that fits there now.
+    def cured(self, snapshot: Snapshot, changed: Mapping[str, float]) -> list[str]:
+        """Of the nodes that changed, as few as every request fits on one of that fits anywhere there now;
+        on each, what was refused since then.
 
-        A cured request is forgotten: its pods are asked about again, and remembered if that does not help.
+        kube-scheduler looks at those pods again that may fit on the very node it hears of. A cured request is
+        forgotten: its pods are asked about again, and remembered if that does not help.
         """
         with self._lock:
-            waiting = [
-                (request, refused) for request, refused in self._refused.items() if refused.at >= since
-            ]
-        nodes = {name: snapshot.nodes[name] for name in changed if name in snapshot.nodes}
+            waiting = list(self._refused.items())
+        nodes = {name: snapshot.nodes[name] for name in sorted(changed) if name in snapshot.nodes}
         if not waiting or not nodes:
-            return set()
+            return []
         part = build_snapshot(nodes, snapshot.generation, within=snapshot)
-        cures = set()
-        for request, refused in waiting:
-            verdict = Decision(request, part, self._policy).verdict[part.state_of[:-1]]
-            fitting = [name for name, code in zip(part.nodes, verdict.tolist(), strict=True) if code == FITS]
-            asked = set(refused.rows.tolist()) if refused.row_of is snapshot.row_of else None
-            name = next((n for n in fitting if asked is None or snapshot.row_of[n] in asked), None)
-            if name is not None:
-                cures.add(name)
-                with self._lock:
-                    if self._refused.get(request) is refused:
-                        del self._refused[request]
-        return cures
+        since = np.array([changed[name] for name in part.nodes])
+        # [request, node]
+        cures = np.array(
+            [
+                (Decision(request, part, self._policy).verdict[part.state_of[:-1]] == FITS)
+                & (refused.at >= since)
+                & _asked(refused, snapshot, part)
+                for request, refused in waiting
+            ]
+        )
+        cured = np.any(cures, axis=1).tolist()
+        with self._lock:
+            for (request, refused), fits in zip(waiting, cured, strict=True):
+                if fits and self._refused.get(request) is refused:
+                    del self._refused[request]
+        return [list(part.nodes)[row] for row in _covering(cures)]
+
+
+def _asked(refused: _Refused, snapshot: Snapshot, part: Snapshot) -> Bools:
+    """Which nodes of a part of the snapshot were asked about; all, where nodes came or went since."""
+    if refused.row_of is not snapshot.row_of:
+        return np.ones(len(part.nodes), np.bool_)
+    asked: Bools = np.isin(snapshot.rows(list(part.nodes)), refused.rows)
+    return asked
+
+
+def _covering(cures: Bools) -> list[int]:
+    """A few nodes, by row, on which every request fits that fits on any: the one that serves most first."""
+    chosen = []
+    left = cures[np.any(cures, axis=1)]
+    while len(left):
+        chosen.append(int(left.sum(axis=0).argmax()))
+        left = left[~left[:, chosen[-1]]]
+    return chosen

@@ -37,7 +37,8 @@ def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
     name = (node.metadata.name if node.metadata else None) or "?"
     try:
         _check_sequence(status, previous)
-        devices = _devices(status.devices or [], _cordoned(node))
+        cordoned = _cordoned(node)
+        devices = _devices(status.devices or [], cordoned)
     except FieldError as error:
         raise ImpossibleReportError(f"GPUNode {name}: {error}; the report is refused") from None
     sharing = status.sharing or SharingStatus()
@@ -52,6 +53,7 @@ def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
         boot_id=status.boot_id,
         sequence=status.sequence,
         reported_at=status.reported_at,
+        cordoned_strangers=tuple(sorted(cordoned - {device.uuid for device in devices})),
     )
 
 
@@ -72,7 +74,8 @@ def _check_sequence(status: GpuNodeStatus, previous: Report | None) -> None:
 
 def _cordoned(node: GpuNode) -> frozenset[str]:
     annotations = strings(node.metadata.annotations) if node.metadata else {}
-    return frozenset(part.strip() for part in annotations.get(CORDONED_ANNOTATION, "").split(","))
+    parts = (part.strip() for part in annotations.get(CORDONED_ANNOTATION, "").split(","))
+    return frozenset(part for part in parts if part)
 
 
 def _devices(entries: list[DeviceStatus], cordoned: frozenset[str]) -> tuple[Device, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from scheduler_ext.cluster import notices as notices_module
+from scheduler_ext.cluster.backoff import Backoff
 from scheduler_ext.cluster.notices import NUDGE_ANNOTATION, Notices
 from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.wire.times import seconds
@@ -146,13 +148,11 @@ def test_who_may_not_write_does_not_ask_again(writing: Writing, caplog: pytest.L
     "fault",
     [
         pytest.param(Refuse(404, "NotFound", "no such node"), id="a node that is gone"),
-        pytest.param(Refuse(409, "Conflict", "again"), id="a conflict"),
-        pytest.param(Refuse(500, "InternalError", "etcd"), id="a broken server"),
-        pytest.param(Reset(), id="a connection that is reset"),
+        pytest.param(Refuse(422, "Invalid", "no"), id="a patch that is none"),
     ],
 )
-def test_what_fails_is_let_go(
-    writing: Writing, fault: Refuse | Reset, caplog: pytest.LogCaptureFixture
+def test_what_cannot_succeed_is_let_go(
+    writing: Writing, fault: Refuse, caplog: pytest.LogCaptureFixture
 ) -> None:
     writing.server.faults.place(fault)
     writing.notices.start()
@@ -161,6 +161,87 @@ def test_what_fails_is_let_go(
     assert writing.paths(2) == ["a", "b"]
     eventually(lambda: writing.notices.nudges == 1)
     assert len(caplog.records) == 1
+
+
+class Noted(Backoff):
+    """Says what it was asked, and waits for milliseconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[float | None] = []
+
+    def wait_s(self, retry_after_s: float | None = None) -> float:
+        self.asked.append(retry_after_s)
+        return 0.05
+
+
+@pytest.mark.parametrize(
+    ("fault", "asked"),
+    [
+        pytest.param(Refuse(409, "Conflict", "again"), None, id="a conflict"),
+        pytest.param(Refuse(429, "TooManyRequests", "later", 7), 7.0, id="a server that wants to be left"),
+        pytest.param(Refuse(503), None, id="an overloaded server"),
+        pytest.param(Reset(), None, id="a connection that is reset"),
+    ],
+)
+def test_a_nudge_that_fails_is_tried_again(
+    writing: Writing, fault: Refuse | Reset, asked: float | None
+) -> None:
+    """The request that it would cure is forgotten already."""
+    backoff = writing.notices._backoff = Noted()
+    writing.server.faults.place(fault, writes(NODES), times=2)
+    writing.notices.nudge("a")
+    writing.notices.nudge("b")
+    writing.notices.start()
+    assert writing.paths(4) == ["a", "b", "a", "b"]
+    eventually(lambda: writing.notices.nudges == 2)
+    assert backoff.asked == [asked, asked]
+
+
+def test_a_nudge_is_tried_until_pods_would_be_looked_at_anyway(
+    writing: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices_module, "_LET_GO_S", 0.2)
+    writing.notices._backoff = Noted()
+    writing.server.faults.place(Refuse(503), writes(NODES), times=None)
+    writing.notices.start()
+    writing.notices.nudge("a")
+    eventually(lambda: writing.server.log.count(writes(NODES)) >= 2)
+    eventually(lambda: not writing.notices._nudges)
+    tried = writing.server.log.count(writes(NODES))
+    assert tried <= 5
+    # Events wait for no nudge.
+    writing.notices.warn("a", None, "Reason", "note")
+    writing.server.log.wait_for(writes(EVENTS))
+    assert writing.server.log.count(writes(NODES)) == tried
+
+
+def test_events_do_not_wait_for_a_nudge_that_does(writing: Writing) -> None:
+    writing.server.faults.place(Refuse(429, "TooManyRequests", "later", 100), writes(NODES), times=None)
+    writing.notices.start()
+    writing.notices.nudge("a")
+    writing.server.log.wait_for(writes(NODES))
+    writing.notices.warn("a", None, "Reason", "note")
+    writing.server.log.wait_for(writes(EVENTS))
+    assert list(writing.notices._nudges) == ["a"]
+
+
+def test_who_leads_no_longer_tries_no_longer(writing: Writing) -> None:
+    writing.notices._backoff = Noted()
+    writing.server.faults.place(Refuse(503), writes(NODES))
+    writing.notices.start()
+    writing.notices.nudge("a")
+    writing.server.log.wait_for(writes(NODES))
+    writing.active = False
+    eventually(lambda: not writing.notices._nudges)
+    assert writing.server.log.count(writes(NODES)) == 1
+
+
+def test_the_same_reason_about_something_else_is_another(writing: Writing) -> None:
+    writing.notices.start()
+    for about in ("x", "y", "x"):
+        writing.notices.warn("a", None, "One", f"note {about}", about)
+    assert [request.json()["note"] for request in writing.written(2)] == ["note x", "note y"]
 
 
 def test_a_server_that_hangs_holds_nobody_up(writing: Writing) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from threading import Lock
 from typing import Any, TypeVar
 
 import pytest
 
-from scheduler_ext.cluster.sinks import NodeSink, PodSink, ReportSink, received_at
+from scheduler_ext.cluster.sinks import NodeSink, PodSink, ReportSink
 from scheduler_ext.cluster.transport import ServerClock
+from scheduler_ext.cluster.troubles import Troubles
 from scheduler_ext.core.inventory import Inventory
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta, ManagedFields
+from scheduler_ext.wire.gpunode import GpuNode
 from scheduler_ext.wire.watching import Broken, Decoder
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
 
@@ -53,11 +55,11 @@ class Told:
     def __init__(self) -> None:
         self.inventory = Inventory(150, 300)
         self.woken = 0
-        self.refused: list[tuple[str, str]] = []
+        self.troubles = Troubles()
         parts = (self.inventory, Lock(), ResourceNames(), self._wake)
         self.nodes = NodeSink(*parts)
         self.pods = PodSink(*parts)
-        self.reports = ReportSink(*parts, lambda name, problem: self.refused.append((name, problem)))
+        self.reports = ReportSink(*parts, self.troubles)
 
     def _wake(self) -> None:
         self.woken += 1
@@ -71,8 +73,16 @@ class Told:
     def see_pods(self, *objects: Json) -> None:
         self.pods.seen(read(kube.Pod, *objects), self.clock())
 
-    def see_reports(self, *objects: Json) -> None:
-        self.reports.seen(read(GpuNode, *objects), self.clock())
+    def see_reports(self, *objects: Json, not_before_ago_s: float = math.inf) -> None:
+        now = time.monotonic()
+        self.reports.seen(read(GpuNode, *objects), ServerClock(NOON, now, now - not_before_ago_s))
+
+    def told(self) -> list[tuple[str, str]]:
+        """The events to write: node and text."""
+        return [(trouble.node, trouble.note) for trouble in self.troubles.take_untold()]
+
+    def age_s(self, name: str = "a") -> int:
+        return round(self.inventory.ages(time.monotonic())[name])
 
     def freshness(self, name: str = "a") -> str:
         info = self.inventory.info(name)
@@ -215,13 +225,16 @@ class TestReports:
     def test_one_that_contradicts_itself_is_refused_and_the_last_good_one_ages(self, told: Told) -> None:
         told.see_nodes(node("a"))
         told.see_reports(reported("a", gpu(0), ago_s=200, sequence=5))
-        told.see_reports(reported("a", gpu(0), gpu(0, "GPU-x"), sequence=6))
-        told.see_reports(reported("a", gpu(0, memory={"totalMiB": 10, "usedMiB": 11}), sequence=6))
-        told.see_reports(reported("a", gpu(0), sequence=4))
-        assert [name for name, _ in told.refused] == ["a", "a", "a"]
-        assert "devices[1].index" in told.refused[0][1]
-        assert "exceed 10 in total" in told.refused[1][1]
-        assert "went back from 5 to 4" in told.refused[2][1]
+        for wrong, problem in (
+            (reported("a", gpu(0), gpu(0, "GPU-x"), sequence=6), "devices[1].index"),
+            (reported("a", gpu(0, memory={"totalMiB": 10, "usedMiB": 11})), "exceed 10 in total"),
+            (reported("a", gpu(0), sequence=4), "went back from 5 to 4"),
+        ):
+            told.see_reports(wrong)
+            ((name, note),) = told.told()
+            assert name == "a"
+            assert problem in note
+        assert told.troubles.counts() == {"a": 3}
         assert told.freshness() == "Stale"
         told.see_reports(reported("a", gpu(0), sequence=6))
         assert told.freshness() == "Fresh"
@@ -232,7 +245,7 @@ class TestReports:
         told.reports.begin()
         told.reports.broken(Broken("a", "uid", "status.devices[0].index: Expected `int` >= 0"))
         told.reports.end()
-        assert told.refused == [
+        assert told.told() == [
             ("a", "GPUNode a: status.devices[0].index: Expected `int` >= 0; the report is refused")
         ]
         assert told.inventory.reports() == {"a"}
@@ -257,30 +270,3 @@ class TestReports:
         info = told.inventory.info("a")
         assert info is not None
         assert info.report is not None
-
-
-@pytest.mark.parametrize(
-    ("times", "at_s"),
-    [
-        pytest.param([("status", 60)], 40, id="what the status was written"),
-        pytest.param([("status", 60), ("status", 20), ("status", 90)], 80, id="the newest of several"),
-        pytest.param([("status", 60), (None, 1), ("scale", 2)], 40, id="only the status counts"),
-        pytest.param([(None, 1)], 100, id="nobody says: now"),
-        pytest.param([], 100, id="no entries: now"),
-        pytest.param([("status", -30)], 100, id="not later than now"),
-    ],
-)
-def test_when_a_report_was_received(times: list[tuple[str | None, float]], at_s: float) -> None:
-    fields = [ManagedFields(subresource=what, time=at(ago)) for what, ago in times]
-    assert received_at(GpuNodeMeta(managed_fields=fields), ServerClock(NOON, 100.0), 100.0) == at_s
-
-
-def test_a_stream_tells_the_servers_time_once() -> None:
-    fields = [ManagedFields(subresource="status", time=at(-500))]
-    # The watch began at 100 by our clock; at 630 comes what was written 500 s after its beginning.
-    assert received_at(GpuNodeMeta(managed_fields=fields), ServerClock(NOON, 100.0), 630.0) == 600.0
-
-
-def test_times_that_cannot_be_read_are_none() -> None:
-    fields = [ManagedFields(subresource="status", time=text) for text in (None, "", "yesterday")]
-    assert received_at(GpuNodeMeta(managed_fields=fields), ServerClock(NOON, 100.0), 100.0) == 100.0

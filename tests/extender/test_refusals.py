@@ -39,9 +39,12 @@ class Refusing:
         self.extender.update_nodes(dict(infos(*objects)))
 
     def cured(self, changed: str, since: float = 0.0) -> set[str]:
+        return set(self.nodes(dict.fromkeys(changed, since)))
+
+    def nodes(self, changed: dict[str, float]) -> list[str]:
         snapshot = self.extender.snapshot
         assert snapshot is not None
-        return self.extender.refusals.cured(snapshot, list(changed), since)
+        return self.extender.refusals.cured(snapshot, changed)
 
 
 @pytest.fixture
@@ -149,6 +152,39 @@ def test_what_was_refused_before_is_left_alone(refusing: Refusing) -> None:
     assert refusing.cured("b", since=refusing.now - 5.0) == {"b"}
     assert refusing.cured("b", since=refusing.now - 5.0) == set()
     assert refusing.cured("b") == {"b"}
+
+
+def test_each_node_cures_what_was_refused_since_its_own_change(refusing: Refusing) -> None:
+    refusing.ask(ONE)
+    refusing.change(gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(0)]))
+    assert refusing.nodes({"a": refusing.now + 1.0, "b": refusing.now}) == ["b"]
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_one_node_that_serves_all_is_enough(refusing: Refusing, count: int) -> None:
+    """Each nudge is a patch, and has kube-scheduler look at every pod that may fit there."""
+    for number in range(count):
+        refusing.ask(pod("p", {SHARE: str(1000 + number)}))
+    refusing.change(*(gpu_node(name, [gpu(0)]) for name in "cab"))
+    assert refusing.nodes(dict.fromkeys("cab", 0.0)) == ["a"]
+    assert refusing.nodes(dict.fromkeys("cab", 0.0)) == []
+
+
+def test_as_few_nodes_as_serve_all(refusing: Refusing) -> None:
+    """kube-scheduler looks only at pods that may fit on the node that it hears of."""
+    t4 = {"gpu.scheduler-ext.io/model": "T4"}
+    refusing.ask(ONE)
+    refusing.ask(TWO)
+    refusing.ask(pod("mib", {SHARE: "1000"}, annotations=t4))
+    refusing.ask(pod("four", {WHOLE: "4"}))
+    refusing.change(
+        gpu_node("a", [gpu(0)]),
+        gpu_node("b", [gpu(0, model="T4", total=15360)]),
+        gpu_node("c", [gpu(0), gpu(1)]),
+    )
+    assert refusing.nodes(dict.fromkeys("abc", 0.0)) == ["b", "c"]
+    refusing.change(gpu_node("a", [gpu(i) for i in range(4)]))
+    assert refusing.nodes({"a": 0.0}) == ["a"]
 
 
 def test_a_pod_that_asks_again_and_again_is_one(refusing: Refusing) -> None:

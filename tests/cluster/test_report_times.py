@@ -1,0 +1,86 @@
+"""How old a report is: by the API server's clock, and never younger for being seen again."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler_ext.cluster.sinks import received_at
+from scheduler_ext.cluster.transport import ServerClock
+from scheduler_ext.wire.gpunode import GpuNodeMeta, ManagedFields
+from tests.cluster.test_sinks import NOON, Told, at, reported
+from tests.kube_objects import Json, gpu, gpu_node, node
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "age_s"),
+    [
+        pytest.param({"sequence": 5, "bootID": "x"}, 100, id="the same"),
+        pytest.param({"sequence": 6, "bootID": "x"}, 0, id="the next"),
+        pytest.param({"sequence": 5, "bootID": "y"}, 0, id="one after a reboot"),
+        pytest.param({}, 0, id="one without a number"),
+    ],
+)
+@pytest.mark.parametrize("stamped", [False, True])
+def test_one_seen_again_is_no_younger(told: Told, stamped: bool, numbers: Json, age_s: int) -> None:
+    """Who cordons a GPU of a node whose agent is dead does not bring the agent back."""
+    first = gpu_node("a", [gpu(0)], sequence=5, bootID="x")
+    told.see_nodes(node("a"))
+    told.see_reports(first)
+    told.inventory._entries["a"].received_at -= 100
+    again = gpu_node("a", [gpu(0)], **numbers)
+    again["metadata"]["annotations"] = {"gpu.scheduler-ext.io/cordoned": "GPU-0"}
+    if stamped:
+        again["metadata"]["managedFields"] = [{"subresource": "status", "time": at(0)}]
+    told.see_reports(again, not_before_ago_s=0)
+    assert told.age_s() == age_s
+
+
+def test_one_without_number_or_stamp_is_as_old_as_what_it_says(told: Told) -> None:
+    told.see_reports(gpu_node("a", [gpu(0)]))
+    told.inventory._entries["a"].received_at -= 100
+    told.see_reports(gpu_node("a", [gpu(0)]), not_before_ago_s=0)
+    assert told.age_s() == 100
+    told.see_reports(reported("a", gpu(0), ago_s=60), not_before_ago_s=0)
+    assert told.age_s() == 60
+    told.see_reports(gpu_node("a", [gpu(0), gpu(1)]))
+    assert told.age_s() == 0
+
+
+def test_one_that_a_watch_brings_was_written_after_its_last_word(told: Told) -> None:
+    """Whatever clock the API server was set to since that watch began."""
+    told.see_reports(reported("a", gpu(0), ago_s=600, sequence=1), not_before_ago_s=40)
+    assert told.age_s() == 40
+    told.see_reports(reported("a", gpu(0), ago_s=20, sequence=2), not_before_ago_s=40)
+    assert told.age_s() == 20
+
+
+@pytest.mark.parametrize(
+    ("times", "at_s"),
+    [
+        pytest.param([("status", 60)], 40, id="what the status was written"),
+        pytest.param([("status", 60), ("status", 20), ("status", 90)], 80, id="the newest of several"),
+        pytest.param([("status", 60), (None, 1), ("scale", 2)], 40, id="only the status counts"),
+        pytest.param([(None, 1)], 100, id="nobody says: now"),
+        pytest.param([], 100, id="no entries: now"),
+        pytest.param([("status", -30)], 100, id="not later than now"),
+    ],
+)
+def test_when_a_report_was_received(times: list[tuple[str | None, float]], at_s: float) -> None:
+    fields = [ManagedFields(subresource=what, time=at(ago)) for what, ago in times]
+    assert received_at(GpuNodeMeta(managed_fields=fields), ServerClock(NOON, 100.0), 100.0) == at_s
+
+
+def test_a_stream_tells_the_servers_time_once() -> None:
+    fields = [ManagedFields(subresource="status", time=at(-500))]
+    # The watch began at 100 by our clock; at 630 comes what was written 500 s after its beginning.
+    assert received_at(GpuNodeMeta(managed_fields=fields), ServerClock(NOON, 100.0), 630.0) == 600.0
+
+
+def test_times_that_cannot_be_read_are_none() -> None:
+    fields = [ManagedFields(subresource="status", time=text) for text in (None, "", "yesterday")]
+    assert received_at(GpuNodeMeta(managed_fields=fields), ServerClock(NOON, 100.0), 100.0) == 100.0
