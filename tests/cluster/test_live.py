@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,14 +11,16 @@ import pytest
 
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.transport import Transport
-from tests.cluster.api_faults import Hang, Refuse
+from scheduler_ext.core.gpu import Report
+from tests.cluster.api_faults import End, Hang, Refuse
 from tests.cluster.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api_requests import lists, writes
+from tests.cluster.api_requests import lists, watches, writes
 from tests.cluster.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.cluster.living import ONE, SICK, WHOLE, Living
-from tests.kube_objects import GFD_H100, gpu, gpu_node, node, pod
+from tests.kube_objects import GFD_H100, Json, gpu, gpu_node, node, pod
 
+EVENTS = "/apis/events.k8s.io/v1/events"
 pytestmark = pytest.mark.usefixtures("impatient")
 
 
@@ -169,6 +172,49 @@ class TestRefusedReports:
         assert living.info("a").report is None
         assert living.info("b").report is not None
 
+    def test_those_of_nodes_that_are_gone_are_not_counted(self, living: Living) -> None:
+        bad = [gpu(0), gpu(0, "GPU-1")]
+        for name in "abc":
+            living.server.store.put(GPU_NODES, gpu_node(name, bad))
+        living.start()
+        assert living.live.status().reports_refused == {"a": 1, "b": 1, "c": 1}
+        living.server.store.delete(GPU_NODES, "a")
+        eventually(lambda: living.live.status().reports_refused == {"b": 1, "c": 1})
+        # Also of those that went while nobody watched.
+        refusal = living.server.faults.place(Refuse(503), watches(GPU_NODES), times=None)
+        living.server.faults.place(End(), watches(GPU_NODES))
+        living.server.wait_for_watches(0, watches(GPU_NODES))
+        living.server.store.delete(GPU_NODES, "b")
+        living.server.store.compact()
+        refusal.lift()
+        eventually(lambda: living.live.status().reports_refused == {"c": 2})
+
+
+class TestCordonsOfNoGpu:
+    """A mistyped UUID closes nothing: who wrote it has to hear of that."""
+
+    def events(self, living: Living, count: int) -> list[Json]:
+        found = living.server.log.wait_for(writes(EVENTS), count)
+        assert len(found) == count
+        return [request.json() for request in found]
+
+    def test_they_are_told_once_for_each_change(self, living: Living) -> None:
+        living.start()
+        living.greeted()
+        for number in range(3):
+            annotations = {"gpu.scheduler-ext.io/cordoned": "GPU-0, gpu-0"}
+            living.report("a", gpu(0, memory={"totalMiB": 81920, "usedMiB": number}), annotations=annotations)
+        (event,) = self.events(living, 1)
+        assert (event["type"], event["reason"]) == ("Warning", "GPUCordonUnknown")
+        assert event["regarding"]["uid"] == "uid-a"
+        assert "GPUNode a: gpu.scheduler-ext.io/cordoned names gpu-0, which no GPU" in event["note"]
+        living.fits("b")
+        living.report("a", gpu(0), annotations={"gpu.scheduler-ext.io/cordoned": "GPU-00"})
+        assert "names GPU-00," in self.events(living, 2)[1]["note"]
+        living.report("a", gpu(0), annotations={"gpu.scheduler-ext.io/cordoned": "GPU-0"})
+        living.fits("b")
+        assert living.server.log.count(writes(EVENTS)) == 2
+
 
 class TestErrorsOfOurOwn:
     """What was not published is still to be published."""
@@ -199,6 +245,48 @@ def test_stopping_before_anything_was_listed(living: Living) -> None:
     living.server.faults.place(Refuse(503), lists(), times=None)
     living.live.start()
     living.server.log.wait_for(lists(), 3)
+
+
+def test_stopping_while_every_list_hangs_takes_no_longer_than_one(
+    living: Living, caplog: pytest.LogCaptureFixture
+) -> None:
+    living.server.faults.place(Hang(), lists(), times=None)
+    living.live.start()
+    living.server.log.wait_for(lists(), 3)
+    began = time.monotonic()
+    living.live.stop()
+    assert time.monotonic() - began < 4.0
+    living.server.faults.lift()
+    eventually(lambda: not any(thread.name.startswith("watch-") for thread in threading.enumerate()))
+
+
+def test_a_first_list_that_fails_is_no_lost_watch(living: Living, caplog: pytest.LogCaptureFixture) -> None:
+    refusal = living.server.faults.place(Refuse(503), lists(PODS), times=None)
+    living.live.start()
+    eventually(lambda: "503" in living.notes()["watch-pods"])
+    refusal.lift()
+    eventually(living.ready)
+    assert "pods not listed yet, trying again: 503" in caplog.text
+    assert "lost" not in caplog.text
+
+
+def test_one_node_that_cannot_be_keeps_nobody_waiting(living: Living) -> None:
+    """Its label says 9000 TiB; what labels cannot mean they do not say."""
+    labels = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.vram": "9000T"}
+    living.server.store.put(NODES, node("c", {"amd.com/gpu": "8"}, labels=labels))
+    living.start()
+    assert living.fitting() == "ab"
+    assert living.fitting(pod("p", {"amd.com/gpu": "1"})) == "c"
+
+
+def test_a_clock_that_is_set_back_ages_no_report(living: Living) -> None:
+    clock = living.server.clock
+    living.start()
+    living.server.clock = lambda: clock() - 600.0
+    living.report("a", gpu(0, memory={"totalMiB": 81920, "usedMiB": 1000}))
+    eventually(lambda: (living.info("a").report or Report(())).devices[0].memory.used_mib == 1000)
+    assert living.info("a").freshness == "Fresh"
+    assert living.live.status().report_ages_s["a"] < 60
 
 
 def test_a_pod_nobody_can_read_is_left_out(living: Living) -> None:

@@ -17,6 +17,7 @@ from tests.cluster.living import ONE, SICK, TWO, WHOLE, Living
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, holder, node, pod
 
 pytestmark = pytest.mark.usefixtures("impatient")
+EVENTS = "/apis/events.k8s.io/v1/events"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases"
 # As if everything had been refused more than five seconds before.
 LONG_AGO_S = -60.0
@@ -189,6 +190,24 @@ class TestOfTwoExtenders:
         pair.report("b", gpu(0), gpu(1))
         server.log.wait_for(writes(NODES))
         assert pair.nudged() == ["b"]
+
+    def test_whoever_takes_over_tells_what_was_refused_before(self, server: ApiServer, pair: Living) -> None:
+        self.lease(server, "other")
+        pair.start()
+        for index in (1, 2):
+            pair.report("b", gpu(0), gpu(0, f"GPU-{index}"))
+            eventually(lambda index=index: pair.live.status().reports_refused == {"b": index})  # type: ignore[misc]
+        pair.report("a", gpu(0), gpu(0, "GPU-1"))
+        eventually(lambda: pair.live.status().reports_refused == {"a": 1, "b": 2})
+        pair.report("a", gpu(0, healthy=True))
+        looked(pair)
+        self.lease(server, "me")
+        (event,) = server.log.wait_for(writes(EVENTS))
+        # What was put right meanwhile is nobody's business; of the others the latest is.
+        assert (event.json()["regarding"]["name"], event.json()["regarding"]["uid"]) == ("b", "uid-b")
+        assert "GPUNode b" in event.json()["note"]
+        looked(pair)
+        assert server.log.count(writes(EVENTS)) == 1
 
     def test_it_is_ready_when_it_knows_who_leads(self, server: ApiServer, pair: Living) -> None:
         pair.start()
