@@ -23,6 +23,9 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.objects import read_pods
 
 WOULD_NOT_FIT = 3
+_SIDES = (("needs", "needed"), ("has", "have"))
+# Units of what is no amount: "needs Fresh report, has labels only" needs no further word.
+_WORDS = ("state", "labels", "health", "model", "sharing")
 
 
 @click.command()
@@ -54,7 +57,7 @@ def explain(
     """
     config = read_config(config_file)
     pod = _read_pod(filename)
-    state = read_state(inventory_file, kubeconfig, context, config)
+    state = read_state(inventory_file, kubeconfig, context, config, with_objects=True)
     try:
         explanation = explain_pod(pod, state, config)
     except PodError as error:
@@ -136,6 +139,9 @@ def nearest_miss(node: dict[str, Any]) -> str:
     if miss is None:
         return "" if node["by"] == "gpu" else "by kubernetes"
     where = f"{miss['device']}: " if miss["device"] else ""
+    unit = f" {miss['unit']}" if miss["unit"] and miss["unit"] not in _WORDS else ""
+    if node["by"] == "kubernetes":
+        sides = [f"{word} {miss[side]}" for word, side in _SIDES if miss[side] is not None]
+        return f"by kubernetes: {where}{', '.join(sides)}{unit}"
     have = "unknown" if miss["have"] is None else miss["have"]
-    by = "by kubernetes: " if node["by"] == "kubernetes" else ""
-    return f"{by}{where}needs {miss['needed']}, has {have} {miss['unit']}".rstrip()
+    return f"{where}needs {miss['needed']}, has {have}{unit}"

@@ -14,7 +14,7 @@ from scheduler_ext.cli.options import (
     kubeconfig_option,
     output_option,
 )
-from scheduler_ext.cli.output import print_structured, print_table
+from scheduler_ext.cli.output import print_structured, print_table, printable
 from scheduler_ext.cli.sources import read_config, read_state
 from scheduler_ext.extender.listing import inventory_list
 
@@ -35,13 +35,15 @@ def inventory(
     """List nodes and their GPUs: models, health, memory used, promised and free, MIG instances."""
     config = read_config(config_file)
     state = read_state(inventory_file, kubeconfig, context, config)
-    listing = inventory_list(state.infos.values(), config, state.ages_s)
+    listing = inventory_list(state.infos.values(), config, state.ages_s, state.problems)
     if output in ("json", "yaml"):
         print_structured(listing, output)
     elif output == "wide":
         _print_devices(listing["items"])
+        _print_notes(listing["items"])
     else:
         _print_nodes(listing["items"])
+        _print_notes(listing["items"])
 
 
 def _print_nodes(items: list[dict[str, Any]]) -> None:
@@ -53,9 +55,10 @@ def _print_nodes(items: list[dict[str, Any]]) -> None:
             (
                 item["node"],
                 item["state"],
-                item["source"],
+                item["source"] + (", report refused" if item["problem"] else ""),
                 len(devices),
                 _sick(devices),
+                _cordoned(item),
                 item["unknownDeviceGpus"],
                 ",".join(dict.fromkeys(device["model"] for device in devices)) or "-",
                 "unknown"
@@ -65,7 +68,19 @@ def _print_nodes(items: list[dict[str, Any]]) -> None:
             )
         )
     print_table(
-        ("NODE", "STATE", "SOURCE", "GPUS", "SICK", "HELD UNSEEN", "MODEL", "FREE MIB", "MIG FREE"), rows
+        (
+            "NODE",
+            "STATE",
+            "SOURCE",
+            "GPUS",
+            "SICK",
+            "CORDONED",
+            "HELD UNSEEN",
+            "MODEL",
+            "FREE MIB",
+            "MIG FREE",
+        ),
+        rows,
     )
 
 
@@ -81,6 +96,7 @@ def _print_devices(items: list[dict[str, Any]]) -> None:
                     device["uuid"] or "-",
                     device["model"],
                     "Healthy" if device["healthy"] else "Unhealthy",
+                    "yes" if device["cordoned"] else "-",
                     *(
                         "-" if memory[key] is None else memory[key]
                         for key in ("totalMiB", "usedMiB", "requestedMiB", "freeMiB")
@@ -88,8 +104,36 @@ def _print_devices(items: list[dict[str, Any]]) -> None:
                     _mig_free([device]),
                 )
             )
-    header = ("NODE", "GPU", "UUID", "MODEL", "HEALTH", "TOTAL MIB", "USED", "REQUESTED", "FREE", "MIG FREE")
+    header = (
+        "NODE",
+        "GPU",
+        "UUID",
+        "MODEL",
+        "HEALTH",
+        "CORDONED",
+        "TOTAL MIB",
+        "USED",
+        "REQUESTED",
+        "FREE",
+        "MIG FREE",
+    )
     print_table(header, rows)
+
+
+def _print_notes(items: list[dict[str, Any]]) -> None:
+    """What a line per GPU has no place for."""
+    for item in items:
+        if item["problem"]:
+            click.echo(f"Note: {item['node']}: its report is refused, {item['source']} are shown")
+        if item["cordonsUnknown"]:
+            named = ", ".join(item["cordonsUnknown"])
+            click.echo(printable(f"Note: {item['node']}: cordoned, and no GPU of the node: {named}"))
+
+
+def _cordoned(item: dict[str, Any]) -> str:
+    """How many GPUs take nothing new, and how many that are none of the node's were meant to."""
+    count, unknown = sum(device["cordoned"] for device in item["devices"]), len(item["cordonsUnknown"])
+    return f"{count}, {unknown} unknown" if unknown else str(count)
 
 
 def _sick(devices: list[dict[str, Any]]) -> int:

@@ -19,6 +19,9 @@ inventory_option = click.option(
 kubeconfig_option = click.option(
     "--kubeconfig", type=click.Path(path_type=Path), help="The cluster of this kubeconfig, as it is now."
 )
+followed_option = click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="The cluster of this kubeconfig, followed."
+)
 log_format_option = click.option(
     "--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True
 )

@@ -16,8 +16,8 @@ from scheduler_ext.cli.options import (
     check_context,
     config_option,
     context_option,
+    followed_option,
     inventory_option,
-    kubeconfig_option,
     log_format_option,
 )
 from scheduler_ext.cli.sources import one_source, read_config
@@ -71,9 +71,9 @@ class NamespacedName(click.ParamType[tuple[str, str]]):
 @click.command()
 @config_option
 @inventory_option
-@kubeconfig_option
+@followed_option
 @context_option
-@click.option("--in-cluster", is_flag=True, help="The cluster this pod runs in, by its ServiceAccount.")
+@click.option("--in-cluster", is_flag=True, help="The cluster this pod runs in, followed.")
 @click.option(
     "--lease",
     type=NamespacedName(),

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from scheduler_ext.cli.options import check_context
-from scheduler_ext.core.errors import ConfigError
+from scheduler_ext.core.errors import ClusterError, ConfigError
 from scheduler_ext.extender.clusterstate import ClusterState, file_state
 from scheduler_ext.wire.config import Configuration, load_config
 
@@ -34,9 +34,17 @@ def one_source(**flags: object) -> None:
 
 
 def read_state(
-    inventory_file: Path | None, kubeconfig: Path | None, context: str | None, config: Configuration
+    inventory_file: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    config: Configuration,
+    *,
+    with_objects: bool = False,
 ) -> ClusterState:
-    """The cluster of a file, or a live one. Raises InventoryError, ClusterError, click.UsageError."""
+    """The cluster of a file, or a live one, whose objects are kept where asked for.
+
+    Raises InventoryError, ClusterError, click.UsageError.
+    """
     one_source(inventory=inventory_file, kubeconfig=kubeconfig)
     check_context(kubeconfig, context)
     if inventory_file is not None:
@@ -46,7 +54,11 @@ def read_state(
     from scheduler_ext.cluster.once import cluster_state
     from scheduler_ext.cluster.transport import Transport
 
-    state = cluster_state(Transport.from_kubeconfig(kubeconfig, context), str(kubeconfig), config)
-    for problem in state.problems:
+    transport = Transport.from_kubeconfig(kubeconfig, context)
+    try:
+        state = cluster_state(transport, str(kubeconfig), config, with_objects=with_objects)
+    except ClusterError as error:
+        raise ClusterError(f"kubeconfig {kubeconfig}: {error}") from None
+    for problem in state.problems.values():
         click.echo(f"warning: {problem}", err=True)
     return state

@@ -20,7 +20,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.node import node_record
 from scheduler_ext.wire.objects import Objects
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, pod_name
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pod_name
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
 from scheduler_ext.wire.watching import Decoder
@@ -28,47 +28,49 @@ from scheduler_ext.wire.watching import Decoder
 T = TypeVar("T")
 
 
-def cluster_state(transport: Transport, source: str, config: Configuration) -> ClusterState:
-    """Every node of a cluster as of now.
+def cluster_state(
+    transport: Transport, source: str, config: Configuration, *, with_objects: bool = False
+) -> ClusterState:
+    """Every node of a cluster as of now; where asked for, also the Nodes and the pods that hold resources.
 
-    Raises ClusterError; InventoryError naming an object and its field.
+    These are most of a cluster's memory. Raises ClusterError; InventoryError naming an object and its field.
     """
     resources = config.resource_names()
     inventory = Inventory(*config.inventory_ages_s())
     objects = Objects()
     now = time.monotonic()
-    nodes, clock = _list(transport, NODES, Decoder(kube.Node))
-    for node in nodes:
+    for node, clock in _list(transport, NODES, Decoder(kube.Node)):
         metadata = node.metadata or kube.ObjectMeta()
         name = metadata.name or ""
-        objects.nodes[name] = node
+        if with_objects:
+            objects.nodes[name] = node
         # Whoever runs longer than this command has known the node since it was created.
         created = seconds(metadata.creation_timestamp)
         seen_at = clock.monotonic(created) if created is not None else now
         with _named(f"{source}: Node {name}: status"):
             inventory.node_seen(name, node_record(node, resources), seen_at)
-    for pod in _list(transport, PODS, Decoder(kube.Pod))[0]:
-        objects.pods.append(pod)
+    for pod, _ in _list(transport, PODS, Decoder(kube.Pod)):
         spec = pod.spec or kube.PodSpec()
+        if with_objects and spec.node_name and not is_finished(pod):
+            objects.pods.append(pod)
         if spec.node_name and asks_gpu(spec, resources):
             with _named(f"{source}: Pod {pod_name(pod)}: spec"):
                 inventory.pod_seen(bound_pod(pod, resources), spec.node_name, now)
-    problems: list[str] = []
+    problems: dict[str, str] = {}
     for gpu_node, clock in _reports(transport, problems):
         metadata = gpu_node.metadata or GpuNodeMeta()
         name = metadata.name or ""
-        objects.gpu_nodes[name] = gpu_node
         try:
             report = read_report(gpu_node)
         except ImpossibleReportError as error:
             # One node's nonsense must not hide the others; an extender keeps its last good report.
-            problems.append(str(error))
+            problems[name] = str(error)
             continue
         if report is not None:
             inventory.report_seen(name, report, received_at(metadata, clock, now), now, owner_uid(metadata))
     inventory.tick(now)
     infos = {info.name: info for info in inventory.infos()}
-    return ClusterState(source, objects, infos, inventory.ages(now), tuple(problems))
+    return ClusterState(source, objects, infos, inventory.ages(now), problems)
 
 
 @contextmanager
@@ -79,35 +81,32 @@ def _named(what: str) -> Iterator[None]:
         raise InventoryError(f"{what}: {error}") from None
 
 
-def _reports(transport: Transport, problems: list[str]) -> list[tuple[GpuNode, ServerClock]]:
+def _reports(transport: Transport, problems: dict[str, str]) -> Iterator[tuple[GpuNode, ServerClock]]:
     try:
-        items, clock = _list(transport, GPU_NODES, Decoder(GpuNode), problems)
+        yield from _list(transport, GPU_NODES, Decoder(GpuNode), problems)
     except RefusedError as error:
-        if error.status == 404:
-            # A cluster without our CRD has no agents: its labels speak.
-            return []
-        raise
-    return [(item, clock) for item in items]
+        # A cluster without our CRD has no agents: its labels speak.
+        if error.status != 404:
+            raise
 
 
 def _list(
-    transport: Transport, path: str, decoder: Decoder[T], problems: list[str] | None = None, **selectors: str
-) -> tuple[list[T], ServerClock]:
-    """All objects of a list, and the server's clock as of its last page.
+    transport: Transport, path: str, decoder: Decoder[T], problems: dict[str, str] | None = None
+) -> Iterator[tuple[T, ServerClock]]:
+    """All objects of a list, page by page, with the server's clock as of theirs.
 
-    What cannot be read is added to ``problems``; without these it ends the list.
+    What cannot be read is added to ``problems`` by name; without these it ends the list.
     """
-    items: list[T] = []
-    query = {"limit": str(PAGE), **selectors}
+    query = {"limit": str(PAGE)}
     while True:
         reply = transport.get(path, query)
         page = decoder.page(reply.body)
-        broken = [f"{path}: {item.name}: {item.problem}" for item in page.broken]
-        if broken and problems is None:
-            raise ClusterError(broken[0])
-        if problems is not None:
-            problems += broken
-        items += page.items
+        for item in page.broken:
+            problem = f"{path}: {item.name}: {item.problem}"
+            if problems is None:
+                raise ClusterError(problem)
+            problems[item.name] = problem
+        yield from ((item, reply.clock) for item in page.items)
         if not page.next:
-            return items, reply.clock
+            return
         query["continue"] = page.next

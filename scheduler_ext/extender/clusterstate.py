@@ -15,17 +15,17 @@ from scheduler_ext.wire.objects import Objects, assemble
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Every node as a decision would know it, and the objects it came from.
+    """Every node as a decision would know it, and the objects it came from, as far as they are kept.
 
-    ``source`` names it in messages; ``ages_s`` are the ages of reports, by node (absent: just received);
-    ``problems`` are what had to be left out, and why.
+    ``source`` names it in messages; by node, ``ages_s`` are the ages of reports (absent: just received) and
+    ``problems`` why reports had to be left out.
     """
 
     source: str
     objects: Objects
     infos: Mapping[str, NodeInfo]
     ages_s: Mapping[str, float] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
+    problems: Mapping[str, str] = field(default_factory=dict)
 
 
 def file_state(path: Path, config: Configuration) -> ClusterState:

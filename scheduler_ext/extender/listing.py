@@ -13,24 +13,31 @@ from scheduler_ext.extender.explain import API_VERSION
 from scheduler_ext.wire.config import Configuration
 
 NO_AGES: Mapping[str, float] = {}
+NO_PROBLEMS: Mapping[str, str] = {}
 
 
 def inventory_list(
-    infos: Iterable[NodeInfo], config: Configuration, ages_s: Mapping[str, float] = NO_AGES
+    infos: Iterable[NodeInfo],
+    config: Configuration,
+    ages_s: Mapping[str, float] = NO_AGES,
+    problems: Mapping[str, str] = NO_PROBLEMS,
 ) -> dict[str, Any]:
     """The InventoryList of these nodes, by name; nodes that have no GPU are left out.
 
-    ``ages_s`` are the ages of reports by node, 0 where absent.
+    By node, ``ages_s`` are the ages of reports, 0 where absent, and ``problems`` why they are refused.
     """
     items = [
-        _item(info, config, round(ages_s.get(info.name, 0.0), 1))
+        _item(info, config, round(ages_s.get(info.name, 0.0), 1), problems.get(info.name))
         for info in sorted(infos, key=lambda info: info.name)
-        if info.report is not None or info.estimate is not None or info.freshness != "Fresh"
+        if info.report is not None
+        or info.estimate is not None
+        or info.freshness != "Fresh"
+        or info.name in problems
     ]
     return {"apiVersion": API_VERSION, "kind": "InventoryList", "items": items}
 
 
-def _item(info: NodeInfo, config: Configuration, age_s: float) -> dict[str, Any]:
+def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | None) -> dict[str, Any]:
     held = holdings_of(info, config.resource_names())
     # As in the ledger: GPUs and instances that pods hold without anybody having told which.
     unknown = sum(held.unknown.values())
@@ -40,7 +47,9 @@ def _item(info: NodeInfo, config: Configuration, age_s: float) -> dict[str, Any]
             "source": "labels",
             "state": info.freshness,
             "ageSeconds": age_s,
+            "problem": problem,
             "unknownDeviceGpus": unknown,
+            "cordonsUnknown": [],
             "devices": _estimated(info),
         }
     headroom = config.memory.headroom_percent if info.share_node else 0
@@ -50,7 +59,9 @@ def _item(info: NodeInfo, config: Configuration, age_s: float) -> dict[str, Any]
         "source": "report",
         "state": info.freshness,
         "ageSeconds": age_s,
+        "problem": problem,
         "unknownDeviceGpus": unknown,
+        "cordonsUnknown": list(info.report.cordoned_strangers),
         "devices": [
             _device(device, held.devices[device.uuid], headroom, info.report.sharing_strategy != "none")
             for device in devices

@@ -103,13 +103,75 @@ def test_a_refused_report_is_a_warning(server: ApiServer, tmp_path: Path) -> Non
     assert result.exit_code == 0
     assert result.stderr.startswith("warning: GPUNode a100-1: status.devices[1].index")
     assert result.stderr.count("\n") == 1
-    assert json.loads(result.stdout)["items"]
+    problems = {item["node"]: item["problem"] for item in json.loads(result.stdout)["items"]}
+    assert problems["a100-2"] is None
+    assert problems["a100-1"].startswith("GPUNode a100-1: status.devices[1].index")
+
+
+def test_serve_says_that_a_cluster_is_followed() -> None:
+    assert "--kubeconfig PATH The cluster of this kubeconfig, followed." in " ".join(
+        run("serve", "--help").stdout.split()
+    )
+    assert "The cluster of this kubeconfig, as it is now." in " ".join(
+        run("explain", "--help").stdout.split()
+    )
 
 
 def test_a_cluster_that_refuses_is_one_line(server: ApiServer, tmp_path: Path) -> None:
     server.faults.place(Refuse(403, "Forbidden", "may not list nodes"), lists(NODES))
     kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
-    assert error_of(run("inventory", "--kubeconfig", kubeconfig)) == "403 Forbidden: may not list nodes"
+    message = error_of(run("inventory", "--kubeconfig", kubeconfig))
+    assert message == f"kubeconfig {kubeconfig}: 403 Forbidden: may not list nodes"
+
+
+@pytest.mark.parametrize("command", ["inventory", "explain"])
+def test_a_cluster_that_is_away_is_named(
+    server: ApiServer, written: Written, tmp_path: Path, command: str
+) -> None:
+    kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+    server.stop()
+    asking: list[str | Path] = (
+        ["-f", written("pod.yaml", pod("p", {WHOLE: "1"}))] if command == "explain" else []
+    )
+    assert error_of(run(command, *asking, "--kubeconfig", kubeconfig)).startswith(
+        f"kubeconfig {kubeconfig}: "
+    )
+
+
+def test_what_kube_scheduler_refuses_live_is_explained(
+    server: ApiServer, written: Written, tmp_path: Path
+) -> None:
+    """Its own filters count every pod of a node, also those that ask no GPU."""
+    server.store.put(PODS, pod("large", {"cpu": "60"}, on="a100-1"))
+    server.store.put(PODS, pod("over", {"cpu": "60"}, on="a100-1", phase="Succeeded"))
+    taints = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
+    server.store.put(NODES, node("mig-1", {WHOLE: "2"}, taints=taints))
+    asking = written("pod.yaml", pod("p", {WHOLE: "1", "cpu": "5"}))
+    output = run("explain", "-f", asking, "--kubeconfig", server.kubeconfig(tmp_path / "kubeconfig")).stdout
+    rows = {line.split()[0]: line for line in reversed(output.splitlines()) if line}
+    assert "Insufficient cpu" in rows["a100-1"]
+    assert rows["mig-1"].endswith("by kubernetes: has karpenter.sh/disrupted:NoSchedule")
+    assert "None" not in output
+
+
+@pytest.mark.parametrize("form", ["table", "wide"])
+def test_refused_reports_and_cordons_are_marked(server: ApiServer, tmp_path: Path, form: str) -> None:
+    server.store.put(GPU_NODES, gpu_node("labels-1", [gpu(0), gpu(0, "GPU-1")]))
+    cordoned = gpu_node("a100-1", [gpu(0), gpu(1)])
+    cordoned["metadata"]["annotations"] = {"gpu.scheduler-ext.io/cordoned": "GPU-1, GPU-\x1b"}
+    server.store.put(GPU_NODES, cordoned)
+    result = run("inventory", "--kubeconfig", server.kubeconfig(tmp_path / "kubeconfig"), "-o", form)
+    assert "Note: labels-1: its report is refused, labels are shown" in result.stdout
+    assert "Note: a100-1: cordoned, and no GPU of the node: GPU-" in result.stdout
+    assert "\x1b" not in result.stdout
+    header, *lines = result.stdout.splitlines()
+    at = header.index("CORDONED")
+    column = {tuple(line.split()[:2]): line[at:].split("  ")[0] for line in lines}
+    if form == "table":
+        assert (column["a100-1", "Fresh"], column["a100-2", "Fresh"]) == ("1, 1 unknown", "0")
+        assert "labels, report refused" in result.stdout
+    else:
+        assert (column["a100-1", "0"], column["a100-1", "1"]) == ("-", "yes")
 
 
 def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -43,7 +43,9 @@ def test_the_contract_of_a_report() -> None:
             "source": "report",
             "state": "Fresh",
             "ageSeconds": 12.5,
+            "problem": None,
             "unknownDeviceGpus": 0,
+            "cordonsUnknown": [],
             "devices": [
                 {
                     "uuid": "GPU-0",
@@ -83,6 +85,28 @@ def test_the_contract_of_labels() -> None:
         },
         "mig": {"enabled": False, "instances": []},
     }
+
+
+def test_a_report_that_is_refused_says_why() -> None:
+    infos = assemble(
+        read_objects(inventory(node("a", {WHOLE: "8"}, labels=GFD_H100), node("b"), node("c"))),
+        Configuration().resource_names(),
+    )
+    problems = {"a": "GPUNode a: impossible", "b": "GPUNode b: impossible"}
+    items = inventory_list(infos.values(), Configuration(), {}, problems)["items"]
+    # Also where nothing else is known of its GPUs.
+    assert [(item["node"], item["source"], item["problem"]) for item in items] == [
+        ("a", "labels", "GPUNode a: impossible"),
+        ("b", "labels", "GPUNode b: impossible"),
+    ]
+
+
+def test_cordons_of_no_gpu_are_listed() -> None:
+    found = gpu_node("n", [gpu(0), gpu(1)])
+    found["metadata"]["annotations"] = {"gpu.scheduler-ext.io/cordoned": "GPU-9, GPU-0, gpu-1,"}
+    (item,) = listed(found)["items"]
+    assert [device["cordoned"] for device in item["devices"]] == [True, False]
+    assert item["cordonsUnknown"] == ["GPU-9", "gpu-1"]
 
 
 def test_nodes_by_name_and_devices_by_index() -> None:
