@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.agent.nvml_mock.presets import t4
 from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.cluster.ports import LOOPBACK
+from tests.e2e.cluster.child import Child
+from tests.e2e.cluster.ports import LOOPBACK, free_ports
 from tests.e2e.cluster.running_pod import RunningPod
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.gpu_host import GpuHost
-from tests.e2e.installation import Installation
+from tests.e2e.gpunode_api import PATH as GPU_NODES
+from tests.e2e.installation import NAMESPACE, Installation
 from tests.e2e.workload import Workload
+from tests.kube_objects import gpu
 
 AWAY_S = 60.0
 ONE = {"nvidia.com/gpu": "1"}
@@ -91,3 +98,70 @@ def test_everything_goes_on_after_an_api_server_that_was_away(workload: Workload
     late = workload.add_whole("late", 1)
     workload.publish()
     assert workload.await_node(name, 60.0) == late
+
+
+# Far below the shipped ages, for a test to wait for.
+AGES = "inventory: {staleAfter: 3s, missingAfter: 6s}\n"
+MISSING_S = 6.0
+
+
+@contextmanager
+def running_extender(installation: Installation, config: Path) -> Iterator[tuple[Child, str, int]]:
+    """An extender beside those installed: process, URL of its API, health port."""
+    plane = installation.plane
+    api, health = free_ports(2)
+    arguments = ("-m", "scheduler_ext", "serve", f"--config={config}", f"--listen={LOOPBACK}:{api}")
+    kubeconfig = f"--kubeconfig={plane.kubeconfig('admin')}"
+    ports = (f"--health-listen={LOOPBACK}:{health}", f"--inspect-listen={LOOPBACK}:0")
+    # It is told to lead by a Lease that nobody holds, so that it writes nothing.
+    lease = f"--lease={NAMESPACE}/nobodys"
+    log = plane.directory / "short-ages.log"
+    child = Child("short-ages", (sys.executable, *arguments, kubeconfig, *ports, lease), log)
+    try:
+        child.wait_ready(lambda: bool(unverified.get(f"http://{LOOPBACK}:{health}/readyz")), 30.0)
+        yield child, f"http://{LOOPBACK}:{api}", health
+    finally:
+        child.stop()
+
+
+def states(health: int) -> dict[str, float]:
+    """How many nodes with GPUs are in which state, as an extender says."""
+    text = unverified.get(f"http://{LOOPBACK}:{health}/metrics")
+    return {
+        sample.labels["state"]: sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "gpu_extender_inventory_nodes"
+    }
+
+
+def test_an_extender_that_starts_anew_keeps_a_dead_agent_missing(workload: Workload, tmp_path: Path) -> None:
+    """It was reported long before this process began, and the API server knows when."""
+    config = tmp_path / "config.yaml"
+    head = "apiVersion: config.scheduler-ext.io/v1alpha1\nkind: ExtenderConfiguration\n"
+    config.write_text(head + AGES)
+    installation = workload.installation
+    dead = workload.add_whole("dead", 1)
+    workload.publish()
+    pod = workload.pod(ONE)
+    with running_extender(installation, config) as (child, url, health):
+        body = {"Pod": pod, "Nodes": None, "NodeNames": [dead]}
+        eventually(lambda: states(health)["Missing"] >= 1, "a report that nobody renews is missing")
+        time.sleep(MISSING_S)
+        child.kill()
+    for _ in range(2):
+        with running_extender(installation, config) as (child, url, health):
+            # At once: not for as long as a new report would be good.
+            assert json.loads(unverified.post(f"{url}/filter", body))["NodeNames"] == []
+            assert states(health)["Missing"] >= 1
+            # Who edits the GPUNode for another reason does not bring its agent back.
+            annotations = {"gpu.scheduler-ext.io/cordoned": f"GPU-{dead}-{time.time()}"}
+            workload.api.patch(f"{GPU_NODES}/{dead}", {"metadata": {"annotations": annotations}})
+            time.sleep(1.0)
+            assert json.loads(unverified.post(f"{url}/filter", body))["NodeNames"] == []
+            child.kill()
+    with running_extender(installation, config) as (_, url, health):
+        devices = [gpu(0, f"GPU-{dead}-0", memory={"totalMiB": 81920, "usedMiB": 1})]
+        workload.report(dead, devices, sequence=2)
+        workload.publish()
+        assert json.loads(unverified.post(f"{url}/filter", body))["NodeNames"] == [dead]
