@@ -6,9 +6,12 @@ one number or name that is out of the ordinary must not keep all else from being
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
+from scheduler_ext.agent.agreeing import agreeing
 from scheduler_ext.agent.fitting import bounded, fitting, fitting_instances, matching
 from scheduler_ext.agent.health import Health
 from scheduler_ext.agent.holders import HolderReading, Holdings
@@ -27,6 +30,8 @@ from scheduler_ext.wire.gpunode import (
     SummaryStatus,
     WrittenStatus,
 )
+
+log = logging.getLogger(__name__)
 
 _NAME_CHARS, _ARCHITECTURE_CHARS, _VERSION_CHARS, _REASON_CHARS, _SUMMARY_CHARS = 128, 63, 80, 1024, 256
 _NUMA_NODES = range(-1, 1024)
@@ -49,6 +54,9 @@ def node_status(
         # Also while no GPU can be used: its XIDs are told once, and count when the driver is back.
         sickness = health.judge(device, now)
         devices.append(_device(device, holdings.get(device.uuid, NO_HOLDINGS), reading.problem or sickness))
+    devices, left_out = agreeing(devices)
+    for text in left_out:
+        _say_once(text)
     return WrittenStatus(
         devices=devices,
         summary=summary(devices),
@@ -57,6 +65,12 @@ def node_status(
         mig_strategy=mig_strategy,  # type: ignore[arg-type]
         sharing=sharing,
     )
+
+
+@lru_cache(maxsize=64)
+def _say_once(text: str) -> None:
+    """A status is made every few seconds."""
+    log.warning("%s", text)
 
 
 def summary(devices: list[DeviceStatus]) -> SummaryStatus:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 # What is under way when the agent is told to end has so long; no answer that is still missing then is worth
 # more waiting.
-_END_S = 0.5
+_END_S = 2.0
 
 
 class AgentError(SchedulerExtError):

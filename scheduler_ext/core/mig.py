@@ -99,6 +99,11 @@ def memory_name_gb(mig_mib: int, total_mib: int) -> int:
     return (eighths * total_gib + 4) // 8
 
 
+def window(profile: Profile, start: int) -> int:
+    """Return the mask of units that an instance of `profile` at `start` takes."""
+    return ((1 << profile.size) - 1) << start
+
+
 def media_conflict(one: str, other: str) -> bool:
     """Say whether the media engines keep instances of two profiles, given by name, off the same GPU.
 

@@ -11,10 +11,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
-from scheduler_ext.core.mig import MAX_GRID, Profile, media_conflict, parse_profile
-from scheduler_ext.core.mig_masks import MaskTables, mask_tables, window
+from scheduler_ext.core.mig import MAX_GRID, Profile, media_conflict, parse_profile, window
 from scheduler_ext.core.mig_tables import FALLBACK_PROFILES
+
+if TYPE_CHECKING:
+    from scheduler_ext.core.mig_masks import MaskTables
 
 # NVML numbers 18 GPU instance profiles; the bound only keeps a broken report from filling memory.
 MAX_PROFILES = 64
@@ -47,6 +50,9 @@ class Geometry:
     @cached_property
     def tables(self) -> MaskTables:
         """The tables over all occupancy masks, computed on first use, once per distinct geometry."""
+        # Here, because the agent reads geometries and asks none for a table: numpy takes 25 MB.
+        from scheduler_ext.core.mig_masks import mask_tables
+
         return mask_tables(self.grid, self.profiles)
 
     def profile(self, name: str) -> Profile | None:

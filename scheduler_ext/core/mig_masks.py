@@ -13,7 +13,7 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_ext.core.mig import MAX_GRID, Profile
+from scheduler_ext.core.mig import MAX_GRID, Profile, window
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +27,6 @@ class MaskTables:
     placeable: NDArray[np.uint8]
     worth: NDArray[np.int64]
     full_worth: int
-
-
-def window(profile: Profile, start: int) -> int:
-    """Return the mask of units that an instance of `profile` at `start` takes."""
-    return ((1 << profile.size) - 1) << start
 
 
 @lru_cache(maxsize=256)

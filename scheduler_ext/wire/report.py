@@ -5,6 +5,8 @@ A report that contradicts itself is refused whole: half of a wrong report is no 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu import Device, Memory, Report
 from scheduler_ext.core.models import canonical_model
@@ -81,11 +83,20 @@ def _cordoned(node: GpuNode) -> frozenset[str]:
 def _devices(entries: list[DeviceStatus], cordoned: frozenset[str]) -> tuple[Device, ...]:
     if len(entries) > MAX_DEVICES:
         raise FieldError("devices", f"{len(entries)} devices; a node has at most {MAX_DEVICES}")
-    check_unique((f"devices[{i}].uuid", device.uuid) for i, device in enumerate(entries))
+    check_unique(_uuids(entries))
     check_unique((f"devices[{i}].index", device.index) for i, device in enumerate(entries))
     return tuple(
         _device(f"devices[{i}]", entry, cordoned=entry.uuid in cordoned) for i, entry in enumerate(entries)
     )
+
+
+def _uuids(entries: list[DeviceStatus]) -> Iterator[tuple[str, str]]:
+    """Those of the GPUs, then those of their instances: none is that of another on the node."""
+    for i, device in enumerate(entries):
+        yield f"devices[{i}].uuid", device.uuid
+    for i, device in enumerate(entries):
+        for j, instance in enumerate((device.mig.instances if device.mig else None) or ()):
+            yield f"devices[{i}].mig.instances[{j}].uuid", instance.uuid
 
 
 def _device(path: str, entry: DeviceStatus, *, cordoned: bool) -> Device:
@@ -108,8 +119,11 @@ def _device(path: str, entry: DeviceStatus, *, cordoned: bool) -> Device:
         healthy=health.state != "Unhealthy",
         health_reason=health.reason or "",
         cordoned=cordoned,
-        mig=read_mig(f"{path}.mig", entry.mig or MigStatus(), model),
-        holders=tuple(map(read_holder, entry.holders or ())),
+        mig=read_mig(f"{path}.mig", entry.mig or MigStatus(), model, memory.total_mib),
+        holders=tuple(
+            read_holder(f"{path}.holders[{i}]", holder, memory.total_mib)
+            for i, holder in enumerate(entry.holders or ())
+        ),
     )
 
 

@@ -35,6 +35,8 @@ def check_uuid(path: str, uuid: str) -> None:
         raise FieldError(path, f"{uuid!r} is no UUID; those have letters, digits and . _ : / - only")
 
 
-def read_holder(entry: HolderStatus) -> Holder:
-    """Who holds a device or an instance."""
+def read_holder(path: str, entry: HolderStatus, total_mib: int) -> Holder:
+    """Who holds a device, or an instance on one, of so much memory. Raises FieldError."""
+    if entry.memory_mib is not None and entry.memory_mib > total_mib:
+        raise FieldError(f"{path}.memoryMiB", f"{entry.memory_mib} MiB of a device of {total_mib}")
     return Holder(entry.uid or None, entry.namespace, entry.name, entry.container or None, entry.memory_mib)

@@ -43,6 +43,44 @@ T4: Json = {"model": "T4", "memory": {"totalMiB": 15360}}
         pytest.param(
             memory(unaccountedMiB=9000), "memory.unaccountedMiB: 9000 of 0", id="a part of what nobody uses"
         ),
+        pytest.param(
+            [gpu(0, holders=[holder("p", memoryMiB=81921)])],
+            "holders[0].memoryMiB: 81921 MiB of a device of 81920",
+            id="a pod with more than there is",
+        ),
+        pytest.param(
+            [sliced(instance(holder=holder("p", memoryMiB=81921)))],
+            "mig.instances[0].holder.memoryMiB: 81921 MiB of",
+            id="a pod with more than there is, on an instance",
+        ),
+        pytest.param(
+            [sliced(instance("GPU-0"))],
+            "mig.instances[0].uuid: 'GPU-0' is that of devices[0].uuid",
+            id="an instance that is its GPU",
+        ),
+        pytest.param(
+            [sliced(instance("GPU-1")), gpu(1)],
+            "mig.instances[0].uuid: 'GPU-1' is that of devices[1].uuid",
+            id="an instance that is another GPU",
+        ),
+        pytest.param(
+            [sliced(instance(), uuid="GPU-1", index=1), sliced(instance())],
+            "mig.instances[0].uuid: 'MIG-a' is that of devices[0].mig.instances[0].uuid",
+            id="an instance on two GPUs",
+        ),
+        pytest.param(
+            [gpu(0, mig={"enabled": False, "instances": [instance()]})],
+            "mig.instances: a GPU whose MIG mode is off has no instances",
+            id="instances without MIG",
+        ),
+        pytest.param([sliced(instance()) | T4], "mig.instances: T4 cannot be cut", id="instances of a T4"),
+        pytest.param(of_profile("7g.80gb", 8), "mig.instances: 64 units on a grid of 8", id="eight in one"),
+        pytest.param(of_profile("1g.10gb", 9), "mig.instances: 9 units", id="more than there are units"),
+        pytest.param(
+            of_profile("1g.10gb", 8), "8 of 1g.10gb, of which there can be 7", id="more than there can be"
+        ),
+        pytest.param(of_profile("1g.10gb+me", 2), "2 of 1g.10gb+me, of which there can be 1", id="engines"),
+        pytest.param(of_profile("3g.40gb", 3, size=4), "mig.instances: 12 units", id="with their sizes"),
     ],
 )
 def test_what_no_gpu_has(devices: list[Json], problem: str) -> None:
