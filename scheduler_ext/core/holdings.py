@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from scheduler_ext.core.gpu import Device, Holder, MigInstance, Report
+from scheduler_ext.core.gpu import Device, Holder, Memory, MigInstance, Report
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.request import ShareAsk
 from scheduler_ext.core.resources import ResourceNames, vendor_of
@@ -15,21 +15,32 @@ from scheduler_ext.core.resources import ResourceNames, vendor_of
 class DeviceHoldings:
     """What is held on one device: whole units, MIG instances by UUID, and MiB promised to shares.
 
-    ``foreign_mib`` is used by pods that hold nothing there; ``pods`` are the uids of those that do.
+    ``foreign_mib`` is used by pods that hold nothing there, ``departed_mib`` by pods that have left since the
+    report; ``pods`` are the uids of those that hold something.
     """
 
     units: int = 0
     instances: set[str] = field(default_factory=set)
     requested_mib: int = 0
     foreign_mib: int = 0
+    departed_mib: int = 0
     pods: set[str] = field(default_factory=set)
+
+    def free_mib(self, memory: Memory, headroom_mib: int = 0, requested_mib: int | None = None) -> int:
+        """What can still be promised of the device's memory."""
+        requested_mib = self.requested_mib if requested_mib is None else requested_mib
+        return memory.free_mib(requested_mib, headroom_mib, self.foreign_mib, self.departed_mib)
 
 
 @dataclass(slots=True)
 class Holdings:
-    """What is held on one node; ``unknown`` counts units per resource whose device nobody has told yet."""
+    """What is held on one node; ``unknown`` counts units per resource whose device nobody has told yet.
+
+    ``unplaced`` are the pods with a share of which nobody has told the device: bound by somebody else.
+    """
 
     devices: dict[str, DeviceHoldings] = field(default_factory=dict)
+    unplaced: list[BoundPod] = field(default_factory=list)
     unknown: Counter[str] = field(default_factory=Counter)
     requested: Counter[str] = field(default_factory=Counter)
 
@@ -47,10 +58,13 @@ def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
     for device in devices:
         _hold_seen(device, node.pods, held.devices[device.uuid])
     for pod in node.pods:
-        if not pod.finished:
+        if pod.holds:
             _hold_pod(pod, node.report, held, resources)
     for device in devices:
         _count_foreign(device, node.pods, held.devices[device.uuid])
+    for pod in node.pods:
+        if pod.departed:
+            _count_departed(pod, devices, held)
     return held
 
 
@@ -63,7 +77,7 @@ def _hold_seen(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings)
     for instance in device.mig.instances:
         if instance.holder is not None:
             pod = _pod_of(instance.holder, pods)
-            if pod is None or not pod.finished:
+            if pod is None or pod.holds:
                 held.instances.add(instance.uuid)
     held.units += sum(
         holder.memory_mib is None and _pod_of(holder, pods) is None for holder in device.holders
@@ -74,7 +88,7 @@ def _count_foreign(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldi
     """Use by pods that hold nothing on the device, known ones and others."""
     for holder in device.holders:
         pod = _pod_of(holder, pods)
-        if pod is None or pod.uid not in held.pods:
+        if (pod is None or pod.uid not in held.pods) and not (pod is not None and pod.departed):
             held.foreign_mib += holder.memory_mib or 0
 
 
@@ -122,8 +136,33 @@ def _is_asked(instance: MigInstance, pod: BoundPod, profile: str | None) -> bool
 
 
 def _hold_shares(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...], held: Holdings) -> None:
+    names = [name for name, _ in shares.running] + [share.container for share in shares.init]
+    if devices and not all(_told_devices(pod, name, devices) for name in names):
+        held.unplaced.append(pod)
+    for uuid, asked in _share_peaks(pod, shares, devices).items():
+        held.devices[uuid].requested_mib += asked
+        held.devices[uuid].pods.add(pod.uid)
+
+
+def _count_departed(pod: BoundPod, devices: tuple[Device, ...], held: Holdings) -> None:
+    """What the report counts as used that a pod used which has left since.
+
+    As the agent saw it, else as much as the pod asked. Of a GPU that it had to itself, all.
+    """
+    asked = _share_peaks(pod, pod.request.shares, devices) if pod.request.shares is not None else {}
+    for device in devices:
+        mine = [holder for holder in device.holders if pod.is_holder(holder)]
+        used = sum(holder.memory_mib or 0 for holder in mine)
+        if mine and not used and len(mine) == len(device.holders):
+            used = device.memory.used_mib
+        held.devices[device.uuid].departed_mib += used or asked.get(device.uuid, 0)
+
+
+def _share_peaks(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...]) -> dict[str, int]:
+    """The peak of a pod's shares on each device that it may have one on, in MiB."""
     running = [_share_devices(pod, container, devices) for container, _ in shares.running]
     init = [_share_devices(pod, share.container, devices) for share in shares.init]
+    peaks = {}
     for device in devices:
         sizes = [
             mib if device.uuid in where else 0
@@ -134,18 +173,21 @@ def _hold_shares(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...], h
             for share, where in zip(shares.init, init, strict=True)
             if device.uuid in where
         ]
-        asked = max([sum(sizes), *before])
-        held.devices[device.uuid].requested_mib += asked
-        if asked:
-            held.devices[device.uuid].pods.add(pod.uid)
+        peak = max([sum(sizes), *before])
+        if peak:
+            peaks[device.uuid] = peak
+    return peaks
 
 
 def _share_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
     """The devices a container's share is on, as far as known; all when nobody has told."""
-    here = {device.uuid for device in devices}
-    told = here & set(pod.devices.get(container, ()))
+    return _told_devices(pod, container, devices) or frozenset(device.uuid for device in devices)
+
+
+def _told_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
+    """The devices of a container's share as its pod's annotation says, else as the agent saw it."""
+    told = {device.uuid for device in devices} & set(pod.devices.get(container, ()))
     if told:
         return frozenset(told)
     seen = [(device.uuid, holder) for device in devices for holder in device.holders if pod.is_holder(holder)]
-    own = [uuid for uuid, holder in seen if holder.container in (None, container)]
-    return frozenset(own or here)
+    return frozenset(uuid for uuid, holder in seen if holder.container in (None, container))

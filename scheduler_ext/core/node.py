@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Holder, Report
@@ -22,7 +23,9 @@ UNLIMITED = 2**30
 class BoundPod:
     """A pod on a node, whoever bound it; ``devices`` are the GPU UUIDs known per container.
 
-    A ``finished`` pod (Succeeded, Failed) holds nothing, whatever an older report still says of it.
+    A ``finished`` pod (Succeeded, Failed) holds nothing, whatever an older report still says of it; one that
+    ``departed`` (or is taken to, in a dry run) did so after the report, which still counts what it used.
+    ``terminating`` ones hold until they are gone. ``other_requests`` are of resources that are no GPU's.
     """
 
     uid: str
@@ -32,6 +35,16 @@ class BoundPod:
     request: GpuRequest
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     finished: bool = False
+    departed: bool = False
+    terminating: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    other_requests: Mapping[str, Fraction] = field(default_factory=dict)
+    started_at: float | None = None
+
+    @property
+    def holds(self) -> bool:
+        """False for one that is only remembered for what an older report says of it."""
+        return not (self.finished or self.departed)
 
     def is_holder(self, holder: Holder) -> bool:
         """True when an agent's holder entry means this pod."""
@@ -42,7 +55,11 @@ class BoundPod:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A node as its sources know it; ``allocatable`` is None when no Node object is known."""
+    """A node as its sources know it; ``allocatable`` is None when no Node object is known.
+
+    ``assumed`` are the uids of those pods whose binding is under way. ``nominated`` ones are not bound: they
+    are to come when others have left, and count against some pods only (``core.nominated``).
+    """
 
     name: str
     uid: str | None = None
@@ -54,6 +71,8 @@ class NodeInfo:
     spot: bool = False
     changing: bool = False
     pods: tuple[BoundPod, ...] = ()
+    assumed: frozenset[str] = frozenset()
+    nominated: tuple[BoundPod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

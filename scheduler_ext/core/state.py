@@ -33,7 +33,8 @@ def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> 
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
         adrift=_adrift(held, [slot for slot, _ in slots]),
         limits=_limits(info, held, slots, _cordoned(info.report, held, slots)),
-        share_limit=_limit(info, held, resources.share),
+        # A share that somebody else bound may be on any GPU: until it is gone, nothing new is promised there.
+        share_limit=0 if held.unplaced else _limit(info, held, resources.share),
         # A Node object that speaks of no GPU says that there is none, which is not the same as unknown.
         fresh=info.freshness == "Fresh"
         and (info.report is not None or info.estimate is not None or info.allocatable is not None),
@@ -176,7 +177,7 @@ class _WholeUnits:
             name,
             free=max(0, self.replicas - busy),
             memory_mib=memory.total_mib // parts,
-            free_mib=memory.free_mib(held.requested_mib, foreign_mib=held.foreign_mib) // parts,
+            free_mib=held.free_mib(memory) // parts,
             model=device.model,
             gpu_part=1 / self.replicas,
         )
@@ -250,7 +251,7 @@ def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_per
     if device.mig.enabled:
         share_total = 0
     elif not held.units and not device.cordoned:
-        share_free = memory.free_mib(held.requested_mib, headroom, held.foreign_mib)
+        share_free = held.free_mib(memory, headroom)
     return Slot(
         model=device.model,
         healthy=device.healthy,

@@ -83,7 +83,7 @@ def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared:
             "usedMiB": memory.used_mib,
             "unaccountedMiB": _unaccounted(device, held),
             "requestedMiB": requested,
-            "freeMiB": memory.free_mib(requested, memory.headroom_mib(headroom_percent), held.foreign_mib),
+            "freeMiB": held.free_mib(memory, memory.headroom_mib(headroom_percent), requested),
         },
         "mig": {
             "enabled": device.mig.enabled,

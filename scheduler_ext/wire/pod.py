@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Requirement, Toleration, effective_requests
 from scheduler_ext.core.node import BoundPod
@@ -20,6 +21,7 @@ from scheduler_ext.core.request import (
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.kube import quantity_text, strings
+from scheduler_ext.wire.times import seconds
 
 # Written by the extender into the Binding, one per container: comma-separated UUIDs.
 DEVICES_PREFIX = "devices.gpu.scheduler-ext.io/"
@@ -128,6 +130,7 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
     Raises QuantityError for an amount of the wrong JSON type.
     """
     ask = pod_ask(pod, resources)
+    metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
     return BoundPod(
         uid=ask.uid,
         namespace=ask.namespace,
@@ -140,7 +143,26 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
             if key.startswith(DEVICES_PREFIX)
         },
         finished=is_finished(pod),
+        terminating=metadata.deletion_timestamp is not None,
+        labels=_shared(tuple(strings(metadata.labels).items())),
+        other_requests=_other_requests(spec, resources),
+        started_at=seconds(pod.status.start_time) if pod.status is not None else None,
     )
+
+
+@lru_cache(maxsize=4096)
+def _shared(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Thousands of pods carry the same labels: one mapping serves all of them."""
+    return dict(labels)
+
+
+def _other_requests(spec: kube.PodSpec, resources: ResourceNames) -> Mapping[str, Fraction]:
+    """What else it asks of a node. What cannot be read holds nothing, as with GPUs."""
+    try:
+        amounts = pod_amounts(spec)
+    except QuantityError:
+        return {}
+    return {name: amount for name, amount in amounts.items() if not resources.is_gpu(name)}
 
 
 def pod_needs(pod: kube.Pod) -> PodNeeds:
