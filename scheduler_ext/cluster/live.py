@@ -22,7 +22,8 @@ from scheduler_ext.cluster.pace import Pace
 from scheduler_ext.cluster.reflector import Reflector, WatchHealth
 from scheduler_ext.cluster.sinks import NodeSink, PodSink, ReportSink
 from scheduler_ext.cluster.transport import Transport
-from scheduler_ext.core.inventory import Cause, Inventory
+from scheduler_ext.core.cause import Cause
+from scheduler_ext.core.inventory import Inventory
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.status import Check, SourceStatus

@@ -13,13 +13,13 @@ from threading import Lock
 from scheduler_ext.cluster.transport import ServerClock
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.inventory import Inventory
-from scheduler_ext.core.node import BoundPod
+from scheduler_ext.core.node import BoundPod, PendingPod
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.node import node_record
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
 from scheduler_ext.wire.watching import Broken
@@ -41,6 +41,7 @@ class _Sink:
         self._resources = resources
         self._changed = changed
         self._listed: set[str] = set()
+        self._before: set[str] = set()
 
     def begin(self) -> None:
         self._listed = set()
@@ -154,7 +155,7 @@ class ReportSink(_Sink):
 
 
 class PodSink(_Sink):
-    """Pods: those on a node that hold GPUs there."""
+    """Pods that ask for GPUs: those on a node hold some there, the others wait."""
 
     kind = "Pod"
     together = 250
@@ -162,17 +163,27 @@ class PodSink(_Sink):
     def key(self, item: Broken) -> str:
         return item.uid
 
+    def begin(self) -> None:
+        super().begin()
+        with self._lock:
+            # Whoever is bound or heard of while the list is read may be newer than it.
+            self._before = self._inventory.known_pods()
+
     def seen(self, items: Sequence[kube.Pod], clock: ServerClock) -> None:
         # By uid: of several words on one pod, which come in one piece, the last counts.
-        told: dict[str, tuple[BoundPod, str] | None] = {}
+        told: dict[str, tuple[BoundPod, str] | PendingPod | None] = {}
         for pod in items:
             metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
-            uid = metadata.uid or ""
-            if not spec.node_name or is_finished(pod) or not asks_gpu(spec, self._resources):
-                told[uid] = None
+            if not asks_gpu(spec, self._resources):
                 continue
+            uid = metadata.uid or ""
             try:
-                told[uid] = (bound_pod(pod, self._resources), spec.node_name)
+                if is_finished(pod):
+                    told[uid] = None
+                elif spec.node_name:
+                    told[uid] = (bound_pod(pod, self._resources), spec.node_name)
+                else:
+                    told[uid] = pending_pod(pod, self._resources)
             except QuantityError as error:
                 self.broken(Broken(f"{metadata.namespace}/{metadata.name}", uid, str(error)))
         self._tell(told)
@@ -182,21 +193,23 @@ class PodSink(_Sink):
         self._tell({uid or "": None})
 
     def end(self) -> None:
-        with self._lock:
-            gone = self._inventory.pods().keys() - self._listed
-        self._tell(dict.fromkeys(gone))
+        self._tell(dict.fromkeys(self._before - self._listed))
 
-    def _tell(self, told: Mapping[str, tuple[BoundPod, str] | None]) -> None:
-        for uid, holding in told.items():
+    def _tell(self, told: Mapping[str, tuple[BoundPod, str] | PendingPod | None]) -> None:
+        for uid, word in told.items():
             # Without the second it would grow for as long as no list begins, which may be months.
-            (self._listed.discard if holding is None else self._listed.add)(uid)
+            (self._listed.discard if word is None else self._listed.add)(uid)
+        now = time.monotonic()
         with self._lock:
-            for uid, holding in told.items():
-                if holding is not None:
-                    self._inventory.pod_seen(*holding)
+            for uid, word in told.items():
+                if word is None:
+                    self._inventory.pod_gone(uid, now)
+                elif isinstance(word, PendingPod):
+                    self._inventory.pod_pending(word)
                 else:
-                    self._inventory.pod_gone(uid)
-        self._changed()
+                    self._inventory.pod_seen(*word)
+        if told:
+            self._changed()
 
 
 def _name(metadata: kube.ObjectMeta | None) -> str:

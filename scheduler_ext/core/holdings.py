@@ -139,7 +139,7 @@ def _hold_shares(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...], h
     names = [name for name, _ in shares.running] + [share.container for share in shares.init]
     if devices and not all(_told_devices(pod, name, devices) for name in names):
         held.unplaced.append(pod)
-    for uuid, asked in _share_peaks(pod, shares, devices).items():
+    for uuid, asked in share_peaks(pod, shares, devices).items():
         held.devices[uuid].requested_mib += asked
         held.devices[uuid].pods.add(pod.uid)
 
@@ -149,7 +149,7 @@ def _count_departed(pod: BoundPod, devices: tuple[Device, ...], held: Holdings) 
 
     As the agent saw it, else as much as the pod asked. Of a GPU that it had to itself, all.
     """
-    asked = _share_peaks(pod, pod.request.shares, devices) if pod.request.shares is not None else {}
+    asked = share_peaks(pod, pod.request.shares, devices) if pod.request.shares is not None else {}
     for device in devices:
         mine = [holder for holder in device.holders if pod.is_holder(holder)]
         used = sum(holder.memory_mib or 0 for holder in mine)
@@ -158,7 +158,7 @@ def _count_departed(pod: BoundPod, devices: tuple[Device, ...], held: Holdings) 
         held.devices[device.uuid].departed_mib += used or asked.get(device.uuid, 0)
 
 
-def _share_peaks(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...]) -> dict[str, int]:
+def share_peaks(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...]) -> dict[str, int]:
     """The peak of a pod's shares on each device that it may have one on, in MiB."""
     running = [_share_devices(pod, container, devices) for container, _ in shares.running]
     init = [_share_devices(pod, share.container, devices) for share in shares.init]

@@ -1,7 +1,8 @@
 """Nodes, reports and pods as they are heard of, one by one: events in, what is known of each node out.
 
-No clock here: ``now`` is the monotonic time of the caller, in seconds. A report's age counts from when it was
-received, which the caller knows, also across its own restarts.
+What is promised is in the ledger here: no GPU memory is given out but against it. No clock here: ``now`` is
+the monotonic time of the caller, in seconds. A report's age counts from when it was received, which the
+caller knows, also across its own restarts.
 
     Node seen ── no report yet ──► estimated ── missing_after_s ──► Missing
         └────── report received ──► Fresh ── stale_after_s ──► Stale ── missing_after_s ──► Missing
@@ -10,26 +11,21 @@ received, which the caller knows, also across its own restarts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from enum import Flag, auto
 
+from scheduler_ext.core.capacity import overallocated
 from scheduler_ext.core.caps import NO_CAPS, Caps, capped
+from scheduler_ext.core.cause import Cause
+from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Report
-from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.core.ledger import NO_PODS, Claim, Ledger, NodePods
+from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
 
 # Vendors that have an agent; the GPUs of others are known by labels for good.
 _REPORTED_VENDORS = ("nvidia",)
-
-
-class Cause(Flag):
-    """Why a node is not what it was."""
-
-    NODE = auto()
-    REPORT = auto()
-    POD = auto()
-    AGE = auto()
+_NEVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ def node_info(
     name: str,
     record: NodeRecord,
     report: Report | None,
-    pods: tuple[BoundPod, ...] = (),
+    pods: NodePods = NO_PODS,
     freshness: str = "Fresh",
 ) -> NodeInfo:
     """A node as its sources describe it together."""
@@ -63,7 +59,9 @@ def node_info(
         share_node=record.share_node,
         spot=record.spot,
         changing=record.changing,
-        pods=pods,
+        pods=pods.holding,
+        assumed=pods.assumed,
+        nominated=pods.nominated,
     )
 
 
@@ -76,7 +74,6 @@ class _Entry:
     report: Report | None = None
     received_at: float = 0.0
     owner_uid: str | None = None
-    pods: dict[str, BoundPod] = field(default_factory=dict)
     freshness: str = "Fresh"
 
     def own_report(self) -> Report | None:
@@ -93,7 +90,8 @@ class Inventory:
         self._stale_after_s = stale_after_s
         self._missing_after_s = missing_after_s
         self._entries: dict[str, _Entry] = {}
-        self._node_of: dict[str, str] = {}
+        self._ledger = Ledger(self._touch)
+        self._pending: dict[str, PendingPod] = {}
         self._changed: dict[str, Cause] = {}
 
     def node_seen(self, name: str, record: NodeRecord, now: float) -> None:
@@ -126,6 +124,7 @@ class Inventory:
         if entry.owner_uid != owner_uid or not _same(entry.report, report):
             self._touch(name, Cause.REPORT)
         entry.report, entry.owner_uid = report, owner_uid
+        self._ledger.report_received(name, received_at)
         self._judge(name, entry, now)
 
     def report_gone(self, name: str, now: float) -> None:
@@ -133,28 +132,60 @@ class Inventory:
         entry = self._entries.get(name)
         if entry is not None and entry.report is not None:
             entry.report, entry.owner_uid = None, None
+            self._ledger.report_received(name, _NEVER)
             self._touch(name, Cause.REPORT)
             self._judge(name, entry, now)
             self._forget_if_empty(name, entry)
 
-    def pod_seen(self, pod: BoundPod, node: str) -> None:
-        """A pod holds GPUs of a node, or is not what it was."""
-        before = self._node_of.get(pod.uid)
-        if before == node and self._entries[node].pods[pod.uid] == pod:
+    def pod_pending(self, pending: PendingPod) -> None:
+        """A pod waits for a node. An older word on one that is bound or gone changes nothing."""
+        if self._ledger.knows_end_of(pending.pod.uid):
             return
-        self.pod_gone(pod.uid)
-        self._node_of[pod.uid] = node
-        self._entries.setdefault(node, _Entry()).pods[pod.uid] = pod
-        self._touch(node, Cause.POD)
+        self._pending[pending.pod.uid] = pending
+        place = pending.nominated_node if pending.invalid is None and not pending.pod.terminating else None
+        self._ledger.nominate(pending.pod, place)
 
-    def pod_gone(self, uid: str) -> None:
-        """A pod is gone or has finished, or was none that holds GPUs."""
-        node = self._node_of.pop(uid, None)
-        if node is not None:
-            entry = self._entries[node]
-            del entry.pods[uid]
-            self._touch(node, Cause.POD)
-            self._forget_if_empty(node, entry)
+    def pod_seen(self, pod: BoundPod, node: str) -> None:
+        """A pod holds GPUs of a node, or is not what it was: Confirm, where it was assumed."""
+        self._pending.pop(pod.uid, None)
+        self._ledger.pod_seen(pod, node)
+
+    def pod_gone(self, uid: str, now: float) -> None:
+        """A pod is gone or has finished; what the last report says of it no longer counts."""
+        waited = self._pending.pop(uid, None) is not None
+        node = self._ledger.pod_gone(uid, now, waited)
+        entry = self._entries.get(node) if node is not None else None
+        if node is not None and (entry is None or entry.report is None):
+            self._ledger.report_received(node, _NEVER)
+
+    def assume(self, pod: BoundPod, node: str) -> None:
+        """A Binding of the pod to the node is about to be sent: what it will hold is promised from now on.
+
+        Raises OverAllocationError, and promises nothing, when a GPU's memory would be promised twice.
+        """
+        info = self.info(node)
+        if info is not None:
+            others = tuple(other for other in info.pods if other.uid != pod.uid)
+            problem = overallocated(replace(info, pods=(*others, pod)), pod)
+            if problem is not None:
+                raise OverAllocationError(f"pod {pod.namespace}/{pod.name} on node {node}: {problem}")
+        self._ledger.assume(pod, node)
+
+    def forget(self, uid: str, node: str) -> None:
+        """The Binding of a pod to a node was not, and can no longer succeed."""
+        self._ledger.forget(uid, node)
+
+    def claims_seen(self, node: str, claims: Iterable[Claim]) -> None:
+        """All that is written down of Bindings to a node that may be on their way."""
+        self._ledger.claims_seen(node, claims)
+
+    def claim_settled(self, node: str, key: tuple[str, str]) -> None:
+        """Expire: the Binding of a claim can no longer succeed."""
+        self._ledger.claim_settled(node, key)
+
+    def nominate(self, pod: BoundPod, node: str | None) -> None:
+        """A pod waits for others to leave a node; None: for none any more."""
+        self._ledger.nominate(pod, node)
 
     def tick(self, now: float) -> None:
         """Let reports age."""
@@ -171,7 +202,7 @@ class Inventory:
         entry = self._entries.get(name)
         if entry is None or entry.record is None:
             return None
-        pods = tuple(entry.pods[uid] for uid in sorted(entry.pods))
+        pods = self._ledger.pods(name)
         return node_info(name, entry.record, entry.own_report(), pods, entry.freshness)
 
     def infos(self) -> Iterator[NodeInfo]:
@@ -195,8 +226,20 @@ class Inventory:
         }
 
     def pods(self) -> dict[str, str]:
-        """The node of every pod that holds GPUs, by uid."""
-        return dict(self._node_of)
+        """The node of every bound pod that holds GPUs, by uid."""
+        return self._ledger.confirmed()
+
+    def pending(self, uid: str) -> PendingPod | None:
+        """A pod that waits for a node, by uid."""
+        return self._pending.get(uid)
+
+    def known_pods(self) -> set[str]:
+        """The uids of all pods that hold GPUs or wait for some."""
+        return {*self._ledger.confirmed(), *self._pending}
+
+    def claims(self) -> list[tuple[str, Claim]]:
+        """Every claim whose end is not known yet, with its node."""
+        return self._ledger.claims()
 
     def reports(self) -> set[str]:
         """The names that have a report."""
@@ -227,7 +270,7 @@ class Inventory:
         self._changed[name] = self._changed.get(name, cause) | cause
 
     def _forget_if_empty(self, name: str, entry: _Entry) -> None:
-        if entry.record is None and entry.report is None and not entry.pods:
+        if entry.record is None and entry.report is None:
             del self._entries[name]
 
 

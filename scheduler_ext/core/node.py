@@ -54,6 +54,20 @@ class BoundPod:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingPod:
+    """A pod that is not bound yet: what it asks (``invalid`` says why that cannot be read), and who binds it.
+
+    ``nominated_node`` is where it waits for others to leave.
+    """
+
+    pod: BoundPod
+    resource_version: str
+    scheduler_name: str
+    nominated_node: str | None = None
+    invalid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeInfo:
     """A node as its sources know it; ``allocatable`` is None when no Node object is known.
 

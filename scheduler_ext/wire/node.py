@@ -11,6 +11,7 @@ from scheduler_ext.core.estimate import MAX_COUNT, Estimate, change_in_progress,
 from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.intree import NodeFacts, Taint
 from scheduler_ext.core.inventory import NodeRecord
+from scheduler_ext.core.ledger import NodePods
 from scheduler_ext.core.models import canonical_model
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
@@ -63,14 +64,15 @@ def node_info(
     """
     if node is None:
         return NodeInfo(name, report=report, freshness="Fresh" if report else "Missing", pods=tuple(pods))
-    return inventory.node_info(name, node_record(node, resources), report, tuple(pods))
+    return inventory.node_info(name, node_record(node, resources), report, NodePods(tuple(pods)))
 
 
 def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> NodeInfo:
     """The same node as this Node object describes it: its labels and allocatable, our report and holdings."""
     known = info.report is not None or info.estimate is not None
     freshness = info.freshness if known else "Fresh"
-    return inventory.node_info(info.name, node_record(node, resources), info.report, info.pods, freshness)
+    pods = NodePods(info.pods, info.assumed, info.nominated)
+    return inventory.node_info(info.name, node_record(node, resources), info.report, pods, freshness)
 
 
 def _gpu_counts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, int]:

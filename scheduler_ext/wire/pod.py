@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Requirement, Toleration, effective_requests
-from scheduler_ext.core.node import BoundPod
+from scheduler_ext.core.node import BoundPod, PendingPod
 from scheduler_ext.core.quantity import QuantityError, parse_quantity
 from scheduler_ext.core.request import (
     ContainerAsk,
@@ -147,6 +148,21 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
         labels=_shared(tuple(strings(metadata.labels).items())),
         other_requests=_other_requests(spec, resources),
         started_at=seconds(pod.status.start_time) if pod.status is not None else None,
+    )
+
+
+def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
+    """A pod that waits for a node. Raises QuantityError for an amount of the wrong JSON type."""
+    metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
+    wish = pod_request(pod, resources)
+    holding = bound_pod(pod, resources)
+    invalid = wish.message if isinstance(wish, InvalidRequest) else None
+    return PendingPod(
+        pod=replace(holding, request=wish) if isinstance(wish, GpuRequest) else holding,
+        resource_version=metadata.resource_version or "",
+        scheduler_name=spec.scheduler_name or "",
+        nominated_node=pod.status.nominated_node_name or None if pod.status is not None else None,
+        invalid=invalid,
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.transport import Transport
-from scheduler_ext.core.inventory import Cause
+from scheduler_ext.core.cause import Cause
 from tests.cluster.api_paths import NODES, PODS
 from tests.cluster.api_requests import writes
 from tests.cluster.api_server import ApiServer
@@ -127,7 +127,7 @@ def test_a_release_long_after_is_its_own_to_see(living: Living, monkeypatch: pyt
     living.greeted()
     assert living.fitting() == ""
     living.server.store.delete(PODS, "p-a", "default")
-    eventually(lambda: not living.info("a").pods)
+    eventually(lambda: not any(pod.holds for pod in living.info("a").pods))
     looked(living)
     assert living.nudged() == []
 

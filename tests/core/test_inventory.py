@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from scheduler_ext.core.caps import Caps
+from scheduler_ext.core.cause import Cause
 from scheduler_ext.core.estimate import Estimate, estimate_from_labels
 from scheduler_ext.core.gpu import Report
-from scheduler_ext.core.inventory import Cause, Inventory, NodeRecord
+from scheduler_ext.core.inventory import Inventory, NodeRecord
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from tests.core.reported import WHOLE, bound, device, wants
 
@@ -36,7 +37,7 @@ RECORDS = (
 )
 REPORTS = (ONE, TWO, replace(ONE, sequence=7, reported_at="later"))
 NAMES = st.sampled_from(("a", "b"))
-UIDS = st.sampled_from(("p", "q", "r"))
+UIDS = st.sampled_from("pqrstu")
 AGES_S = st.sampled_from((0.0, 1.0, 100.0, 149.0, 150.0, 299.0, 300.0, 1000.0))
 
 
@@ -64,6 +65,8 @@ class Model(RuleBasedStateMachine):
         self.since: dict[str, float] = {}
         self.reports: dict[str, Told] = {}
         self.pods: dict[str, tuple[str, BoundPod]] = {}
+        self.gone: set[str] = set()
+        self.departed: dict[str, tuple[str, BoundPod, float]] = {}
         self.shown: dict[str, NodeInfo | None] = {}
 
     @rule(name=NAMES, record=st.sampled_from(RECORDS))
@@ -87,21 +90,34 @@ class Model(RuleBasedStateMachine):
     def report_seen(self, name: str, report: Report, age_s: float, owner: str | None) -> None:
         self.reports[name] = Told(report, self.now - age_s, owner)
         self.inventory.report_seen(name, report, self.now - age_s, self.now, owner)
+        self.arrived(name, self.now - age_s)
+
+    def arrived(self, name: str, received_at: float) -> None:
+        """A report of before a pod left says nothing of its leaving; nor does one of the moment after."""
+        for uid, (node, _, gone_at) in list(self.departed.items()):
+            if node == name and received_at >= gone_at + 2.0:
+                del self.departed[uid]
 
     @rule(name=NAMES)
     def report_gone(self, name: str) -> None:
-        self.reports.pop(name, None)
+        if self.reports.pop(name, None) is not None:
+            self.arrived(name, float("inf"))
         self.inventory.report_gone(name, self.now)
 
     @rule(uid=UIDS, node=NAMES, count=st.integers(1, 2))
     def pod_seen(self, uid: str, node: str, count: int) -> None:
-        self.pods[uid] = (node, pod(uid, count))
+        if uid not in self.gone:
+            self.pods[uid] = (node, pod(uid, count))
         self.inventory.pod_seen(pod(uid, count), node)
 
     @rule(uid=UIDS)
     def pod_gone(self, uid: str) -> None:
-        self.pods.pop(uid, None)
-        self.inventory.pod_gone(uid)
+        if uid in self.pods:
+            node, left = self.pods.pop(uid)
+            self.gone.add(uid)
+            if node in self.reports:
+                self.departed[uid] = (node, replace(left, departed=True), self.now)
+        self.inventory.pod_gone(uid, self.now)
 
     @rule(seconds=st.sampled_from((1.0, 49.0, 150.0, 151.0, 300.0)))
     def time_passes(self, seconds: float) -> None:
@@ -119,7 +135,8 @@ class Model(RuleBasedStateMachine):
         record, told = self.records.get(name), self.told(name)
         if record is None:
             return None
-        pods = sorted((uid, pod) for uid, (node, pod) in self.pods.items() if node == name)
+        left = {uid: (node, pod) for uid, (node, pod, _) in self.departed.items()}
+        pods = sorted((uid, pod) for uid, (node, pod) in (left | self.pods).items() if node == name)
         freshness = "Fresh"
         if told is not None:
             age_s = self.now - told.received_at
@@ -165,8 +182,9 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def forgets(self) -> None:
-        known = {*self.records, *self.reports, *(node for node, _ in self.pods.values())}
-        assert set(self.inventory._entries) == known
+        assert set(self.inventory._entries) == {*self.records, *self.reports}
+        left = {node for node, _, _ in self.departed.values()}
+        assert set(self.inventory._ledger._accounts) == {*left, *(node for node, _ in self.pods.values())}
 
 
 def _undated(info: NodeInfo) -> NodeInfo:
@@ -195,7 +213,7 @@ class TestCauses:
         built.node_seen("a", RECORDS[1], 30.0)
         built.report_seen("a", replace(ONE, sequence=8, reported_at="now"), 30.0, 30.0)
         built.pod_seen(pod("p", 1), "a")
-        built.pod_gone("unheard of")
+        built.pod_gone("unheard of", 30.0)
         built.node_gone("unheard of")
         built.report_gone("unheard of", 30.0)
         built.tick(30.0)
@@ -209,7 +227,7 @@ class TestCauses:
         assert built.take_changes() == {"a": Cause.AGE}
         built.report_seen("a", TWO, STALE_S, STALE_S)
         assert built.take_changes() == {"a": Cause.AGE}
-        built.pod_gone("p")
+        built.pod_gone("p", 0.0)
         assert built.take_changes() == {"a": Cause.POD}
         built.node_seen("a", RECORDS[0], STALE_S)
         built.pod_seen(pod("q", 1), "b")
@@ -217,7 +235,7 @@ class TestCauses:
 
     def test_several_causes_add_up(self) -> None:
         built = self.inventory()
-        built.pod_gone("p")
+        built.pod_gone("p", 0.0)
         built.report_seen("a", TWO, 1.0, 1.0)
         built.node_gone("a")
         assert built.take_changes() == {"a": Cause.POD | Cause.REPORT | Cause.NODE}
