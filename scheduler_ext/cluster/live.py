@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
-UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 # What changes soon after a publication waits for this time to pass: each costs a decision's memory.
 _PUBLISH_EVERY_S = 0.1
 # Ages are looked at this often.
@@ -70,11 +69,10 @@ class LiveInventory:
         reports = ReportSink(*parts, self._refused)
         # Nobody waits before the first inventory.
         pace = Pace(lambda: self.snapshot is not None)
-        unfinished = {"fieldSelector": UNFINISHED}
         self._reflectors: list[Reflector[Any]] = [
             Reflector("nodes", transport, NODES, Decoder(Node), NodeSink(*parts), pace),
             Reflector("gpunodes", transport, GPU_NODES, Decoder(GpuNode), reports, pace),
-            Reflector("pods", transport, PODS, Decoder(Pod), PodSink(*parts), pace, **unfinished),
+            Reflector("pods", transport, PODS, Decoder(Pod), PodSink(*parts), pace),
         ]
         self._changed = Event()
         self._stopped = Event()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from scheduler_ext.cluster.live import GPU_NODES, NODES, PODS, UNFINISHED
+from scheduler_ext.cluster.live import GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.reflector import PAGE
 from scheduler_ext.cluster.sinks import owner_uid, received_at
 from scheduler_ext.cluster.transport import RefusedError, ServerClock, Transport
@@ -20,7 +20,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.node import node_record
 from scheduler_ext.wire.objects import Objects
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pod_name
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, pod_name
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
 from scheduler_ext.wire.watching import Decoder
@@ -47,12 +47,12 @@ def cluster_state(transport: Transport, source: str, config: Configuration) -> C
         seen_at = clock.monotonic(created) if created is not None else now
         with _named(f"{source}: Node {name}: status"):
             inventory.node_seen(name, node_record(node, resources), seen_at)
-    for pod in _list(transport, PODS, Decoder(kube.Pod), fieldSelector=UNFINISHED)[0]:
+    for pod in _list(transport, PODS, Decoder(kube.Pod))[0]:
         objects.pods.append(pod)
         spec = pod.spec or kube.PodSpec()
-        if spec.node_name and not is_finished(pod) and asks_gpu(spec, resources):
+        if spec.node_name and asks_gpu(spec, resources):
             with _named(f"{source}: Pod {pod_name(pod)}: spec"):
-                inventory.pod_seen(bound_pod(pod, resources), spec.node_name)
+                inventory.pod_seen(bound_pod(pod, resources), spec.node_name, now)
     problems: list[str] = []
     for gpu_node, clock in _reports(transport, problems):
         metadata = gpu_node.metadata or GpuNodeMeta()

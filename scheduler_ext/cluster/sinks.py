@@ -178,10 +178,10 @@ class PodSink(_Sink):
                 continue
             uid = metadata.uid or ""
             try:
-                if is_finished(pod):
-                    told[uid] = None
-                elif spec.node_name:
+                if spec.node_name:
                     told[uid] = (bound_pod(pod, self._resources), spec.node_name)
+                elif is_finished(pod):
+                    told[uid] = None
                 else:
                     told[uid] = pending_pod(pod, self._resources)
             except QuantityError as error:
@@ -207,7 +207,7 @@ class PodSink(_Sink):
                 elif isinstance(word, PendingPod):
                     self._inventory.pod_pending(word)
                 else:
-                    self._inventory.pod_seen(*word)
+                    self._inventory.pod_seen(*word, now)
         if told:
             self._changed()
 

@@ -69,7 +69,9 @@ def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
 
 
 def _pod_of(holder: Holder, pods: tuple[BoundPod, ...]) -> BoundPod | None:
-    return next((pod for pod in pods if pod.is_holder(holder)), None)
+    mine = [pod for pod in pods if pod.is_holder(holder)]
+    # By name it may be one that has left, too.
+    return next((pod for pod in mine if pod.holds), mine[0] if mine else None)
 
 
 def _hold_seen(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings) -> None:

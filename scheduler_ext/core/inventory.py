@@ -25,12 +25,14 @@ from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
 
 # Vendors that have an agent; the GPUs of others are known by labels for good.
 _REPORTED_VENDORS = ("nvidia",)
-_NEVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """What a Node object says of a node's GPUs: the amounts it hands out, and what its labels tell."""
+    """What a Node object says of a node's GPUs: the amounts it hands out, and what its labels tell.
+
+    ``advertised`` is the MiB of memory shares as they stand in capacity and allocatable; None: not there.
+    """
 
     uid: str | None = None
     allocatable: dict[str, int] = field(default_factory=dict)
@@ -39,6 +41,7 @@ class NodeRecord:
     share_node: bool = False
     spot: bool = False
     changing: bool = False
+    advertised: tuple[int | None, int | None] = (None, None)
 
 
 def node_info(
@@ -124,7 +127,7 @@ class Inventory:
         if entry.owner_uid != owner_uid or not _same(entry.report, report):
             self._touch(name, Cause.REPORT)
         entry.report, entry.owner_uid = report, owner_uid
-        self._ledger.report_received(name, received_at)
+        self._ledger.report_received(name, report, received_at)
         self._judge(name, entry, now)
 
     def report_gone(self, name: str, now: float) -> None:
@@ -132,7 +135,7 @@ class Inventory:
         entry = self._entries.get(name)
         if entry is not None and entry.report is not None:
             entry.report, entry.owner_uid = None, None
-            self._ledger.report_received(name, _NEVER)
+            self._ledger.report_received(name, None, now)
             self._touch(name, Cause.REPORT)
             self._judge(name, entry, now)
             self._forget_if_empty(name, entry)
@@ -145,43 +148,39 @@ class Inventory:
         place = pending.nominated_node if pending.invalid is None and not pending.pod.terminating else None
         self._ledger.nominate(pending.pod, place)
 
-    def pod_seen(self, pod: BoundPod, node: str) -> None:
+    def pod_seen(self, pod: BoundPod, node: str, now: float) -> None:
         """A pod holds GPUs of a node, or is not what it was: Confirm, where it was assumed."""
         self._pending.pop(pod.uid, None)
-        self._ledger.pod_seen(pod, node)
+        self._ledger.pod_seen(pod, node, now)
 
     def pod_gone(self, uid: str, now: float) -> None:
-        """A pod is gone or has finished; what the last report says of it no longer counts."""
+        """A pod is gone; what the last report says of it no longer counts."""
         waited = self._pending.pop(uid, None) is not None
         node = self._ledger.pod_gone(uid, now, waited)
         entry = self._entries.get(node) if node is not None else None
         if node is not None and (entry is None or entry.report is None):
-            self._ledger.report_received(node, _NEVER)
+            self._ledger.report_received(node, None, now)
 
-    def assume(self, pod: BoundPod, node: str) -> None:
+    def assume(self, claim: Claim, node: str) -> None:
         """A Binding of the pod to the node is about to be sent: what it will hold is promised from now on.
 
         Raises OverAllocationError, and promises nothing, when a GPU's memory would be promised twice.
         """
-        info = self.info(node)
+        info, pod = self.info(node), claim.pod
         if info is not None:
             others = tuple(other for other in info.pods if other.uid != pod.uid)
             problem = overallocated(replace(info, pods=(*others, pod)), pod)
             if problem is not None:
                 raise OverAllocationError(f"pod {pod.namespace}/{pod.name} on node {node}: {problem}")
-        self._ledger.assume(pod, node)
+        self._ledger.assume(claim, node)
 
-    def forget(self, uid: str, node: str) -> None:
-        """The Binding of a pod to a node was not, and can no longer succeed."""
-        self._ledger.forget(uid, node)
+    def forget(self, key: tuple[str, str], node: str) -> None:
+        """The Binding of a pod to a node was not, and can no longer succeed: Forget, or Expire."""
+        self._ledger.forget(key, node)
 
     def claims_seen(self, node: str, claims: Iterable[Claim]) -> None:
         """All that is written down of Bindings to a node that may be on their way."""
         self._ledger.claims_seen(node, claims)
-
-    def claim_settled(self, node: str, key: tuple[str, str]) -> None:
-        """Expire: the Binding of a claim can no longer succeed."""
-        self._ledger.claim_settled(node, key)
 
     def nominate(self, pod: BoundPod, node: str | None) -> None:
         """A pod waits for others to leave a node; None: for none any more."""
@@ -227,7 +226,7 @@ class Inventory:
 
     def pods(self) -> dict[str, str]:
         """The node of every bound pod that holds GPUs, by uid."""
-        return self._ledger.confirmed()
+        return self._ledger.holding()
 
     def pending(self, uid: str) -> PendingPod | None:
         """A pod that waits for a node, by uid."""
@@ -237,9 +236,21 @@ class Inventory:
         """The uids of all pods that hold GPUs or wait for some."""
         return {*self._ledger.confirmed(), *self._pending}
 
-    def claims(self) -> list[tuple[str, Claim]]:
-        """Every claim whose end is not known yet, with its node."""
-        return self._ledger.claims()
+    def assumed(self) -> list[tuple[str, Claim]]:
+        """Every promise whose end is not known yet, with its node."""
+        return self._ledger.assumed()
+
+    def claims_on(self, node: str) -> dict[tuple[str, str], Claim]:
+        """What is written down of Bindings to a node whose end is not known yet."""
+        return self._ledger.claims_on(node)
+
+    def node_of(self, uid: str) -> str | None:
+        """Where a pod is bound; None when it is not."""
+        return self._ledger.node_of(uid)
+
+    def is_gone(self, uid: str) -> bool:
+        """Whether a pod was heard of and is no more."""
+        return self._ledger.is_gone(uid)
 
     def reports(self) -> set[str]:
         """The names that have a report."""

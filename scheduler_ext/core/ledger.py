@@ -7,7 +7,7 @@ A uid that is gone never comes back, whatever is heard of it late; a pod of the 
 bound pod is never unbound, so that an older word on it, from before its binding, changes nothing.
 
 A claim is an assumption as it is written down for all extenders: it counts until its Binding is known to have
-succeeded, or to be able to no longer.
+succeeded, or to be able to no longer. A pod may have several, on one node or on many; at most one comes true.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.cause import Cause
+from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.node import BoundPod
 
 # A report that was received this long after a pod had gone was read after its last process had.
@@ -53,10 +54,10 @@ NO_PODS = NodePods()
 
 @dataclass(slots=True)
 class _Account:
-    """One node's pods, by uid."""
+    """One node's pods by uid, and what Bindings would hold that may be on their way."""
 
     confirmed: dict[str, BoundPod] = field(default_factory=dict)
-    assumed: dict[str, BoundPod] = field(default_factory=dict)
+    assumed: dict[tuple[str, str], Claim] = field(default_factory=dict)
     claims: dict[tuple[str, str], Claim] = field(default_factory=dict)
     settled: set[tuple[str, str]] = field(default_factory=set)
     nominated: dict[str, BoundPod] = field(default_factory=dict)
@@ -68,13 +69,12 @@ class _Account:
         )
 
     def pods(self) -> NodePods:
-        claimed = {claim.pod.uid: claim.pod for claim in self.claims.values()}
+        bound = self.confirmed | {uid: pod for uid, (pod, _) in self.departed.items()}
         # What we assume is newer than what we wrote of it.
-        assumed = claimed | self.assumed
-        holding = {uid: pod for uid, (pod, _) in self.departed.items()} | assumed | self.confirmed
+        assumed = self.claims | self.assumed
         return NodePods(
-            tuple(holding[uid] for uid in sorted(holding)),
-            frozenset(assumed),
+            tuple(bound[uid] for uid in sorted(bound)) + tuple(assumed[key].pod for key in sorted(assumed)),
+            frozenset(uid for uid, _ in assumed),
             tuple(self.nominated[uid] for uid in sorted(self.nominated)),
         )
 
@@ -98,27 +98,52 @@ class Ledger:
         account = self._accounts.get(node)
         return account.pods() if account is not None else NO_PODS
 
-    def claims(self) -> list[tuple[str, Claim]]:
-        """Every claim whose end is not known yet, with its node."""
+    def assumed(self) -> list[tuple[str, Claim]]:
+        """Every promise whose end is not known yet, with its node."""
         return [
-            (node, claim) for node, account in self._accounts.items() for claim in account.claims.values()
+            (node, claim)
+            for node, account in self._accounts.items()
+            for claim in (account.claims | account.assumed).values()
         ]
 
-    def confirmed(self) -> dict[str, str]:
-        """The node of every bound pod, by uid."""
-        return dict(self._confirmed_on)
+    def claims_on(self, node: str) -> dict[tuple[str, str], Claim]:
+        """What is written down of Bindings to a node whose end is not known yet."""
+        account = self._accounts.get(node)
+        return dict(account.claims) if account is not None else {}
+
+    def confirmed(self) -> set[str]:
+        """The uids of all bound pods, finished ones among them."""
+        return set(self._confirmed_on)
+
+    def holding(self) -> dict[str, str]:
+        """The node of every bound pod that has not finished, by uid."""
+        return {
+            uid: node for uid, node in self._confirmed_on.items() if self._accounts[node].confirmed[uid].holds
+        }
+
+    def node_of(self, uid: str) -> str | None:
+        """Where a pod is bound; None when it is not."""
+        return self._confirmed_on.get(uid)
+
+    def is_gone(self, uid: str) -> bool:
+        """Whether a pod was heard of and is no more."""
+        return uid in self._gone
 
     def knows_end_of(self, uid: str) -> bool:
         """Whether a pod is bound or gone, so that it waits for nothing any more."""
         return uid in self._gone or uid in self._confirmed_on
 
-    def pod_seen(self, pod: BoundPod, node: str) -> None:
-        """A pod is bound to a node, whoever bound it: Confirm."""
+    def pod_seen(self, pod: BoundPod, node: str, now: float) -> None:
+        """A pod is bound to a node, whoever bound it: Confirm. One that has finished holds nothing there."""
         if pod.uid in self._gone:
             return
         before = self._confirmed_on.get(pod.uid)
-        if before == node and self._accounts[node].confirmed[pod.uid] == pod:
-            return
+        if before == node:
+            known = self._accounts[node].confirmed[pod.uid]
+            if known == pod:
+                return
+            if pod.finished and not known.finished:
+                self._accounts[node].departed[pod.uid] = (replace(pod, departed=True), now)
         if before is not None and before != node:
             self._unconfirm(pod.uid)
             self._drop_if_empty(before)
@@ -141,33 +166,47 @@ class Ledger:
         node = None
         if uid in self._confirmed_on:
             node, pod = self._unconfirm(uid)
-            self._account(node).departed[uid] = (replace(pod, departed=True), now)
+            # One that had finished left when it did.
+            self._account(node).departed.setdefault(uid, (replace(pod, departed=not pod.finished), now))
         self._settle(uid)
         return node
 
-    def report_received(self, node: str, received_at: float) -> None:
-        """A report of a node, in which those who left before are no more."""
+    def report_received(self, node: str, report: Report | None, received_at: float) -> None:
+        """A report of a node, which no longer counts what those used who left before; None: there is none.
+
+        It may go on naming them for a while as those who hold a GPU: kubelet's older releases do, and the
+        agent's last answer from kubelet may be a minute old.
+        """
         account = self._accounts.get(node)
         if account is None:
             return
-        for uid, (_, gone_at) in list(account.departed.items()):
-            if gone_at + _READ_BEFORE_S <= received_at:
+        for uid, (pod, gone_at) in list(account.departed.items()):
+            if report is not None and gone_at + _READ_BEFORE_S > received_at:
+                continue
+            if report is not None and uid not in account.confirmed and _is_named(pod, report):
+                account.departed[uid] = (replace(pod, departed=False, finished=True), gone_at)
+            else:
                 del account.departed[uid]
-                self._touched(node, Cause.REPORT)
+            self._touched(node, Cause.REPORT)
         self._drop_if_empty(node)
 
-    def assume(self, pod: BoundPod, node: str) -> None:
+    def assume(self, claim: Claim, node: str) -> None:
         """A Binding of the pod to the node is about to be sent."""
-        if pod.uid in self._gone or pod.uid in self._confirmed_on:
-            return
-        self._account(node).assumed[pod.uid] = pod
-        self._promised_on.setdefault(pod.uid, set()).add(node)
-        self._touched(node, Cause.POD)
+        uid = claim.pod.uid
+        if not self.knows_end_of(uid):
+            self._account(node).assumed[claim.key] = claim
+            self._promised_on.setdefault(uid, set()).add(node)
+            self._touched(node, Cause.POD)
 
-    def forget(self, uid: str, node: str) -> None:
-        """The Binding of a pod to a node was not, and can no longer succeed."""
+    def forget(self, key: tuple[str, str], node: str) -> None:
+        """The Binding of a pod to a node was not, and can no longer succeed: Forget, or Expire."""
         account = self._accounts.get(node)
-        if account is not None and account.assumed.pop(uid, None) is not None:
+        if account is None:
+            return
+        assumed, claimed = account.assumed.pop(key, None), account.claims.pop(key, None)
+        if claimed is not None:
+            account.settled.add(key)
+        if assumed is not None or claimed is not None:
             self._touched(node, Cause.CLAIM)
             self._drop_if_empty(node)
 
@@ -188,13 +227,6 @@ class Ledger:
                 self._promised_on.setdefault(uid, set()).add(node)
             self._touched(node, Cause.CLAIM)
         self._drop_if_empty(node)
-
-    def claim_settled(self, node: str, key: tuple[str, str]) -> None:
-        """A claim's Binding can no longer succeed."""
-        account = self._accounts.get(node)
-        if account is not None and account.claims.pop(key, None) is not None:
-            account.settled.add(key)
-            self._touched(node, Cause.CLAIM)
 
     def nominate(self, pod: BoundPod, node: str | None) -> None:
         """A pod waits for others to leave a node; None: for none any more."""
@@ -222,9 +254,10 @@ class Ledger:
             account = self._accounts.get(node)
             if account is None:
                 continue
-            account.assumed.pop(uid, None)
             account.nominated.pop(uid, None)
-            account.claims = {key: claim for key, claim in account.claims.items() if key[0] != uid}
+            for claims in (account.assumed, account.claims):
+                for key in [key for key in claims if key[0] == uid]:
+                    del claims[key]
             self._touched(node, Cause.CLAIM if self._confirmed_on.get(uid) != node else Cause.POD)
             self._drop_if_empty(node)
 
@@ -235,3 +268,9 @@ class Ledger:
         account = self._accounts.get(node)
         if account is not None and account.is_empty():
             del self._accounts[node]
+
+
+def _is_named(pod: BoundPod, report: Report) -> bool:
+    holders = [holder for device in report.devices for holder in device.holders]
+    holders += [i.holder for device in report.devices for i in device.mig.instances if i.holder is not None]
+    return any(pod.is_holder(holder) for holder in holders)

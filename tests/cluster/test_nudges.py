@@ -14,7 +14,7 @@ from tests.cluster.api_requests import writes
 from tests.cluster.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.cluster.living import ONE, SICK, TWO, WHOLE, Living
-from tests.kube_objects import GFD_H100, SHARE, Json, gpu, node, pod
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, holder, node, pod
 
 pytestmark = pytest.mark.usefixtures("impatient")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases"
@@ -195,3 +195,15 @@ class TestOfTwoExtenders:
         assert not pair.live.status().active
         assert pair.notes()["watch-leases"] == "ok"
         assert pair.fitting() == "ab"
+
+
+def test_what_the_last_report_says_of_a_pod_that_is_gone_does_not_count(living: Living) -> None:
+    """The agent's next one may be ten seconds away; kube-scheduler's retry is now."""
+    living.report("a", gpu(0, holders=[holder("p-a", container="main")]))
+    for name in "ab":
+        living.bind(f"p-{name}", on=name)
+    living.start()
+    living.greeted()
+    assert living.fitting() == ""
+    living.server.store.delete(PODS, "p-a", "default")
+    eventually(lambda: living.fitting() == "a")

@@ -164,7 +164,7 @@ class TestPods:
             pod("q", {WHOLE: "1"}, on="a", phase="Succeeded"),
         )
         assert told.inventory.pods() == {"uid-p": "a"}
-        assert told.pods._listed == {"uid-p"}
+        assert told.pods._listed == {"uid-p", "uid-q"}
 
     def test_they_finish_and_go(self, told: Told) -> None:
         told.see_pods(*(pod(name, {WHOLE: "1"}, on="a") for name in "pqrs"))
@@ -172,8 +172,8 @@ class TestPods:
         told.pods.gone(read(kube.Pod, pod("q"))[0])
         told.pods.gone(Broken("default/r", "uid-r", "cannot be read"))
         assert told.inventory.pods() == {"uid-s": "a"}
-        # Nothing is kept of them: months may pass before the next list.
-        assert told.pods._listed == {"uid-s"}
+        # Nothing is kept of those that are gone: months may pass before the next list.
+        assert told.pods._listed == {"uid-p", "uid-s"}
 
     def test_what_a_list_does_not_bring_is_gone(self, told: Told) -> None:
         told.see_pods(*(pod(name, {WHOLE: "1"}, on="a") for name in "pqr"))

@@ -108,7 +108,7 @@ class Model(RuleBasedStateMachine):
     def pod_seen(self, uid: str, node: str, count: int) -> None:
         if uid not in self.gone:
             self.pods[uid] = (node, pod(uid, count))
-        self.inventory.pod_seen(pod(uid, count), node)
+        self.inventory.pod_seen(pod(uid, count), node, self.now)
 
     @rule(uid=UIDS)
     def pod_gone(self, uid: str) -> None:
@@ -204,7 +204,7 @@ class TestCauses:
         built = Inventory(STALE_S, MISSING_S)
         built.node_seen("a", RECORDS[1], 0.0)
         built.report_seen("a", ONE, 0.0, 0.0)
-        built.pod_seen(pod("p", 1), "a")
+        built.pod_seen(pod("p", 1), "a", 0.0)
         built.take_changes()
         return built
 
@@ -212,7 +212,7 @@ class TestCauses:
         built = self.inventory()
         built.node_seen("a", RECORDS[1], 30.0)
         built.report_seen("a", replace(ONE, sequence=8, reported_at="now"), 30.0, 30.0)
-        built.pod_seen(pod("p", 1), "a")
+        built.pod_seen(pod("p", 1), "a", 0.0)
         built.pod_gone("unheard of", 30.0)
         built.node_gone("unheard of")
         built.report_gone("unheard of", 30.0)
@@ -230,7 +230,7 @@ class TestCauses:
         built.pod_gone("p", 0.0)
         assert built.take_changes() == {"a": Cause.POD}
         built.node_seen("a", RECORDS[0], STALE_S)
-        built.pod_seen(pod("q", 1), "b")
+        built.pod_seen(pod("q", 1), "b", 0.0)
         assert built.take_changes() == {"a": Cause.NODE, "b": Cause.POD}
 
     def test_several_causes_add_up(self) -> None:
@@ -249,7 +249,7 @@ class TestCauses:
 
     def test_a_pod_that_moves_changes_both_nodes(self) -> None:
         built = self.inventory()
-        built.pod_seen(pod("p", 1), "b")
+        built.pod_seen(pod("p", 1), "b", 0.0)
         assert built.take_changes() == {"a": Cause.POD, "b": Cause.POD}
 
 
