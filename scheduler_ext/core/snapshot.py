@@ -23,7 +23,9 @@ class Snapshot:
     """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, which
     names of no node map to, is in the state of an unknown node.
 
-    ``within`` is the whole cluster's snapshot where this one holds only the nodes of one request."""
+    ``unsettled`` names the nodes that not all pods see alike: what is assumed there or nominated does not
+    count against the pod itself. ``within`` is the whole cluster's snapshot where this one holds only the nodes
+    of one request."""
 
     generation: int
     nodes: Mapping[str, Node]
@@ -35,6 +37,7 @@ class Snapshot:
     devices: DeviceColumns
     units: Mapping[str, UnitColumns]
     node: NodeColumns
+    unsettled: frozenset[str] = frozenset()
     within: Snapshot | None = None
 
     @property

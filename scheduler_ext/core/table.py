@@ -37,6 +37,7 @@ class Table:
     def __init__(self, nodes: Mapping[str, Node], spare: int = _SPARE) -> None:
         self._spare = spare
         self._nodes = dict(nodes)
+        self._unsettled = {name for name, node in nodes.items() if _is_unsettled(node)}
         self._name_rows()
         self._fill()
 
@@ -55,6 +56,7 @@ class Table:
             devices=copied(self._devices, width),
             units={resource: copied(self._units[resource], width) for resource in sorted(self._units)},
             node=copied(self._node, width),
+            unsettled=frozenset(self._unsettled),
             within=within,
         )
 
@@ -68,6 +70,8 @@ class Table:
                 self._nodes.pop(name, None)
             else:
                 self._nodes[name] = node
+            unsettled = node is not None and _is_unsettled(node)
+            (self._unsettled.add if unsettled else self._unsettled.discard)(name)
         if len(changed) * 2 > len(self._nodes):
             self._name_rows()
             self._fill()
@@ -190,3 +194,7 @@ def _models(state: NodeState) -> Iterator[GpuModel]:
         yield slot.model
         for unit in slot.units:
             yield unit.model
+
+
+def _is_unsettled(node: Node) -> bool:
+    return bool(node.info.assumed or node.info.nominated)

@@ -12,6 +12,7 @@ from scheduler_ext.core.cycle import BEST_POINTS, FITS, Decision, best_candidate
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.intree import InTreeRejection, intree_rejection
 from scheduler_ext.core.node import Node, NodeInfo
+from scheduler_ext.core.placement import share_devices
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
@@ -149,11 +150,10 @@ def allocation(node: Node, state: int, decision: Decision) -> list[dict[str, Any
         if resource in profiles
         for _ in range(count)
     ]
-    fit = decision.scoring.fit
-    if fit is not None and request.shares is not None:
+    uuids = share_devices(node, state, decision)
+    if request.shares is not None:
         shares = [*request.shares.running, *((s.container, s.memory_mib) for s in request.shares.init)]
-        for (container, mib), slots in zip(shares, fit.slots, strict=True):
-            devices.append(_device(container, node.uuids[int(slots[state])], None, mib))
+        devices += [_device(container, next(iter(uuids[container])), None, mib) for container, mib in shares]
     return devices
 
 
@@ -211,7 +211,7 @@ def _resolvable(info: NodeInfo, decision: Decision, config: Configuration) -> bo
     left = replace(
         info,
         pods=tuple(
-            replace(pod, finished=True) if pod.priority < request.priority else pod for pod in info.pods
+            replace(pod, departed=True) if pod.priority < request.priority else pod for pod in info.pods
         ),
     )
     node = resolve(left, config.resource_names(), config.memory.headroom_percent)

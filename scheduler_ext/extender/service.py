@@ -14,11 +14,12 @@ from cachetools import LRUCache
 from scheduler_ext.core.cycle import Codes, Decision, best_candidates, points
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.node import Node, NodeInfo
+from scheduler_ext.core.nominated import seen_by
+from scheduler_ext.core.placement import Sizing, place_nominated
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.core.state import resolve
 from scheduler_ext.core.table import Table, build_snapshot
 from scheduler_ext.extender.refusals import Refusals
 from scheduler_ext.wire import kube
@@ -30,13 +31,18 @@ from scheduler_ext.wire.extender import (
     encode_priorities,
 )
 from scheduler_ext.wire.node import with_node
-from scheduler_ext.wire.pod import pod_name, pod_request
+from scheduler_ext.wire.pod import pod_name, pod_priority, pod_request, pod_uid
 
 # Decisions remembered within one generation: prioritize follows filter for the same pod, and the pods of a
 # Deployment ask the same. Losing one costs its recomputation.
 _REMEMBERED_DECISIONS = 64
+_REMEMBERED_VIEWS = 16
 # Larger pods are not remembered: most have 2 to 10 kB, and anybody may send one.
 _REMEMBERED_POD_BYTES = 64 * 1024
+
+
+# The nodes that a pod sees in a way of its own, each with the pods that count there.
+_Own = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +71,15 @@ class Extender:
     def __init__(self, config: Configuration) -> None:
         self._resources = config.resource_names()
         self._policy = config.policy()
-        self._headroom_percent = config.memory.headroom_percent
+        self.sizing = Sizing(self._policy, self._resources, config.memory.headroom_percent)
         self._lock = Lock()
+        # Whoever changes the table; readers never wait for it, but those who see a node in a way of their own.
+        self._writing = Lock()
         self._table = Table({})
         self._snapshot: Snapshot | None = None
         self.refusals = Refusals(self._policy)
-        self._decisions: LRUCache[GpuRequest, Decision] = LRUCache(_REMEMBERED_DECISIONS)
+        self._decisions: LRUCache[tuple[GpuRequest, _Own], Decision] = LRUCache(_REMEMBERED_DECISIONS)
+        self._views: LRUCache[_Own, Snapshot] = LRUCache(_REMEMBERED_VIEWS)
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_DECISIONS)
 
     @property
@@ -80,24 +89,27 @@ class Extender:
 
     def replace_nodes(self, infos: Iterable[NodeInfo]) -> Snapshot:
         """Make these the nodes that decisions see, one generation later; for one writer at a time."""
-        self._table = Table({info.name: self._resolved(info) for info in infos})
-        return self._publish()
+        nodes = {info.name: self._resolved(info) for info in infos}
+        with self._writing:
+            self._table = Table(nodes)
+            return self._publish()
 
     def update_nodes(self, changed: Mapping[str, NodeInfo | None]) -> Snapshot:
         """The same for the nodes that changed; None is one that is gone."""
-        self._table.update(
-            {name: self._resolved(info) if info is not None else None for name, info in changed.items()}
-        )
-        return self._publish()
+        nodes = {name: self._resolved(info) if info is not None else None for name, info in changed.items()}
+        with self._writing:
+            self._table.update(nodes)
+            return self._publish()
 
     def _resolved(self, info: NodeInfo) -> Node:
-        return resolve(info, self._resources, self._headroom_percent)
+        return self.sizing.resolved(place_nominated(info, self.sizing) if info.nominated else info)
 
     def _publish(self) -> Snapshot:
         snapshot = self._table.snapshot(self._snapshot.generation + 1 if self._snapshot else 1)
         with self._lock:
             self._snapshot = snapshot
             self._decisions.clear()
+            self._views.clear()
         return snapshot
 
     def filter(self, body: bytes, deadline: float) -> Answer:
@@ -136,17 +148,48 @@ class Extender:
         snapshot = self._snapshot
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
+        own: _Own = ()
+        if snapshot.unsettled:
+            snapshot, own = self._seen_by(args, snapshot)
         if args.nodes is not None:
             return Decision(request, self._dry_run(args, snapshot), self._policy)
         if isinstance(request, InvalidRequest):
             return Decision(request, snapshot, self._policy)
         with self._lock:
-            decision = self._decisions.get(request)
+            decision = self._decisions.get((request, own))
         if decision is None or decision.snapshot is not snapshot:
             decision = Decision(request, snapshot, self._policy)
             with self._lock:
-                self._decisions[request] = decision
+                self._decisions[request, own] = decision
         return decision
+
+    def _seen_by(self, args: ExtenderArgs, snapshot: Snapshot) -> tuple[Snapshot, _Own]:
+        """The snapshot as this pod may count on it, and what is different in it: nothing, nearly always."""
+        pod = args.pod
+        uid, priority = pod_uid(pod), pod_priority(pod)
+        infos = {
+            name: seen
+            for name in snapshot.unsettled
+            if (seen := seen_by(snapshot.nodes[name].info, uid, priority)) is not snapshot.nodes[name].info
+        }
+        if not infos:
+            return snapshot, ()
+        own = tuple(sorted((name, tuple(pod.uid for pod in info.pods)) for name, info in infos.items()))
+        with self._lock:
+            view = self._views.get(own)
+        if view is None or view.generation != snapshot.generation:
+            nodes = {name: self.sizing.resolved(info) for name, info in infos.items()}
+            with self._writing:
+                if self._snapshot is not snapshot:
+                    # Another one was published meanwhile; what was decided on the last is not worth less.
+                    view = Table({**snapshot.nodes, **nodes}, spare=0).snapshot(snapshot.generation)
+                else:
+                    self._table.update(nodes)
+                    view = self._table.snapshot(snapshot.generation)
+                    self._table.update({name: snapshot.nodes[name] for name in nodes})
+            with self._lock:
+                self._views[own] = view
+        return view, own
 
     def _request(self, args: ExtenderArgs) -> GpuRequest | InvalidRequest:
         """What the pod asks; the same bytes ask the same, so those of the last pods are not read again."""

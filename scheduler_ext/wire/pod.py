@@ -125,6 +125,16 @@ def pod_name(pod: kube.Pod) -> str:
     return f"{metadata.namespace or 'default'}/{metadata.name or '?'}"
 
 
+def pod_uid(pod: kube.Pod) -> str:
+    """The pod's uid; empty for one that was never created."""
+    return (pod.metadata.uid if pod.metadata else None) or ""
+
+
+def pod_priority(pod: kube.Pod) -> int:
+    """The pod's priority, 0 where nothing says."""
+    return _priority(pod.spec or kube.PodSpec())
+
+
 def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
     """A pod on a node as a holder: its amounts and devices; its wishes no longer matter.
 
