@@ -116,16 +116,16 @@ class Handler(BaseHTTPRequestHandler):
     def _meet(self, request: Request) -> Placed | None:
         """Meet the faults that wait for this request, but for one after it; raises what ends it."""
         self.output.begin(None)
-        after = None
         while (placed := self.api.faults.on_answer(request)) is not None:
+            if isinstance(placed.fault, After):
+                return placed
             if isinstance(placed.fault, Cut | Drip):
                 self.output.begin(placed.fault)
-                return after
-            if isinstance(placed.fault, After):
-                after = placed
-            else:
-                self._suffer(placed.fault, placed)
-        return after
+                return None
+            self._suffer(placed.fault, placed)
+            if isinstance(placed.fault, Delay):
+                return None
+        return None
 
     def _suffer(self, fault: AnswerFault | WatchFault, placed: Placed) -> None:
         """One fault; raises what ends the request."""
