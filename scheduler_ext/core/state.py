@@ -16,7 +16,11 @@ from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
 
 def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> Node:
     """The node's state after all holdings; devices of equal state stay in their reported order."""
-    held = holdings_of(info, resources)
+    return resolve_held(info, holdings_of(info, resources), resources, headroom_percent)
+
+
+def resolve_held(info: NodeInfo, held: Holdings, resources: ResourceNames, headroom_percent: int) -> Node:
+    """The same after these holdings, whatever its pods hold."""
     slots: list[tuple[Slot, str | None]] = []
     if info.report is not None:
         whole = _WholeUnits(info.report, resources)
