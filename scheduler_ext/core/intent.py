@@ -20,6 +20,11 @@ class Intent:
     extender: str
 
     @property
+    def key(self) -> tuple[str, str]:
+        """What tells one from another: a second Binding of a pod is of another version of it."""
+        return self.pod.uid, self.resource_version
+
+    @property
     def uid(self) -> str:
         """The pod's."""
         return self.pod.uid

@@ -73,7 +73,7 @@ class Extender:
         self._policy = config.policy()
         self.sizing = Sizing(self._policy, self._resources, config.memory.headroom_percent)
         self._lock = Lock()
-        # Whoever changes the table; readers never wait for it, but those who see a node in a way of their own.
+        # Whoever changes the table. Readers wait for it only where they see a node in a way of their own.
         self._writing = Lock()
         self._table = Table({})
         self._snapshot: Snapshot | None = None
