@@ -231,8 +231,10 @@ class Binder:
         return self._api.post_binding(pod.namespace, pod.name, body, deadline)
 
     def _now(self, read: Outcome[kube.Pod | None]) -> Outcome[PodNow | None]:
-        if not isinstance(read, Done) or read.value is None:
+        if not isinstance(read, Done):
             return read
+        if read.value is None:
+            return Done(None)
         pod = read.value
         metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
         try:
@@ -274,11 +276,8 @@ class Binder:
             now = time.monotonic()
             with self._lock:
                 busy = set(self._under_way)
-            there = {
-                (node, intent.key): intent
-                for node, intent in self._book.unsettled()
-                if intent.uid not in busy
-            }
+            open_ones = [(node, intent) for node, intent in self._book.unsettled() if intent.uid not in busy]
+            there = {(node, intent.key): intent for node, intent in open_ones}
             looks = {key: looks.get(key, (now + _FIRST_LOOK_S, _FIRST_LOOK_S)) for key in there}
             for key, (at, wait_s) in list(looks.items()):
                 if at <= now and not self._stopped.is_set():

@@ -135,7 +135,8 @@ class Book:
         """A node's reservation as it is to be written: all whose end is not known, and this one."""
         node = reserved.node
         with self.lock:
-            version = self._fences[node]
+            # Where it was lowered meanwhile this is the attempt to create one that exists, which is refused.
+            version = self._fences.get(node, NEVER_WRITTEN)
             others = self.inventory.intents_on(node)
             others.pop(reserved.key, None)
             info = self.inventory.info(node)
@@ -147,7 +148,7 @@ class Book:
         )
 
     def fence(self, found: Reservation, pods: Iterable[BoundPod] = ()) -> None:
-        """What a node's reservation says, as we wrote it or read it, and pods found bound to it afterwards."""
+        """What a node's reservation says as we wrote or read it, and pods found bound to it afterwards."""
         with self.lock:
             now = self._monotonic()
             for pod in pods:
