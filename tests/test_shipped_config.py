@@ -128,10 +128,10 @@ def test_kube_scheduler_looks_at_all_nodes(kube_scheduler: dict[str, Any]) -> No
     assert kube_scheduler["percentageOfNodesToScore"] == 100
 
 
-def test_nobody_is_evicted_for_a_pod_that_the_extender_would_refuse(kube_scheduler: dict[str, Any]) -> None:
-    (profile,) = kube_scheduler["profiles"]
-    assert "preemptVerb" not in kube_scheduler["extenders"][0]
-    assert profile["plugins"]["postFilter"]["disabled"] == [{"name": "DefaultPreemption"}]
+def test_nobody_is_evicted_before_the_extender_was_asked(kube_scheduler: dict[str, Any]) -> None:
+    """kube-scheduler's own preemption is on, and would empty nodes that the extender refuses."""
+    assert kube_scheduler["profiles"] == [{"schedulerName": "gpu-scheduler"}]
+    assert kube_scheduler["extenders"][0]["preemptVerb"] == "preempt"
 
 
 def test_leadership_has_a_lease_of_its_own(kube_scheduler: dict[str, Any]) -> None:
@@ -145,6 +145,7 @@ def test_the_extender_entry_is_as_the_server_needs_it(extender: dict[str, Any]) 
         "urlPrefix": "http://127.0.0.1:8888",
         "filterVerb": "filter",
         "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
         "weight": 200,
         "nodeCacheCapable": True,
         "httpTimeout": "5s",
