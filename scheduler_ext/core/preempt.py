@@ -20,7 +20,7 @@ from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.victim_kinds import focuses
-from scheduler_ext.core.victim_search import Cost, Need, Pricing, Steps, cheapest_first
+from scheduler_ext.core.victim_search import NO_PRIORITY, Cost, Need, Pricing, Steps, cheapest_first
 
 # Sets of pods that one node may be asked about before kube-scheduler's own way is gone.
 EVALUATIONS = 64
@@ -94,7 +94,7 @@ class Preemption:
                 return None
         unseen = max(0, counted - sum(case.pricing.over(proposed))) if unknown else 0
         return Victims(
-            _in_order(most_important_first([*evicted, *stay]), unknown, named),
+            _in_order(most_important_first([*evicted, *stay]), unknown, named, known),
             sum(case.pricing.over(gone)) + unseen,
         )
 
@@ -256,15 +256,18 @@ def _sum(pods: Sequence[BoundPod], name: str) -> Fraction:
     return sum((max(Fraction(0), pod.other_requests.get(name, Fraction(0))) for pod in pods), Fraction(0))
 
 
-def _in_order(pods: Sequence[BoundPod], unknown: Sequence[str], named: Sequence[str]) -> tuple[str, ...]:
-    """The most important first, because kube-scheduler takes the first for that; an unknown pod stands before
-    those that kube-scheduler named after it."""
-    uids = [pod.uid for pod in pods]
+def _in_order(
+    pods: Sequence[BoundPod], unknown: Sequence[str], named: Sequence[str], known: Mapping[str, BoundPod]
+) -> tuple[str, ...]:
+    """The most important first, because kube-scheduler takes the first for that. An unknown pod is at least
+    as important as those that kube-scheduler named after it."""
+    rows = [(pod.priority, pod.uid) for pod in pods]
     for uid in reversed(unknown):
-        after = set(named[list(named).index(uid) + 1 :])
-        place = next((i for i, each in enumerate(uids) if each in after), len(uids))
-        uids.insert(place, uid)
-    return tuple(uids)
+        after = [known[each].priority for each in named[named.index(uid) :] if each in known]
+        floor = max(after, default=NO_PRIORITY - 1)
+        place = next((i for i, (priority, _) in enumerate(rows) if priority <= floor), len(rows))
+        rows.insert(place, (floor, uid))
+    return tuple(uid for _, uid in rows)
 
 
 def _may_free_too_much(request: GpuRequest, empty: Departures) -> bool:
