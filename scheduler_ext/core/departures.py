@@ -7,13 +7,14 @@ any number of pods that might go together is then a matter of subtracting. The a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.gpu import Device, Holder, Report
 from scheduler_ext.core.holdings import DeviceHoldings, Holdings, holdings_of
-from scheduler_ext.core.node import BoundPod, Node, NodeInfo
+from scheduler_ext.core.node import BoundPod, Node, NodeInfo, Slot
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.resources import ResourceNames
@@ -58,6 +59,9 @@ class Departures:
         self._adds_up = _distinct(info.pods)
         self.reliefs = self._reliefs()
         self._fits: dict[Gone, bool] = {}
+        # A device looks the same whoever else has gone: few of them are new in a set.
+        self._devices: dict[tuple[str, Gone], DeviceHoldings] = {}
+        self._slots: dict[tuple[str, Hashable], Slot] = {}
 
     @property
     def evaluations(self) -> int:
@@ -80,25 +84,34 @@ class Departures:
     def node_without(self, gone: Gone) -> Node:
         """The node when these have gone."""
         held = self._held_less(gone) if gone else self.held
-        return resolve_held(self.info, held, self._resources, self.headroom_percent)
+        return resolve_held(self.info, held, self._resources, self.headroom_percent, self._slots)
 
     def _held_less(self, gone: Gone) -> Holdings:
         if not self._adds_up:
             return holdings_of(without(self.info, [self.pods[i] for i in gone]), self._resources)
-        devices = dict(self.held.devices)
         unknown, requested = Counter(self.held.unknown), Counter(self.held.requested)
         unplaced = list(self.held.unplaced)
+        touched: dict[str, list[int]] = {}
         for i in gone:
             relief = self.reliefs[i]
-            for uuid, less in relief.devices.items():
-                devices[uuid] = _less(devices[uuid], less)
+            for uuid in relief.devices:
+                touched.setdefault(uuid, []).append(i)
             for name, count in relief.unknown.items():
                 unknown[name] -= count
             for name, count in relief.requested.items():
                 requested[name] -= count
             if relief.unplaced:
                 unplaced = [pod for pod in unplaced if pod.uid != self.pods[i].uid]
+        devices = dict(self.held.devices)
+        devices.update((uuid, self._device_without(uuid, tuple(here))) for uuid, here in touched.items())
         return Holdings(devices=devices, unplaced=unplaced, unknown=unknown, requested=requested)
+
+    def _device_without(self, uuid: str, gone: Gone) -> DeviceHoldings:
+        found = self._devices.get((uuid, gone))
+        if found is None:
+            less = (self.reliefs[i].devices[uuid] for i in gone)
+            found = self._devices[uuid, gone] = reduce(_less, less, self.held.devices[uuid])
+        return found
 
     def _reliefs(self) -> list[Relief]:
         if not self._adds_up:

@@ -25,7 +25,7 @@ from scheduler_ext.core.victim_search import NO_PRIORITY, Cost, Need, Pricing, S
 # Sets of pods that one node may be asked about before kube-scheduler's own way is gone.
 EVALUATIONS = 64
 # Sets begun per set asked about: beginning one costs a tenth.
-_STEPS_PER_EVALUATION = 16
+_STEPS_PER_EVALUATION = 12
 # So many sets are looked at together, at first and at most.
 _TOGETHER = (1, 16)
 
