@@ -6,16 +6,17 @@ What is not ours to see, kube-scheduler counts: of every other resource, as much
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import merge
-from math import lcm
 
 from scheduler_ext.core.departures import Departures, Gone, without
-from scheduler_ext.core.disruption import Budget, most_important_first
+from scheduler_ext.core.disruption import Budget, budgets_of, most_important_first
 from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.core.node_likeness import likeness
 from scheduler_ext.core.nominated import seen_by
+from scheduler_ext.core.other_resources import Freed
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.resources import ResourceNames
@@ -64,6 +65,8 @@ class Preemption:
         self._resources = resources
         self._headroom_percent = headroom_percent
         self._evaluations = evaluations
+        # By what tells nodes apart: victims by their place among the node's pods, and violations.
+        self._answers: dict[Hashable, tuple[list[int], int] | None] = {}
 
     def victims(self, info: NodeInfo, named: Sequence[str] = (), counted: int = 0) -> Victims | None:
         """The cheapest pods whose departure makes the request fit on a node, None where none do.
@@ -72,11 +75,30 @@ class Preemption:
         violations it counts for them. Of those, pods that are not known here (they hold no GPU) stay.
         """
         info = seen_by(info, self._uid, self._request.priority)
+        pods = most_important_first(info.pods)
+        places = {pod.uid: i for i, pod in enumerate(pods)}
+        unknown = [uid for uid in dict.fromkeys(named) if uid not in places]
+        alike = likeness(info, pods, budgets_of(pods, self._budgets), named, self._request)
+        if alike is None:
+            return self._victims(info, named, unknown, counted)
+        uids = [*(pod.uid for pod in pods), *unknown]
+        key = (alike, counted if unknown else 0)
+        if key not in self._answers:
+            victims = self._victims(info, named, unknown, counted)
+            found = None
+            if victims is not None:
+                found = [uids.index(uid) for uid in victims.uids], victims.violations
+            self._answers[key] = found
+        known = self._answers[key]
+        return None if known is None else Victims(tuple(uids[i] for i in known[0]), known[1])
+
+    def _victims(
+        self, info: NodeInfo, named: Sequence[str], unknown: Sequence[str], counted: int
+    ) -> Victims | None:
         lower = self._lower(info)
         leaving = tuple(pod for pod in lower if pod.terminating)
         known = {pod.uid: pod for pod in info.pods}
-        unknown = [uid for uid in dict.fromkeys(named) if uid not in known]
-        freed = _Freed([known[uid] for uid in named if uid in known], len(unknown))
+        freed = Freed([known[uid] for uid in named if uid in known], len(unknown))
         case = self._case(
             without(info, leaving), [pod for pod in lower if not pod.terminating], freed, leaving
         )
@@ -104,9 +126,9 @@ class Preemption:
         lower = self._lower(seen)
         if not lower:
             return False
-        empty = self._case(without(seen, lower), [], _Freed([], 0), ()).departures
+        empty = self._case(without(seen, lower), [], Freed([], 0), ()).departures
         if empty.fits(()):
-            return not self._case(seen, [], _Freed([], 0), ()).departures.fits(())
+            return not self._case(seen, [], Freed([], 0), ()).departures.fits(())
         # All at once may free too much: GPUs that do not meet the pod's wishes, one that is cordoned.
         return _may_free_too_much(self._request, empty) and self.victims(info) is not None
 
@@ -120,7 +142,7 @@ class Preemption:
         )
 
     def _case(
-        self, info: NodeInfo, pods: Sequence[BoundPod], freed: _Freed, leaving: Sequence[BoundPod]
+        self, info: NodeInfo, pods: Sequence[BoundPod], freed: Freed, leaving: Sequence[BoundPod]
     ) -> _Case:
         departures = Departures(
             info, pods, self._request, self._policy, self._resources, self._headroom_percent
@@ -224,36 +246,6 @@ class _Case:
                 steps.left = -1
                 return None
         return self.departures.first_fit(batch)
-
-
-class _Freed:
-    """What kube-scheduler's own victims free, as far as they are known, of what is not ours to see."""
-
-    def __init__(self, pods: Sequence[BoundPod], unknown: int) -> None:
-        self._pods = pods
-        self._unknown = unknown
-
-    def needs(
-        self, asked: Mapping[str, Fraction], pods: Sequence[BoundPod], leaving: Sequence[BoundPod]
-    ) -> Iterator[Need]:
-        """What other victims must free of each resource: as much as those, or as much as is asked."""
-        # Who is gone already has freed it, whoever is named in its place.
-        gone = [*leaving, *(pod for pod in self._pods if not pod.holds)]
-        for name, amount in asked.items():
-            if name == "pods":
-                continue
-            freed = _sum(self._pods, name)
-            much = min(freed, amount) - _sum(gone, name)
-            gains = [max(Fraction(0), pod.other_requests.get(name, Fraction(0))) for pod in pods]
-            scale = lcm(much.denominator, *(gain.denominator for gain in gains))
-            yield Need(int(much * scale), [int(gain * scale) for gain in gains])
-        # Every pod has a place of its own on a node.
-        places = min(1, len(self._pods) + self._unknown) - len(gone) - self._unknown
-        yield Need(places, [1] * len(pods))
-
-
-def _sum(pods: Sequence[BoundPod], name: str) -> Fraction:
-    return sum((max(Fraction(0), pod.other_requests.get(name, Fraction(0))) for pod in pods), Fraction(0))
 
 
 def _in_order(
