@@ -129,6 +129,11 @@ def share(name: str = "main", mib: str = "4096", **fields: Any) -> Json:
     return container(name, {SHARE: mib}, **fields)
 
 
+def env(name: str, value: str = "all") -> dict[str, Any]:
+    """The field of a container that sets one variable."""
+    return {"env": [{"name": name, "value": value}]}
+
+
 @contextlib.contextmanager
 def running_share_cluster(directory: Path, *components: Path) -> Iterator[ShareCluster]:
     """A cluster with the base and these components; stopped at the end."""

@@ -1,15 +1,11 @@
-"""What the extender may write of a Node that has shares, on the real API server; and its other rights."""
+"""What the extender may write of a Node that has shares, on the real API server."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.e2e.cluster.api import STRATEGIC, Api, Json, eventually
-from tests.e2e.share_cluster import (
-    NODE,
-    ShareCluster,
-    refused,
-)
+from tests.e2e.cluster.api import MERGE, STRATEGIC, Api, Json, eventually
+from tests.e2e.share_cluster import NODE, ShareCluster, refused
 from tests.kube_objects import SHARE
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
@@ -24,12 +20,13 @@ def advertised(api: Api) -> list[str | None]:
     return [status[kind].get(SHARE) for kind in ("capacity", "allocatable")]
 
 
-def test_the_extender_says_how_much_a_node_has(shares: ShareCluster) -> None:
+@pytest.mark.parametrize("kind", [MERGE, STRATEGIC])
+def test_the_extender_says_how_much_a_node_has(shares: ShareCluster, kind: str) -> None:
     node = f"/api/v1/nodes/{NODE}/status"
     for mib in ("81920", "0", "40960"):
-        shares.extender.patch(node, amounts(mib), STRATEGIC)
+        shares.extender.patch(node, amounts(mib), kind)
         assert advertised(shares.api) == [mib, mib]
-    shares.extender.patch(node, amounts(None), STRATEGIC)
+    shares.extender.patch(node, amounts(None), kind)
     eventually(lambda: advertised(shares.api) == [None, None], "it is taken back")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster.api import STRATEGIC, Json, eventually
+from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.share_cluster import (
     ASSIGNED,
     DEVICES,
@@ -15,10 +15,8 @@ from tests.e2e.share_cluster import (
     VOID,
     ShareCluster,
     container,
-    debug,
-    debugged,
+    env,
     own,
-    refused,
     share,
     variables,
 )
@@ -92,53 +90,59 @@ def test_a_pod_made_from_a_stored_one_gets_nothing_twice(shares: ShareCluster) -
     assert again["spec"] == made["spec"]
 
 
+INJECTORS = 8
+
+
 @pytest.fixture
-def injector(shares: ShareCluster) -> Iterator[None]:
-    """Something that brings a container of its own after our policy has run, as service meshes do."""
-    name = "zz-injector"
-    add = (
-        "object.spec.containers.exists(c, c.name == 'injected') || !has(object.metadata.labels) ? [] :"
-        " [JSONPatch{op: 'add', path: '/spec/containers/-',"
-        " value: Object.spec.containers{name: 'injected', image: 'mesh:1'}}]"
-    )
-    spec = {
-        "reinvocationPolicy": "Never",
-        "matchConstraints": {
-            "resourceRules": [
-                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
-            ]
-        },
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": add}}],
-    }
-    paths = [f"{POLICIES}/mutatingadmissionpolicies", f"{POLICIES}/mutatingadmissionpolicybindings"]
-    for path, fields in zip(paths, (spec, {"policyName": name}), strict=True):
-        shares.api.create(path, {"metadata": {"name": name}, "spec": fields})
+def injectors(shares: ShareCluster) -> Iterator[None]:
+    """Policies that bring containers of their own, as service meshes do.
+
+    The order of policies is any, a new one with every change of them: so many that one comes after ours.
+    """
+    created = [create_injector(shares, f"injector-{n}") for n in range(INJECTORS)]
     plain = shares.pod(container())
     plain["metadata"]["labels"] = {"mesh": "yes"}
 
-    def injects() -> bool:
-        dry = shares.api.create(f"{shares.pods}?dryRun=All", plain)
-        return "injected" in variables(dry)
+    def containers() -> int:
+        return len(shares.api.create(f"{shares.pods}?dryRun=All", plain)["spec"]["containers"])
 
-    eventually(injects, "containers are injected")
+    eventually(lambda: containers() == 1 + INJECTORS, "containers are injected")
     yield
-    for path in paths:
-        shares.api.delete(f"{path}/{name}")
-    eventually(lambda: not injects(), "no more containers are injected")
+    for paths in created:
+        for path in paths:
+            shares.api.delete(path)
+    eventually(lambda: containers() == 1, "no more containers are injected")
 
 
-@pytest.mark.usefixtures("injector")
-def test_a_container_that_comes_later_sees_no_gpu_either(shares: ShareCluster) -> None:
+def create_injector(shares: ShareCluster, name: str) -> list[str]:
+    """A policy that adds a container of its name to pods with labels; the paths of what was created."""
+    add = (
+        f"object.spec.containers.exists(c, c.name == '{name}') || !has(object.metadata.labels) ? [] :"
+        " [JSONPatch{op: 'add', path: '/spec/containers/-',"
+        f" value: Object.spec.containers{{name: '{name}', image: 'mesh:1'}}}}]"
+    )
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    spec = {
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {"resourceRules": [pods]},
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": add}}],
+    }
+    binding = {"policyName": name}
+    kinds = {"mutatingadmissionpolicies": spec, "mutatingadmissionpolicybindings": binding}
+    for kind, fields in kinds.items():
+        shares.api.create(f"{POLICIES}/{kind}", {"metadata": {"name": name}, "spec": fields})
+    return [f"{POLICIES}/{kind}/{name}" for kind in kinds]
+
+
+@pytest.mark.usefixtures("injectors")
+def test_containers_that_come_later_see_no_gpu_either(shares: ShareCluster) -> None:
     pod = shares.pod()
     pod["metadata"]["labels"] = {"mesh": "yes"}
-    assert variables(shares.create(pod)) == {"main": [own("main")], "injected": [VOID]}
+    injected = {f"injector-{n}": [VOID] for n in range(INJECTORS)}
+    assert variables(shares.create(pod)) == {"main": [own("main")], **injected}
 
 
 # What share pods may not say
-
-
-def env(name: str, value: str = "all") -> dict[str, Any]:
-    return {"env": [{"name": name, "value": value}]}
 
 
 OTHERS: Json = {"env": [own("other")]}
@@ -251,30 +255,3 @@ def test_a_share_pod_may(shares: ShareCluster, pod: Any) -> None:
 )
 def test_a_pod_without_a_share_may(shares: ShareCluster, pod: Any) -> None:
     assert shares.refusal(pod(shares)) == ""
-
-
-def test_what_debugs_a_share_pod_sees_no_gpu(shares: ShareCluster) -> None:
-    name = shares.assigned()
-    for number in ("one", "two"):
-        debug(shares.api, f"{shares.pods}/{name}", debugged(number))
-    assert variables(shares.get(name)) == {"main": [own("main")], "one": [VOID], "two": [VOID]}
-
-
-@pytest.mark.parametrize(
-    ("variable", "said"),
-    [
-        pytest.param(VISIBLE, "sets NVIDIA_VISIBLE_DEVICES; leave it out", id="ask for all GPUs"),
-        pytest.param("CUDA_VISIBLE_DEVICES", SETS_CUDA, id="choose devices for CUDA"),
-    ],
-)
-def test_what_debugs_a_share_pod_may_not(shares: ShareCluster, variable: str, said: str) -> None:
-    name = shares.assigned()
-    path = f"{shares.pods}/{name}/ephemeralcontainers"
-    wrong = debugged("debug", **env(variable))
-    assert said in refused(shares.api, "PATCH", path, wrong, STRATEGIC)
-
-
-def test_what_debugs_another_pod_may_ask_for_all(shares: ShareCluster) -> None:
-    name = shares.made(container())
-    debug(shares.api, f"{shares.pods}/{name}", debugged("debug", **env(VISIBLE)))
-    assert variables(shares.get(name))["debug"] == [{"name": VISIBLE, "value": "all"}]
