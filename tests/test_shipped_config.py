@@ -22,6 +22,7 @@ from scheduler_ext.wire.durations import duration_s
 from scheduler_ext.wire.objects import read_pods
 
 CONFIG = Path(__file__).parents[1] / "config"
+SHARES = CONFIG.parent / "manifests" / "components" / "shares"
 EXTENDER_CONFIGS = [CONFIG / "default.yaml", *sorted((CONFIG / "policies").glob("*.yaml"))]
 SHARE_POD = b"""
 apiVersion: v1
@@ -45,7 +46,11 @@ def paths(value: object, prefix: str = "") -> set[str]:
     return {path for key, part in value.items() for path in paths(part, f"{prefix}.{key}".lstrip("."))}
 
 
-@pytest.mark.parametrize("path", EXTENDER_CONFIGS, ids=lambda path: f"check-config accepts {path.name}")
+@pytest.mark.parametrize(
+    "path",
+    [*EXTENDER_CONFIGS, SHARES / "extender.yaml"],
+    ids=lambda path: f"check-config accepts {path.name} of {path.parent.name}",
+)
 def test_shipped_configurations_are_accepted(path: Path) -> None:
     result = CliRunner().invoke(main, ["check-config", str(path)])
     assert (result.exit_code, result.output) == (0, f"{path}: ok\n")
@@ -155,6 +160,14 @@ def test_the_extender_entry_is_as_the_server_needs_it(extender: dict[str, Any]) 
 
 def test_kube_scheduler_waits_longer_than_we_decide(extender: dict[str, Any]) -> None:
     deadline_s = duration_s("decisionDeadline", Configuration().server.decision_deadline, 0, 60)
+    assert duration_s("httpTimeout", extender["httpTimeout"], 0, 60) > deadline_s
+
+
+def test_kube_scheduler_waits_longer_than_a_binding_may_take() -> None:
+    (extender,) = yaml.safe_load((SHARES / "kube-scheduler.yaml").read_bytes())["extenders"]
+    deadline_s = duration_s(
+        "bind.deadline", load_config((SHARES / "extender.yaml").read_bytes()).bind.deadline, 0, 60
+    )
     assert duration_s("httpTimeout", extender["httpTimeout"], 0, 60) > deadline_s
 
 
