@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.transport import ServerClock, Transport
@@ -18,19 +18,33 @@ class Leadership:
 
     together = 100
 
-    def __init__(self, transport: Transport, namespace: str, name: str, pod: str) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        namespace: str,
+        name: str,
+        pod: str,
+        changed: Callable[[bool], None] = lambda active: None,
+    ) -> None:
+        self._changed = changed
         self._prefix = f"{pod}_"
         self._holder = ""
         self._listed = False
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self.reflector = Reflector(
-            "leases", transport, path, Decoder(Lease), self, fieldSelector=f"metadata.name={name}"
+        self.reflectors = (
+            Reflector("leases", transport, path, Decoder(Lease), self, fieldSelector=f"metadata.name={name}"),
         )
 
     @property
     def active(self) -> bool:
         """Whether our own pod holds it."""
         return self._holder.startswith(self._prefix)
+
+    def start(self) -> None:
+        """Nothing to do: its reflector is started with the others."""
+
+    def stop(self) -> None:
+        """Nothing to do."""
 
     def begin(self) -> None:
         """A list begins; whoever held it holds it until we hear otherwise."""
@@ -60,6 +74,7 @@ class Leadership:
         was = self.active
         self._holder = holder
         if self.active != was:
+            self._changed(self.active)
             log.info("this extender is %s now; the Lease is held by %r", _WORD[self.active], holder)
 
 

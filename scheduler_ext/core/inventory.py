@@ -233,6 +233,11 @@ class Inventory:
         """The node of every bound pod that holds GPUs, by uid."""
         return self._ledger.holding()
 
+    def advertised(self, name: str) -> tuple[int | None, int | None]:
+        """The MiB of memory shares in a node's capacity and allocatable; None: not there."""
+        entry = self._entries.get(name)
+        return entry.record.advertised if entry is not None and entry.record is not None else (None, None)
+
     def pending(self, uid: str) -> PendingPod | None:
         """A pod that waits for a node, by uid."""
         return self._pending.get(uid)

@@ -1,4 +1,4 @@
-"""Which GPUs of one node a pod's shares get: the filters and the choice of a decision, for this node alone."""
+"""Which GPUs of one node a pod's shares get: filters and choice of a decision, for this node alone."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ class Snapshot:
     names of no node map to, is in the state of an unknown node.
 
     ``unsettled`` names the nodes that not all pods see alike: what is assumed there or nominated does not
-    count against the pod itself. ``within`` is the whole cluster's snapshot where this one holds only the nodes
-    of one request."""
+    count against the pod itself. ``within`` is the whole cluster's snapshot where this one holds only the
+    nodes of one request."""
 
     generation: int
     nodes: Mapping[str, Node]

@@ -12,8 +12,8 @@ version it was read at (compare-and-swap):
 
 Preconditions on a pod cannot fence two different pods. A counter on the node cannot either: another extender
 may list the pods between our counting and our Binding. An intent says what that Binding will hold. It is
-counted by all until its pod is seen bound or gone, or at another version than the one its Binding names, which
-can no longer succeed. A list of pods that is read after the intents has every pod whose intent was taken out.
+counted by all until its pod is seen bound or gone, or at another version than its Binding names, which then
+cannot succeed. A list of pods that is read after the intents has every pod whose intent was taken out.
 """
 
 from __future__ import annotations

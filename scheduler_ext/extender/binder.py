@@ -17,6 +17,7 @@ from scheduler_ext.core.intent import Reservation
 from scheduler_ext.core.node import BoundPod
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.bind import (
     Binding,
     BindResult,
@@ -33,7 +34,6 @@ from scheduler_ext.extender.bind import (
 )
 from scheduler_ext.extender.book import Book, Reserved
 from scheduler_ext.extender.outcome import Done, Outcome, Unknown, Unsent
-from scheduler_ext.extender.service import Answer
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.binding import (
     binding_body,
@@ -46,6 +46,9 @@ from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+# How a bind ends, and what may keep one from going as decided.
+RESULTS = ("bound", "repeated", "refused", "conflict", "failed", "unknown", "standby")
+CONFLICTS = ("gone", "fence", "pod")
 # What stayed open is looked at again so soon, and then ever more seldom.
 _FIRST_LOOK_S = 1.0
 _SELDOM_S = 30.0
@@ -126,7 +129,7 @@ class Binder:
         self._api = api
         self._resources = resources
         self._may_bind = may_bind
-        self._deadline_s = deadline_s
+        self.deadline_s = deadline_s
         self._binding = Binding(book, lambda name: name in scheduler_names, self.counts.conflict)
         self._lock = Lock()
         self._under_way: dict[str, _UnderWay] = {}
@@ -144,11 +147,11 @@ class Binder:
         if self._thread.is_alive():
             self._thread.join(1.0)
 
-    def bind(self, body: bytes, received_at: float) -> Answer:
-        """The reply to bind, by the deadline after the request was received. Raises RequestError."""
+    def bind(self, body: bytes, deadline: float) -> Answer:
+        """The reply to bind, by the deadline (monotonic). Raises RequestError (400) naming the field."""
         args = decode_binding_args(body)
         wanted = Wanted(args.namespace, args.name, args.uid, args.node)
-        result = self._bind(wanted, received_at + self._deadline_s)
+        result = self._bind(wanted, deadline)
         self.counts.result(result.kind)
         if result.error:
             log.warning("bind: %s", result.error)
@@ -286,6 +289,6 @@ class Binder:
 
     def _look(self, node: str, intent: Any) -> None:
         try:
-            self._run(self._binding.settle(node, intent), time.monotonic() + self._deadline_s)
+            self._run(self._binding.settle(node, intent), time.monotonic() + self.deadline_s)
         except Exception:
             log.exception("what became of pod %s/%s is not known", intent.namespace, intent.name)

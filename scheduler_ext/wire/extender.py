@@ -82,16 +82,22 @@ def decode_args(body: bytes) -> ExtenderArgs:
     return ExtenderArgs(raw_pod, names, nodes, raw)
 
 
-def encode_filter_result(args: ExtenderArgs, passed: list[int], refused: dict[str, str]) -> bytes:
+def encode_filter_result(
+    args: ExtenderArgs,
+    passed: list[int],
+    refused: dict[str, str],
+    rescuable: dict[str, str] | None = None,
+) -> bytes:
     """The reply to filter: what passed, by position and in the request's form, and why the rest is out.
 
-    Everything refused is unresolvable: kube-scheduler's preemption runs without extenders, so it would look
-    for victims in vain, and try the pod again hundreds of times a second.
+    What is refused is unresolvable, but for what is ``rescuable``: kube-scheduler's preemption (up to 1.37)
+    runs without extenders, so it would look for victims in vain, and try the pod again hundreds of times a
+    second.
     """
     if args.raw_nodes is not None:
         items = [args.raw_nodes[i] for i in passed]
-        return _encoder.encode(_FilterResult({"items": items}, None, {}, refused))
-    return _encoder.encode(_FilterResult(None, [args.names[i] for i in passed], {}, refused))
+        return _encoder.encode(_FilterResult({"items": items}, None, rescuable or {}, refused))
+    return _encoder.encode(_FilterResult(None, [args.names[i] for i in passed], rescuable or {}, refused))
 
 
 def encode_priorities(names: Iterable[str], points: Iterable[int]) -> bytes:
