@@ -94,7 +94,7 @@ class Advertiser:
     def follow(self, info: NodeInfo, seen: Seen) -> None:
         """A node, its pods or its report is not what it was, or the amount that it advertises is not."""
         wanted = advertised_mib(info, self._resources, self._headroom_percent)
-        if info.allocatable is None or (wanted is None and is_of_shares(info)):
+        if wanted is None and is_of_shares(info):
             # Nothing to count from: what stands there may stay.
             self.leave(info.name)
         else:

@@ -14,8 +14,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from threading import Event, Thread
+from typing import Any
 from urllib.parse import quote
 
+from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.transport import JSON, RefusedError, Reply, Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.lease import HeldLease, LeaseSpec, new_lease, read_lease, renewed_lease
@@ -39,7 +41,7 @@ _WORD = {True: "active", False: "a standby"}
 
 class Election:
     """One candidate; ``identity`` is no other's, nor that of a former life. ``changed`` is told of each turn,
-    in the election's thread."""
+    in the election's thread: before it is active, and after it was."""
 
     def __init__(
         self,
@@ -75,6 +77,7 @@ class Election:
         self._problem: str | None = None
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="election", daemon=True)
+        self.reflectors: tuple[Reflector[Any], ...] = ()
 
     @property
     def active(self) -> bool:
@@ -102,12 +105,13 @@ class Election:
 
     def attempt(self) -> None:
         """Acquire or renew the Lease, if that may be."""
+        # Who was paused for long was not active meanwhile, even if he is again at once.
+        self._tell()
         try:
             # After a conflict the Lease is looked at, and may be ours nevertheless: somebody labelled it.
             if not self._try():
                 self._try()
         except ClusterError as error:
-            self._sure = False
             if self._problem is None:
                 log.warning("Lease %s/%s: %s", self._namespace, self._name, error)
             self._problem = str(error)
@@ -123,7 +127,6 @@ class Election:
                 self.attempt()
             except Exception:
                 log.exception("unexpected error in the election; trying again")
-                self._sure = False
             self._stopped.wait(self._wait_s())
 
     def _wait_s(self) -> float:
@@ -142,7 +145,6 @@ class Election:
         except RefusedError as error:
             if error.status not in (404, 409):
                 raise
-            self._sure = False
             return False
         return True
 
@@ -163,7 +165,7 @@ class Election:
             self._seen_at = self._monotonic()
         self._seen, self._mine, self._sure = found, sent_at is not None, True
         # A write of ours whose answer was lost holds from when it was sent.
-        self._until = sent_at + self._renew_s if sent_at is not None else _NEVER
+        self._hold_until(sent_at + self._renew_s if sent_at is not None else _NEVER)
 
     def _is_free(self) -> bool:
         """Whether nobody can be active by it."""
@@ -193,12 +195,13 @@ class Election:
         )
         sent_at = self._monotonic()
         self._sent.append((now, sent_at))
+        # Until an answer says so.
         self._sure = False
         reply = self._write(spec, self._timeout_s())
         self._seen = read_lease(reply.body)
         self._seen_at = self._monotonic()
         self._mine = self._sure = True
-        self._until = sent_at + self._renew_s
+        self._hold_until(sent_at + self._renew_s)
 
     def _write(self, spec: LeaseSpec, timeout_s: float) -> Reply:
         if self._seen is None:
@@ -231,10 +234,20 @@ class Election:
         left_s = self._until - self._monotonic()
         return min(self._renew_s / 2, left_s) if left_s > 0 else self._renew_s / 2
 
+    def _hold_until(self, until: float) -> None:
+        """Be active until then. Whoever has to prepare for a turn is told of it before it can be seen."""
+        if not self._told and self._monotonic() < until and not self._stopped.is_set():
+            self._turn(True)
+        self._until = until
+        self._tell()
+
     def _tell(self) -> None:
         active = self.active
         if active != self._told:
-            self._told = active
-            holder = self._seen.spec.holder_identity if self._seen is not None else None
-            log.info("this extender is %s now; the Lease is held by %r", _WORD[active], holder or "")
-            self._changed(active)
+            self._turn(active)
+
+    def _turn(self, active: bool) -> None:
+        self._told = active
+        holder = self._seen.spec.holder_identity if self._seen is not None else None
+        log.info("this extender is %s now; the Lease is held by %r", _WORD[active], holder or "")
+        self._changed(active)

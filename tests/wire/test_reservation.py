@@ -207,7 +207,13 @@ def test_there_are_at_most_so_many() -> None:
         reservation_body(replace(full, intents=(*full.intents, ONE)))
 
 
-@pytest.mark.parametrize("devices", [{}, {"proxy": ("GPU-0",), "main": ("GPU-0", "GPU-1")}])
+@pytest.mark.parametrize(
+    "devices",
+    [
+        pytest.param({"proxy": ("GPU-0",), "main": ("GPU-1",)}, id="on none"),
+        pytest.param({"proxy": ("GPU-0",), "main": ("GPU-0", "GPU-1"), "warm": ("GPU-0",)}, id="on two"),
+    ],
+)
 def test_a_share_on_other_than_one_gpu_is_never_written(devices: dict[str, tuple[str, ...]]) -> None:
     odd = replace(ONE, pod=replace(ONE.pod, devices=devices))
     with pytest.raises(ValueError, match="not on one"):
