@@ -47,12 +47,15 @@ class Departures:
         policy: Policy,
         resources: ResourceNames,
         headroom_percent: int,
+        steps: list[int] | None = None,
     ) -> None:
+        """``steps`` bound what placing shares may cost, over all that is asked of it (as for ShareFit)."""
         self.info = info
         self.pods = pods
         self._request = request
         self._policy = policy
         self._resources = resources
+        self._steps = steps
         self.headroom_percent = headroom_percent
         self.held = holdings_of(info, resources)
         # Of two of one name, what the agent saw of one may be the other's: then nothing simply adds up.
@@ -77,7 +80,7 @@ class Departures:
         new = [gone for gone in dict.fromkeys(sets) if gone not in self._fits]
         if new:
             snapshot = build_snapshot({str(i): self.node_without(gone) for i, gone in enumerate(new)}, 0)
-            fits = Decision(self._request, snapshot, self._policy).fits[snapshot.state_of[:-1]]
+            fits = Decision(self._request, snapshot, self._policy, self._steps).fits[snapshot.state_of[:-1]]
             self._fits.update(zip(new, fits.tolist(), strict=True))
         return next((gone for gone in sets if self._fits[gone]), None)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from heapq import merge
 
+from scheduler_ext.core.allocate import MAX_SEARCH_STEPS
 from scheduler_ext.core.departures import Departures, Gone, without
 from scheduler_ext.core.disruption import Budget, budgets_of, most_important_first
 from scheduler_ext.core.node import BoundPod, NodeInfo
@@ -65,6 +66,9 @@ class Preemption:
         self._resources = resources
         self._headroom_percent = headroom_percent
         self._evaluations = evaluations
+        # For all nodes together: a pod of many shares could else be placed anew thousands of times. Where
+        # these are used up, what is not placed at once counts as not fitting, as in filter.
+        self._steps = [MAX_SEARCH_STEPS]
         # By what tells nodes apart: victims by their place among the node's pods, and violations.
         self._answers: dict[Hashable, tuple[list[int], int] | None] = {}
 
@@ -74,10 +78,11 @@ class Preemption:
         ``named`` are the uids that kube-scheduler proposes, the most important first, and ``counted`` the
         violations it counts for them. Of those, pods that are not known here (they hold no GPU) stay.
         """
+        named = list(dict.fromkeys(named))
         info = seen_by(info, self._uid, self._request.priority)
         pods = most_important_first(info.pods)
         places = {pod.uid: i for i, pod in enumerate(pods)}
-        unknown = [uid for uid in dict.fromkeys(named) if uid not in places]
+        unknown = [uid for uid in named if uid not in places]
         alike = likeness(info, pods, budgets_of(pods, self._budgets), named, self._request)
         if alike is None:
             return self._victims(info, named, unknown, counted)
@@ -145,7 +150,13 @@ class Preemption:
         self, info: NodeInfo, pods: Sequence[BoundPod], freed: Freed, leaving: Sequence[BoundPod]
     ) -> _Case:
         departures = Departures(
-            info, pods, self._request, self._policy, self._resources, self._headroom_percent
+            info,
+            pods,
+            self._request,
+            self._policy,
+            self._resources,
+            self._headroom_percent,
+            self._steps,
         )
         needs = [*freed.needs(self._other_requests, pods, leaving), *self._gpu_needs(departures)]
         return _Case(departures, needs, Pricing(pods, self._budgets), self._request, self._evaluations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -9,10 +10,13 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
+from scheduler_ext.core import allocate, preempt
+from scheduler_ext.core.allocate import place_exactly
 from scheduler_ext.core.disruption import Budget, Selector
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.preempt import Preemption, Victims
+from scheduler_ext.core.request import ShareAsk
 from tests.core.asked import share, whole
 from tests.core.preempt_oracle import HEADROOM_PERCENT, NAMES, Question, importance, violations
 from tests.core.preempt_strategies import mig_nodes, questions, share_nodes, whole_nodes
@@ -117,3 +121,30 @@ def test_who_violates_a_budget_is_spared_first() -> None:
     budget = Budget("ns", "pdb", Selector({"app": "a"}), 0)
     question = Question(info, replace(whole(), priority=100), {}, (budget,))
     assert answer(question, 0) == Victims(("uid-other",), 0)
+
+
+def test_a_hostile_pod_gets_one_budget_for_placing_its_shares_on_all_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """40 shares that fit a node of 8 GPUs only if most of its pods leave, and hardly then."""
+    monkeypatch.setattr(preempt, "MAX_SEARCH_STEPS", 5000)
+    spent: list[int] = []
+
+    def watched(room: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:
+        before = steps[0]
+        found = place_exactly(room, shares, steps)
+        spent.append(before - steps[0])
+        return found
+
+    monkeypatch.setattr(allocate, "place_exactly", watched)
+    sizes = [11_000 + 137 * (i * i % 41) for i in range(40)]
+    request = replace(share(*sizes), priority=100)
+    preemption = Preemption(request, "uid-me", {}, (), Policy(), NAMES, HEADROOM_PERCENT)
+    for count in (9, 8, 7):
+        info = small_shares(count, gpus=8)
+        victims = preemption.victims(info)
+        question = Question(info, request, {}, ())
+        if victims is not None:
+            assert question.suffices([pod for pod in question.candidates if pod.uid in victims.uids])
+    assert len(spent) > 3
+    assert sum(spent) <= 5000 + 8

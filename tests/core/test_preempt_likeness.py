@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from hypothesis import event, given
@@ -94,6 +95,60 @@ def test_a_node_of_other_names_has_the_same_victims(question: Question) -> None:
     if found is not None and other is not None:
         assert [uid.removesuffix("-x") for uid in other.uids] == list(found.uids)
         assert other.violations == found.violations
+
+
+def altered(question: Question, change: int) -> Question:
+    """A node that is alike but for one thing."""
+    info, first = question.info, question.info.pods[0]
+    device = info.report.devices[0] if info.report is not None else None
+    assert device is not None
+    return (
+        lambda: replace(question, named=(*question.named, first.uid)),
+        lambda: with_pod(question, replace(first, other_requests={"cpu": Fraction(9)})),
+        lambda: with_pod(question, replace(first, other_requests={})),
+        lambda: with_pod(question, replace(first, terminating=not first.terminating)),
+        lambda: with_pod(question, replace(first, labels={"app": "b"})),
+        lambda: with_pod(question, replace(first, labels={})),
+        lambda: with_pod(question, replace(first, started_at=2.5)),
+        lambda: with_pod(question, replace(first, priority=7)),
+        lambda: with_pod(question, replace(first, devices={})),
+        lambda: with_pod(question, replace(first, request=question.request)),
+        lambda: replace(question, info=replace(info, assumed=frozenset({first.uid}))),
+        lambda: with_device(question, replace(device, healthy=not device.healthy)),
+        lambda: with_device(question, replace(device, cordoned=not device.cordoned)),
+        lambda: with_device(question, replace(device, holders=())),
+        lambda: with_device(question, replace(device, memory=replace(device.memory, used_mib=41_000))),
+        lambda: replace(question, info=replace(info, freshness="Stale")),
+        lambda: replace(question, info=replace(info, allocatable={WHOLE: 1, SHARE: 40_000})),
+    )[change]()
+
+
+def with_pod(question: Question, pod: BoundPod) -> Question:
+    pods = tuple(pod if each.uid == pod.uid else each for each in question.info.pods)
+    return replace(question, info=replace(question.info, pods=pods))
+
+
+def with_device(question: Question, device: Device) -> Question:
+    report = question.info.report
+    assert report is not None
+    devices = (device, *report.devices[1:])
+    return replace(question, info=replace(question.info, report=replace(report, devices=devices)))
+
+
+@given(anything, st.lists(st.integers(0, 16), min_size=8, max_size=8, unique=True))
+def test_nodes_that_differ_in_one_thing_have_answers_of_their_own(
+    question: Question, changes: list[int]
+) -> None:
+    if not question.info.pods or question.info.report is None or not question.info.report.devices:
+        return
+    together = preemption(question)
+    assert together.victims(question.info, question.named) == preemption(question).victims(
+        question.info, question.named
+    )
+    for change in changes:
+        other = altered(question, change)
+        alone = preemption(other).victims(other.info, other.named)
+        assert together.victims(other.info, other.named) == alone
 
 
 def gpus(*used_mib: int, start: float = 1.0, name: str = "p") -> NodeInfo:
