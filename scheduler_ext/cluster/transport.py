@@ -196,30 +196,30 @@ class Transport:
         response = self._request(method, path, query, body, content_type, timeouts)
         try:
             if not 200 <= response.status < 300:
-                self._refuse(response)
+                self._refuse(response, end)
             clock = self._clock(response)
-            with _translated():
-                return Reply(response.response.data if end is None else self._body(response, end), clock)
+            return Reply(self._body(response, end), clock)
         finally:
             response.response.release_conn()
 
-    def _body(self, response: RESTResponse, end: float) -> bytes:
+    def _body(self, response: RESTResponse, end: float | None) -> bytes:
         """The body, if it is whole by then: an answer that drips must not hold anybody up."""
         body = bytearray()
-        while True:
-            left_s = end - self._monotonic()
-            if left_s <= 0:
-                # Its rest would be taken for the beginning of the next answer.
-                response.response.close()
-                raise SilentError("the answer was not whole in time")
-            # None as soon as all is read: the connection may be another request's then.
-            connection = response.response.connection
-            if connection is not None and connection.sock is not None:
-                connection.sock.settimeout(left_s)
-            chunk = response.response.read1(_CHUNK)
-            if not chunk:
-                return bytes(body)
-            body += chunk
+        with _translated():
+            if end is None:
+                return bytes(response.response.data)
+            while (left_s := end - self._monotonic()) > 0:
+                # None as soon as all is read: the connection may be another request's then.
+                connection = response.response.connection
+                if connection is not None and connection.sock is not None:
+                    connection.sock.settimeout(left_s)
+                chunk = response.response.read1(_CHUNK)
+                if not chunk:
+                    return bytes(body)
+                body += chunk
+        # Its rest would be taken for the beginning of the next answer.
+        response.response.close()
+        raise SilentError("the answer was not whole in time")
 
     def _request(
         self,
@@ -255,9 +255,8 @@ class Transport:
             said = time.time()
         return ServerClock(said, self._monotonic())
 
-    def _refuse(self, response: RESTResponse) -> None:
-        with _translated():
-            status = read_status(response.response.data)
+    def _refuse(self, response: RESTResponse, end: float | None = None) -> None:
+        status = read_status(self._body(response, end))
         raise RefusedError(
             response.status,
             status.reason or response.reason or "",

@@ -205,6 +205,11 @@ def test_an_answer_in_drips_is_not_waited_for(server: ApiServer, transport: Tran
     transport._monotonic = lambda: float(next(seconds))
     with pytest.raises(SilentError, match="not whole in time"):
         transport.get(NODES, timeout_s=6.0)
+    server.hook = lambda _: Answer(500, b"x" * 8000)
+    server.faults.place(Drip(100, 0.005))
+    with pytest.raises(SilentError, match="not whole in time"):
+        transport.get(NODES, timeout_s=6.0)
+    server.hook = None
     # The next one does not begin with the rest of it.
     assert transport.get(NODES).body.startswith(b'{"kind":"NodeList"')
 
