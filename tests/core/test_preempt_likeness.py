@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import event, given
@@ -12,15 +13,18 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core import preempt
 from scheduler_ext.core.departures import Departures
-from scheduler_ext.core.gpu import Device, Holder
+from scheduler_ext.core.disruption import Budget, Selector, budgets_of, most_important_first
+from scheduler_ext.core.gpu import Device, Holder, Memory
+from scheduler_ext.core.models import canonical_model
 from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.core.node_likeness import likeness
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.preempt import Preemption
 from scheduler_ext.core.request import GpuRequest
 from tests.core.asked import share, whole
 from tests.core.preempt_oracle import HEADROOM_PERCENT, NAMES, Question
 from tests.core.preempt_strategies import mig_nodes, mixed_nodes, questions, share_nodes, whole_nodes
-from tests.core.reported import SHARE, WHOLE, bound, device, node, wants
+from tests.core.reported import SHARE, WHOLE, bound, device, node, sliced, wants
 
 anything = st.one_of(*(questions(kind()) for kind in (whole_nodes, mig_nodes, share_nodes, mixed_nodes)))
 # Of few pods and GPUs, so that two nodes are nearly alike.
@@ -97,58 +101,95 @@ def test_a_node_of_other_names_has_the_same_victims(question: Question) -> None:
         assert other.violations == found.violations
 
 
-def altered(question: Question, change: int) -> Question:
-    """A node that is alike but for one thing."""
-    info, first = question.info, question.info.pods[0]
-    device = info.report.devices[0] if info.report is not None else None
-    assert device is not None
-    return (
-        lambda: replace(question, named=(*question.named, first.uid)),
-        lambda: with_pod(question, replace(first, other_requests={"cpu": Fraction(9)})),
-        lambda: with_pod(question, replace(first, other_requests={})),
-        lambda: with_pod(question, replace(first, terminating=not first.terminating)),
-        lambda: with_pod(question, replace(first, labels={"app": "b"})),
-        lambda: with_pod(question, replace(first, labels={})),
-        lambda: with_pod(question, replace(first, started_at=2.5)),
-        lambda: with_pod(question, replace(first, priority=7)),
-        lambda: with_pod(question, replace(first, devices={})),
-        lambda: with_pod(question, replace(first, request=question.request)),
-        lambda: replace(question, info=replace(info, assumed=frozenset({first.uid}))),
-        lambda: with_device(question, replace(device, healthy=not device.healthy)),
-        lambda: with_device(question, replace(device, cordoned=not device.cordoned)),
-        lambda: with_device(question, replace(device, holders=())),
-        lambda: with_device(question, replace(device, memory=replace(device.memory, used_mib=41_000))),
-        lambda: replace(question, info=replace(info, freshness="Stale")),
-        lambda: replace(question, info=replace(info, allocatable={WHOLE: 1, SHARE: 40_000})),
-    )[change]()
+FIRST = bound(
+    "a",
+    wants(10_000, SHARE),
+    priority=1,
+    devices={"main": ("GPU-0",)},
+    labels={"app": "a"},
+    started_at=1.0,
+    other_requests={"cpu": Fraction(1)},
+)
+SECOND = bound("b", wants(1, WHOLE), priority=1, started_at=2.0)
+BASE = node(
+    device(0, holders=(Holder(uid=FIRST.uid, memory_mib=500),)),
+    device(1, holders=(Holder(uid=SECOND.uid),)),
+    pods=(FIRST, SECOND),
+    allocatable={WHOLE: 2},
+)
+PREEMPTOR = replace(share(10_000), priority=100)
+BUDGET = Budget("ns", "pdb", Selector({"app": "a"}), 0)
 
 
-def with_pod(question: Question, pod: BoundPod) -> Question:
-    pods = tuple(pod if each.uid == pod.uid else each for each in question.info.pods)
-    return replace(question, info=replace(question.info, pods=pods))
+def with_first(**fields: Any) -> NodeInfo:
+    return replace(BASE, pods=(replace(FIRST, **fields), SECOND))
 
 
-def with_device(question: Question, device: Device) -> Question:
-    report = question.info.report
-    assert report is not None
-    devices = (device, *report.devices[1:])
-    return replace(question, info=replace(question.info, report=replace(report, devices=devices)))
+def with_gpu(**fields: Any) -> NodeInfo:
+    assert BASE.report is not None
+    first, *others = BASE.report.devices
+    return replace(BASE, report=replace(BASE.report, devices=(replace(first, **fields), *others)))
 
 
-@given(anything, st.lists(st.integers(0, 16), min_size=8, max_size=8, unique=True))
-def test_nodes_that_differ_in_one_thing_have_answers_of_their_own(
-    question: Question, changes: list[int]
-) -> None:
-    if not question.info.pods or question.info.report is None or not question.info.report.devices:
-        return
-    together = preemption(question)
-    assert together.victims(question.info, question.named) == preemption(question).victims(
-        question.info, question.named
-    )
-    for change in changes:
-        other = altered(question, change)
-        alone = preemption(other).victims(other.info, other.named)
-        assert together.victims(other.info, other.named) == alone
+def with_report(**fields: Any) -> NodeInfo:
+    assert BASE.report is not None
+    return replace(BASE, report=replace(BASE.report, **fields))
+
+
+def look(info: NodeInfo, named: Sequence[str] = (), request: GpuRequest = PREEMPTOR) -> Hashable:
+    pods = most_important_first(info.pods)
+    return likeness(info, pods, budgets_of(pods, [BUDGET]), named, request)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(with_first(priority=2), id="a priority"),
+        pytest.param(with_first(started_at=2.0), id="an age"),
+        pytest.param(with_first(labels={}), id="a budget"),
+        pytest.param(with_first(devices={"main": ("GPU-1",)}), id="the device of a share"),
+        pytest.param(with_first(devices={}), id="none told"),
+        pytest.param(with_first(other_requests={"cpu": Fraction(2)}), id="what else a pod holds"),
+        pytest.param(with_first(request=SECOND.request), id="what a pod asks"),
+        pytest.param(
+            with_first(request=replace(FIRST.request, by_container=())), id="which container asks it"
+        ),
+        pytest.param(with_first(terminating=True), id="a pod that is leaving"),
+        pytest.param(with_first(finished=True), id="one that has finished"),
+        pytest.param(with_first(departed=True), id="one that has departed"),
+        pytest.param(replace(BASE, assumed=frozenset({FIRST.uid})), id="a binding under way"),
+        pytest.param(replace(BASE, pods=(FIRST,)), id="a pod less"),
+        pytest.param(with_gpu(holders=()), id="nobody seen on a GPU"),
+        pytest.param(with_gpu(holders=(Holder(uid="z", memory_mib=500),)), id="somebody else seen there"),
+        pytest.param(with_gpu(holders=(Holder(uid=FIRST.uid),)), id="seen by kubelet"),
+        pytest.param(with_gpu(healthy=False), id="a sick GPU"),
+        pytest.param(with_gpu(cordoned=True), id="a cordoned one"),
+        pytest.param(with_gpu(model=canonical_model("Tesla T4")), id="another model"),
+        pytest.param(with_gpu(vendor="amd"), id="another vendor"),
+        pytest.param(with_gpu(compute_capability=(9, 0)), id="another capability"),
+        pytest.param(with_gpu(memory=Memory(81_920, used_mib=9)), id="another use"),
+        pytest.param(with_gpu(mig=sliced(("1g.10gb", 0))), id="an instance"),
+        pytest.param(with_report(mig_strategy="single"), id="a MIG strategy"),
+        pytest.param(with_report(sharing_strategy="mps", replicas=2), id="a sharing strategy"),
+        pytest.param(with_report(cuda_version=(13,)), id="a driver"),
+        pytest.param(replace(BASE, freshness="Stale"), id="a stale report"),
+        pytest.param(replace(BASE, changing=True), id="a change in progress"),
+        pytest.param(replace(BASE, allocatable={WHOLE: 1}), id="what it hands out"),
+        pytest.param(replace(BASE, allocatable=None), id="not known what"),
+    ],
+)
+def test_nodes_are_told_apart_by(other: NodeInfo) -> None:
+    assert look(other) != look(BASE)
+
+
+def test_proposals_tell_nodes_apart() -> None:
+    looks = [look(BASE, named) for named in ([], ["uid-a"], ["uid-b"], ["uid-a", "uid-b"], ["web"])]
+    assert len(set(looks)) == len(looks)
+    assert look(BASE, ["web"]) == look(BASE, ["db"])
+
+
+def test_nodes_with_two_pods_of_one_name_are_never_alike() -> None:
+    assert look(replace(BASE, pods=(FIRST, SECOND, replace(SECOND, uid="uid-former")))) is None
 
 
 def gpus(*used_mib: int, start: float = 1.0, name: str = "p") -> NodeInfo:
@@ -163,9 +204,10 @@ def gpus(*used_mib: int, start: float = 1.0, name: str = "p") -> NodeInfo:
     return node(*devices, pods=pods, allocatable={WHOLE: len(used_mib)})
 
 
-def shared(mib: int) -> NodeInfo:
+def shared(mib: int, used_mib: int = 0) -> NodeInfo:
     pods = (bound("p", wants(mib, SHARE), devices={"main": ("GPU-0",)}),)
-    return node(device(0), pods=pods, allocatable={SHARE: 73_728})
+    gpu = device(0, memory=Memory(81_920, used_mib=used_mib))
+    return node(gpu, pods=pods, allocatable={SHARE: 73_728})
 
 
 @pytest.mark.parametrize(
@@ -181,6 +223,9 @@ def shared(mib: int) -> NodeInfo:
             whole(min_free_mib=9), gpus(5, 5), gpus(70, 9), 2, id="other use, where memory is asked"
         ),
         pytest.param(share(10_000), shared(70_000), shared(71_000), 2, id="other shares"),
+        pytest.param(
+            share(10_000), shared(70_000), shared(70_000, 71_000), 2, id="other use of a shared GPU"
+        ),
     ],
 )
 def test_equal_nodes_are_looked_at_once(
@@ -199,3 +244,9 @@ def test_equal_nodes_are_looked_at_once(
     assert together.victims(one) is not None
     assert together.victims(other) is not None
     assert len(seen) == looked_at
+
+
+def test_what_kube_scheduler_counts_for_unknown_pods_belongs_to_each_answer() -> None:
+    together = preemption(Question(gpus(5), replace(whole(), priority=100), {}, ()))
+    found = [together.victims(gpus(5), ["web"], counted) for counted in (2, 0)]
+    assert [each.violations for each in found if each is not None] == [2, 0]
