@@ -49,14 +49,10 @@ def _device_focus(
 ) -> Focus:
     """A single share needs one device: who is not on it matters only for what the whole node lacks."""
     parts = [relief.devices.get(device.uuid) for relief in departures.reliefs]
-    here = [
-        ((*_price_kind(i, departures, pricing), _part(part)), i)
-        for i, part in enumerate(parts)
-        if part is not None
-    ]
+    here = [((_price_kind(i, pricing), _part(part)), i) for i, part in enumerate(parts) if part is not None]
     lacking = [need.gains for need in needs if need.much > 0]
     elsewhere = [
-        (_price_kind(i, departures, pricing), i)
+        ((_price_kind(i, pricing), None), i)
         for i, part in enumerate(parts)
         if lacking and part is None and any(gains[i] for gains in lacking)
     ]
@@ -75,8 +71,9 @@ def _device_focus(
     )
 
 
-def _price_kind(i: int, departures: Departures, pricing: Pricing) -> tuple[Hashable, ...]:
-    return departures.pods[i].priority, i if pricing.overlapping else pricing.counted[i]
+def _price_kind(i: int, pricing: Pricing) -> Hashable:
+    """Priority and age are left out: of pods that are alike else, the least important always go first."""
+    return i if pricing.overlapping else pricing.counted[i]
 
 
 def _part(part: DeviceHoldings) -> tuple[Hashable, ...]:
@@ -91,7 +88,7 @@ def _node_kinds(
     for i, relief in enumerate(departures.reliefs):
         unknown = frozenset(relief.unknown.items())
         if parts[i] or unknown or any(need.much > 0 and need.gains[i] for need in needs):
-            kinds.append(((*_price_kind(i, departures, pricing), unknown, parts[i]), i))
+            kinds.append(((_price_kind(i, pricing), unknown, parts[i]), i))
     return kinds
 
 

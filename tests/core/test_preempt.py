@@ -421,8 +421,8 @@ def rescuable(info: NodeInfo, request: GpuRequest) -> bool:
     return Preemption(replace(request, priority=100), "uid-me", {}, (), Policy(), NAMES, 10).rescuable(info)
 
 
-def other_model(model_gpu: Device, wanted_gpu: Device) -> NodeInfo:
-    return node(model_gpu, wanted_gpu, pods=(on_gpu("a", 0), on_gpu("b", 5)))
+def two_gpus(first: Device, second: Device) -> NodeInfo:
+    return node(first, second, pods=(on_gpu("a", 0), on_gpu("b", 5)))
 
 
 @pytest.mark.parametrize(
@@ -433,10 +433,19 @@ def other_model(model_gpu: Device, wanted_gpu: Device) -> NodeInfo:
         pytest.param(gpus(on_gpu("a", 5)), whole(2), False, id="all together are not enough"),
         pytest.param(gpus(on_gpu("a", 5, **GOING)), whole(), True, id="one leaves anyway"),
         pytest.param(
-            other_model(t4(0, holders=(Holder(uid="uid-a"),)), device(1, holders=(Holder(uid="uid-b"),))),
+            two_gpus(t4(0, holders=(Holder(uid="uid-a"),)), device(1, holders=(Holder(uid="uid-b"),))),
             whole(models=("A100",)),
             True,
             id="all together are too many, one is right",
+        ),
+        pytest.param(
+            two_gpus(
+                device(0, holders=(Holder(uid="uid-a"),), cordoned=True),
+                device(1, holders=(Holder(uid="uid-b"),)),
+            ),
+            whole(),
+            True,
+            id="all together would free one that is cordoned",
         ),
         pytest.param(shares(on_share("a", 70_000, 0), count=1), share(60_000), True, id="a share"),
         pytest.param(shares(on_share("a", 70_000, 0), count=1), share(80_000), False, id="a share too large"),

@@ -108,10 +108,15 @@ def test_a_longer_search_never_finds_worse_victims() -> None:
 
 
 def test_kube_schedulers_proposal_stands_where_reprieving_finds_worse() -> None:
-    pods = [bound(f"{i}", wants(8192, SHARE), devices={"main": ("GPU-0",)}, priority=i) for i in range(9)]
-    info = node(device(0), pods=tuple(pods), allocatable={SHARE: 73_728})
-    question = Question(info, replace(share(8192, 8192), priority=100), {}, (), ("uid-1", "uid-0"))
-    assert answer(question, 0) == Victims(("uid-1", "uid-0"), 0)
+    """Of two of one priority the older is spared first, and with the other one more has to leave."""
+    told = [{"devices": {"main": (f"GPU-{gpu}",)}} for gpu in range(2)]
+    alone = bound("alone", wants(70_000, SHARE), priority=8, started_at=1.0, **told[0])
+    one = bound("one", wants(40_000, SHARE), priority=8, started_at=2.0, **told[1])
+    two = bound("two", wants(30_000, SHARE), priority=1, started_at=2.0, **told[1])
+    info = node(device(0), device(1), pods=(alone, one, two), allocatable={SHARE: 2 * 73_728})
+    question = Question(info, replace(share(70_000), priority=100), {}, ())
+    assert answer(question, 0) == Victims(("uid-one", "uid-two"), 0)
+    assert answer(replace(question, named=("uid-alone",)), 0) == Victims(("uid-alone",), 0)
 
 
 def test_who_violates_a_budget_is_spared_first() -> None:
