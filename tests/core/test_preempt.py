@@ -287,6 +287,12 @@ def test_mig(info: NodeInfo, request_: GpuRequest, victims: str | None) -> None:
             id="all equal",
         ),
         pytest.param(
+            node(device(0), pods=(on_gpu("a", 0),)),
+            share(60_000),
+            "a",
+            id="a whole GPU of which nobody has told which it is may be the one",
+        ),
+        pytest.param(
             shares(on_share("a", 40_000, 0), on_share("b", 60_000, 1), allocatable={SHARE: 100_000}),
             share(30_000),
             "a",
