@@ -71,11 +71,15 @@ class Leadership:
         log.error("Lease %s cannot be read: %s", item.name, item.problem)
 
     def _held_by(self, holder: str) -> None:
-        was = self.active
+        was, now = self.active, holder.startswith(self._prefix)
+        if now and not was:
+            # Before anybody can see it: whoever binds has to list anew first.
+            self._changed(True)
         self._holder = holder
-        if self.active != was:
-            self._changed(self.active)
-            log.info("this extender is %s now; the Lease is held by %r", _WORD[self.active], holder)
+        if was and not now:
+            self._changed(False)
+        if now != was:
+            log.info("this extender is %s now; the Lease is held by %r", _WORD[now], holder)
 
 
 _WORD = {True: "active", False: "a standby"}

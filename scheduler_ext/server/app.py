@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 # kube-scheduler sends application/json; curl and simple clients send the second without being asked.
 _CONTENT_TYPES = ("", "application/json", "application/x-www-form-urlencoded", "application/octet-stream")
 # kube-scheduler shows it on the pod.
-_NO_BIND = encode_binding_result(
+NO_BIND = encode_binding_result(
     "this extender does not bind: set bind.enabled in its configuration, or take bindVerb out of "
     "kube-scheduler's"
 )
@@ -86,7 +86,7 @@ def api_app(
     @app.post("/bind")
     def bind_pod() -> Response:
         if binder is None:
-            return serve("bind", lambda body, deadline: Answer(_NO_BIND, 1, 0))
+            return serve("bind", lambda body, deadline: Answer(NO_BIND, 1, 0))
         return serve("bind", binder.bind, binder.deadline_s)
 
     @app.get("/version")

@@ -61,7 +61,8 @@ def test_it_is_ready_when_everything_was_listed(living: Living, path: str) -> No
     hanging.lift()
     eventually(living.ready)
     assert living.fitting() == "ab"
-    assert living.notes() == dict.fromkeys(("watch-nodes", "watch-gpunodes", "watch-pods", "inventory"), "ok")
+    watches = ("watch-nodes", "watch-gpunodes", "watch-pods", "watch-poddisruptionbudgets")
+    assert living.notes() == dict.fromkeys((*watches, "inventory"), "ok")
 
 
 def test_a_list_that_is_refused_is_why_it_is_not_ready(living: Living) -> None:
