@@ -53,8 +53,8 @@ class Enforced:
         eventually(lambda: self.live.snapshot is not None)
         self.server.wait_for_watches(len(self.live.status().watches))
 
-    def share(self, name: str, mib: int = HALF, **more: object) -> Json:
-        asking = pod(name, {SHARE: str(mib)}, schedulerName="gpu-scheduler", **more)
+    def share(self, name: str, mib: int = HALF) -> Json:
+        asking = pod(name, {SHARE: str(mib)}, schedulerName="gpu-scheduler")
         self.server.store.put(PODS, asking)
         return asking
 
@@ -153,7 +153,8 @@ def test_a_repeat(enforced: Enforced, on: str, error: str, result: str) -> None:
     ],
 )
 def test_a_pod_is_refused(enforced: Enforced, more: Json, uid: str, error: str) -> None:
-    enforced.server.store.put(PODS, pod("p", {SHARE: "1000"}, **({"schedulerName": "gpu-scheduler"} | more)))
+    asking: Json = {"schedulerName": "gpu-scheduler"} | more
+    enforced.server.store.put(PODS, pod("p", {SHARE: "1000"}, **asking))
     enforced.start()
     assert error in enforced.bind("p", "a", uid)
     assert not [request for request in enforced.server.log.all(writes()) if "binding" in request.path]
