@@ -120,11 +120,12 @@ class Departures:
         if not self._adds_up:
             less = [holdings_of(without(self.info, [pod]), self._resources) for pod in self.pods]
             return [_relief(self.held, held) for held in less]
-        alone = _Alone(self.info.report)
         unplaced = {pod.uid for pod in self.held.unplaced}
         reliefs = []
         for pod in self.pods:
-            info = replace(self.info, report=alone.report_on(pod, pod.uid in unplaced), pods=(pod,))
+            info = replace(
+                self.info, report=_report_on(pod, self.info.report, pod.uid in unplaced), pods=(pod,)
+            )
             reliefs.append(
                 _relief(
                     holdings_of(info, self._resources),
@@ -149,41 +150,25 @@ def without(info: NodeInfo, gone: Sequence[BoundPod]) -> NodeInfo:
     )
 
 
-class _Alone:
-    """A report as if the agent had seen one pod alone, and no device but those of that pod."""
+def _report_on(pod: BoundPod, report: Report | None, anywhere: bool) -> Report | None:
+    """A report of the devices that a pod may be on; ``anywhere`` where nobody has told.
 
-    def __init__(self, report: Report | None) -> None:
-        self._report = report
-        self._devices = report.devices if report is not None else ()
-
-    def report_on(self, pod: BoundPod, anywhere: bool) -> Report | None:
-        """``anywhere``: nobody has told where the pod is, so it may be on every device."""
-        if self._report is None:
-            return None
-        told = {uuid for uuids in pod.devices.values() for uuid in uuids}
-        devices = tuple(
-            _seen_only(device, pod)
-            for device in self._devices
-            if anywhere or device.uuid in told or any(map(pod.is_holder, _holders(device)))
-        )
-        return replace(self._report, devices=devices)
+    That other pods count as strangers there does not matter: they do so with the pod as without it.
+    """
+    if report is None or anywhere:
+        return report
+    told = {uuid for uuids in pod.devices.values() for uuid in uuids}
+    devices = tuple(
+        device
+        for device in report.devices
+        if device.uuid in told or any(map(pod.is_holder, _holders(device)))
+    )
+    return replace(report, devices=devices)
 
 
 def _holders(device: Device) -> list[Holder]:
     instances = [instance.holder for instance in device.mig.instances]
     return [*device.holders, *(holder for holder in instances if holder is not None)]
-
-
-def _seen_only(device: Device, pod: BoundPod) -> Device:
-    """The device as if nobody else had been seen on it, but for how many: who is alone there has it all."""
-    instances = tuple(
-        instance
-        if instance.holder is None or pod.is_holder(instance.holder)
-        else replace(instance, holder=None)
-        for instance in device.mig.instances
-    )
-    holders = tuple(holder if pod.is_holder(holder) else _NOBODY for holder in device.holders)
-    return replace(device, mig=replace(device.mig, instances=instances), holders=holders)
 
 
 def _relief(before: Holdings, after: Holdings) -> Relief:
@@ -215,4 +200,3 @@ def _less(held: DeviceHoldings, less: DeviceHoldings) -> DeviceHoldings:
 
 
 _NOTHING = DeviceHoldings()
-_NOBODY = Holder(uid="\0", memory_mib=0)

@@ -1,6 +1,6 @@
 """The sets of pods that could make way for a request, the cheapest first.
 
-Pods that would free the same, under the same budgets, are of one class, of which the least important go first:
+Pods that would free the same, under the same budgets, are of one class, and the least important go first:
 so not every set is looked at but every number of each class. What a set must free at least, whichever it is,
 is a sum over its pods (a ``Need``), and sets that can never reach it are not begun.
 """

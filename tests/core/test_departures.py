@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.departures import Departures
+from scheduler_ext.core.gpu import Holder
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.state import resolve
 from scheduler_ext.core.table import build_snapshot
-from tests.core.asked import whole
+from tests.core.asked import mig, share, whole
 from tests.core.preempt_strategies import mig_nodes, mixed_nodes, share_nodes, whole_nodes
+from tests.core.reported import ONE_G, SHARE, bound, device, node, sliced, wants
 from tests.strategies import RESOURCES, node_infos, requests
 
 infos = st.one_of(
@@ -65,3 +67,21 @@ def test_a_request_fits_as_filter_says(info: NodeInfo, request: GpuRequest, data
     assert together.first_fit(sets) == next((s for s, fit in zip(sets, fits, strict=True) if fit), None)
     assert [together.fits(gone) for gone in sets] == fits
     assert together.evaluations == len(set(sets))
+
+
+def test_what_a_pod_used_where_it_held_nothing_leaves_with_it() -> None:
+    """Its use of GPU-1 keeps others off that GPU, until it has gone."""
+    elsewhere = Holder(uid="uid-a", memory_mib=70_000)
+    pods = (bound("a", wants(1000, SHARE), devices={"main": ("GPU-0",)}),)
+    info = node(device(0), device(1, holders=(elsewhere,)), pods=pods)
+    both = departures(info, share(60_000, 60_000))
+    assert not both.fits(())
+    assert both.fits((0,))
+    assert both.node_without((0,)).state == resolve(without(info, (0,)), RESOURCES, 10).state
+
+
+def test_of_two_pods_of_one_name_the_other_may_hold_what_the_agent_saw() -> None:
+    cut = sliced(("1g.10gb", 0), holders={0: Holder(namespace="ns", name="a")})
+    pods = (bound("a", wants(1, ONE_G)), replace(bound("a", wants(1, ONE_G)), uid="uid-b"))
+    both = departures(node(device(0, mig=cut), pods=pods, report={"mig_strategy": "mixed"}), mig("1g.10gb"))
+    assert [both.fits(gone) for gone in ((), (0,), (1,), (0, 1))] == [False, False, False, True]

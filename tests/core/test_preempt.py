@@ -287,6 +287,39 @@ def test_mig(info: NodeInfo, request_: GpuRequest, victims: str | None) -> None:
             id="all equal",
         ),
         pytest.param(
+            node(
+                device(0),
+                device(1, holders=(Holder(uid="uid-a", memory_mib=70_000),)),
+                pods=(on_share("a", 1000, 0), on_share("b", 60_000, 0, 100)),
+            ),
+            share(60_000),
+            "a",
+            id="who uses a GPU on which it holds nothing",
+        ),
+        pytest.param(
+            shares(
+                on_share("a", 1000, 0, 1),
+                on_share("b", 1000, 0, 9),
+                on_share("c", 1000, 1, 2),
+                on_share("d", 1000, 1, 3),
+                allocatable=None,
+            ),
+            whole(),
+            "d c",
+            id="a whole GPU is free when all shares on it have gone",
+        ),
+        pytest.param(
+            shares(
+                on_share("a", 40_000, 0),
+                on_share("b", 20_000, 0, 100),
+                on_share("c", 10_000, 1, 100),
+                allocatable={SHARE: 120_000},
+            ),
+            share(60_000),
+            "a",
+            id="room on one GPU, but in the node's sum only what is freed on another",
+        ),
+        pytest.param(
             node(device(0), pods=(on_gpu("a", 0),)),
             share(60_000),
             "a",
@@ -322,6 +355,33 @@ def test_budgets(budgets: list[Budget], count: int, victims: str, violations: in
     found = preempt(gpus(*THREE), whole(count), budgets=budgets)
     assert found is not None
     assert (names(found), found.violations) == (victims, violations)
+
+
+def test_where_budgets_overlap_it_matters_who_leaves_before_whom() -> None:
+    """ "b" violates its own budget either way; only after "x" it takes nothing from another pod."""
+    both = A | {"tier": "t"}
+    x, y = on_gpu("x", 5, labels=A), on_gpu("y", 1, labels=A)
+    b = on_gpu("b", 3, 2, labels=both)
+    info = node(
+        *(device(i, holders=(Holder(uid=pod.uid),)) for i, pod in enumerate((x, y, b, b))),
+        pods=(x, y, b),
+        allocatable={WHOLE: 4},
+    )
+    budgets = [guard("a", 1), Budget("ns", "t", Selector({"tier": "t"}), 0)]
+    assert preempt(info, whole(3), budgets=budgets) == Victims(("uid-x", "uid-b"), 1)
+
+
+def test_instances_of_a_sick_gpu_are_not_like_those_of_another() -> None:
+    layout = (("1g.10gb", 0), ("1g.10gb", 1))
+    devices, pods = [], []
+    for i, held in enumerate(((("a", 0), ("b", 0)), (("c", 5), ("d", 6)))):
+        holders = {at: Holder(uid=f"uid-{name}") for at, (name, _) in enumerate(held)}
+        cut = sliced(*layout, holders=holders)
+        cut = replace(cut, instances=tuple(replace(one, uuid=f"{one.uuid}-{i}") for one in cut.instances))
+        devices.append(device(i, mig=cut, healthy=i == 1))
+        pods += [bound(name, wants(1, ONE_G), priority=priority) for name, priority in held]
+    info = node(*devices, pods=tuple(pods), report=MIXED)
+    assert names(preempt(info, mig("1g.10gb"))) == "c"
 
 
 EQUAL = (on_gpu("a", 5, started_at=1.0), on_gpu("b", 5, started_at=1.0), on_gpu("c", 9))

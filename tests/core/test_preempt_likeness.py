@@ -20,7 +20,7 @@ from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.node_likeness import likeness
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.preempt import Preemption
-from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.request import GpuRequest, ShareAsk
 from tests.core.asked import share, whole
 from tests.core.preempt_oracle import HEADROOM_PERCENT, NAMES, Question
 from tests.core.preempt_strategies import mig_nodes, mixed_nodes, questions, share_nodes, whole_nodes
@@ -151,6 +151,9 @@ def look(info: NodeInfo, named: Sequence[str] = (), request: GpuRequest = PREEMP
         pytest.param(with_first(devices={}), id="none told"),
         pytest.param(with_first(other_requests={"cpu": Fraction(2)}), id="what else a pod holds"),
         pytest.param(with_first(request=SECOND.request), id="what a pod asks"),
+        pytest.param(
+            with_first(request=replace(FIRST.request, shares=ShareAsk((("main", 9),)))), id="how much it asks"
+        ),
         pytest.param(
             with_first(request=replace(FIRST.request, by_container=())), id="which container asks it"
         ),
