@@ -44,10 +44,12 @@ class Intent:
 class Reservation:
     """All intents of one node at one version; ``resource_version`` is None before it is created.
 
-    ``node_uid`` is the Node that it is of, with which it goes; None where nobody wrote it down.
+    ``node_uid`` is the Node that it is of, with which it goes; None where nobody wrote it down. ``stamp``
+    makes each write another one: an object that does not change gets no new version, and keeps nobody out.
     """
 
     node: str
     node_uid: str | None = None
     resource_version: str | None = None
     intents: tuple[Intent, ...] = ()
+    stamp: str = ""

@@ -183,9 +183,9 @@ class Inventory:
         """What was assumed is not going to be asked for; what is written of it stays."""
         self._ledger.withdraw(key, node)
 
-    def intents_seen(self, node: str, intents: Iterable[Intent]) -> None:
-        """All that is written down of Bindings to a node that may be on their way."""
-        self._ledger.intents_seen(node, intents)
+    def intents_seen(self, node: str, intents: Iterable[Intent], ours: bool = False) -> None:
+        """What is written down of Bindings to a node that may be on their way; ``ours``: just now, by us."""
+        self._ledger.intents_seen(node, intents, ours)
 
     def nominate(self, pod: BoundPod, node: str | None) -> None:
         """A pod waits for others to leave a node; None: for none any more."""
@@ -249,6 +249,10 @@ class Inventory:
     def assumed(self) -> list[tuple[str, Intent]]:
         """Every promise whose end is not known yet, with its node."""
         return self._ledger.assumed()
+
+    def is_assumed(self, key: tuple[str, str], node: str) -> bool:
+        """Whether a Binding was about to be sent whose end is not known."""
+        return self._ledger.is_assumed(key, node)
 
     def intents_on(self, node: str) -> dict[tuple[str, str], Intent]:
         """What is written down of Bindings to a node whose end is not known yet."""

@@ -48,7 +48,8 @@ class _Account:
     confirmed: dict[str, BoundPod] = field(default_factory=dict)
     assumed: dict[tuple[str, str], Intent] = field(default_factory=dict)
     intents: dict[tuple[str, str], Intent] = field(default_factory=dict)
-    settled: set[tuple[str, str]] = field(default_factory=set)
+    # Of intents that are written still, though their end is known: whose they were.
+    settled: dict[tuple[str, str], str] = field(default_factory=dict)
     nominated: dict[str, BoundPod] = field(default_factory=dict)
     departed: dict[str, tuple[BoundPod, float]] = field(default_factory=dict)
 
@@ -100,6 +101,11 @@ class Ledger:
         account = self._accounts.get(node)
         return dict(account.intents) if account is not None else {}
 
+    def is_assumed(self, key: tuple[str, str], node: str) -> bool:
+        """Whether a Binding was about to be sent whose end is not known."""
+        account = self._accounts.get(node)
+        return account is not None and key in account.assumed
+
     def confirmed(self) -> set[str]:
         """The uids of all bound pods, finished ones among them."""
         return set(self._confirmed_on)
@@ -129,7 +135,8 @@ class Ledger:
         before = self._confirmed_on.get(pod.uid)
         if before == node:
             known = self._accounts[node].confirmed[pod.uid]
-            if known == pod:
+            # One that has finished never runs again: what says so was read before.
+            if known == pod or (known.finished and not pod.finished):
                 return
             if pod.finished and not known.finished:
                 self._accounts[node].departed[pod.uid] = (replace(pod, departed=True), now)
@@ -194,7 +201,7 @@ class Ledger:
             return
         assumed, written = account.assumed.pop(key, None), account.intents.pop(key, None)
         if written is not None:
-            account.settled.add(key)
+            account.settled[key] = written.extender
         if assumed is not None or written is not None:
             self._touched(node, Cause.PROMISE)
             self._drop_if_empty(node)
@@ -206,12 +213,17 @@ class Ledger:
             self._touched(node, Cause.PROMISE)
             self._drop_if_empty(node)
 
-    def intents_seen(self, node: str, intents: Iterable[Intent]) -> None:
-        """All that is written down of Bindings to a node."""
+    def intents_seen(self, node: str, intents: Iterable[Intent], ours: bool = False) -> None:
+        """All that is written down of Bindings to a node; ``ours`` is what we have just written ourselves."""
         written = {intent.key: intent for intent in intents}
         account = self._account(node)
-        # What was settled stays so for as long as it is still written there.
-        account.settled &= written.keys()
+        # What was settled stays so for as long as it is written there by the same extender: another one may
+        # post it again. We ourselves write nothing but what is open.
+        account.settled = {
+            key: extender
+            for key, extender in account.settled.items()
+            if not ours and key in written and written[key].extender == extender
+        }
         there = {
             key: intent
             for key, intent in written.items()

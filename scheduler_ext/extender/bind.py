@@ -256,13 +256,14 @@ class Binding:
         for _ in range(_FENCE_TRIES):
             if problem is None and self.book.version(node) is None:
                 problem = yield from self._catch_up(node)
-                if problem is None:
-                    # Others may have taken the place that we were not told of.
-                    self.book.withdraw(reserved)
-                    again = self._reserve(reserved.pending, node)
-                    if isinstance(again, BindResult):
-                        return again
-                    reserved = again
+            if problem is None and self.book.is_outdated(reserved):
+                # Others may have taken the place that we were not told of; also while another bind of ours
+                # had its turn, which then read of it.
+                self.book.withdraw(reserved)
+                again = self._reserve(reserved.pending, node)
+                if isinstance(again, BindResult):
+                    return again
+                reserved = again
             if problem is not None:
                 break
             wanted = self.book.with_intent(reserved)

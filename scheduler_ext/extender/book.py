@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
+from uuid import uuid4
 
+from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.intent import Intent, Reservation
 from scheduler_ext.core.inventory import Inventory
 from scheduler_ext.core.node import BoundPod, PendingPod
@@ -30,6 +32,8 @@ class Reserved:
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Whether a Binding of it may be on its way already, which somebody posted before.
     again: bool = False
+    # How often we had read what others wrote when this was decided.
+    reads: int = 0
 
     @property
     def key(self) -> tuple[str, str]:
@@ -54,6 +58,7 @@ class Book:
         self._name = name
         self._monotonic = monotonic
         self._fences: dict[str, str] = {}
+        self._reads = 0
         # Held while nodes are on their way from the inventory to the extender, so that none is overtaken.
         self.publishing = Lock()
 
@@ -71,15 +76,23 @@ class Book:
         """Run the filters for the node on what is promised now, choose the GPUs, promise them: Assume.
 
         The reason, where the pod does not fit. A Binding of this very pod that may be on its way already is
-        done again as it was: were it another one, both might be believed.
+        done again as it was: were it another one, both might be believed. It is done in our name, so that
+        whoever posted it reads of us before it drops what it thinks is its own.
         """
         pod = pending.pod
+        key = (pod.uid, pending.resource_version)
         with self.lock:
-            before = self.inventory.intents_on(node).get((pod.uid, pending.resource_version))
+            before = self.inventory.intents_on(node).get(key)
             if before is not None:
-                self.inventory.assume(before, node)
-                reserved = Reserved(node, pending, before, before.pod.devices, again=True)
+                intent = replace(before, extender=self._name)
+                try:
+                    self.inventory.assume(intent, node)
+                except OverAllocationError as error:
+                    # Somebody else was promised the place: of the two one is history, or not written yet.
+                    return str(error)
+                reserved = Reserved(node, pending, intent, intent.pod.devices, True, self._reads)
             else:
+                again = self.inventory.is_assumed(key, node)
                 info = self.inventory.info(node)
                 if info is None:
                     return "node(s) had no fresh GPU inventory"
@@ -92,14 +105,16 @@ class Book:
                     return found
                 intent = Intent(replace(pod, devices=found.devices), pending.resource_version, self._name)
                 self.inventory.assume(intent, node)
-                reserved = Reserved(node, pending, intent, found.devices)
+                # Of what the device plugin picks nothing is written: that we sent it is all there is.
+                again = again and not found.devices
+                reserved = Reserved(node, pending, intent, found.devices, again, self._reads)
         self._publish(node)
         return reserved
 
     def confirm(self, pod: BoundPod, node: str) -> None:
-        """A pod is bound to a node."""
+        """A pod is bound to a node; the watch may have told more of it since that was answered."""
         with self.lock:
-            self.inventory.pod_seen(pod, node, self._monotonic())
+            self._bound(pod, node)
         self._publish(node)
 
     def gone(self, uid: str) -> None:
@@ -110,12 +125,16 @@ class Book:
     def withdraw(self, reserved: Reserved, refused: bool = False) -> None:
         """A place is not needed: no Binding was posted, or it was ``refused``.
 
-        An intent that is written stays until its end is known: somebody else may have posted the same.
+        An intent that is written stays until its end is known, if somebody may have posted the same before;
+        so does what we posted before and that is not written.
         """
         with self.lock:
-            if refused and not reserved.again:
-                self.inventory.forget(reserved.key, reserved.node)
-            else:
+            if not reserved.again:
+                if refused:
+                    self.inventory.forget(reserved.key, reserved.node)
+                else:
+                    self.inventory.withdraw(reserved.key, reserved.node)
+            elif reserved.devices:
                 self.inventory.withdraw(reserved.key, reserved.node)
         self._publish(reserved.node)
 
@@ -145,17 +164,24 @@ class Book:
             info.uid if info is not None else None,
             version if version != NEVER_WRITTEN else None,
             (*others.values(), reserved.intent),
+            self._stamp(),
         )
 
-    def fence(self, found: Reservation, pods: Iterable[BoundPod] = ()) -> None:
-        """What a node's reservation says as we wrote or read it, and pods found bound to it afterwards."""
+    def fence(self, found: Reservation, pods: Iterable[BoundPod] | None = None) -> None:
+        """What a node's reservation says: as we read it, with the ``pods`` found bound to it afterwards, or
+        as we have just written it, without."""
         with self.lock:
-            now = self._monotonic()
-            for pod in pods:
-                self.inventory.pod_seen(pod, found.node, now)
-            self.inventory.intents_seen(found.node, found.intents)
+            for pod in pods or ():
+                self._bound(pod, found.node)
+            self._reads += pods is not None
+            self.inventory.intents_seen(found.node, found.intents, ours=pods is None)
             self._fences[found.node] = found.resource_version or NEVER_WRITTEN
         self._publish(found.node)
+
+    def is_outdated(self, reserved: Reserved) -> bool:
+        """Whether we read what others wrote after this was decided."""
+        with self.lock:
+            return self._reads != reserved.reads
 
     def lower(self, node: str | None = None) -> None:
         """What is written of a node, or of any, is not known any more."""
@@ -175,6 +201,16 @@ class Book:
         """Every promise whose end is not known, with its node."""
         with self.lock:
             return self.inventory.assumed()
+
+    @staticmethod
+    def _stamp() -> str:
+        """What no other write has."""
+        return uuid4().hex
+
+    def _bound(self, pod: BoundPod, node: str) -> None:
+        # Of a pod that is known to be bound the watch knows more, and at last: an answer may be older.
+        if self.inventory.node_of(pod.uid) != node:
+            self.inventory.pod_seen(pod, node, self._monotonic())
 
     def _publish(self, node: str) -> None:
         """Let filter see it at once. Where much is on its way to it, this comes with the next lot."""

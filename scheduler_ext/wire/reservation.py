@@ -21,6 +21,7 @@ from scheduler_ext.wire.kube import Int32, KubeStruct
 
 API_VERSION = "gpu.scheduler-ext.io/v1alpha1"
 KIND = "GPUReservation"
+STAMP_ANNOTATION = "gpu.scheduler-ext.io/written"
 RESERVATIONS = "/apis/gpu.scheduler-ext.io/v1alpha1/gpureservations"
 
 _Name = Annotated[str, Meta(min_length=1, max_length=253)]
@@ -119,6 +120,8 @@ def reservation_body(wanted: Reservation) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": wanted.node}
     if wanted.resource_version is not None:
         metadata["resourceVersion"] = wanted.resource_version
+    if wanted.stamp:
+        metadata["annotations"] = {STAMP_ANNOTATION: wanted.stamp}
     if wanted.node_uid is not None:
         owner = {"apiVersion": "v1", "kind": "Node", "name": wanted.node, "uid": wanted.node_uid}
         metadata["ownerReferences"] = [owner]
