@@ -12,4 +12,4 @@ class Cause(Flag):
     REPORT = auto()
     POD = auto()
     AGE = auto()
-    CLAIM = auto()
+    PROMISE = auto()

@@ -20,7 +20,8 @@ from scheduler_ext.core.cause import Cause
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Report
-from scheduler_ext.core.ledger import NO_PODS, Claim, Ledger, NodePods
+from scheduler_ext.core.intent import Intent
+from scheduler_ext.core.ledger import NO_PODS, Ledger, NodePods
 from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
 
 # Vendors that have an agent; the GPUs of others are known by labels for good.
@@ -161,26 +162,30 @@ class Inventory:
         if node is not None and (entry is None or entry.report is None):
             self._ledger.report_received(node, None, now)
 
-    def assume(self, claim: Claim, node: str) -> None:
+    def assume(self, intent: Intent, node: str) -> None:
         """A Binding of the pod to the node is about to be sent: what it will hold is promised from now on.
 
         Raises OverAllocationError, and promises nothing, when a GPU's memory would be promised twice.
         """
-        info, pod = self.info(node), claim.pod
+        info, pod = self.info(node), intent.pod
         if info is not None:
             others = tuple(other for other in info.pods if other.uid != pod.uid)
             problem = overallocated(replace(info, pods=(*others, pod)), pod)
             if problem is not None:
                 raise OverAllocationError(f"pod {pod.namespace}/{pod.name} on node {node}: {problem}")
-        self._ledger.assume(claim, node)
+        self._ledger.assume(intent, node)
 
     def forget(self, key: tuple[str, str], node: str) -> None:
         """The Binding of a pod to a node was not, and can no longer succeed: Forget, or Expire."""
         self._ledger.forget(key, node)
 
-    def claims_seen(self, node: str, claims: Iterable[Claim]) -> None:
-        """All that is written down of Bindings to a node that may be on their way."""
-        self._ledger.claims_seen(node, claims)
+    def withdraw(self, key: tuple[str, str], node: str) -> None:
+        """What was assumed is not going to be asked for; what is written of it stays."""
+        self._ledger.withdraw(key, node)
+
+    def intents_seen(self, node: str, intents: Iterable[Intent], ours: bool = False) -> None:
+        """What is written down of Bindings to a node that may be on their way; ``ours``: just now, by us."""
+        self._ledger.intents_seen(node, intents, ours)
 
     def nominate(self, pod: BoundPod, node: str | None) -> None:
         """A pod waits for others to leave a node; None: for none any more."""
@@ -233,6 +238,11 @@ class Inventory:
         """The node of every bound pod that holds GPUs, by uid."""
         return self._ledger.holding()
 
+    def advertised(self, name: str) -> tuple[int | None, int | None]:
+        """The MiB of memory shares in a node's capacity and allocatable; None: not there."""
+        entry = self._entries.get(name)
+        return entry.record.advertised if entry is not None and entry.record is not None else (None, None)
+
     def pending(self, uid: str) -> PendingPod | None:
         """A pod that waits for a node, by uid."""
         return self._pending.get(uid)
@@ -241,13 +251,17 @@ class Inventory:
         """The uids of all pods that hold GPUs or wait for some."""
         return {*self._ledger.confirmed(), *self._pending}
 
-    def assumed(self) -> list[tuple[str, Claim]]:
+    def assumed(self) -> list[tuple[str, Intent]]:
         """Every promise whose end is not known yet, with its node."""
         return self._ledger.assumed()
 
-    def claims_on(self, node: str) -> dict[tuple[str, str], Claim]:
+    def is_assumed(self, key: tuple[str, str], node: str) -> bool:
+        """Whether a Binding was about to be sent whose end is not known."""
+        return self._ledger.is_assumed(key, node)
+
+    def intents_on(self, node: str) -> dict[tuple[str, str], Intent]:
         """What is written down of Bindings to a node whose end is not known yet."""
-        return self._ledger.claims_on(node)
+        return self._ledger.intents_on(node)
 
     def node_of(self, uid: str) -> str | None:
         """Where a pod is bound; None when it is not."""

@@ -6,8 +6,9 @@
 A uid that is gone never comes back, whatever is heard of it late; a pod of the same name is another pod. A
 bound pod is never unbound, so that an older word on it, from before its binding, changes nothing.
 
-A claim is an assumption as it is written down for all extenders: it counts until its Binding is known to have
-succeeded, or to be able to no longer. A pod may have several, on one node or on many; at most one comes true.
+An intent is an assumption as it is written down for all extenders: it counts until its Binding is known to
+have succeeded, or to be able to no longer. A pod may have several, on one node or on many; at most one comes
+true.
 """
 
 from __future__ import annotations
@@ -18,25 +19,13 @@ from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.cause import Cause
 from scheduler_ext.core.gpu import Report
+from scheduler_ext.core.intent import Intent
 from scheduler_ext.core.node import BoundPod
 
 # A report that was received this long after a pod had gone was read after its last process had.
 _READ_BEFORE_S = 2.0
 # Pods that are gone, by uid: a list of pods that was on its way meanwhile must not bring one back.
 _GONE_REMEMBERED = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What a Binding that may be on its way would hold; it can succeed at this version of its pod only."""
-
-    pod: BoundPod
-    resource_version: str
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What tells one from another: a second Binding of a pod is of another version of it."""
-        return self.pod.uid, self.resource_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +46,22 @@ class _Account:
     """One node's pods by uid, and what Bindings would hold that may be on their way."""
 
     confirmed: dict[str, BoundPod] = field(default_factory=dict)
-    assumed: dict[tuple[str, str], Claim] = field(default_factory=dict)
-    claims: dict[tuple[str, str], Claim] = field(default_factory=dict)
-    settled: set[tuple[str, str]] = field(default_factory=set)
+    assumed: dict[tuple[str, str], Intent] = field(default_factory=dict)
+    intents: dict[tuple[str, str], Intent] = field(default_factory=dict)
+    # Of intents that are written still, though their end is known: whose they were.
+    settled: dict[tuple[str, str], str] = field(default_factory=dict)
     nominated: dict[str, BoundPod] = field(default_factory=dict)
     departed: dict[str, tuple[BoundPod, float]] = field(default_factory=dict)
 
     def is_empty(self) -> bool:
         return not any(
-            (self.confirmed, self.assumed, self.claims, self.settled, self.nominated, self.departed)
+            (self.confirmed, self.assumed, self.intents, self.settled, self.nominated, self.departed)
         )
 
     def pods(self) -> NodePods:
         bound = self.confirmed | {uid: pod for uid, (pod, _) in self.departed.items()}
         # What we assume is newer than what we wrote of it.
-        assumed = self.claims | self.assumed
+        assumed = self.intents | self.assumed
         return NodePods(
             tuple(bound[uid] for uid in sorted(bound)) + tuple(assumed[key].pod for key in sorted(assumed)),
             frozenset(uid for uid, _ in assumed),
@@ -86,7 +76,7 @@ class Ledger:
         self._touched = touched
         self._accounts: dict[str, _Account] = {}
         self._confirmed_on: dict[str, str] = {}
-        # Where a pod is assumed, claimed or nominated.
+        # Where a pod is assumed, written down or nominated.
         self._promised_on: dict[str, set[str]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
 
@@ -98,18 +88,23 @@ class Ledger:
         account = self._accounts.get(node)
         return account.pods() if account is not None else NO_PODS
 
-    def assumed(self) -> list[tuple[str, Claim]]:
+    def assumed(self) -> list[tuple[str, Intent]]:
         """Every promise whose end is not known yet, with its node."""
         return [
-            (node, claim)
+            (node, intent)
             for node, account in self._accounts.items()
-            for claim in (account.claims | account.assumed).values()
+            for intent in (account.intents | account.assumed).values()
         ]
 
-    def claims_on(self, node: str) -> dict[tuple[str, str], Claim]:
+    def intents_on(self, node: str) -> dict[tuple[str, str], Intent]:
         """What is written down of Bindings to a node whose end is not known yet."""
         account = self._accounts.get(node)
-        return dict(account.claims) if account is not None else {}
+        return dict(account.intents) if account is not None else {}
+
+    def is_assumed(self, key: tuple[str, str], node: str) -> bool:
+        """Whether a Binding was about to be sent whose end is not known."""
+        account = self._accounts.get(node)
+        return account is not None and key in account.assumed
 
     def confirmed(self) -> set[str]:
         """The uids of all bound pods, finished ones among them."""
@@ -140,7 +135,8 @@ class Ledger:
         before = self._confirmed_on.get(pod.uid)
         if before == node:
             known = self._accounts[node].confirmed[pod.uid]
-            if known == pod:
+            # One that has finished never runs again: what says so was read before.
+            if known == pod or (known.finished and not pod.finished):
                 return
             if pod.finished and not known.finished:
                 self._accounts[node].departed[pod.uid] = (replace(pod, departed=True), now)
@@ -190,11 +186,11 @@ class Ledger:
             self._touched(node, Cause.REPORT)
         self._drop_if_empty(node)
 
-    def assume(self, claim: Claim, node: str) -> None:
+    def assume(self, intent: Intent, node: str) -> None:
         """A Binding of the pod to the node is about to be sent."""
-        uid = claim.pod.uid
+        uid = intent.pod.uid
         if not self.knows_end_of(uid):
-            self._account(node).assumed[claim.key] = claim
+            self._account(node).assumed[intent.key] = intent
             self._promised_on.setdefault(uid, set()).add(node)
             self._touched(node, Cause.POD)
 
@@ -203,29 +199,41 @@ class Ledger:
         account = self._accounts.get(node)
         if account is None:
             return
-        assumed, claimed = account.assumed.pop(key, None), account.claims.pop(key, None)
-        if claimed is not None:
-            account.settled.add(key)
-        if assumed is not None or claimed is not None:
-            self._touched(node, Cause.CLAIM)
+        assumed, written = account.assumed.pop(key, None), account.intents.pop(key, None)
+        if written is not None:
+            account.settled[key] = written.extender
+        if assumed is not None or written is not None:
+            self._touched(node, Cause.PROMISE)
             self._drop_if_empty(node)
 
-    def claims_seen(self, node: str, claims: Iterable[Claim]) -> None:
-        """All that is written down of Bindings to a node."""
-        written = {claim.key: claim for claim in claims}
+    def withdraw(self, key: tuple[str, str], node: str) -> None:
+        """What was assumed is not going to be asked for; what is written of it stays."""
+        account = self._accounts.get(node)
+        if account is not None and account.assumed.pop(key, None) is not None:
+            self._touched(node, Cause.PROMISE)
+            self._drop_if_empty(node)
+
+    def intents_seen(self, node: str, intents: Iterable[Intent], ours: bool = False) -> None:
+        """All that is written down of Bindings to a node; ``ours`` is what we have just written ourselves."""
+        written = {intent.key: intent for intent in intents}
         account = self._account(node)
-        # What was settled stays so for as long as it is still written there.
-        account.settled &= written.keys()
+        # What was settled stays so for as long as it is written there by the same extender: another one may
+        # post it again. We ourselves write nothing but what is open.
+        account.settled = {
+            key: extender
+            for key, extender in account.settled.items()
+            if not ours and key in written and written[key].extender == extender
+        }
         there = {
-            key: claim
-            for key, claim in written.items()
+            key: intent
+            for key, intent in written.items()
             if key not in account.settled and key[0] not in self._gone and key[0] not in self._confirmed_on
         }
-        if there != account.claims:
-            account.claims = there
+        if there != account.intents:
+            account.intents = there
             for uid, _ in there:
                 self._promised_on.setdefault(uid, set()).add(node)
-            self._touched(node, Cause.CLAIM)
+            self._touched(node, Cause.PROMISE)
         self._drop_if_empty(node)
 
     def nominate(self, pod: BoundPod, node: str | None) -> None:
@@ -233,14 +241,14 @@ class Ledger:
         for other in list(self._promised_on.get(pod.uid, ())):
             account = self._accounts.get(other)
             if other != node and account is not None and account.nominated.pop(pod.uid, None) is not None:
-                self._touched(other, Cause.CLAIM)
+                self._touched(other, Cause.PROMISE)
                 self._drop_if_empty(other)
         if node is None or pod.uid in self._gone or pod.uid in self._confirmed_on:
             return
         if self._account(node).nominated.get(pod.uid) != pod:
             self._account(node).nominated[pod.uid] = pod
             self._promised_on.setdefault(pod.uid, set()).add(node)
-            self._touched(node, Cause.CLAIM)
+            self._touched(node, Cause.PROMISE)
 
     def _unconfirm(self, uid: str) -> tuple[str, BoundPod]:
         node = self._confirmed_on.pop(uid)
@@ -255,10 +263,10 @@ class Ledger:
             if account is None:
                 continue
             account.nominated.pop(uid, None)
-            for claims in (account.assumed, account.claims):
-                for key in [key for key in claims if key[0] == uid]:
-                    del claims[key]
-            self._touched(node, Cause.CLAIM if self._confirmed_on.get(uid) != node else Cause.POD)
+            for intents in (account.assumed, account.intents):
+                for key in [key for key in intents if key[0] == uid]:
+                    del intents[key]
+            self._touched(node, Cause.PROMISE if self._confirmed_on.get(uid) != node else Cause.POD)
             self._drop_if_empty(node)
 
     def _account(self, node: str) -> _Account:

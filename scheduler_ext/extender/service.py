@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import compress
 from threading import Lock
 from typing import TypeVar
@@ -23,6 +22,8 @@ from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import Table, build_snapshot
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.extender.refusals import Refusals
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
@@ -49,22 +50,6 @@ _REMEMBERED_POD_BYTES = 64 * 1024
 _Own = tuple[tuple[str, tuple[str, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A reply, and what there is to count about it; ``problem`` is set when the pod's wish is invalid.
-
-    ``args`` is what the request was read into, for whoever sends the reply to hold until it is out: letting
-    go of thousands of names takes a good part of a millisecond.
-    """
-
-    body: bytes
-    nodes_in: int
-    nodes_out: int
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    problem: str | None = None
-    args: ExtenderArgs | None = field(default=None, compare=False, repr=False)
-
-
 class Extender:
     """Answers filter and prioritize; both are safe to call from several threads.
 
@@ -82,6 +67,8 @@ class Extender:
         self._table = Table({})
         self._snapshot: Snapshot | None = None
         self.refusals = Refusals(self._policy)
+        self.preemptor = Preemptor(self.sizing, lambda: self._snapshot)
+        self._empty_victims = config.preemption.empty_victims
         self._decisions: LRUCache[tuple[GpuRequest, _Own], Decision] = LRUCache(_REMEMBERED_DECISIONS)
         self._views: LRUCache[_Own, Snapshot] = LRUCache(_REMEMBERED_VIEWS)
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_DECISIONS)
@@ -145,7 +132,12 @@ class Extender:
         if not passed and args.nodes is None and isinstance(decision.request, GpuRequest):
             self.refusals.remember(decision.request, rows, snapshot, time.monotonic())
         refused, rejected = _refusals(args.names, codes)
-        answer = encode_filter_result(args, passed, refused)
+        rescuable: dict[str, str] = {}
+        if self._empty_victims and not passed and isinstance(decision.request, GpuRequest):
+            # Only where nothing passes kube-scheduler looks for victims at all.
+            found = self.preemptor.rescuable(args.pod, args.names, snapshot)
+            rescuable = {name: refused.pop(name) for name in found if name in refused}
+        answer = encode_filter_result(args, passed, refused, rescuable)
         _check(deadline)
         problem = None
         if isinstance(decision.request, InvalidRequest):

@@ -156,7 +156,7 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
         finished=is_finished(pod),
         terminating=metadata.deletion_timestamp is not None,
         labels=_shared(tuple(strings(metadata.labels).items())),
-        other_requests=_other_requests(spec, resources),
+        other_requests=other_requests(spec, resources),
         started_at=seconds(pod.status.start_time) if pod.status is not None else None,
     )
 
@@ -182,7 +182,7 @@ def _shared(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     return dict(labels)
 
 
-def _other_requests(spec: kube.PodSpec, resources: ResourceNames) -> Mapping[str, Fraction]:
+def other_requests(spec: kube.PodSpec, resources: ResourceNames) -> Mapping[str, Fraction]:
     """What else it asks of a node. What cannot be read holds nothing, as with GPUs."""
     try:
         amounts = pod_amounts(spec)

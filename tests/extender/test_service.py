@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.reasons import REASONS
-from scheduler_ext.extender.service import Answer, Extender
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration, FilterSection
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, names_body, node, pod
