@@ -113,6 +113,16 @@ LONG = {
     "refused, and asked for again": Model(
         Setting(TWO_GPUS, THREE), asked("A p n", "A p n", "A q n", "B r n"), Budget(refused=1, lost=1)
     ),
+    "no time left, killed and asked for again": Model(
+        Setting(ONE_GPU, SMALL),
+        asked("A p n", "A p n", "A r n"),
+        Budget(unsent=1, lost=1, restarted=1, looked=1),
+    ),
+    "refused while the other takes over and is killed": Model(
+        Setting(ONE_GPU, TWO),
+        asked("A p n", "B p n", "A q n"),
+        Budget(refused=1, lost=1, restarted=1, looked=1),
+    ),
     "refused, and asked for again of both": Model(
         Setting(ONE_GPU, TWO), asked("A p n", "A p n", "A q n", "B p n"), Budget(refused=1, lost=1)
     ),
