@@ -55,7 +55,8 @@ class Book:
         self.inventory = inventory
         self.lock = Lock()
         self._extender = extender
-        self._name = name
+        # Two of one name would each take for their own what the other wrote.
+        self._name = name or uuid4().hex
         self._monotonic = monotonic
         self._fences: dict[str, str] = {}
         self._reads = 0

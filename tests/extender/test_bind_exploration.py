@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -19,11 +20,12 @@ from scheduler_ext.core.intent import Intent, Reservation
 from scheduler_ext.core.node import BoundPod, PendingPod
 from scheduler_ext.core.nominated import seen_by
 from scheduler_ext.core.placement import place
+from scheduler_ext.extender import book
 from scheduler_ext.extender.bind import Binding, BindResult, GetReservation, PodsOn, Steps
 from scheduler_ext.extender.book import Book, Reserved
 from scheduler_ext.extender.outcome import Done
 from tests.extender.bind_model import Asked, Budget, Found, Model, World, search
-from tests.extender.bind_states import EXTENDER, Setting, Value
+from tests.extender.bind_states import EXTENDER, Locals, Setting, Value
 
 ONE_GPU = {"n": ("g0",)}
 TWO_GPUS = {"n": ("g0", "g1")}
@@ -111,6 +113,16 @@ LONG = {
     "refused, and asked for again": Model(
         Setting(TWO_GPUS, THREE), asked("A p n", "A p n", "A q n", "B r n"), Budget(refused=1, lost=1)
     ),
+    "no time left, killed and asked for again": Model(
+        Setting(ONE_GPU, SMALL),
+        asked("A p n", "A p n", "A r n"),
+        Budget(unsent=1, lost=1, restarted=1, looked=1),
+    ),
+    "refused while the other takes over and is killed": Model(
+        Setting(ONE_GPU, TWO),
+        asked("A p n", "B p n", "A q n"),
+        Budget(refused=1, lost=1, restarted=1, looked=1),
+    ),
     "refused, and asked for again of both": Model(
         Setting(ONE_GPU, TWO), asked("A p n", "A p n", "A q n", "B p n"), Budget(refused=1, lost=1)
     ),
@@ -130,6 +142,42 @@ def test_no_memory_is_promised_twice_in_the_long_run(name: str) -> None:
     found = search(LONG[name], most=4_000_000)
     print(f"{name}: {found.states} states, {found.locals} of an extender, complete: {found.complete}")
     assert found.problem is None, told(found)
+
+
+class Twice(Locals):
+    """Notes every other way to a state that is known."""
+
+    def __init__(self, setting: Setting, name: str) -> None:
+        super().__init__(setting, name)
+        self.other_ways: list[tuple[int, int, Value]] = []
+
+    def _find(self, number: int | None, given: Value) -> int:
+        known = len(self)
+        found = super()._find(number, given)
+        if found < known and number is not None:
+            self.other_ways.append((found, number, given))
+        return found
+
+
+def test_states_that_look_alike_are_alike() -> None:
+    """Whatever comes next, it leads to states that look alike: so one of them stands for both."""
+    setting = Setting(ONE_GPU, UNEVEN)
+    model = Model(setting, asked("A p n", "A q n", "B r n"), Budget(lost=1, looked=1))
+    model.locals = [Twice(setting, name) for name in setting.names]
+    assert search(model).problem is None
+    compared = 0
+    with patch.object(book, "place", setting.place):
+        for local in model.locals:
+            assert isinstance(local, Twice)
+            ways = {number: given for number, given in local._after if number is not None}
+            for found, number, given in local.other_ways[:400]:
+                if found in ways:
+                    machine = local.machine(number)
+                    machine.take(given)
+                    machine.take(ways[found])
+                    assert local._numbers[machine.image()] == local._after[found, ways[found]]
+                    compared += 1
+    assert compared > 50
 
 
 class NoFence(Binding):
