@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -11,24 +9,17 @@ from typing import TypeVar
 from scheduler_ext.core.gpu import Mig, MigInstance
 from scheduler_ext.core.mig import MAX_GRID, Profile, parse_profile
 from scheduler_ext.core.mig_geometry import Geometry, geometry_for, geometry_from_report
-from scheduler_ext.core.model_table import MODEL_ROWS
 from scheduler_ext.core.models import GpuModel
 from scheduler_ext.wire.gpunode import MigStatus, ProfileStatus
 from scheduler_ext.wire.report_fields import FieldError, check_uuid, read_holder
 
 _T = TypeVar("_T")
-# Every Hopper has MIG, also one whose placements nobody has told yet.
-_WITHOUT_MIG = {row.name for row in MODEL_ROWS if row.mig_table is None and row.architecture != "hopper"}
-# A part of an instance, in whose units it lies.
-_COMPUTE_INSTANCE = re.compile(r"[0-9]+c\.")
 
 
 def read_mig(path: str, entry: MigStatus, model: GpuModel, total_mib: int) -> Mig:
     """The MIG state of a device of so much memory. Raises FieldError."""
     if entry.instances and entry.enabled is False:
         raise FieldError(f"{path}.instances", "a GPU whose MIG mode is off has no instances")
-    if entry.instances and model.name in _WITHOUT_MIG and not _own_placements(entry):
-        raise FieldError(f"{path}.instances", f"{model.name} cannot be cut into instances")
     geometry = _geometry(path, entry, model)
     grid = entry.grid_size or (geometry.grid if geometry else MAX_GRID)
     instances = []
@@ -54,7 +45,6 @@ def read_mig(path: str, entry: MigStatus, model: GpuModel, total_mib: int) -> Mi
     if illegal is not None:
         # The package's table is not about this device after all.
         geometry = None
-    _check_room(path, instances, geometry, grid)
     enabled = bool(instances) if entry.enabled is None else entry.enabled
     return Mig(enabled, bool(entry.creatable), geometry, tuple(instances))
 
@@ -72,19 +62,6 @@ def _check_places(path: str, instances: list[MigInstance], grid: int) -> None:
             if unit in occupied:
                 raise FieldError(where, f"overlaps {path}.instances[{occupied[unit]}] at unit {unit}")
             occupied[unit] = i
-
-
-def _check_room(path: str, instances: list[MigInstance], geometry: Geometry | None, grid: int) -> None:
-    """Also where no place is known, there are no more than fit."""
-    units = sum(instance.size for instance in instances if not _COMPUTE_INSTANCE.match(instance.profile))
-    if units > grid:
-        raise FieldError(f"{path}.instances", f"{units} units on a grid of {grid}")
-    for name, count in Counter(instance.profile for instance in instances).items():
-        profile = geometry.profile(name) if geometry is not None else None
-        if profile is not None and count > profile.max_instances:
-            raise FieldError(
-                f"{path}.instances", f"{count} of {name}, of which there can be {profile.max_instances}"
-            )
 
 
 def _size_of(profile: str, geometry: Geometry | None) -> int:

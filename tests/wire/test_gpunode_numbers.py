@@ -73,14 +73,6 @@ T4: Json = {"model": "T4", "memory": {"totalMiB": 15360}}
             "mig.instances: a GPU whose MIG mode is off has no instances",
             id="instances without MIG",
         ),
-        pytest.param([sliced(instance()) | T4], "mig.instances: T4 cannot be cut", id="instances of a T4"),
-        pytest.param(of_profile("7g.80gb", 8), "mig.instances: 64 units on a grid of 8", id="eight in one"),
-        pytest.param(of_profile("1g.10gb", 9), "mig.instances: 9 units", id="more than there are units"),
-        pytest.param(
-            of_profile("1g.10gb", 8), "8 of 1g.10gb, of which there can be 7", id="more than there can be"
-        ),
-        pytest.param(of_profile("1g.10gb+me", 2), "2 of 1g.10gb+me, of which there can be 1", id="engines"),
-        pytest.param(of_profile("3g.40gb", 3, size=4), "mig.instances: 12 units", id="with their sizes"),
     ],
 )
 def test_what_no_gpu_has(devices: list[Json], problem: str) -> None:
