@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
+import uuid
 from collections.abc import Mapping
 from threading import Event, Thread
 from typing import Any
@@ -70,7 +71,8 @@ class LiveInventory:
     ) -> None:
         """``leader`` says whether this extender, called ``name``, is the active one; without it, always."""
         self._extender = extender
-        self.book = Book(Inventory(*config.inventory_ages_s()), extender, name)
+        # No other process has this name, nor had it.
+        self.book = Book(Inventory(*config.inventory_ages_s()), extender, f"{name}_{uuid.uuid4().hex[:8]}")
         self._inventory, self._lock = self.book.inventory, self.book.lock
         self._leader = leader(transport, changed=self._turned) if leader is not None else None
         self._notices = Notices(transport, self.active)
