@@ -110,11 +110,11 @@ def test_an_event_is_about_the_node(writing: Writing) -> None:
     # What events.k8s.io/v1 demands of every event.
     assert len(first["note"]) <= 1024
     assert seconds(first["eventTime"]) is not None
-    assert first["metadata"] == {"generateName": "a.", "namespace": "default"}
+    assert first["metadata"] == {"generateName": "a-", "namespace": "default"}
     assert "/" in first["reportingController"]
     assert first["reportingInstance"]
     eventually(lambda: len(writing.kept(EVENTS)) == 2)
-    assert [one.name.rstrip("0123456789") for one in writing.kept(EVENTS)] == ["a.", "b."]
+    assert [one.name.rstrip("0123456789") for one in writing.kept(EVENTS)] == ["a-", "b-"]
     # kubectl describe looks for a node without a uid by its name.
     assert second["regarding"]["uid"] == "b"
 

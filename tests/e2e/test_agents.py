@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from scheduler_ext.wire.report import CORDONED_ANNOTATION
 from tests.agent.fake_kubelet import devices, pod
 from tests.agent.nvml_mock.presets import a100_80gb_mig, h100, t4
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.gpu_host import GpuHost
 from tests.e2e.gpunode_api import PATH as GPU_NODES
 from tests.e2e.workload import Workload
-from tests.kube_objects import ANNOTATION
+from tests.kube_objects import ANNOTATION, holder
 
 ONE = {"nvidia.com/gpu": "1"}
 # The agent looks every 5 s, and writes what cannot wait at once.
@@ -171,3 +172,21 @@ def test_a_node_in_change_takes_nothing(workload: Workload, labels: Json, taints
     # One that tolerates everything, so that it is not kube-scheduler itself that refuses.
     name = workload.create(workload.pod(ONE, tolerations=[{"operator": "Exists"}]))
     assert "GPU change in progress" in workload.await_event(name, "FailedScheduling")["note"]
+
+
+def test_people_are_told_of_a_report_that_contradicts_itself(workload: Workload) -> None:
+    """And of a cordon of a GPU that is not there; by Events about the Node, which kubectl describe shows."""
+    name = workload.add_whole("told", 1)
+    workload.publish()
+    path = f"{GPU_NODES}/{name}"
+    devices = workload.api.get(path)["status"]["devices"]
+    workload.api.patch(path, {"metadata": {"annotations": {CORDONED_ANNOTATION: "GPU-nobody"}}})
+    devices[0]["holders"] = [holder("p", memoryMiB=2**24)]
+    workload.api.patch(f"{path}/status", {"status": {"devices": devices}})
+
+    def told() -> bool:
+        events = workload.api.items("/apis/events.k8s.io/v1/namespaces/default/events")
+        reasons = {one["reason"] for one in events if one["regarding"].get("name") == name}
+        return {"GPUReportRefused", "GPUCordonUnknown"} <= reasons
+
+    eventually(told, "Events about the Node", NOTICED_S)
