@@ -117,7 +117,7 @@ def _event(node: str, uid: str | None, reason: str, note: str) -> dict[str, Any]
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"generateName": f"{node[:200]}.", "namespace": "default"},
+        "metadata": {"generateName": f"{node[:200]}-", "namespace": "default"},
         "eventTime": micro_time(time.time()),
         "reportingController": "scheduler-ext.io/extender",
         "reportingInstance": "scheduler-ext",

@@ -107,7 +107,7 @@ def test_an_event_is_about_the_node(writing: Writing) -> None:
     # What events.k8s.io/v1 demands of every event.
     assert len(first["note"]) <= 1024
     assert seconds(first["eventTime"]) is not None
-    assert first["metadata"] == {"generateName": "a.", "namespace": "default"}
+    assert first["metadata"] == {"generateName": "a-", "namespace": "default"}
     assert "/" in first["reportingController"]
     assert first["reportingInstance"]
     eventually(lambda: len(writing.kept(EVENTS)) == 2)
