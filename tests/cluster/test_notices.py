@@ -111,7 +111,7 @@ def test_an_event_is_about_the_node(writing: Writing) -> None:
     assert "/" in first["reportingController"]
     assert first["reportingInstance"]
     eventually(lambda: len(writing.kept(EVENTS)) == 2)
-    assert [one.name.rstrip("0123456789") for one in writing.kept(EVENTS)] == ["a.", "b."]
+    assert [one.name.rstrip("0123456789") for one in writing.kept(EVENTS)] == ["a-", "b-"]
     # kubectl describe looks for a node without a uid by its name.
     assert second["regarding"]["uid"] == "b"
 
