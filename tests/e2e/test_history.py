@@ -90,13 +90,13 @@ def binding(at: int, gpu: str = "GPU-0", **more: Any) -> Json:
     return write(at, "pods", {"metadata": meta, "target": {"name": "n"}}, **more)
 
 
-def intent(at: int, gpu: str = "GPU-0", version: str = "7") -> Json:
+def intent(at: int, gpu: str = "GPU-0", version: str = "7", **more: Any) -> Json:
     said = {
         "podUID": "uid-a",
         "resourceVersion": version,
         "pod": {"shares": [{"container": "main", "device": gpu}]},
     }
-    return write(at, "gpureservations", {"metadata": {"name": "n"}, "spec": {"intents": [said]}})
+    return write(at, "gpureservations", {"metadata": {"name": "n"}, "spec": {"intents": [said]}}, **more)
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,7 @@ def intent(at: int, gpu: str = "GPU-0", version: str = "7") -> Json:
     [
         pytest.param([intent(1), binding(2)], 0, id="an intent, then its Binding"),
         pytest.param([binding(1)], 1, id="none"),
+        pytest.param([intent(1, code=504), binding(2)], 1, id="an intent that is perhaps written"),
         pytest.param([binding(1), intent(2)], 1, id="afterwards"),
         pytest.param([intent(1, gpu="GPU-1"), binding(2)], 1, id="for another GPU"),
         pytest.param([intent(1, version="6"), binding(2)], 1, id="at another version of the pod"),
@@ -118,6 +119,9 @@ def test_unannounced(writes: list[Json], wrong: int) -> None:
     [
         pytest.param([binding(1)], 0, id="bound once"),
         pytest.param([], 1, id="bound, and nobody wrote it down"),
+        pytest.param([binding(1, code=504)], 0, id="bound though the answer was none"),
+        pytest.param([binding(1, code=504), binding(2)], 0, id="bound at the second attempt"),
+        pytest.param([binding(1, code=504, gpu="GPU-1")], 1, id="perhaps, but to another GPU"),
         pytest.param([binding(1), binding(2)], 1, id="bound twice"),
         pytest.param([binding(1, gpu="GPU-1")], 1, id="to another GPU"),
     ],
