@@ -44,6 +44,10 @@ _REMEMBERED_DECISIONS = 64
 _REMEMBERED_VIEWS = 16
 # Larger pods are not remembered: most have 2 to 10 kB, and anybody may send one.
 _REMEMBERED_POD_BYTES = 64 * 1024
+# kube-scheduler may hear that a victim is gone before we do, and asks at once about the node that it left.
+# Refused there, it would evict somebody on another node as well: what we hear within this time comes first.
+_BEHIND_S = 0.5
+_LOOK_S = 0.01
 
 
 # The nodes that a pod sees in a way of its own, each with the pods that count there.
@@ -122,7 +126,7 @@ class Extender:
     def filter(self, body: bytes, deadline: float) -> Answer:
         """The reply to filter. ``deadline`` is on the monotonic clock; past it RequestError 503."""
         args = decode_args(body)
-        decision = self._decide(args)
+        decision = self._decide_nominated(args, deadline)
         _check(deadline)
         snapshot = decision.snapshot
         rows = snapshot.rows(args.names)
@@ -154,6 +158,30 @@ class Extender:
         answer = encode_priorities(args.names, points(totals, decision.tolerance).tolist())
         _check(deadline)
         return Answer(answer, len(args.names), len(args.names), args=args)
+
+    def _decide_nominated(self, args: ExtenderArgs, deadline: float) -> Decision:
+        """What is decided; where a pod comes to the node that it was nominated to, and somebody of lower
+        priority is still there as far as we know, what is decided once we have heard of the end."""
+        decision = self._decide(args)
+        node = args.pod.status.nominated_node_name if args.pod.status is not None else None
+        if not node or args.nodes is not None or node not in args.names:
+            return decision
+        until = min(deadline, time.monotonic() + _BEHIND_S)
+        while self._waits_for_others(args, decision, node) and time.monotonic() < until:
+            time.sleep(_LOOK_S)
+            if self._snapshot is None or self._snapshot.generation != decision.snapshot.generation:
+                decision = self._decide(args)
+        return decision
+
+    @staticmethod
+    def _waits_for_others(args: ExtenderArgs, decision: Decision, node: str) -> bool:
+        """Whether a node refuses a pod and has others of lower priority."""
+        snapshot = decision.snapshot
+        known = snapshot.nodes.get(node)
+        if known is None or not decision.verdict[snapshot.state_of[snapshot.rows([node])]].any():
+            return False
+        priority = pod_priority(args.pod)
+        return any(pod.priority < priority for pod in known.info.pods)
 
     def _decide(self, args: ExtenderArgs) -> Decision:
         request = self._request(args)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -219,6 +220,33 @@ def test_a_new_inventory_is_seen_at_once() -> None:
     assert before is not None
     assert extender.snapshot is not None
     assert extender.snapshot.generation == before.generation + 2
+
+
+def nominated(priority: int) -> bytes:
+    """A pod that others left node n for."""
+    asking = pod("p", {WHOLE: "1"}, priority=priority)
+    asking["status"]["nominatedNodeName"] = "n"
+    return names_body(asking, ["n"])
+
+
+TAKEN = (gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}), pod("victim", {WHOLE: "1"}, on="n", priority=5))
+
+
+def test_a_nominated_pod_is_answered_when_its_victims_end_is_heard_of() -> None:
+    """kube-scheduler hears of it before, sometimes, and would evict somebody elsewhere."""
+    extender = extender_on(*TAKEN)
+    heard = Timer(0.05, replace, (extender, *TAKEN[:2]))
+    heard.start()
+    try:
+        assert filtered(extender, nominated(priority=10))[0] == ["n"]
+    finally:
+        heard.join()
+
+
+@pytest.mark.parametrize("priority", [5, 10])
+def test_a_nominated_pod_whose_victims_stay_is_refused(priority: int) -> None:
+    extender = extender_on(*TAKEN)
+    assert filtered(extender, nominated(priority))[0] == []
 
 
 def test_answers_change_no_snapshot() -> None:
