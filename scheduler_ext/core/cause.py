@@ -6,10 +6,9 @@ from enum import Flag, auto
 
 
 class Cause(Flag):
-    """What changed; kube-scheduler sees nodes and pods itself, the others it has to be told of."""
+    """What changed; kube-scheduler sees nodes and pods itself, of the others it has to be told."""
 
     NODE = auto()
     REPORT = auto()
     POD = auto()
     AGE = auto()
-    CLAIM = auto()

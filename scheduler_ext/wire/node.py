@@ -71,7 +71,7 @@ def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> Node
     """The same node as this Node object describes it: its labels and allocatable, our report and holdings."""
     known = info.report is not None or info.estimate is not None
     freshness = info.freshness if known else "Fresh"
-    pods = NodePods(info.pods, info.assumed, info.nominated)
+    pods = NodePods(info.pods, info.nominated)
     return inventory.node_info(info.name, node_record(node, resources), info.report, pods, freshness)
 
 
