@@ -44,6 +44,10 @@ bench-scheduler: .venv ## Measure a real kube-scheduler with and without extende
 bench-live: .venv ## Measure what following a large cluster costs (three minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.live --json benchmarks/results/live.json $(ARGS)
 
+bench-bind: .venv ## Measure binding beside kube-scheduler's own binder (ten minutes; ARGS=--smoke: one)
+	@$(BIN)/python -m tests.e2e.cluster.binaries
+	$(BIN)/python -m benchmarks.binding --json benchmarks/results/binding.json $(ARGS)
+
 image: ## Build the container image (IMAGE=name:tag)
 	docker build --tag $(IMAGE) .
 
@@ -65,4 +69,4 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable '.[dev]'
 	@touch $@
 
-.PHONY: help run test e2e check bench bench-live bench-scheduler image clean .venv
+.PHONY: help run test e2e check bench bench-bind bench-live bench-scheduler image clean .venv

@@ -9,20 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import click
+import kubernetes.client
 import msgspec
 import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_ext.cli import main
+from scheduler_ext.cluster.bindings import Bindings
 from scheduler_ext.cluster.notices import NUDGE_ANNOTATION
 from scheduler_ext.cluster.reflector import WatchHealth
+from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.core.inventory import Inventory
 from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.wishes import ANNOTATION_PREFIX, WISHES
-from scheduler_ext.extender.service import Answer, Extender
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.binder import Binder
+from scheduler_ext.extender.book import Book
+from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.extender.status import SourceStatus
 from scheduler_ext.server.metrics import Metrics
@@ -79,6 +86,7 @@ class Followed:
     """A file's nodes, told as those of a cluster that is followed."""
 
     source: InventorySource
+    binder: Binder | None = None
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -86,7 +94,7 @@ class Followed:
 
     def status(self) -> SourceStatus:
         watch = WatchHealth("nodes", True, True, 0.0, None, {"ended": 1})
-        return replace(self.source.status(), watches=[watch], reports_refused={"n": 1})
+        return replace(self.source.status(), watches=[watch], reports_refused={"n": 1}, unplaced={"n": 1})
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +103,11 @@ def scraped() -> list[Metric]:
     config = Configuration()
     source = InventorySource(SAMPLE, Extender(config), config.resource_names())
     source.load()
-    metrics = Metrics(Followed(source))
+    extender, resources = Extender(config), config.resource_names()
+    # It counts, and is asked nothing.
+    api = Bindings(Transport(kubernetes.client.Configuration()))
+    binder = Binder(Book(Inventory(1, 2), extender), api, resources, (), lambda: None, 1.0)
+    metrics = Metrics(Followed(source, binder), resources)
     metrics.observe("filter", 200, 0.001)
     metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))
     return list(text_string_to_metric_families(metrics.render().decode()))

@@ -22,6 +22,7 @@ from scheduler_ext.wire.durations import duration_s
 from scheduler_ext.wire.objects import read_pods
 
 CONFIG = Path(__file__).parents[1] / "config"
+SHARES = CONFIG.parent / "manifests" / "components" / "shares"
 EXTENDER_CONFIGS = [CONFIG / "default.yaml", *sorted((CONFIG / "policies").glob("*.yaml"))]
 SHARE_POD = b"""
 apiVersion: v1
@@ -45,7 +46,11 @@ def paths(value: object, prefix: str = "") -> set[str]:
     return {path for key, part in value.items() for path in paths(part, f"{prefix}.{key}".lstrip("."))}
 
 
-@pytest.mark.parametrize("path", EXTENDER_CONFIGS, ids=lambda path: f"check-config accepts {path.name}")
+@pytest.mark.parametrize(
+    "path",
+    [*EXTENDER_CONFIGS, SHARES / "extender.yaml"],
+    ids=lambda path: f"check-config accepts {path.name} of {path.parent.name}",
+)
 def test_shipped_configurations_are_accepted(path: Path) -> None:
     result = CliRunner().invoke(main, ["check-config", str(path)])
     assert (result.exit_code, result.output) == (0, f"{path}: ok\n")
@@ -128,10 +133,10 @@ def test_kube_scheduler_looks_at_all_nodes(kube_scheduler: dict[str, Any]) -> No
     assert kube_scheduler["percentageOfNodesToScore"] == 100
 
 
-def test_nobody_is_evicted_for_a_pod_that_the_extender_would_refuse(kube_scheduler: dict[str, Any]) -> None:
-    (profile,) = kube_scheduler["profiles"]
-    assert "preemptVerb" not in kube_scheduler["extenders"][0]
-    assert profile["plugins"]["postFilter"]["disabled"] == [{"name": "DefaultPreemption"}]
+def test_nobody_is_evicted_before_the_extender_was_asked(kube_scheduler: dict[str, Any]) -> None:
+    """kube-scheduler's own preemption is on, and would empty nodes that the extender refuses."""
+    assert kube_scheduler["profiles"] == [{"schedulerName": "gpu-scheduler"}]
+    assert kube_scheduler["extenders"][0]["preemptVerb"] == "preempt"
 
 
 def test_leadership_has_a_lease_of_its_own(kube_scheduler: dict[str, Any]) -> None:
@@ -145,6 +150,7 @@ def test_the_extender_entry_is_as_the_server_needs_it(extender: dict[str, Any]) 
         "urlPrefix": "http://127.0.0.1:8888",
         "filterVerb": "filter",
         "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
         "weight": 200,
         "nodeCacheCapable": True,
         "httpTimeout": "5s",
@@ -154,6 +160,14 @@ def test_the_extender_entry_is_as_the_server_needs_it(extender: dict[str, Any]) 
 
 def test_kube_scheduler_waits_longer_than_we_decide(extender: dict[str, Any]) -> None:
     deadline_s = duration_s("decisionDeadline", Configuration().server.decision_deadline, 0, 60)
+    assert duration_s("httpTimeout", extender["httpTimeout"], 0, 60) > deadline_s
+
+
+def test_kube_scheduler_waits_longer_than_a_binding_may_take() -> None:
+    (extender,) = yaml.safe_load((SHARES / "kube-scheduler.yaml").read_bytes())["extenders"]
+    deadline_s = duration_s(
+        "bind.deadline", load_config((SHARES / "extender.yaml").read_bytes()).bind.deadline, 0, 60
+    )
     assert duration_s("httpTimeout", extender["httpTimeout"], 0, 60) > deadline_s
 
 

@@ -27,10 +27,12 @@ _FAILED = ("unschedulable", "error")
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A contender's extender: where kube-scheduler finds it, and where its metrics are if it has any."""
+    """A contender's extender: where kube-scheduler finds it, where its metrics are if it has any, and whether
+    it binds."""
 
     url: str | None = None
     health_url: str | None = None
+    binds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def run_block(
     """
     before = _extender_metrics(running)
     watch = BindingWatch(plane.api, patience_s)
-    scheduler = SchedulerProcess(plane, directory, name, running.url)
+    scheduler = SchedulerProcess(plane, directory, name, running.url, running.binds)
     try:
         scheduler.wait_ready()
         bound, first = 0, None

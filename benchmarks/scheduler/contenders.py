@@ -67,12 +67,14 @@ OURS_ALL = Contender("ours-all", "with filter.maxCandidates: 0", ours={"filter":
 CONTENDERS = {each.name: each for each in (NONE, NOOP_FEW, NOOP_ALL, OURS, OURS_ALL)}
 
 
-def scheduler_configuration(kubeconfig: Path, extender_url: str | None) -> dict[str, Any]:
+def scheduler_configuration(
+    kubeconfig: Path, extender_url: str | None, binds: bool = False
+) -> dict[str, Any]:
     """The shipped KubeSchedulerConfiguration, for one process on this machine.
 
-    Altered are where its API server is, how fast it may talk to it, that it leads without an election, and
-    where the extender is, if anywhere. `percentageOfNodesToScore` stays as shipped without an extender, too:
-    the comparison is about the same nodes.
+    Altered are where its API server is, how fast it may talk to it, that it leads without an election,
+    where the extender is, if anywhere, and whether that one `binds`. `percentageOfNodesToScore` stays as
+    shipped without an extender, too: the comparison is about the same nodes.
     """
     configuration: dict[str, Any] = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
     configuration["clientConnection"] = {
@@ -86,4 +88,6 @@ def scheduler_configuration(kubeconfig: Path, extender_url: str | None) -> dict[
     else:
         (extender,) = configuration["extenders"]
         extender["urlPrefix"] = extender_url
+        if binds:
+            extender["bindVerb"] = "bind"
     return configuration

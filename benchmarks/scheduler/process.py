@@ -25,11 +25,21 @@ class Reading:
 
 
 class SchedulerProcess:
-    """kube-scheduler with the shipped configuration, asking the extender at `extender_url` if any."""
+    """kube-scheduler with the shipped configuration, asking the extender at `extender_url` if any.
 
-    def __init__(self, plane: ControlPlane, directory: Path, name: str, extender_url: str | None) -> None:
+    With `binds` the extender binds, too.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        directory: Path,
+        name: str,
+        extender_url: str | None,
+        binds: bool = False,
+    ) -> None:
         directory.mkdir(exist_ok=True)
-        configuration = scheduler_configuration(plane.kubeconfig("kube-scheduler"), extender_url)
+        configuration = scheduler_configuration(plane.kubeconfig("kube-scheduler"), extender_url, binds)
         config_file = directory / f"kube-scheduler-{name}.json"
         config_file.write_text(json.dumps(configuration), encoding="utf-8")
         credentials = plane.credentials

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.processes import running_listeners
 from benchmarks.scheduler.block import Block, Running, block_of, run_block
@@ -14,6 +15,7 @@ from benchmarks.scheduler.nodes import create_nodes, write_idle_inventory
 from benchmarks.scheduler.pods import create_pods, delete_pods
 from tests.e2e.cluster.control_plane import ControlPlane
 
+T = TypeVar("T")
 # Measured on two shared cores: the control plane, a node with its inventory, what a block takes beside its
 # pods, what a pod takes, and what each node adds to that.
 _START_S = 10.0
@@ -68,7 +70,7 @@ def measure(settings: Settings, plane: ControlPlane, directory: Path) -> list[Bl
     return blocks
 
 
-def turned(contenders: Sequence[Contender], number: int) -> list[Contender]:
+def turned(contenders: Sequence[T], number: int) -> list[T]:
     """The order of round `number`: each starts a round before one starts again; odd rounds go backwards."""
     start = number % len(contenders)
     order = [*contenders[start:], *contenders[:start]]

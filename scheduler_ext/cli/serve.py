@@ -6,7 +6,9 @@ import logging
 import os
 import socket
 import sys
+import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.durations import duration_s
 
 if TYPE_CHECKING:
+    from scheduler_ext.cluster.leader import BuildLeader
     from scheduler_ext.server.server_options import TlsFiles
 
 log = logging.getLogger(__name__)
@@ -81,6 +84,12 @@ class NamespacedName(click.ParamType[tuple[str, str]]):
     "cluster. Without it, always.",
 )
 @click.option(
+    "--own-lease",
+    type=NamespacedName(),
+    help="A Lease of the extender's own, NAMESPACE/NAME, where no kube-scheduler is in its pod: of several "
+    "extenders the holder writes to the cluster.",
+)
+@click.option(
     "--pod-name",
     envvar="POD_NAME",
     default=socket.gethostname,
@@ -116,6 +125,7 @@ def serve(
     context: str | None,
     in_cluster: bool,
     lease: tuple[str, str] | None,
+    own_lease: tuple[str, str] | None,
     pod_name: str,
     listen: tuple[str, int],
     health_listen: tuple[str, int],
@@ -132,8 +142,11 @@ def serve(
 
     one_source(inventory=inventory_file, kubeconfig=kubeconfig, in_cluster=in_cluster)
     check_context(kubeconfig, context)
-    if lease is not None and inventory_file is not None:
-        raise click.UsageError("--lease: an inventory file has no cluster to lead; leave it out")
+    for flag, given in (("--lease", lease), ("--own-lease", own_lease)):
+        if given is not None and inventory_file is not None:
+            raise click.UsageError(f"{flag}: an inventory file has no cluster to lead; leave it out")
+    if lease is not None and own_lease is not None:
+        raise click.UsageError("--lease and --own-lease: one of them says who is active; give one")
     refusal = refuse_workers(os.environ, workers)
     if refusal is not None:
         raise click.UsageError(refusal)
@@ -144,6 +157,8 @@ def serve(
     tls = tls_files(tls_cert_file, tls_key_file, client_ca_file)
     configure_logs(log_format)
     config = read_config(config_file)
+    if config.bind.enabled and inventory_file is not None:
+        raise click.UsageError("bind.enabled: an inventory file has no cluster to bind in; set it to false")
     try:
         options = ServerOptions(
             api_listen=listen,
@@ -166,7 +181,7 @@ def serve(
     build_source: BuildSource = (
         file_source(inventory_file)
         if inventory_file
-        else cluster_source(kubeconfig, context, (*lease, pod_name) if lease else None)
+        else cluster_source(kubeconfig, context, lease, own_lease, pod_name)
     )
     run_server(options, lambda: build_apps(config, build_source))
 
@@ -200,16 +215,29 @@ def file_source(path: Path) -> BuildSource:
 
 
 def cluster_source(
-    kubeconfig: Path | None, context: str | None, lease: tuple[str, str, str] | None
+    kubeconfig: Path | None,
+    context: str | None,
+    lease: tuple[str, str] | None,
+    own_lease: tuple[str, str] | None,
+    pod_name: str,
 ) -> BuildSource:
     """A cluster, followed from now on; ready when it has been listed. Raises ClusterError."""
 
     def build(extender: Extender, config: Configuration) -> tuple[Source, Callable[[], None]]:
+        from scheduler_ext.cluster.election import Election
+        from scheduler_ext.cluster.leadership import Leadership
         from scheduler_ext.cluster.live import LiveInventory
         from scheduler_ext.cluster.transport import Transport
 
         transport = Transport.from_kubeconfig(kubeconfig, context) if kubeconfig else Transport.in_cluster()
-        live = LiveInventory(transport, extender, config, lease)
+        leader: BuildLeader | None = None
+        if lease is not None:
+            leader = partial(Leadership, namespace=lease[0], name=lease[1], pod=pod_name)
+        elif own_lease is not None:
+            # No other's, nor that of a former life of this pod.
+            identity = f"{pod_name}_{uuid.uuid4()}"
+            leader = partial(Election, namespace=own_lease[0], name=own_lease[1], identity=identity)
+        live = LiveInventory(transport, extender, config, leader, pod_name)
         live.start()
         return live, live.stop
 
@@ -226,11 +254,11 @@ def build_apps(config: Configuration, build_source: BuildSource) -> Any:
     sys.setswitchinterval(0.0002)
     extender = Extender(config)
     source, stop = build_source(extender, config)
-    metrics = Metrics(source)
+    metrics = Metrics(source, config.resource_names())
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     return Apps(
-        api=api_app(extender, metrics, config.server.max_body_bytes, deadline_s),
+        api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),
         health=health_app(source, metrics),
-        inspect=inspect_app(),
+        inspect=inspect_app(source, config.resource_names()),
         close=stop,
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 LEAST_S = 0.5
 MOST_S = 30.0
@@ -35,3 +38,14 @@ class Backoff:
     def reset(self) -> None:
         """It went well: the next failure is a first one."""
         self._failures = 0
+
+
+def retry_after_s(text: str | None) -> float | None:
+    """The seconds of a Retry-After header, which has seconds or a date; None for anything else."""
+    if not text:
+        return None
+    if text.isdecimal():
+        return float(text)
+    with contextlib.suppress(TypeError, ValueError):
+        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+    return None

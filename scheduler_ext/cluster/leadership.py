@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.transport import ServerClock, Transport
@@ -18,19 +18,33 @@ class Leadership:
 
     together = 100
 
-    def __init__(self, transport: Transport, namespace: str, name: str, pod: str) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        namespace: str,
+        name: str,
+        pod: str,
+        changed: Callable[[bool], None] = lambda active: None,
+    ) -> None:
+        self._changed = changed
         self._prefix = f"{pod}_"
         self._holder = ""
         self._listed = False
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self.reflector = Reflector(
-            "leases", transport, path, Decoder(Lease), self, fieldSelector=f"metadata.name={name}"
+        self.reflectors = (
+            Reflector("leases", transport, path, Decoder(Lease), self, fieldSelector=f"metadata.name={name}"),
         )
 
     @property
     def active(self) -> bool:
         """Whether our own pod holds it."""
         return self._holder.startswith(self._prefix)
+
+    def start(self) -> None:
+        """Nothing to do: its reflector is started with the others."""
+
+    def stop(self) -> None:
+        """Nothing to do."""
 
     def begin(self) -> None:
         """A list begins; whoever held it holds it until we hear otherwise."""
@@ -57,10 +71,15 @@ class Leadership:
         log.error("Lease %s cannot be read: %s", item.name, item.problem)
 
     def _held_by(self, holder: str) -> None:
-        was = self.active
+        was, now = self.active, holder.startswith(self._prefix)
+        if now and not was:
+            # Before anybody can see it: whoever binds has to list anew first.
+            self._changed(True)
         self._holder = holder
-        if self.active != was:
-            log.info("this extender is %s now; the Lease is held by %r", _WORD[self.active], holder)
+        if was and not now:
+            self._changed(False)
+        if now != was:
+            log.info("this extender is %s now; the Lease is held by %r", _WORD[now], holder)
 
 
 _WORD = {True: "active", False: "a standby"}

@@ -11,11 +11,14 @@ from __future__ import annotations
 import gc
 import logging
 import time
+import uuid
 from collections.abc import Mapping
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from typing import Any
 
-from scheduler_ext.cluster.leadership import Leadership
+from scheduler_ext.cluster.budgets import BUDGETS, BudgetSink
+from scheduler_ext.cluster.enforcing import Enforcing
+from scheduler_ext.cluster.leader import BuildLeader
 from scheduler_ext.cluster.notices import Notices
 from scheduler_ext.cluster.pace import Pace
 from scheduler_ext.cluster.reflector import Reflector, WatchHealth
@@ -23,11 +26,16 @@ from scheduler_ext.cluster.sinks import NodeSink, PodSink, ReportSink
 from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.cluster.troubles import Troubles
 from scheduler_ext.core.cause import Cause
+from scheduler_ext.core.holdings import holdings_of
 from scheduler_ext.core.inventory import Inventory
+from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.extender.binder import Binder
+from scheduler_ext.extender.book import Book
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.status import Check, SourceStatus
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.disruption import PodDisruptionBudget
 from scheduler_ext.wire.gpunode import GpuNode
 from scheduler_ext.wire.kube import Node, Pod
 from scheduler_ext.wire.watching import Decoder
@@ -47,7 +55,7 @@ _NUDGE_EVERY_S = 1.0
 _BEHIND_S = 5.0
 # At its end, everything that runs has this long together.
 _STOP_S = 2.0
-_INVISIBLE = Cause.REPORT | Cause.AGE
+_INVISIBLE = Cause.REPORT | Cause.AGE | Cause.PROMISE
 
 
 class LiveInventory:
@@ -58,25 +66,39 @@ class LiveInventory:
         transport: Transport,
         extender: Extender,
         config: Configuration,
-        lease: tuple[str, str, str] | None = None,
+        leader: BuildLeader | None = None,
+        name: str = "",
     ) -> None:
-        """``lease`` is namespace, name and our own pod's name; without it this extender is always active."""
+        """``leader`` says whether this extender, called ``name``, is the active one; without it, always."""
         self._extender = extender
-        self._inventory = Inventory(*config.inventory_ages_s())
-        self._lock = Lock()
-        self._leadership = Leadership(transport, *lease) if lease else None
+        # No other process has this name, nor had it.
+        self.book = Book(Inventory(*config.inventory_ages_s()), extender, f"{name}_{uuid.uuid4().hex[:8]}")
+        self._inventory, self._lock = self.book.inventory, self.book.lock
+        self._leader = leader(transport, changed=self._turned) if leader is not None else None
         self._notices = Notices(transport, self.active)
-        resources = config.resource_names()
+        self._resources = resources = config.resource_names()
+        self._oldest_s = config.inventory_ages_s()[0]
         parts = (self._inventory, self._lock, resources, self._wake)
         self._troubles = Troubles()
         reports = ReportSink(*parts, self._troubles)
         # Nobody waits before the first inventory.
-        pace = Pace(lambda: self.snapshot is not None)
+        pace = Pace(lambda: self.snapshot is not None and not (self.enforcing and self.enforcing.listing))
+        budgets = BudgetSink()
+        extender.preemptor.budgets = budgets.budgets
+        pods = Reflector("pods", transport, PODS, Decoder(Pod), PodSink(*parts), pace)
+        disruptions = Decoder(PodDisruptionBudget)
         self._reflectors: list[Reflector[Any]] = [
             Reflector("nodes", transport, NODES, Decoder(Node), NodeSink(*parts), pace),
             Reflector("gpunodes", transport, GPU_NODES, Decoder(GpuNode), reports, pace),
-            Reflector("pods", transport, PODS, Decoder(Pod), PodSink(*parts), pace),
+            pods,
+            Reflector("poddisruptionbudgets", transport, BUDGETS, disruptions, budgets, pace),
         ]
+        self.enforcing: Enforcing | None = None
+        if config.bind.enabled:
+            self.enforcing = Enforcing(
+                transport, self.book, config, self.active, self._too_old, pods, self._wake, pace
+            )
+            self._reflectors.append(self.enforcing.reflector)
         self._changed = Event()
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="publisher", daemon=True)
@@ -84,6 +106,7 @@ class LiveInventory:
         self._arrived_at: float | None = None
         self._unpublished: dict[str, Cause] = {}
         self._published_at = self._ticked_at = 0.0
+        self._unplaced: dict[str, tuple[str, ...]] = {}
         # By node, since when a refusal may be cured by what changed there.
         self._to_cure: dict[str, float] = {}
         self._looked_at: dict[str, float] = {}
@@ -94,15 +117,38 @@ class LiveInventory:
         """What the extender decides on now."""
         return self._extender.snapshot
 
+    @property
+    def binder(self) -> Binder | None:
+        """What binds, where that is enabled."""
+        return self.enforcing.binder if self.enforcing is not None else None
+
     def active(self) -> bool:
         """Whether it is this extender that writes to the cluster."""
-        return self._leadership is None or self._leadership.active
+        return self._leader is None or self._leader.active
+
+    def _turned(self, active: bool) -> None:
+        if self.enforcing is not None:
+            self.enforcing.turned(active)
+
+    def _too_old(self) -> str | None:
+        """Why what is known is too old to bind on; None when it is not."""
+        for reflector in self._reflectors:
+            health = reflector.health()
+            if not health.synced:
+                return f"the list of {health.name} is not complete"
+            if not health.connected and health.silent_s > self._oldest_s:
+                return f"the watch of {health.name} is lost for {health.silent_s:.0f} s"
+        return None
 
     def start(self) -> None:
         """Follow the cluster from now on."""
         for reflector in self._watched():
             reflector.start()
         self._notices.start()
+        if self._leader is not None:
+            self._leader.start()
+        if self.enforcing is not None:
+            self.enforcing.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -110,6 +156,10 @@ class LiveInventory:
         self._stopped.set()
         self._changed.set()
         self._notices.stop()
+        if self.enforcing is not None:
+            self.enforcing.stop()
+        if self._leader is not None:
+            self._leader.stop()
         # All at once: each may hang in a list of its own.
         for reflector in self._watched():
             reflector.halt()
@@ -135,10 +185,13 @@ class LiveInventory:
             reports_refused=self._troubles.counts(),
             nudges=self._notices.nudges,
             active=self.active(),
+            unplaced={name: len(names) for name, names in list(self._unplaced.items())},
+            advertised=self.enforcing.advertiser.writes if self.enforcing is not None else 0,
+            advertise_failures=self.enforcing.advertiser.failures if self.enforcing is not None else 0,
         )
 
     def _watched(self) -> list[Reflector[Any]]:
-        return [*self._reflectors, *([self._leadership.reflector] if self._leadership else [])]
+        return [*self._reflectors, *(self._leader.reflectors if self._leader is not None else ())]
 
     def _wake(self) -> None:
         with self._lock:
@@ -169,16 +222,25 @@ class LiveInventory:
 
     def _publish(self) -> None:
         now = time.monotonic()
-        with self._lock:
-            if now - self._ticked_at >= _TICK_S:
-                self._ticked_at = now
-                self._inventory.tick(now)
-            # What could not be published the last time is still to be.
-            _merge(self._unpublished, self._inventory.take_changes())
-            arrived_at, self._arrived_at = self._arrived_at or now, None
-            infos = {name: self._inventory.info(name) for name in self._unpublished}
-        if self.snapshot is None:
-            snapshot = self._extender.replace_nodes(info for info in infos.values() if info is not None)
+        with self.book.publishing:
+            with self._lock:
+                if now - self._ticked_at >= _TICK_S:
+                    self._ticked_at = now
+                    self._inventory.tick(now)
+                # What could not be published the last time is still to be.
+                _merge(self._unpublished, self._inventory.take_changes())
+                arrived_at, self._arrived_at = self._arrived_at or now, None
+                infos = {name: self._inventory.info(name) for name in self._unpublished}
+                seen = {name: self._inventory.advertised(name) for name in infos}
+            begun = self.snapshot is None
+            if begun:
+                self._extender.replace_nodes(info for info in infos.values() if info is not None)
+            elif infos:
+                self._extender.update_nodes(infos)
+        if self.enforcing is not None:
+            self.enforcing.follow(infos, seen)
+        self._warn_of_unplaced(infos)
+        if begun and (snapshot := self.snapshot) is not None:
             self._unpublished = {}
             # What was just built lives on: keep the collector from walking it.
             gc.freeze()
@@ -186,10 +248,26 @@ class LiveInventory:
             self._greet(snapshot)
             return
         if infos:
-            self._extender.update_nodes(infos)
             self._published_at = time.monotonic()
         changes, self._unpublished = self._unpublished, {}
         self._cure(changes, arrived_at)
+
+    def _warn_of_unplaced(self, infos: Mapping[str, NodeInfo | None]) -> None:
+        """Say which pods have a share of which nobody knows the GPU: somebody else bound them."""
+        for name, info in infos.items():
+            asks = info is not None and any(pod.request.shares is not None for pod in info.pods)
+            unplaced = holdings_of(info, self._resources).unplaced if info is not None and asks else []
+            names = tuple(f"{pod.namespace}/{pod.name}" for pod in unplaced)
+            if names and names != self._unplaced.get(name):
+                problem = (
+                    f"node {name} takes no new share while it has pods whose share is on a GPU that nobody "
+                    f"knows, because another scheduler bound them: {', '.join(names)}"
+                )
+                log.error("%s", problem)
+                self._notices.warn(name, info.uid if info is not None else None, "ShareWithoutGPU", problem)
+            self._unplaced[name] = names
+            if not names:
+                del self._unplaced[name]
 
     def _greet(self, snapshot: Snapshot) -> None:
         """Have pods looked at again that were refused before this process began: it knows nothing of them."""

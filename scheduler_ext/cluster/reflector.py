@@ -94,6 +94,9 @@ class Reflector(Generic[U]):
         self._word_at = -math.inf
         self._garbled = ("", 0)
         self.synced = Event()
+        # Set while what is known is of a list that began after the last call of ``relist``.
+        self._fresh = Event()
+        self._wanted_anew = False
 
     def start(self) -> None:
         """Follow from now on, in a thread of its own."""
@@ -111,6 +114,19 @@ class Reflector(Generic[U]):
         self.halt()
         if self._thread.is_alive():
             self._thread.join(wait_s)
+
+    def relist(self) -> None:
+        """List everything anew, and soon; ``relisted`` when that is done."""
+        self._fresh.clear()
+        self._wanted_anew = True
+        stream = self._stream
+        if stream is not None:
+            stream.stop()
+
+    @property
+    def relisted(self) -> bool:
+        """Whether a list is complete that began after the last call of ``relist``, or any without one."""
+        return self.synced.is_set() and not self._wanted_anew and self._fresh.is_set()
 
     def health(self) -> WatchHealth:
         """How it goes right now."""
@@ -133,9 +149,15 @@ class Reflector(Generic[U]):
     def _follow(self) -> float:
         """List where need be and watch until that ends; how long to wait before the next try."""
         try:
-            if not self._version:
+            if not self._version or self._wanted_anew:
+                # In this order: whoever asks meanwhile must not take the last list for the next.
+                self._fresh.clear()
+                self._wanted_anew = False
+                self._version = ""
                 self._list()
-            self._watch()
+                self._fresh.set()
+            if not self._wanted_anew:
+                self._watch()
             return 0.0
         except RefusedError as error:
             if error.status == EXPIRED:
@@ -209,7 +231,7 @@ class Reflector(Generic[U]):
             self._stream = stream
             self._heard()
             # Whoever stops us ends the stream he finds: one that begins at that moment ends here.
-            if self._stopped.is_set():
+            if self._stopped.is_set() or self._wanted_anew:
                 return
             try:
                 for lines in stream.batches():
@@ -224,6 +246,8 @@ class Reflector(Generic[U]):
                         return
             finally:
                 self._stream = None
+        if self._wanted_anew:
+            return
         if self._version == before and time.monotonic() - started < _SHORT_S:
             raise UnreachableError("the watch ended as soon as it began")
         self._restarts["ended"] += 1

@@ -12,7 +12,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from kubernetes.client.rest import RESTClientObject, RESTResponse
 from urllib3.connection import HTTPConnection
 
 from scheduler_ext import __version__
+from scheduler_ext.cluster.backoff import retry_after_s
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.watching import read_status
 
@@ -57,7 +57,11 @@ class RefusedError(ClusterError):
 
 
 class UnreachableError(ClusterError):
-    """No answer, or a part of one."""
+    """No answer, or a part of one: whether the server did what was asked is not known."""
+
+
+class UnsentError(UnreachableError):
+    """The request never left: the server did not do what was asked, and will not."""
 
 
 class SilentError(UnreachableError):
@@ -167,20 +171,30 @@ class Transport:
         """End the connections that wait for a next request."""
         self._rest.close()
 
-    def get(self, path: str, query: Query = NOTHING) -> Reply:
-        """One GET. Raises RefusedError, UnreachableError."""
-        return self._whole("GET", path, query, None, JSON)
+    def get(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> Reply:
+        """One GET, within ``timeout_s`` where given. Raises RefusedError, UnreachableError."""
+        return self._whole("GET", path, query, None, JSON, timeout_s)
 
     def send(
-        self, method: str, path: str, body: bytes | dict[str, Any], content_type: str, query: Query = NOTHING
+        self,
+        method: str,
+        path: str,
+        body: bytes | dict[str, Any],
+        content_type: str,
+        query: Query = NOTHING,
+        timeout_s: float | None = None,
     ) -> Reply:
-        """One write; types of JSON take objects, others bytes. Raises RefusedError, UnreachableError."""
-        return self._whole(method, path, query, body, content_type)
+        """One write, within ``timeout_s`` where given; types of JSON take objects, others bytes.
+
+        Raises RefusedError; UnsentError where the server cannot have heard of it; UnreachableError where it
+        may have.
+        """
+        return self._whole(method, path, query, body, content_type, timeout_s)
 
     @contextlib.contextmanager
     def watch(self, path: str, query: Query, silence_s: float = SILENCE_S) -> Iterator[Stream]:
         """A GET that goes on, silent for at most ``silence_s``. Raises RefusedError, UnreachableError."""
-        response = self._request("GET", path, query, None, JSON, silence_s)
+        response = self._request("GET", path, query, None, JSON, (CONNECT_S, silence_s))
         try:
             if response.status != 200:
                 self._refuse(response)
@@ -189,16 +203,38 @@ class Transport:
             # A watch is never read to its end, so its connection cannot be used again.
             response.response.close()
 
-    def _whole(self, method: str, path: str, query: Query, body: Any, content_type: str) -> Reply:
-        response = self._request(method, path, query, body, content_type, READ_S)
+    def _whole(
+        self, method: str, path: str, query: Query, body: Any, content_type: str, timeout_s: float | None
+    ) -> Reply:
+        end = None if timeout_s is None else self._monotonic() + timeout_s
+        timeouts = (CONNECT_S, READ_S) if timeout_s is None else timeout_s
+        response = self._request(method, path, query, body, content_type, timeouts)
         try:
             if not 200 <= response.status < 300:
-                self._refuse(response)
+                self._refuse(response, end)
             clock = self._clock(response)
-            with _translated():
-                return Reply(response.response.data, clock)
+            return Reply(self._body(response, end), clock)
         finally:
             response.response.release_conn()
+
+    def _body(self, response: RESTResponse, end: float | None) -> bytes:
+        """The body, if it is whole by then: an answer that drips must not hold anybody up."""
+        body = bytearray()
+        with _translated():
+            if end is None:
+                return bytes(response.response.data)
+            while (left_s := end - self._monotonic()) > 0:
+                # None as soon as all is read: the connection may be another request's then.
+                connection = response.response.connection
+                if connection is not None and connection.sock is not None:
+                    connection.sock.settimeout(left_s)
+                chunk = response.response.read1(_CHUNK)
+                if not chunk:
+                    return bytes(body)
+                body += chunk
+        # Its rest would be taken for the beginning of the next answer.
+        response.response.close()
+        raise SilentError("the answer was not whole in time")
 
     def _request(
         self,
@@ -207,21 +243,23 @@ class Transport:
         query: Query,
         body: Any,
         content_type: str,
-        read_s: float,
+        timeouts: float | tuple[float, float],
     ) -> RESTResponse:
+        """Send it; ``timeouts`` are to connect and between two bytes, or one for both together."""
         url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {
             "Accept": "application/json",
             "Content-Type": content_type,
             "User-Agent": f"scheduler-ext/{__version__}",
         }
-        with _translated():
+        with _unsent():
             # Renews a token that has expired, which may run a program.
             bearer = self._configuration.auth_settings().get("BearerToken")
-            if bearer is not None and bearer["value"]:
-                headers["Authorization"] = bearer["value"]
+        if bearer is not None and bearer["value"]:
+            headers["Authorization"] = bearer["value"]
+        with _translated():
             response: RESTResponse = self._rest.request(  # type: ignore[no-untyped-call]
-                method, url, headers=headers, body=body, _request_timeout=(CONNECT_S, read_s)
+                method, url, headers=headers, body=body, _request_timeout=timeouts
             )
             return response
 
@@ -232,14 +270,13 @@ class Transport:
             said = time.time()
         return ServerClock(said, self._monotonic())
 
-    def _refuse(self, response: RESTResponse) -> None:
-        with _translated():
-            status = read_status(response.response.data)
+    def _refuse(self, response: RESTResponse, end: float | None = None) -> None:
+        status = read_status(self._body(response, end))
         raise RefusedError(
             response.status,
             status.reason or response.reason or "",
             (status.message or "").strip()[:500],
-            _retry_after_s(response.response.headers.get("Retry-After")),
+            retry_after_s(response.response.headers.get("Retry-After")),
         )
 
 
@@ -250,28 +287,34 @@ def _keepalive() -> list[tuple[int, int, int]]:
     return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *options]
 
 
+# What fails before a byte of the request is sent. A TLS handshake that breaks looks like any other break.
+_NOT_CONNECTED = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
+
+
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
     """The client's exceptions as ours."""
     try:
         yield
+    except _NOT_CONNECTED as error:
+        raise UnsentError(_one_line(error)) from None
+    except urllib3.exceptions.ProxyError as error:
+        # Also said of a proxy that ended the connection when it had the request.
+        unsent = isinstance(error.original_error, _NOT_CONNECTED)
+        raise (UnsentError if unsent else UnreachableError)(_one_line(error)) from None
     except urllib3.exceptions.ReadTimeoutError as error:
         raise SilentError(_one_line(error)) from None
     except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
         raise UnreachableError(_one_line(error)) from None
-    except kubernetes_config.ConfigException as error:
-        raise UnreachableError(f"no credentials: {_one_line(error)}") from None
 
 
-def _retry_after_s(text: str | None) -> float | None:
-    """Seconds, or until a date."""
-    if not text:
-        return None
-    if text.isdecimal():
-        return float(text)
-    with contextlib.suppress(TypeError, ValueError):
-        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
-    return None
+@contextlib.contextmanager
+def _unsent() -> Iterator[None]:
+    """The same of what comes before a request."""
+    try:
+        yield
+    except (urllib3.exceptions.HTTPError, ApiException, OSError, kubernetes_config.ConfigException) as error:
+        raise UnsentError(f"no credentials: {_one_line(error)}") from None
 
 
 def _one_line(error: Exception) -> str:

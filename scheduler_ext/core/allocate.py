@@ -36,7 +36,15 @@ class ShareFit:
     ``fits`` is false; ``load_mib`` is the peak of all of them on each GPU, ``[slot, state]``.
     """
 
-    def __init__(self, room_mib: Ints, shares: ShareAsk, where: Bools, cost: Cost = tightest) -> None:
+    def __init__(
+        self,
+        room_mib: Ints,
+        shares: ShareAsk,
+        where: Bools,
+        cost: Cost = tightest,
+        steps: list[int] | None = None,
+    ) -> None:
+        """``steps[0]`` is what the search may still cost, counted down; without it, MAX_SEARCH_STEPS."""
         states = room_mib.shape[1]
         self._room = room_mib
         self._shares = shares
@@ -50,7 +58,7 @@ class ShareFit:
         # What best fit places is never left to the bounded search, so that whatever the cost, the same fit.
         if cost is not tightest and len(self.slots) > 1 and (possible & ~self.fits).any():
             self._place_greedily(possible & ~self.fits, tightest)
-        self._search(possible & ~self.fits)
+        self._search(possible & ~self.fits, [MAX_SEARCH_STEPS] if steps is None else steps)
         self.load_mib = self._peak()
 
     def _can_fit(self) -> Bools:
@@ -95,10 +103,9 @@ class ShareFit:
             load[slots[i], self._columns] += np.where(slots[i] >= 0, mib, np.int32(0))
         return load
 
-    def _search(self, undecided: Bools) -> None:
+    def _search(self, undecided: Bools, steps: list[int]) -> None:
         if len(self.slots) < 2 or not undecided.any():
             return
-        steps = [MAX_SEARCH_STEPS]
         solved: dict[tuple[int, ...], tuple[int, ...] | None] = {}
         for column in np.flatnonzero(undecided):
             room = tuple(self._room[:, column].tolist())
@@ -120,12 +127,15 @@ class ShareFit:
         return load
 
 
-def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools) -> Bools:
-    """In which of the states ``where`` all shares find a GPU; ``room_mib`` is -1 where none may go."""
+def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] | None = None) -> Bools:
+    """In which of the states ``where`` all shares find a GPU; ``room_mib`` is -1 where none may go.
+
+    ``steps`` as for ShareFit.
+    """
     if len(shares.running) + len(shares.init) == 1:
         fits: Bools = np.any(room_mib >= shares.largest_mib, axis=0)
         return fits
-    return ShareFit(room_mib, shares, where).fits
+    return ShareFit(room_mib, shares, where, steps=steps).fits
 
 
 def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:

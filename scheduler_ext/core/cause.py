@@ -6,9 +6,10 @@ from enum import Flag, auto
 
 
 class Cause(Flag):
-    """What changed; kube-scheduler sees nodes and pods itself, of the others it has to be told."""
+    """What changed; kube-scheduler sees nodes and pods itself, the others it has to be told of."""
 
     NODE = auto()
     REPORT = auto()
     POD = auto()
     AGE = auto()
+    PROMISE = auto()

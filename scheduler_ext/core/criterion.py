@@ -40,9 +40,11 @@ class Offer:
 
 
 class View:
-    """One request looking at one snapshot; ``eligible`` are the GPUs a share may still go to."""
+    """One request looking at one snapshot; ``eligible`` are the GPUs a share may still go to, ``steps`` what
+    placing shares may cost (as for ShareFit)."""
 
-    def __init__(self, request: GpuRequest, snapshot: Snapshot) -> None:
+    def __init__(self, request: GpuRequest, snapshot: Snapshot, steps: list[int] | None = None) -> None:
+        self.steps = steps
         self.snapshot = snapshot
         self.request = request
         self.units: list[tuple[UnitAsk, UnitColumns]] = [

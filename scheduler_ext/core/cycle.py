@@ -43,7 +43,14 @@ Codes = npt.NDArray[np.uint8]
 class Decision:
     """What one request means on one snapshot, for every node state. Totals are computed when asked for."""
 
-    def __init__(self, request: GpuRequest | InvalidRequest, snapshot: Snapshot, policy: Policy) -> None:
+    def __init__(
+        self,
+        request: GpuRequest | InvalidRequest,
+        snapshot: Snapshot,
+        policy: Policy,
+        steps: list[int] | None = None,
+    ) -> None:
+        """``steps`` bound what several decisions together spend on placing shares (as for ShareFit)."""
         self.request = request
         self.snapshot = snapshot
         self.policy = policy
@@ -51,7 +58,7 @@ class Decision:
         if isinstance(request, InvalidRequest):
             self.verdict[:] = _CODE[INVALID_REQUEST]
         else:
-            self._view = View(request, snapshot)
+            self._view = View(request, snapshot, steps)
             self._filter(request)
 
     def _filter(self, request: GpuRequest) -> None:

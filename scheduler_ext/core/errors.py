@@ -5,6 +5,7 @@ SchedulerExtError
 ├── InventoryError         an inventory file that cannot be read; names the object and the field
 │   └── ImpossibleReportError   a GPUNode report that contradicts itself
 ├── ClusterError           a cluster that cannot be reached as told; names the kubeconfig or the file
+├── OverAllocationError    a promise of memory that was made already: a bug, and nothing was promised
 ├── PodError               a pod to explain whose fields cannot be read; names the field
 └── RequestError           a caller's bytes that are no request; carries the HTTP status
 
@@ -33,6 +34,10 @@ class ImpossibleReportError(InventoryError):
 
 class ClusterError(SchedulerExtError):
     """A cluster that cannot be reached as told, or that refuses; the text says what it answered."""
+
+
+class OverAllocationError(SchedulerExtError):
+    """A promise of GPU memory that was made already; the text names the GPU and the amounts."""
 
 
 class PodError(SchedulerExtError):

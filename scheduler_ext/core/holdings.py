@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from scheduler_ext.core.gpu import Device, Holder, Memory, MigInstance, Report
@@ -25,6 +26,11 @@ class DeviceHoldings:
     foreign_mib: int = 0
     departed_mib: int = 0
     pods: set[str] = field(default_factory=set)
+
+    @property
+    def amounts(self) -> Hashable:
+        """All that the device's state follows from, whoever holds it."""
+        return self.units, frozenset(self.instances), self.requested_mib, self.foreign_mib, self.departed_mib
 
     def free_mib(self, memory: Memory, headroom_mib: int = 0, requested_mib: int | None = None) -> int:
         """What can still be promised of the device's memory."""

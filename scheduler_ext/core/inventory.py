@@ -1,7 +1,8 @@
 """Nodes, reports and pods as they are heard of, one by one: events in, what is known of each node out.
 
-No clock here: ``now`` is the monotonic time of the caller, in seconds. A report's age counts from when it was
-received, which the caller knows, also across its own restarts.
+What is promised is in the ledger here: no GPU memory is given out but against it. No clock here: ``now`` is
+the monotonic time of the caller, in seconds. A report's age counts from when it was received, which the
+caller knows, also across its own restarts.
 
     Node seen ── no report yet ──► estimated ── missing_after_s ──► Missing
         └────── report received ──► Fresh ── stale_after_s ──► Stale ── missing_after_s ──► Missing
@@ -10,13 +11,16 @@ received, which the caller knows, also across its own restarts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from scheduler_ext.core.capacity import overallocated
 from scheduler_ext.core.caps import NO_CAPS, Caps, capped
 from scheduler_ext.core.cause import Cause
+from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Report
+from scheduler_ext.core.intent import Intent
 from scheduler_ext.core.ledger import NO_PODS, Ledger, NodePods
 from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
 
@@ -26,7 +30,10 @@ _REPORTED_VENDORS = ("nvidia",)
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """What a Node object says of a node's GPUs: the amounts it hands out, and what its labels tell."""
+    """What a Node object says of a node's GPUs: the amounts it hands out, and what its labels tell.
+
+    ``advertised`` is the MiB of memory shares as they stand in capacity and allocatable; None: not there.
+    """
 
     uid: str | None = None
     allocatable: dict[str, int] = field(default_factory=dict)
@@ -35,6 +42,7 @@ class NodeRecord:
     share_node: bool = False
     spot: bool = False
     changing: bool = False
+    advertised: tuple[int | None, int | None] = (None, None)
 
 
 def node_info(
@@ -56,6 +64,7 @@ def node_info(
         spot=record.spot,
         changing=record.changing,
         pods=pods.holding,
+        assumed=pods.assumed,
         nominated=pods.nominated,
     )
 
@@ -141,7 +150,7 @@ class Inventory:
         self._ledger.nominate(pending.pod, place)
 
     def pod_seen(self, pod: BoundPod, node: str, now: float) -> None:
-        """A pod holds GPUs of a node, or is not what it was."""
+        """A pod holds GPUs of a node, or is not what it was: Confirm, where it was assumed."""
         self._pending.pop(pod.uid, None)
         self._ledger.pod_seen(pod, node, now)
 
@@ -152,6 +161,35 @@ class Inventory:
         entry = self._entries.get(node) if node is not None else None
         if node is not None and (entry is None or entry.report is None):
             self._ledger.report_received(node, None, now)
+
+    def assume(self, intent: Intent, node: str) -> None:
+        """A Binding of the pod to the node is about to be sent: what it will hold is promised from now on.
+
+        Raises OverAllocationError, and promises nothing, when a GPU's memory would be promised twice.
+        """
+        info, pod = self.info(node), intent.pod
+        if info is not None:
+            others = tuple(other for other in info.pods if other.uid != pod.uid)
+            problem = overallocated(replace(info, pods=(*others, pod)), pod)
+            if problem is not None:
+                raise OverAllocationError(f"pod {pod.namespace}/{pod.name} on node {node}: {problem}")
+        self._ledger.assume(intent, node)
+
+    def forget(self, key: tuple[str, str], node: str) -> None:
+        """The Binding of a pod to a node was not, and can no longer succeed: Forget, or Expire."""
+        self._ledger.forget(key, node)
+
+    def withdraw(self, key: tuple[str, str], node: str) -> None:
+        """What was assumed is not going to be asked for; what is written of it stays."""
+        self._ledger.withdraw(key, node)
+
+    def intents_seen(self, node: str, intents: Iterable[Intent], ours: bool = False) -> None:
+        """What is written down of Bindings to a node that may be on their way; ``ours``: just now, by us."""
+        self._ledger.intents_seen(node, intents, ours)
+
+    def nominate(self, pod: BoundPod, node: str | None) -> None:
+        """A pod waits for others to leave a node; None: for none any more."""
+        self._ledger.nominate(pod, node)
 
     def tick(self, now: float) -> None:
         """Let reports age."""
@@ -200,9 +238,38 @@ class Inventory:
         """The node of every bound pod that holds GPUs, by uid."""
         return self._ledger.holding()
 
+    def advertised(self, name: str) -> tuple[int | None, int | None]:
+        """The MiB of memory shares in a node's capacity and allocatable; None: not there."""
+        entry = self._entries.get(name)
+        return entry.record.advertised if entry is not None and entry.record is not None else (None, None)
+
+    def pending(self, uid: str) -> PendingPod | None:
+        """A pod that waits for a node, by uid."""
+        return self._pending.get(uid)
+
     def known_pods(self) -> set[str]:
         """The uids of all pods that hold GPUs or wait for some."""
         return {*self._ledger.confirmed(), *self._pending}
+
+    def assumed(self) -> list[tuple[str, Intent]]:
+        """Every promise whose end is not known yet, with its node."""
+        return self._ledger.assumed()
+
+    def is_assumed(self, key: tuple[str, str], node: str) -> bool:
+        """Whether a Binding was about to be sent whose end is not known."""
+        return self._ledger.is_assumed(key, node)
+
+    def intents_on(self, node: str) -> dict[tuple[str, str], Intent]:
+        """What is written down of Bindings to a node whose end is not known yet."""
+        return self._ledger.intents_on(node)
+
+    def node_of(self, uid: str) -> str | None:
+        """Where a pod is bound; None when it is not."""
+        return self._ledger.node_of(uid)
+
+    def is_gone(self, uid: str) -> bool:
+        """Whether a pod was heard of and is no more."""
+        return self._ledger.is_gone(uid)
 
     def reports(self) -> set[str]:
         """The names that have a report."""

@@ -1,19 +1,25 @@
-"""Who holds what on which node, from the binding to the end of the pod, and who waits for a place.
+"""Who holds what on which node: the promises of GPU memory, from Assume to the end of the pod.
 
-    pod ── pod_seen ──► Confirmed ── pod_gone ──► departed ── next report ──► nothing
+    pod ── assume ──► Assumed ── pod_seen ──► Confirmed ── pod_gone ──► departed ── next report ──► nothing
+                         └────── forget ──► nothing
 
 A uid that is gone never comes back, whatever is heard of it late; a pod of the same name is another pod. A
 bound pod is never unbound, so that an older word on it, from before its binding, changes nothing.
+
+An intent is an assumption as it is written down for all extenders: it counts until its Binding is known to
+have succeeded, or to be able to no longer. A pod may have several, on one node or on many; at most one comes
+true.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.cause import Cause
 from scheduler_ext.core.gpu import Report
+from scheduler_ext.core.intent import Intent
 from scheduler_ext.core.node import BoundPod
 
 # A report that was received this long after a pod had gone was read after its last process had.
@@ -24,10 +30,11 @@ _GONE_REMEMBERED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class NodePods:
-    """The pods of one node: ``holding`` are bound, or departed since the last report; ``nominated`` ones are
-    to come."""
+    """The pods of one node: ``holding`` are bound or about to be (the uids in ``assumed``), and those that
+    ``departed`` since the last report; ``nominated`` ones are to come."""
 
     holding: tuple[BoundPod, ...] = ()
+    assumed: frozenset[str] = frozenset()
     nominated: tuple[BoundPod, ...] = ()
 
 
@@ -36,19 +43,28 @@ NO_PODS = NodePods()
 
 @dataclass(slots=True)
 class _Account:
-    """One node's pods, by uid."""
+    """One node's pods by uid, and what Bindings would hold that may be on their way."""
 
     confirmed: dict[str, BoundPod] = field(default_factory=dict)
+    assumed: dict[tuple[str, str], Intent] = field(default_factory=dict)
+    intents: dict[tuple[str, str], Intent] = field(default_factory=dict)
+    # Of intents that are written still, though their end is known: whose they were.
+    settled: dict[tuple[str, str], str] = field(default_factory=dict)
     nominated: dict[str, BoundPod] = field(default_factory=dict)
     departed: dict[str, tuple[BoundPod, float]] = field(default_factory=dict)
 
     def is_empty(self) -> bool:
-        return not (self.confirmed or self.nominated or self.departed)
+        return not any(
+            (self.confirmed, self.assumed, self.intents, self.settled, self.nominated, self.departed)
+        )
 
     def pods(self) -> NodePods:
         bound = self.confirmed | {uid: pod for uid, (pod, _) in self.departed.items()}
+        # What we assume is newer than what we wrote of it.
+        assumed = self.intents | self.assumed
         return NodePods(
-            tuple(bound[uid] for uid in sorted(bound)),
+            tuple(bound[uid] for uid in sorted(bound)) + tuple(assumed[key].pod for key in sorted(assumed)),
+            frozenset(uid for uid, _ in assumed),
             tuple(self.nominated[uid] for uid in sorted(self.nominated)),
         )
 
@@ -60,13 +76,35 @@ class Ledger:
         self._touched = touched
         self._accounts: dict[str, _Account] = {}
         self._confirmed_on: dict[str, str] = {}
-        self._nominated_on: dict[str, str] = {}
+        # Where a pod is assumed, written down or nominated.
+        self._promised_on: dict[str, set[str]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
+
+    def __contains__(self, node: str) -> bool:
+        return node in self._accounts
 
     def pods(self, node: str) -> NodePods:
         """What is promised on a node."""
         account = self._accounts.get(node)
         return account.pods() if account is not None else NO_PODS
+
+    def assumed(self) -> list[tuple[str, Intent]]:
+        """Every promise whose end is not known yet, with its node."""
+        return [
+            (node, intent)
+            for node, account in self._accounts.items()
+            for intent in (account.intents | account.assumed).values()
+        ]
+
+    def intents_on(self, node: str) -> dict[tuple[str, str], Intent]:
+        """What is written down of Bindings to a node whose end is not known yet."""
+        account = self._accounts.get(node)
+        return dict(account.intents) if account is not None else {}
+
+    def is_assumed(self, key: tuple[str, str], node: str) -> bool:
+        """Whether a Binding was about to be sent whose end is not known."""
+        account = self._accounts.get(node)
+        return account is not None and key in account.assumed
 
     def confirmed(self) -> set[str]:
         """The uids of all bound pods, finished ones among them."""
@@ -77,6 +115,14 @@ class Ledger:
         return {
             uid: node for uid, node in self._confirmed_on.items() if self._accounts[node].confirmed[uid].holds
         }
+
+    def node_of(self, uid: str) -> str | None:
+        """Where a pod is bound; None when it is not."""
+        return self._confirmed_on.get(uid)
+
+    def is_gone(self, uid: str) -> bool:
+        """Whether a pod was heard of and is no more."""
+        return uid in self._gone
 
     def knows_end_of(self, uid: str) -> bool:
         """Whether a pod is bound or gone, so that it waits for nothing any more."""
@@ -89,7 +135,8 @@ class Ledger:
         before = self._confirmed_on.get(pod.uid)
         if before == node:
             known = self._accounts[node].confirmed[pod.uid]
-            if known == pod:
+            # One that has finished never runs again: what says so was read before.
+            if known == pod or (known.finished and not pod.finished):
                 return
             if pod.finished and not known.finished:
                 self._accounts[node].departed[pod.uid] = (replace(pod, departed=True), now)
@@ -99,14 +146,15 @@ class Ledger:
         self._confirmed_on[pod.uid] = node
         self._account(node).confirmed[pod.uid] = pod
         self._touched(node, Cause.POD)
-        self._end_nomination(pod.uid)
+        # Whatever else it was promised can no longer come true.
+        self._settle(pod.uid)
 
     def pod_gone(self, uid: str, now: float, waited: bool = False) -> str | None:
         """A pod is gone, or has finished and holds nothing any more; the node that it was on.
 
         One that was never heard of, not even as one that ``waited``, leaves no trace: most ask no GPU.
         """
-        if not waited and uid not in self._confirmed_on and uid not in self._nominated_on:
+        if not waited and uid not in self._confirmed_on and uid not in self._promised_on:
             return None
         self._gone[uid] = None
         if len(self._gone) > _GONE_REMEMBERED:
@@ -116,7 +164,7 @@ class Ledger:
             node, pod = self._unconfirm(uid)
             # One that had finished left when it did.
             self._account(node).departed.setdefault(uid, (replace(pod, departed=not pod.finished), now))
-        self._end_nomination(uid)
+        self._settle(uid)
         return node
 
     def report_received(self, node: str, report: Report | None, received_at: float) -> None:
@@ -138,16 +186,69 @@ class Ledger:
             self._touched(node, Cause.REPORT)
         self._drop_if_empty(node)
 
+    def assume(self, intent: Intent, node: str) -> None:
+        """A Binding of the pod to the node is about to be sent."""
+        uid = intent.pod.uid
+        if not self.knows_end_of(uid):
+            self._account(node).assumed[intent.key] = intent
+            self._promised_on.setdefault(uid, set()).add(node)
+            self._touched(node, Cause.POD)
+
+    def forget(self, key: tuple[str, str], node: str) -> None:
+        """The Binding of a pod to a node was not, and can no longer succeed: Forget, or Expire."""
+        account = self._accounts.get(node)
+        if account is None:
+            return
+        assumed, written = account.assumed.pop(key, None), account.intents.pop(key, None)
+        if written is not None:
+            account.settled[key] = written.extender
+        if assumed is not None or written is not None:
+            self._touched(node, Cause.PROMISE)
+            self._drop_if_empty(node)
+
+    def withdraw(self, key: tuple[str, str], node: str) -> None:
+        """What was assumed is not going to be asked for; what is written of it stays."""
+        account = self._accounts.get(node)
+        if account is not None and account.assumed.pop(key, None) is not None:
+            self._touched(node, Cause.PROMISE)
+            self._drop_if_empty(node)
+
+    def intents_seen(self, node: str, intents: Iterable[Intent], ours: bool = False) -> None:
+        """All that is written down of Bindings to a node; ``ours`` is what we have just written ourselves."""
+        written = {intent.key: intent for intent in intents}
+        account = self._account(node)
+        # What was settled stays so for as long as it is written there by the same extender: another one may
+        # post it again. We ourselves write nothing but what is open.
+        account.settled = {
+            key: extender
+            for key, extender in account.settled.items()
+            if not ours and key in written and written[key].extender == extender
+        }
+        there = {
+            key: intent
+            for key, intent in written.items()
+            if key not in account.settled and key[0] not in self._gone and key[0] not in self._confirmed_on
+        }
+        if there != account.intents:
+            account.intents = there
+            for uid, _ in there:
+                self._promised_on.setdefault(uid, set()).add(node)
+            self._touched(node, Cause.PROMISE)
+        self._drop_if_empty(node)
+
     def nominate(self, pod: BoundPod, node: str | None) -> None:
         """A pod waits for others to leave a node; None: for none any more."""
-        if self._nominated_on.get(pod.uid) != node:
-            self._end_nomination(pod.uid)
-        if node is None or self.knows_end_of(pod.uid):
+        for other in list(self._promised_on.get(pod.uid, ())):
+            account = self._accounts.get(other)
+            if other != node and account is not None and account.nominated.pop(pod.uid, None) is not None:
+                self._touched(other, Cause.PROMISE)
+                self._drop_if_empty(other)
+        if node is None or pod.uid in self._gone or pod.uid in self._confirmed_on:
             return
         if self._account(node).nominated.get(pod.uid) != pod:
             self._account(node).nominated[pod.uid] = pod
-            self._nominated_on[pod.uid] = node
-            self._touched(node, Cause.POD)
+            self._promised_on.setdefault(pod.uid, set()).add(node)
+            self._touched(node, Cause.PROMISE)
 
     def _unconfirm(self, uid: str) -> tuple[str, BoundPod]:
         node = self._confirmed_on.pop(uid)
@@ -155,11 +256,17 @@ class Ledger:
         self._touched(node, Cause.POD)
         return node, pod
 
-    def _end_nomination(self, uid: str) -> None:
-        node = self._nominated_on.pop(uid, None)
-        if node is not None:
-            del self._accounts[node].nominated[uid]
-            self._touched(node, Cause.POD)
+    def _settle(self, uid: str) -> None:
+        """Nothing is promised to a pod that is bound or gone."""
+        for node in self._promised_on.pop(uid, ()):
+            account = self._accounts.get(node)
+            if account is None:
+                continue
+            account.nominated.pop(uid, None)
+            for intents in (account.assumed, account.intents):
+                for key in [key for key in intents if key[0] == uid]:
+                    del intents[key]
+            self._touched(node, Cause.PROMISE if self._confirmed_on.get(uid) != node else Cause.POD)
             self._drop_if_empty(node)
 
     def _account(self, node: str) -> _Account:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Holder, Report
@@ -24,7 +25,7 @@ class BoundPod:
 
     A ``finished`` pod (Succeeded, Failed) holds nothing, whatever an older report still says of it; one that
     ``departed`` (or is taken to, in a dry run) did so after the report, which still counts what it used.
-    ``terminating`` ones hold until they are gone.
+    ``terminating`` ones hold until they are gone. ``other_requests`` are of resources that are no GPU's.
     """
 
     uid: str
@@ -36,6 +37,9 @@ class BoundPod:
     finished: bool = False
     departed: bool = False
     terminating: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    other_requests: Mapping[str, Fraction] = field(default_factory=dict)
+    started_at: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -51,12 +55,14 @@ class BoundPod:
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """A pod that is not bound yet: what it asks (``invalid`` says why that cannot be read).
+    """A pod that is not bound yet: what it asks (``invalid`` says why that cannot be read), and who binds it.
 
     ``nominated_node`` is where it waits for others to leave.
     """
 
     pod: BoundPod
+    resource_version: str
+    scheduler_name: str
     nominated_node: str | None = None
     invalid: str | None = None
 
@@ -65,8 +71,8 @@ class PendingPod:
 class NodeInfo:
     """A node as its sources know it; ``allocatable`` is None when no Node object is known.
 
-    ``nominated`` pods are not bound: they are to come when others have left, and count against some pods only
-    (``core.nominated``).
+    ``assumed`` are the uids of those pods whose binding is under way. ``nominated`` ones are not bound: they
+    are to come when others have left, and count against some pods only (``core.nominated``).
     """
 
     name: str
@@ -79,6 +85,7 @@ class NodeInfo:
     spot: bool = False
     changing: bool = False
     pods: tuple[BoundPod, ...] = ()
+    assumed: frozenset[str] = frozenset()
     nominated: tuple[BoundPod, ...] = ()
 
 

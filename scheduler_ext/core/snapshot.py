@@ -23,7 +23,7 @@ class Snapshot:
     """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, which
     names of no node map to, is in the state of an unknown node.
 
-    ``unsettled`` names the nodes that not all pods see alike: what is nominated there does not
+    ``unsettled`` names the nodes that not all pods see alike: what is assumed there or nominated does not
     count against the pod itself. ``within`` is the whole cluster's snapshot where this one holds only the
     nodes of one request."""
 

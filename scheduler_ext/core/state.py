@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 
 from scheduler_ext.core.estimate import Estimate
@@ -16,14 +16,27 @@ from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
 
 def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> Node:
     """The node's state after all holdings; devices of equal state stay in their reported order."""
-    held = holdings_of(info, resources)
+    return resolve_held(info, holdings_of(info, resources), resources, headroom_percent)
+
+
+def resolve_held(
+    info: NodeInfo,
+    held: Holdings,
+    resources: ResourceNames,
+    headroom_percent: int,
+    known: dict[tuple[str, Hashable], Slot] | None = None,
+) -> Node:
+    """The same after these holdings, whatever its pods hold; ``known`` are slots of the same report."""
+    known = {} if known is None else known
     slots: list[tuple[Slot, str | None]] = []
     if info.report is not None:
         whole = _WholeUnits(info.report, resources)
-        slots = [
-            (_slot(device, held.devices[device.uuid], whole, headroom_percent), device.uuid)
-            for device in info.report.devices
-        ]
+        for device in info.report.devices:
+            here = held.devices[device.uuid]
+            slot = known.get((device.uuid, here.amounts))
+            if slot is None:
+                slot = known[device.uuid, here.amounts] = _slot(device, here, whole, headroom_percent)
+            slots.append((slot, device.uuid))
         slots.sort(key=lambda pair: _slot_key(pair[0]))
     elif info.estimate is not None:
         slots = [(_estimated_slot(info.estimate, resources), None)]

@@ -208,4 +208,4 @@ def _models(state: NodeState) -> Iterator[GpuModel]:
 
 
 def _is_unsettled(node: Node) -> bool:
-    return bool(node.info.nominated)
+    return bool(node.info.assumed or node.info.nominated)

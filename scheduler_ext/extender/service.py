@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import compress
 from threading import Lock
 from typing import TypeVar
@@ -23,6 +22,8 @@ from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import Table, build_snapshot
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.extender.refusals import Refusals
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
@@ -43,26 +44,14 @@ _REMEMBERED_DECISIONS = 64
 _REMEMBERED_VIEWS = 16
 # Larger pods are not remembered: most have 2 to 10 kB, and anybody may send one.
 _REMEMBERED_POD_BYTES = 64 * 1024
+# kube-scheduler may hear that a victim is gone before we do, and asks at once about the node that it left.
+# Refused there, it would evict somebody on another node as well: what we hear within this time comes first.
+_BEHIND_S = 0.5
+_LOOK_S = 0.01
 
 
 # The nodes that a pod sees in a way of its own, each with the pods that count there.
 _Own = tuple[tuple[str, tuple[str, ...]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A reply, and what there is to count about it; ``problem`` is set when the pod's wish is invalid.
-
-    ``args`` is what the request was read into, for whoever sends the reply to hold until it is out: letting
-    go of thousands of names takes a good part of a millisecond.
-    """
-
-    body: bytes
-    nodes_in: int
-    nodes_out: int
-    rejected: Mapping[str, int] = field(default_factory=dict)
-    problem: str | None = None
-    args: ExtenderArgs | None = field(default=None, compare=False, repr=False)
 
 
 class Extender:
@@ -82,6 +71,8 @@ class Extender:
         self._table = Table({})
         self._snapshot: Snapshot | None = None
         self.refusals = Refusals(self._policy)
+        self.preemptor = Preemptor(self.sizing, lambda: self._snapshot)
+        self._empty_victims = config.preemption.empty_victims
         self._decisions: LRUCache[tuple[GpuRequest, _Own], Decision] = LRUCache(_REMEMBERED_DECISIONS)
         self._views: LRUCache[_Own, Snapshot] = LRUCache(_REMEMBERED_VIEWS)
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_DECISIONS)
@@ -135,7 +126,7 @@ class Extender:
     def filter(self, body: bytes, deadline: float) -> Answer:
         """The reply to filter. ``deadline`` is on the monotonic clock; past it RequestError 503."""
         args = decode_args(body)
-        decision = self._decide(args)
+        decision = self._decide_nominated(args, deadline)
         _check(deadline)
         snapshot = decision.snapshot
         rows = snapshot.rows(args.names)
@@ -145,7 +136,12 @@ class Extender:
         if not passed and args.nodes is None and isinstance(decision.request, GpuRequest):
             self.refusals.remember(decision.request, rows, snapshot, time.monotonic())
         refused, rejected = _refusals(args.names, codes)
-        answer = encode_filter_result(args, passed, refused)
+        rescuable: dict[str, str] = {}
+        if self._empty_victims and not passed and isinstance(decision.request, GpuRequest):
+            # Only where nothing passes kube-scheduler looks for victims at all.
+            found = self.preemptor.rescuable(args.pod, args.names, snapshot)
+            rescuable = {name: refused.pop(name) for name in found if name in refused}
+        answer = encode_filter_result(args, passed, refused, rescuable)
         _check(deadline)
         problem = None
         if isinstance(decision.request, InvalidRequest):
@@ -162,6 +158,30 @@ class Extender:
         answer = encode_priorities(args.names, points(totals, decision.tolerance).tolist())
         _check(deadline)
         return Answer(answer, len(args.names), len(args.names), args=args)
+
+    def _decide_nominated(self, args: ExtenderArgs, deadline: float) -> Decision:
+        """What is decided; where a pod comes to the node that it was nominated to, and somebody of lower
+        priority is still there as far as we know, what is decided once we have heard of the end."""
+        decision = self._decide(args)
+        node = args.pod.status.nominated_node_name if args.pod.status is not None else None
+        if not node or args.nodes is not None or node not in args.names:
+            return decision
+        until = min(deadline, time.monotonic() + _BEHIND_S)
+        while self._waits_for_others(args, decision, node) and time.monotonic() < until:
+            time.sleep(_LOOK_S)
+            if self._snapshot is None or self._snapshot.generation != decision.snapshot.generation:
+                decision = self._decide(args)
+        return decision
+
+    @staticmethod
+    def _waits_for_others(args: ExtenderArgs, decision: Decision, node: str) -> bool:
+        """Whether a node refuses a pod and has others of lower priority."""
+        snapshot = decision.snapshot
+        known = snapshot.nodes.get(node)
+        if known is None or not decision.verdict[snapshot.state_of[snapshot.rows([node])]].any():
+            return False
+        priority = pod_priority(args.pod)
+        return any(pod.priority < priority for pod in known.info.pods)
 
     def _decide(self, args: ExtenderArgs) -> Decision:
         request = self._request(args)

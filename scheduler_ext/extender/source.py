@@ -43,6 +43,11 @@ class InventorySource:
         """What the extender decides on now."""
         return self._extender.snapshot
 
+    @property
+    def binder(self) -> None:
+        """Nothing: a file has no cluster to bind in."""
+        return None
+
     def status(self) -> SourceStatus:
         """How it goes: the file as it was last read is served whatever becomes of it."""
         note = f"the old inventory is served: {self.problem}" if self.problem is not None else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.extender.binder import Binder
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class Watch(Protocol):
 class SourceStatus:
     """``age_s`` is since the source was last heard of; ``broken`` while what it says now is refused.
 
-    ``report_ages_s`` and ``reports_refused`` are by node.
+    ``report_ages_s``, ``reports_refused`` and ``unplaced`` (pods with a share on a GPU that nobody knows) are
+    by node.
     """
 
     checks: Sequence[Check]
@@ -51,6 +53,9 @@ class SourceStatus:
     reports_refused: Mapping[str, int] = field(default_factory=dict)
     nudges: int = 0
     active: bool = True
+    unplaced: Mapping[str, int] = field(default_factory=dict)
+    advertised: int = 0
+    advertise_failures: int = 0
 
 
 class Source(Protocol):
@@ -58,5 +63,7 @@ class Source(Protocol):
 
     @property
     def snapshot(self) -> Snapshot | None: ...
+    @property
+    def binder(self) -> Binder | None: ...
 
     def status(self) -> SourceStatus: ...

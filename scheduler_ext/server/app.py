@@ -12,34 +12,50 @@ from werkzeug.http import parse_options_header
 
 from scheduler_ext import __version__
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.extender.service import Answer, Extender
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.binder import Binder
+from scheduler_ext.extender.ledger_dump import ledger_dump
+from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.status import Source
 from scheduler_ext.server.body import BODY_RECEIVED, BodyError, read_body
 from scheduler_ext.server.metrics import CONTENT_TYPE, Metrics
+from scheduler_ext.wire.binding import encode_binding_result
 from scheduler_ext.wire.extender import encode_json
 
 log = logging.getLogger(__name__)
 
 # kube-scheduler sends application/json; curl and simple clients send the second without being asked.
 _CONTENT_TYPES = ("", "application/json", "application/x-www-form-urlencoded", "application/octet-stream")
+# kube-scheduler shows it on the pod.
+NO_BIND = encode_binding_result(
+    "this extender does not bind: set bind.enabled in its configuration, or take bindVerb out of "
+    "kube-scheduler's"
+)
 Verb = Callable[[bytes, float], Answer]
 
 # environ key; the transport lets go of the environ only when the reply is out.
 ANSWER = "scheduler_ext.answer"
 
 
-def api_app(extender: Extender, metrics: Metrics, max_body_bytes: int, decision_deadline_s: float) -> Flask:
-    """kube-scheduler's verbs and ``/version``."""
+def api_app(
+    extender: Extender,
+    binder: Binder | None,
+    metrics: Metrics,
+    max_body_bytes: int,
+    decision_deadline_s: float,
+) -> Flask:
+    """kube-scheduler's verbs and ``/version``; ``binder``, where there is one, has a deadline of its own."""
     app = _bare_app("api")
 
-    def serve(name: str, verb: Verb) -> Response:
+    def serve(name: str, verb: Verb, deadline_s: float = decision_deadline_s) -> Response:
         started = time.monotonic()
         code = 200
         try:
             body = read_body(request.environ, max_body_bytes)
             started = request.environ[BODY_RECEIVED]
             _check_content(request.environ)
-            answer = verb(body, started + decision_deadline_s)
+            answer = verb(body, started + deadline_s)
             request.environ[ANSWER] = answer
             metrics.count(name, answer)
             if answer.problem is not None:
@@ -62,6 +78,16 @@ def api_app(extender: Extender, metrics: Metrics, max_body_bytes: int, decision_
     @app.post("/prioritize")
     def prioritize_nodes() -> Response:
         return serve("prioritize", extender.prioritize)
+
+    @app.post("/preempt")
+    def preempt_pods() -> Response:
+        return serve("preempt", extender.preemptor.preempt)
+
+    @app.post("/bind")
+    def bind_pod() -> Response:
+        if binder is None:
+            return serve("bind", lambda body, deadline: Answer(NO_BIND, 1, 0))
+        return serve("bind", binder.bind, binder.deadline_s)
 
     @app.get("/version")
     def version() -> Response:
@@ -95,9 +121,15 @@ def health_app(source: Source, metrics: Metrics) -> Flask:
     return app
 
 
-def inspect_app() -> Flask:
-    """The loopback listener for questions about decisions; this release answers none yet."""
-    return _bare_app("inspect")
+def inspect_app(source: Source, resources: ResourceNames) -> Flask:
+    """The loopback listener for questions about decisions."""
+    app = _bare_app("inspect")
+
+    @app.get("/debug/ledger")
+    def ledger() -> Response:
+        return _json(200, encode_json(ledger_dump(source.snapshot, resources)))
+
+    return app
 
 
 def _bare_app(name: str) -> Flask:

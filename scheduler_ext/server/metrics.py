@@ -18,8 +18,11 @@ from prometheus_client.registry import Collector
 
 from scheduler_ext import __version__
 from scheduler_ext.core.reasons import REASONS
+from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.extender.service import Answer
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.binder import CONFLICTS, RESULTS
+from scheduler_ext.extender.drift import Drift
 from scheduler_ext.extender.status import Source, SourceStatus
 from scheduler_ext.server.cut_connections import CUT_CONNECTIONS
 
@@ -32,7 +35,7 @@ _NODES = (0, 1, 10, 100, 500, 1000, 5000, 10_000, 50_000, 100_000)
 class Metrics:
     """All metrics of one extender."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, resources: ResourceNames) -> None:
         # One more series for each one that counts, and nobody reads them; the switch is per process.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
@@ -61,6 +64,7 @@ class Metrics:
         build = Gauge("gpu_extender_build_info", "Always 1.", ("version",), registry=self.registry)
         build.labels(__version__).set(1)
         self.registry.register(_InventoryMetrics(source))
+        self.registry.register(_LedgerMetrics(source, resources))
         self.registry.register(_ConnectionMetrics())
 
     @lru_cache(maxsize=256)  # noqa: B019 (one Metrics lives as long as the process)
@@ -167,6 +171,65 @@ def _watch_metrics(status: SourceStatus) -> Iterable[GaugeMetricFamily | Counter
         for reason, count in sorted(watch.restarts.items()):
             restarts.add_metric([watch.name, reason], count)
     return (connected, silence, restarts)
+
+
+class _LedgerMetrics(Collector):
+    """What was promised, and how far what agents see differs from it."""
+
+    def __init__(self, source: Source, resources: ResourceNames) -> None:
+        self._source = source
+        self._drift = Drift(resources)
+
+    def collect(self) -> Iterable[GaugeMetricFamily | CounterMetricFamily]:
+        drift = GaugeMetricFamily(
+            "gpu_extender_ledger_drift_mib",
+            "GPU memory that pods use beyond what they were promised, by node of shares.",
+            labels=["node"],
+        )
+        for node, mib in self._drift.by_node(self._source.snapshot).items():
+            drift.add_metric([node], mib)
+        yield drift
+        status = self._source.status()
+        unplaced = GaugeMetricFamily(
+            "gpu_extender_unplaced_share_pods",
+            "Pods with a share on a GPU that nobody knows: their node takes no new share.",
+            labels=["node"],
+        )
+        for node, count in sorted(status.unplaced.items()):
+            unplaced.add_metric([node], count)
+        yield unplaced
+        yield _counted(
+            "gpu_extender_advertise_writes", "Amounts of shares written to nodes.", status.advertised
+        )
+        yield _counted(
+            "gpu_extender_advertise_failures",
+            "Amounts of shares that could not be written to nodes.",
+            status.advertise_failures,
+        )
+        counts = self._source.binder.counts if self._source.binder is not None else None
+        results = CounterMetricFamily(
+            "gpu_extender_bind",
+            "Binds by how they ended: bound, repeated, refused, conflict, failed, unknown, standby.",
+            labels=["result"],
+        )
+        for result in RESULTS if counts is not None else ():
+            results.add_metric([result], counts.results().get(result, 0) if counts else 0)
+        yield results
+        conflicts = CounterMetricFamily(
+            "gpu_extender_bind_conflicts",
+            "What kept a bind from going as decided: gone (fits no more), fence (another extender "
+            "wrote), pod (it changed).",
+            labels=["kind"],
+        )
+        for kind in CONFLICTS if counts is not None else ():
+            conflicts.add_metric([kind], counts.conflicts().get(kind, 0) if counts else 0)
+        yield conflicts
+
+
+def _counted(name: str, what: str, value: int) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, what)
+    family.add_metric([], value)
+    return family
 
 
 class _ConnectionMetrics(Collector):

@@ -68,13 +68,13 @@ class ResourcesSection(_Section):
 
 
 class PreemptionSection(_Section):
-    """How preemption is supported; nothing of it in this release."""
+    """How preemption is supported."""
 
     empty_victims: bool = False
 
 
 class BindSection(_Section):
-    """How pods are bound; nothing of it in this release."""
+    """Whether and how pods are bound."""
 
     enabled: bool = False
     deadline: str = "4s"
@@ -176,10 +176,6 @@ def check(config: Configuration) -> None:
     duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     duration_s("server.gracefulTimeout", config.server.graceful_timeout, 0.5, 300)
     duration_s("bind.deadline", config.bind.deadline, 0.1, 60)
-    if config.bind.enabled:
-        raise ConfigError("bind.enabled: this release has no /bind; leave it false")
-    if config.preemption.empty_victims:
-        raise ConfigError("preemption.emptyVictims: this release has no /preempt; leave it false")
 
 
 def _explained(message: str) -> str:

@@ -1,8 +1,14 @@
-"""What was wrong with a value, in words for whoever wrote it."""
+"""Bytes to values, and what was wrong with one, in words for whoever wrote it."""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
+
+from scheduler_ext.core.errors import RequestError
+
+_T = TypeVar("_T")
 
 
 def explained(error: msgspec.ValidationError) -> str:
@@ -15,3 +21,36 @@ def explained(error: msgspec.ValidationError) -> str:
         else ""
     )
     return f"{field_path}: {problem}{hint}" if field_path else f"{problem}{hint}"
+
+
+def decode_body(
+    decoder: msgspec.json.Decoder[_T], body: bytes, prefix: str = "", kind: str = "ExtenderArgs"
+) -> _T:
+    """A request of kube-scheduler's, or a part of one that begins with ``prefix``.
+
+    ``kind`` is its name in extender/v1. Raises RequestError (400) naming the field.
+    """
+    try:
+        # msgspec checks UTF-8 only where it keeps a string; what it skips must be valid, too.
+        if not body.isascii():
+            body.decode()
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `$")
+        where = prefix + path.rstrip("`").lstrip(".")
+        raise RequestError(400, f"{where.rstrip('.')}: {problem}" if where else f"body: {problem}") from None
+    except msgspec.DecodeError as error:
+        raise RequestError(400, f"body: {_json_problem(body, str(error), kind)}") from None
+    except UnicodeDecodeError as error:
+        problem = _json_problem(body, f"not UTF-8 at byte {error.start}", kind)
+        raise RequestError(400, f"body: {problem}") from None
+    except RecursionError:
+        raise RequestError(400, "body: nested too deeply") from None
+
+
+def _json_problem(body: bytes, problem: str, kind: str) -> str:
+    if not body:
+        return f"empty; send an extender/v1 {kind} as JSON"
+    if body[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\x00" in body[:4]:
+        return "not UTF-8 (UTF-16 or UTF-32?); send JSON as UTF-8"
+    return problem

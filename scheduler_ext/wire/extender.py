@@ -7,15 +7,13 @@ are single byte strings, because kube-scheduler reuses the connection only after
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.wire import kube
-
-_T = TypeVar("_T")
+from scheduler_ext.wire.decoding import decode_body
 
 
 class _NodeList(kube.KubeStruct):
@@ -43,7 +41,7 @@ class ExtenderArgs(Struct, frozen=True):
     @property
     def pod(self) -> kube.Pod:
         """The pod, decoded each time. Raises RequestError (400) that names the problem."""
-        return _decode(_pod_decoder, self.raw_pod, "Pod.")
+        return decode_body(_pod_decoder, self.raw_pod, "Pod.")
 
 
 class _FilterResult(Struct, rename="pascal"):
@@ -72,28 +70,34 @@ def decode_args(body: bytes) -> ExtenderArgs:
 
     Both forms null or absent is a request about no node, as Go reads it.
     """
-    args = _decode(_args_decoder, body)
+    args = decode_body(_args_decoder, body)
     raw_pod = bytes(args.pod)
     if raw_pod == b"null":
         raise RequestError(400, "Pod: missing; send an extender/v1 ExtenderArgs")
     if args.nodes is None:
         return ExtenderArgs(raw_pod, args.node_names or [])
     raw = args.nodes.items or []
-    nodes = [_decode(_node_decoder, bytes(item), f"Nodes.items[{i}].") for i, item in enumerate(raw)]
+    nodes = [decode_body(_node_decoder, bytes(item), f"Nodes.items[{i}].") for i, item in enumerate(raw)]
     names = [(node.metadata.name if node.metadata else None) or "" for node in nodes]
     return ExtenderArgs(raw_pod, names, nodes, raw)
 
 
-def encode_filter_result(args: ExtenderArgs, passed: list[int], refused: dict[str, str]) -> bytes:
+def encode_filter_result(
+    args: ExtenderArgs,
+    passed: list[int],
+    refused: dict[str, str],
+    rescuable: dict[str, str] | None = None,
+) -> bytes:
     """The reply to filter: what passed, by position and in the request's form, and why the rest is out.
 
-    Everything refused is unresolvable: kube-scheduler's preemption runs without extenders, so it would look
-    for victims in vain, and try the pod again hundreds of times a second.
+    What is refused is unresolvable, but for what is ``rescuable``: kube-scheduler's preemption (up to 1.37)
+    runs without extenders, so it would look for victims in vain, and try the pod again hundreds of times a
+    second.
     """
     if args.raw_nodes is not None:
         items = [args.raw_nodes[i] for i in passed]
-        return _encoder.encode(_FilterResult({"items": items}, None, {}, refused))
-    return _encoder.encode(_FilterResult(None, [args.names[i] for i in passed], {}, refused))
+        return _encoder.encode(_FilterResult({"items": items}, None, rescuable or {}, refused))
+    return _encoder.encode(_FilterResult(None, [args.names[i] for i in passed], rescuable or {}, refused))
 
 
 def encode_priorities(names: Iterable[str], points: Iterable[int]) -> bytes:
@@ -104,30 +108,3 @@ def encode_priorities(names: Iterable[str], points: Iterable[int]) -> bytes:
 def encode_json(value: object) -> bytes:
     """Any plain value as JSON."""
     return _encoder.encode(value)
-
-
-def _decode(decoder: msgspec.json.Decoder[_T], body: bytes, prefix: str = "") -> _T:
-    try:
-        # msgspec checks UTF-8 only where it keeps a string; what it skips must be valid, too.
-        if not body.isascii():
-            body.decode()
-        return decoder.decode(body)
-    except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `$")
-        where = prefix + path.rstrip("`").lstrip(".")
-        raise RequestError(400, f"{where.rstrip('.')}: {problem}" if where else f"body: {problem}") from None
-    except msgspec.DecodeError as error:
-        raise RequestError(400, f"body: {_json_problem(body, str(error))}") from None
-    except UnicodeDecodeError as error:
-        problem = _json_problem(body, f"not UTF-8 at byte {error.start}")
-        raise RequestError(400, f"body: {problem}") from None
-    except RecursionError:
-        raise RequestError(400, "body: nested too deeply") from None
-
-
-def _json_problem(body: bytes, problem: str) -> str:
-    if not body:
-        return "empty; send an extender/v1 ExtenderArgs as JSON"
-    if body[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\x00" in body[:4]:
-        return "not UTF-8 (UTF-16 or UTF-32?); send JSON as UTF-8"
-    return problem

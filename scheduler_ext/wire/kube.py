@@ -132,6 +132,7 @@ class PodSpec(KubeStruct):
     containers: list[Container | None] | None = None
     init_containers: list[Container | None] | None = None
     node_name: str | None = None
+    scheduler_name: str | None = None
     node_selector: Strings | None = None
     priority: Int32 | None = None
     priority_class_name: str | None = None
@@ -149,6 +150,7 @@ class PodStatus(KubeStruct):
     """PodStatus of Kubernetes' API, as far as it is read."""
 
     phase: str | None = None
+    start_time: str | None = None
     nominated_node_name: str | None = None
 
 

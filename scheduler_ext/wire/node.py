@@ -33,7 +33,8 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
     metadata, status = node.metadata or kube.ObjectMeta(), node.status or kube.NodeStatus()
     labels = strings(metadata.labels)
     allocatable = _gpu_counts(status.allocatable, resources)
-    capacity = _gpu_counts(status.capacity, resources) or allocatable
+    stated = _gpu_counts(status.capacity, resources)
+    capacity = stated or allocatable
     return NodeRecord(
         uid=metadata.uid or None,
         allocatable=allocatable,
@@ -42,6 +43,7 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         share_node=labels.get(SHARE_NODE_LABEL) == "memory",
         spot=is_spot(labels),
         changing=change_in_progress(labels) or _is_leaving(node),
+        advertised=(stated.get(resources.share), allocatable.get(resources.share)),
     )
 
 
@@ -71,7 +73,7 @@ def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> Node
     """The same node as this Node object describes it: its labels and allocatable, our report and holdings."""
     known = info.report is not None or info.estimate is not None
     freshness = info.freshness if known else "Fresh"
-    pods = NodePods(info.pods, info.nominated)
+    pods = NodePods(info.pods, info.assumed, info.nominated)
     return inventory.node_info(info.name, node_record(node, resources), info.report, pods, freshness)
 
 

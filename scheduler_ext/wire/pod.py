@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Requirement, Toleration, effective_requests
 from scheduler_ext.core.node import BoundPod, PendingPod
@@ -21,6 +22,7 @@ from scheduler_ext.core.request import (
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.kube import quantity_text, strings
+from scheduler_ext.wire.times import seconds
 
 # Written by the extender into the Binding, one per container: comma-separated UUIDs.
 DEVICES_PREFIX = "devices.gpu.scheduler-ext.io/"
@@ -139,7 +141,7 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
     Raises QuantityError for an amount of the wrong JSON type.
     """
     ask = pod_ask(pod, resources)
-    metadata = pod.metadata or kube.ObjectMeta()
+    metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
     return BoundPod(
         uid=ask.uid,
         namespace=ask.namespace,
@@ -153,19 +155,40 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
         },
         finished=is_finished(pod),
         terminating=metadata.deletion_timestamp is not None,
+        labels=_shared(tuple(strings(metadata.labels).items())),
+        other_requests=other_requests(spec, resources),
+        started_at=seconds(pod.status.start_time) if pod.status is not None else None,
     )
 
 
 def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
     """A pod that waits for a node. Raises QuantityError for an amount of the wrong JSON type."""
+    metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
     wish = pod_request(pod, resources)
     holding = bound_pod(pod, resources)
     invalid = wish.message if isinstance(wish, InvalidRequest) else None
     return PendingPod(
         pod=replace(holding, request=wish) if isinstance(wish, GpuRequest) else holding,
+        resource_version=metadata.resource_version or "",
+        scheduler_name=spec.scheduler_name or "",
         nominated_node=pod.status.nominated_node_name or None if pod.status is not None else None,
         invalid=invalid,
     )
+
+
+@lru_cache(maxsize=4096)
+def _shared(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Thousands of pods carry the same labels: one mapping serves all of them."""
+    return dict(labels)
+
+
+def other_requests(spec: kube.PodSpec, resources: ResourceNames) -> Mapping[str, Fraction]:
+    """What else it asks of a node. What cannot be read holds nothing, as with GPUs."""
+    try:
+        amounts = pod_amounts(spec)
+    except QuantityError:
+        return {}
+    return {name: amount for name, amount in amounts.items() if not resources.is_gpu(name)}
 
 
 def pod_needs(pod: kube.Pod) -> PodNeeds:

@@ -9,11 +9,17 @@ from dataclasses import dataclass
 import msgspec
 
 from tests.cluster.api_entry import Entry, Match, entry_of, head_of
-from tests.cluster.api_paths import GPU_NODES, LEASES, NODES, PODS
+from tests.cluster.api_paths import GPU_NODES, GPU_RESERVATIONS, LEASES, NODES, PODS
 from tests.cluster.api_status import too_old
 from tests.kube_objects import Json
 
-_KINDS = {NODES: "Node", PODS: "Pod", GPU_NODES: "GPUNode", LEASES: "Lease"}
+_KINDS = {
+    NODES: "Node",
+    PODS: "Pod",
+    GPU_NODES: "GPUNode",
+    GPU_RESERVATIONS: "GPUReservation",
+    LEASES: "Lease",
+}
 # Go writes an empty object with the fields that have no omitempty; creationTimestamp is one of them in older
 # releases, so that a reader has to take a null there.
 _BOOKMARK_REST = {

@@ -55,6 +55,20 @@ class Drip:
 
 
 @dataclass(frozen=True, slots=True)
+class Delay:
+    """What is asked is done, and answered, so much later, whether the client still waits or not."""
+
+    pause_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """What is asked is done, and then its answer meets this fault: it is lost, late, or another one."""
+
+    fault: Refuse | Reset | Hang | Garbage
+
+
+@dataclass(frozen=True, slots=True)
 class Mute:
     """A watch stays connected and sends nothing, not even its end, until the fault is lifted."""
 
@@ -78,7 +92,7 @@ class End:
 
 
 # The first are met when a request comes; the others by watches, also by those that run already.
-AnswerFault = Refuse | Reset | Hang | Garbage | Cut | Drip
+AnswerFault = Refuse | Reset | Hang | Garbage | Cut | Drip | Delay | After
 WatchFault = Mute | Line | End
 _Kind = TypeVar("_Kind")
 
@@ -144,7 +158,7 @@ class Faults:
 
     def on_answer(self, request: Request) -> Placed | None:
         """The fault that a new request meets; counts as met."""
-        return self._take(request, (Refuse, Reset, Hang, Garbage, Cut, Drip))
+        return self._take(request, (Refuse, Reset, Hang, Garbage, Cut, Drip, Delay, After))
 
     def on_watch(self, request: Request) -> Placed | None:
         """The fault that a watch meets now; counts as met."""

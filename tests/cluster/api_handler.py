@@ -11,7 +11,19 @@ import msgspec
 
 from tests.cluster.api_collection import Collection
 from tests.cluster.api_entry import field_selector
-from tests.cluster.api_faults import Cut, Drip, Garbage, Hang, Refuse, Reset
+from tests.cluster.api_faults import (
+    After,
+    AnswerFault,
+    Cut,
+    Delay,
+    Drip,
+    Garbage,
+    Hang,
+    Placed,
+    Refuse,
+    Reset,
+    WatchFault,
+)
 from tests.cluster.api_output import ConnectionEndError, Output
 from tests.cluster.api_paths import Target
 from tests.cluster.api_requests import Request
@@ -78,7 +90,7 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815
 
     def _answer(self, request: Request) -> None:
-        self._meet(request)
+        after = self._meet(request)
         tokens = self.api.tokens
         if tokens and request.headers.get("authorization", "").removeprefix("Bearer ") not in tokens:
             raise ApiError(401, "Unauthorized", "Unauthorized")
@@ -97,25 +109,37 @@ class Handler(BaseHTTPRequestHandler):
             self._send(Answer(200, entry.body))
         else:
             code, body = write(self.api.store, request, asked)
+            if after is not None and isinstance(after.fault, After):
+                self._suffer(after.fault.fault, after)
             self._send(Answer(code, body))
 
-    def _meet(self, request: Request) -> None:
-        """Meet the faults that wait for this request; raises what ends it."""
+    def _meet(self, request: Request) -> Placed | None:
+        """Meet the faults that wait for this request, but for one after it; raises what ends it."""
         self.output.begin(None)
         while (placed := self.api.faults.on_answer(request)) is not None:
-            fault = placed.fault
-            if isinstance(fault, Refuse):
-                raise ApiError(fault.code, fault.reason, fault.message, fault.retry_after_s)
-            if isinstance(fault, Reset):
-                self.output.end(reset=True)
-            if isinstance(fault, Garbage):
-                self.output.raw(fault.data)
-                self.output.end()
-            if isinstance(fault, Cut | Drip):
-                self.output.begin(fault)
-                return
-            if isinstance(fault, Hang):
-                self.output.wait(placed.lifted)
+            if isinstance(placed.fault, After):
+                return placed
+            if isinstance(placed.fault, Cut | Drip):
+                self.output.begin(placed.fault)
+                return None
+            self._suffer(placed.fault, placed)
+            if isinstance(placed.fault, Delay):
+                return None
+        return None
+
+    def _suffer(self, fault: AnswerFault | WatchFault, placed: Placed) -> None:
+        """One fault; raises what ends the request."""
+        if isinstance(fault, Refuse):
+            raise ApiError(fault.code, fault.reason, fault.message, fault.retry_after_s)
+        if isinstance(fault, Reset):
+            self.output.end(reset=True)
+        if isinstance(fault, Garbage):
+            self.output.raw(fault.data)
+            self.output.end()
+        if isinstance(fault, Hang):
+            self.output.wait(placed.lifted)
+        if isinstance(fault, Delay):
+            self.output.pause(fault.pause_s)
 
     def _head(self, code: int, headers: dict[str, str]) -> None:
         self.send_response(code)

@@ -77,6 +77,11 @@ class Output:
             if self._stopping.is_set() or self.gone():
                 self.end()
 
+    def pause(self, pause_s: float) -> None:
+        """Wait, whether the client does or not; raises ConnectionEndError when the server stops."""
+        if self._stopping.wait(pause_s):
+            self.end()
+
     def gone(self) -> bool:
         """Whether the client has ended the connection."""
         try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
+GPU_RESERVATIONS = "/apis/gpu.scheduler-ext.io/v1alpha1/gpureservations"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 
 _PATH = re.compile(

@@ -1,4 +1,4 @@
-"""What POST, PUT, PATCH and DELETE do: enough of the API's rules for one writer per object.
+"""What POST, PUT, PATCH and DELETE do: enough of the API's rules for writers that meet.
 
 Simpler than the real thing: a status is written through ``/status`` alone, whatever the kind; server-side
 apply owns the first level of spec, status, labels and annotations and sees no conflicts; a strategic merge
@@ -8,13 +8,14 @@ patch is taken for a merge patch.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import yaml
 
 from tests.cluster.api_entry import Entry
-from tests.cluster.api_paths import Target
+from tests.cluster.api_paths import PODS, Target
 from tests.cluster.api_requests import Request
 from tests.cluster.api_status import ApiError, bad_request
 from tests.cluster.api_store import Store
@@ -22,17 +23,20 @@ from tests.kube_objects import Json
 
 _MERGE = ("application/merge-patch+json", "application/strategic-merge-patch+json")
 _APPLY = "application/apply-patch+yaml"
+_SUCCESS = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}'
 
 
 def write(store: Store, request: Request, asked: Target) -> tuple[int, bytes]:
     """Do what a request asks; the HTTP status, and the object after it or a Status. Raises ApiError."""
     if request.method == "POST" and asked.name is None:
         return 201, _create(store, request, asked).body
+    if request.method == "POST" and asked.collection == PODS and asked.subresource == "binding":
+        return 201, _bind(store, _decoded(request), asked)
     if request.method == "PUT" and asked.name is not None:
         return 200, _change(store, asked, partial(_replaced, _decoded(request), asked)).body
     if request.method == "DELETE" and asked.name is not None:
-        store.delete(asked.collection, asked.name, asked.namespace)
-        return 200, b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}'
+        _delete(store, request, asked)
+        return 200, _SUCCESS
     if request.method == "PATCH" and asked.name is not None:
         code, entry = _patch(store, request, asked, asked.name)
         return code, entry.body
@@ -68,7 +72,51 @@ def _create(store: Store, request: Request, asked: Target) -> Entry:
         return store.put(asked.collection, kept | {"metadata": metadata})
 
 
-def _change(store: Store, asked: Target, change: partial[Json]) -> Entry:
+def _bind(store: Store, given: Json, asked: Target) -> bytes:
+    """A Binding: sets the node and copies annotations, in one step, on a pod that is free to be bound."""
+    metadata, target = given.get("metadata") or {}, given.get("target") or {}
+    if metadata.get("name") != asked.name:
+        raise bad_request(f"name in URL does not match name in Binding object: {metadata.get('name')}")
+    if target.get("kind") not in (None, "", "Node", "Minion") or not target.get("name"):
+        raise ApiError(422, "Invalid", "target: Required value: a Node's kind and name")
+
+    def bound(before: Json) -> Json:
+        there = before["metadata"]
+        for field in ("uid", "resourceVersion"):
+            if metadata.get(field) not in (None, "", there[field]):
+                raise _conflict(asked, f"Precondition failed: {field} is {there[field]}")
+        if there.get("deletionTimestamp"):
+            raise _conflict(asked, f"pod {asked.name} is being deleted, cannot be assigned to a host")
+        if before["spec"].get("nodeName"):
+            raise _conflict(
+                asked, f"pod {asked.name} is already assigned to node {before['spec']['nodeName']!r}"
+            )
+        annotations = (there.get("annotations") or {}) | (metadata.get("annotations") or {})
+        return before | {
+            "metadata": there | {"annotations": annotations},
+            "spec": before["spec"] | {"nodeName": target["name"]},
+        }
+
+    _change(store, asked, bound)
+    return _SUCCESS
+
+
+def _delete(store: Store, request: Request, asked: Target) -> None:
+    assert asked.name is not None
+    wanted = (_decoded(request) if request.body else {}).get("preconditions") or {}
+    with store.lock:
+        there = store.get(asked.collection, asked.name, asked.namespace).object()["metadata"]
+        for field, value in wanted.items():
+            if value != there[field]:
+                raise _conflict(asked, f"Precondition failed: {field} is {there[field]}")
+        store.delete(asked.collection, asked.name, asked.namespace)
+
+
+def _conflict(asked: Target, why: str) -> ApiError:
+    return ApiError(409, "Conflict", f'Operation cannot be fulfilled on "{asked.name}": {why}')
+
+
+def _change(store: Store, asked: Target, change: Callable[[Json], Json]) -> Entry:
     assert asked.name is not None
     return store.update(asked.collection, asked.name, change, asked.namespace)
 
@@ -96,13 +144,10 @@ def _patch(store: Store, request: Request, asked: Target, name: str) -> tuple[in
         return 201 if missing else 200, entry
 
 
-def _check_version(before: Json, given: Json) -> None:
+def _check_version(before: Json, given: Json, asked: Target) -> None:
     version = given.get("metadata", {}).get("resourceVersion")
     if version not in (None, "", before["metadata"]["resourceVersion"]):
-        name = before["metadata"]["name"]
-        raise ApiError(
-            409, "Conflict", f'Operation cannot be fulfilled on "{name}": the object has been modified'
-        )
+        raise _conflict(asked, "the object has been modified")
 
 
 def _within(before: Json, after: Json, asked: Target) -> Json:
@@ -119,12 +164,18 @@ def _within(before: Json, after: Json, asked: Target) -> Json:
 
 
 def _replaced(given: Json, asked: Target, before: Json) -> Json:
-    _check_version(before, given)
+    given_uid = given.get("metadata", {}).get("uid")
+    if given_uid not in (None, "", before["metadata"]["uid"]):
+        raise _conflict(asked, f"Precondition failed: uid is {before['metadata']['uid']}")
+    custom = asked.collection.startswith("/apis/gpu.scheduler-ext.io/")
+    if custom and not given.get("metadata", {}).get("resourceVersion"):
+        raise ApiError(422, "Invalid", "metadata.resourceVersion: must be specified for an update")
+    _check_version(before, given, asked)
     return _within(before, given, asked)
 
 
 def _merged(patch: Json, asked: Target, before: Json) -> Json:
-    _check_version(before, patch)
+    _check_version(before, patch, asked)
     return _within(before, merge(before, patch), asked)
 
 
@@ -142,7 +193,7 @@ def merge(before: Any, patch: Any) -> Any:
 
 
 def _applied(patch: Json, asked: Target, manager: str, now: str, before: Json) -> Json:
-    _check_version(before, patch)
+    _check_version(before, patch, asked)
     entries: list[Json] = before["metadata"].get("managedFields", [])
     mine = (manager, "Apply", asked.subresource)
     owned: Json = next((entry["fieldsV1"] for entry in entries if _owner(entry) == mine), {})

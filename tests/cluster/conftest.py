@@ -9,11 +9,13 @@ import pytest
 
 from scheduler_ext.cluster import reflector as reflector_module
 from scheduler_ext.cluster.backoff import Backoff
+from scheduler_ext.cluster.bindings import Bindings
 from scheduler_ext.cluster.transport import Transport
-from tests.cluster.api_paths import NODES
+from tests.cluster.api_paths import NODES, PODS
 from tests.cluster.api_server import ApiServer
+from tests.cluster.candidates import Candidates
 from tests.cluster.following import Followed
-from tests.kube_objects import node
+from tests.kube_objects import SHARE, node, pod
 
 
 @pytest.fixture
@@ -43,3 +45,20 @@ def followed(server: ApiServer, transport: Transport, impatient: None) -> Iterat
     server.faults.lift()
     built.reflector.stop()
     assert not built.reflector._thread.is_alive()
+
+
+@pytest.fixture
+def candidates(server: ApiServer, transport: Transport) -> Candidates:
+    """Two of them, a and b."""
+    built = Candidates(server, transport)
+    built.stand("a")
+    built.stand("b")
+    return built
+
+
+@pytest.fixture
+def bindings(server: ApiServer, transport: Transport) -> Bindings:
+    """The calls, on a server that has a node a and a pod one."""
+    server.store.put(NODES, node("a"))
+    server.store.put(PODS, pod("one", {SHARE: "4096"}, annotations={"team": "x"}))
+    return Bindings(transport)

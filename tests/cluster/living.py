@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import Any
 
+from scheduler_ext.cluster.leadership import Leadership
 from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.core.node import NodeInfo
@@ -33,7 +35,10 @@ class Living:
     ) -> None:
         self.server = server
         self.extender = Extender(Configuration())
-        self.live = LiveInventory(transport, self.extender, Configuration(), lease)
+        leader = None
+        if lease is not None:
+            leader = partial(Leadership, namespace=lease[0], name=lease[1], pod=lease[2])
+        self.live = LiveInventory(transport, self.extender, Configuration(), leader)
         for name in "ab":
             server.store.put(NODES, node(name, ROOM))
             self.report(name, gpu(0))

@@ -12,8 +12,10 @@ import urllib3
 
 from tests.cluster.api_client import Client
 from tests.cluster.api_faults import (
+    After,
     AnswerFault,
     Cut,
+    Delay,
     Drip,
     End,
     Garbage,
@@ -28,6 +30,7 @@ from tests.cluster.api_faults import (
 from tests.cluster.api_paths import NODES, PODS
 from tests.cluster.api_requests import Request, lists, watches
 from tests.cluster.api_server import ApiServer
+from tests.cluster.following import eventually
 from tests.kube_objects import node
 
 
@@ -102,6 +105,30 @@ def test_a_request_that_hangs_is_answered_once_the_fault_is_lifted(server: ApiSe
     placed.lift()
     asking.join(5)
     assert found == [200]
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(Reset(), id="a reset"), pytest.param(Garbage(), id="bytes that are no HTTP")]
+)
+def test_what_was_asked_is_done_though_its_answer_is_lost(
+    server: ApiServer, client: Client, fault: Reset | Garbage
+) -> None:
+    server.faults.place(After(fault))
+    with pytest.raises(urllib3.exceptions.HTTPError):
+        client.ask("DELETE", f"{NODES}/n1")
+    assert client.ask("DELETE", f"{NODES}/n1").status == 404
+    server.faults.place(After(Refuse(500)))
+    assert client.ask("DELETE", f"{NODES}/n2").status == 500
+    assert client.ask("DELETE", f"{NODES}/n2").status == 404
+
+
+def test_what_was_asked_is_done_though_nobody_waits_any_more(server: ApiServer) -> None:
+    server.faults.place(Delay(0.1))
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+        connection.sendall(f"DELETE {NODES}/n1 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        server.log.wait_for()
+    assert len(server.store.collection(NODES)) == 20
+    eventually(lambda: len(server.store.collection(NODES)) == 19)
 
 
 def test_an_answer_in_drips_is_the_same_answer(server: ApiServer, client: Client) -> None:

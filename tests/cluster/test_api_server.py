@@ -10,7 +10,7 @@ import yaml
 
 from tests.cluster.api_client import Client
 from tests.cluster.api_handler import Answer
-from tests.cluster.api_paths import GPU_NODES, LEASES, NODES, PODS
+from tests.cluster.api_paths import GPU_NODES, GPU_RESERVATIONS, LEASES, NODES, PODS
 from tests.cluster.api_requests import first_pages, lists, watches, writes
 from tests.cluster.api_server import ApiServer
 from tests.cluster.api_status import ApiError
@@ -251,6 +251,30 @@ def test_objects_are_created_replaced_merged_and_deleted(server: ApiServer, clie
     assert client.ask("DELETE", f"{LEASE}/l").status == 200
     assert client.ask("GET", f"{LEASE}/l").status == 404
     assert client.ask("PATCH", f"{LEASE}/l", {}, {"Content-Type": "text/plain"}).status == 415
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "code"),
+    [
+        pytest.param("PUT", {"metadata": {"name": "n1"}}, 422, id="replaced without a version"),
+        pytest.param("PUT", {"metadata": {"name": "n1", "resourceVersion": "1"}}, 409, id="at an old one"),
+        pytest.param(
+            "PUT", {"metadata": {"resourceVersion": "2", "uid": "x"}}, 409, id="another of the name"
+        ),
+        pytest.param("PUT", {"metadata": {"resourceVersion": "2"}, "spec": {"a": 2}}, 200, id="at its own"),
+        pytest.param("PATCH", {"metadata": {"resourceVersion": "1"}}, 409, id="patched at an old version"),
+        pytest.param("PATCH", {"metadata": {"resourceVersion": "2"}}, 200, id="patched at its own"),
+        pytest.param("DELETE", {"preconditions": {"resourceVersion": "1"}}, 409, id="deleted at an old one"),
+        pytest.param("DELETE", {"preconditions": {"uid": "x"}}, 409, id="deleted as another of the name"),
+        pytest.param("DELETE", {"preconditions": {"resourceVersion": "2"}}, 200, id="deleted at its own"),
+    ],
+)
+def test_who_comes_second_is_refused(
+    server: ApiServer, client: Client, method: str, body: Json, code: int
+) -> None:
+    server.store.put(GPU_RESERVATIONS, {"metadata": {"name": "n1"}, "spec": {"a": 1}})
+    headers = MERGE if method == "PATCH" else None
+    assert client.ask(method, f"{GPU_RESERVATIONS}/n1", body, headers).status == code
 
 
 def test_an_applied_status_replaces_what_the_same_manager_applied(server: ApiServer, client: Client) -> None:

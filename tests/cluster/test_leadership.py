@@ -28,12 +28,12 @@ def lease(holder: str | None, name: str = "gpu-scheduler") -> Json:
 def leading(transport: Transport) -> Iterator[Leadership]:
     built = Leadership(transport, "gpu-scheduler", "gpu-scheduler", "me-7f9")
     yield built
-    built.reflector.stop()
+    built.reflectors[0].stop()
 
 
 def follow(leading: Leadership) -> None:
-    leading.reflector.start()
-    eventually(leading.reflector.synced.is_set)
+    leading.reflectors[0].start()
+    eventually(leading.reflectors[0].synced.is_set)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_one_that_cannot_be_read_says_nothing_new(server: ApiServer, leading: Le
         b'{"type":"MODIFIED","object":{"metadata":{"name":"gpu-scheduler","resourceVersion":"9"},"spec":1}}\n'
     )
     server.faults.place(Line(line))
-    eventually(lambda: leading.reflector._version == "9")
+    eventually(lambda: leading.reflectors[0]._version == "9")
     assert leading.active
     # Listed anew, it is there as well.
     leading.begin()

@@ -54,17 +54,18 @@ def test_it_is_ready_when_everything_was_listed(living: Living, path: str) -> No
     hanging = living.server.faults.place(Hang(), lists(path), times=None)
     living.live.start()
     living.server.log.wait_for(lists(path))
-    living.server.wait_for_watches(2)
+    living.server.wait_for_watches(3)
     before = rounds.count
     eventually(lambda: rounds.count > before + 2)
     assert living.live.snapshot is None
     assert not living.ready()
     assert living.notes()["inventory"] == "failed"
-    assert sorted(living.notes().values()) == ["failed", "failed", "ok", "ok"]
+    assert sorted(living.notes().values()) == ["failed", "failed", "ok", "ok", "ok"]
     hanging.lift()
     eventually(living.ready)
     assert living.fitting() == "ab"
-    assert living.notes() == dict.fromkeys(("watch-nodes", "watch-gpunodes", "watch-pods", "inventory"), "ok")
+    watches = ("watch-nodes", "watch-gpunodes", "watch-pods", "watch-poddisruptionbudgets")
+    assert living.notes() == dict.fromkeys((*watches, "inventory"), "ok")
 
 
 def test_a_list_that_is_refused_is_why_it_is_not_ready(living: Living) -> None:

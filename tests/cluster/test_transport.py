@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from scheduler_ext.cluster.transport import (
     SilentError,
     Transport,
     UnreachableError,
+    UnsentError,
 )
 from tests.cluster.api_faults import AnswerFault, Cut, Drip, End, Garbage, Hang, Line, Mute, Refuse, Reset
 from tests.cluster.api_handler import Answer
@@ -195,6 +197,49 @@ def test_silence_is_noticed(server: ApiServer, transport: Transport, monkeypatch
     with pytest.raises(SilentError, match="timed out"):
         transport.get(NODES)
     late.cancel()
+
+
+def test_an_answer_in_drips_is_not_waited_for(server: ApiServer, transport: Transport) -> None:
+    server.faults.place(Drip(100, 0.005))
+    seconds = itertools.count()
+    transport._monotonic = lambda: float(next(seconds))
+    with pytest.raises(SilentError, match="not whole in time"):
+        transport.get(NODES, timeout_s=6.0)
+    server.hook = lambda _: Answer(500, b"x" * 8000)
+    server.faults.place(Drip(100, 0.005))
+    with pytest.raises(SilentError, match="not whole in time"):
+        transport.get(NODES, timeout_s=6.0)
+    server.hook = None
+    # The next one does not begin with the rest of it.
+    assert transport.get(NODES).body.startswith(b'{"kind":"NodeList"')
+
+
+def test_a_request_that_never_left_is_told_from_one_that_did(server: ApiServer, transport: Transport) -> None:
+    server.faults.place(Reset())
+    with pytest.raises(UnreachableError) as error:
+        transport.send("PATCH", f"{NODES}/n1", {}, MERGE, timeout_s=5.0)
+    assert not isinstance(error.value, UnsentError)
+    server.stop()
+    with pytest.raises(UnsentError):
+        transport.send("PATCH", f"{NODES}/n1", {}, MERGE, timeout_s=5.0)
+
+
+def test_without_credentials_nothing_is_sent(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    built = Transport.from_kubeconfig(server.kubeconfig(tmp_path / "kubeconfig", token_file=token))
+    built.get(NODES)
+
+    def fail(_: object) -> None:
+        raise OSError("no such file")
+
+    monkeypatch.setattr(built._configuration, "refresh_api_key_hook", fail)
+    with pytest.raises(UnsentError, match="no credentials: no such file"):
+        built.get(NODES)
+    built.close()
+    assert server.log.count() == 1
 
 
 def test_a_half_open_watch_is_noticed(server: ApiServer, transport: Transport) -> None:

@@ -15,6 +15,8 @@ from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.cluster.kubelet import Kubelet
 from tests.e2e.cluster.whole import PLAIN_NODES, Cluster, running_cluster
 from tests.e2e.installation import Installation
+from tests.e2e.share_cluster import SHARES, ShareCluster, running_share_cluster
+from tests.e2e.share_workload import ShareWorkload, running_share_installation, share_workload_on
 from tests.e2e.workload import Workload
 
 
@@ -57,6 +59,27 @@ def installation(cluster: Cluster) -> Installation:
     installation = Installation(cluster)
     installation.install("base")
     return installation
+
+
+@pytest.fixture(scope="session")
+def shares(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareCluster]:
+    """A cluster of its own with what manifests/overlays/shares installs but for what runs."""
+    with running_share_cluster(tmp_path_factory.mktemp("shares"), SHARES) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def share_installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """A cluster of its own with manifests/overlays/shares, applied and ready."""
+    with running_share_installation(tmp_path_factory.mktemp("share-installation")) as installation:
+        yield installation
+
+
+@pytest.fixture
+def share_workload(share_installation: Installation) -> Iterator[ShareWorkload]:
+    """As `workload`, where shares are bound."""
+    with share_workload_on(share_installation) as workload:
+        yield workload
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ class Installation:
 
     def metric(self, name: str, component: str = "scheduler", **labels: str) -> float:
         """A metric of the extenders, summed over all of them and over the labels not given."""
-        return sum(self._metric(pod, name, labels) for pod in self.pods(component))
+        return sum(self.metric_of(pod, name, **labels) for pod in self.pods(component))
 
     def active(self) -> RunningPod:
         """The pod whose kube-scheduler holds the Lease."""
@@ -82,20 +82,21 @@ class Installation:
             return False
         return _sample(metrics, "leader_election_master_status", {}) == 1
 
-    def _metric(self, pod: RunningPod, name: str, labels: dict[str, str]) -> float:
+    def metric_of(self, pod: RunningPod, name: str, **labels: str) -> float:
+        """The same of one of them."""
         return _sample(
             unverified.get(f"http://{LOOPBACK}:{pod.ports.local(_HEALTH_PORT)}/metrics"), name, labels
         )
 
     def generations(self) -> dict[RunningPod, float]:
         """The generation of each extender's snapshot."""
-        return {pod: self._metric(pod, "gpu_extender_snapshot_generation", {}) for pod in self.pods()}
+        return {pod: self.metric_of(pod, "gpu_extender_snapshot_generation") for pod in self.pods()}
 
     def await_inventory(self, gpu_nodes: int, since: Mapping[RunningPod, float]) -> None:
         """Wait until every extender knows so many nodes with GPUs, and what changed since then."""
 
         def known() -> bool:
-            return all(self._metric(pod, "gpu_extender_inventory_nodes", {}) == gpu_nodes for pod in since)
+            return all(self.metric_of(pod, "gpu_extender_inventory_nodes") == gpu_nodes for pod in since)
 
         def settled() -> bool:
             before = self.generations()

@@ -20,20 +20,13 @@ _READY_S = 30.0
 
 
 @contextlib.contextmanager
-def running_scheduler(
-    plane: ControlPlane, extender_url: str, *, preempts: bool = False, **extender: Any
-) -> Iterator[str]:
-    """Yields the schedulerName of a scheduler that asks `extender_url`; `extender` changes its entry.
-
-    `preempts` takes DefaultPreemption back in, which the shipped configuration leaves out.
-    """
+def running_scheduler(plane: ControlPlane, extender_url: str, **extender: Any) -> Iterator[str]:
+    """Yields the schedulerName of a scheduler that asks `extender_url`; `extender` changes its entry."""
     name = f"scheduler-{uuid.uuid4().hex[:8]}"
     configuration = yaml.safe_load(SHIPPED.read_bytes())
     configuration["leaderElection"] = {"leaderElect": False}
     configuration["clientConnection"] = {"kubeconfig": str(plane.kubeconfig("kube-scheduler"))}
     configuration["profiles"][0]["schedulerName"] = name
-    if preempts:
-        del configuration["profiles"][0]["plugins"]
     configuration["extenders"][0] |= {"urlPrefix": extender_url, **extender}
     file = plane.directory / f"{name}.yaml"
     file.write_text(yaml.safe_dump(configuration))

@@ -101,7 +101,7 @@ def test_what_the_extender_refuses_is_nothing_to_preempt_for(workload: Workload)
     installation = workload.installation
     with (
         running_proxy(installation.extender_url(installation.pods()[0])) as proxy,
-        running_scheduler(installation.plane, proxy.url, preempts=True) as scheduler,
+        running_scheduler(installation.plane, proxy.url) as scheduler,
     ):
         pod = workload.pod(
             {"nvidia.com/gpu": "1"}, annotations=H100, priorityClassName=high, scheduler=scheduler

@@ -131,11 +131,11 @@ class Workload:
 
         return eventually(settled, f"node {name} has allocatable")
 
-    def add_priority_class(self, stem: str, value: int) -> str:
-        """A PriorityClass of this test."""
+    def add_priority_class(self, stem: str, value: int, **fields: Any) -> str:
+        """A PriorityClass of this test; `fields` are further ones of it."""
         name = self.name(stem)
         collection = "/apis/scheduling.k8s.io/v1/priorityclasses"
-        self.api.create(collection, {"metadata": {"name": name}, "value": value})
+        self.api.create(collection, {"metadata": {"name": name}, "value": value, **fields})
         self._cluster_objects.append(f"{collection}/{name}")
         return name
 

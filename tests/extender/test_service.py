@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.reasons import REASONS
-from scheduler_ext.extender.service import Answer, Extender
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration, FilterSection
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, names_body, node, pod
@@ -218,6 +220,33 @@ def test_a_new_inventory_is_seen_at_once() -> None:
     assert before is not None
     assert extender.snapshot is not None
     assert extender.snapshot.generation == before.generation + 2
+
+
+def nominated(priority: int) -> bytes:
+    """A pod that others left node n for."""
+    asking = pod("p", {WHOLE: "1"}, priority=priority)
+    asking["status"]["nominatedNodeName"] = "n"
+    return names_body(asking, ["n"])
+
+
+TAKEN = (gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}), pod("victim", {WHOLE: "1"}, on="n", priority=5))
+
+
+def test_a_nominated_pod_is_answered_when_its_victims_end_is_heard_of() -> None:
+    """kube-scheduler hears of it before, sometimes, and would evict somebody elsewhere."""
+    extender = extender_on(*TAKEN)
+    heard = Timer(0.05, replace, (extender, *TAKEN[:2]))
+    heard.start()
+    try:
+        assert filtered(extender, nominated(priority=10))[0] == ["n"]
+    finally:
+        heard.join()
+
+
+@pytest.mark.parametrize("priority", [5, 10])
+def test_a_nominated_pod_whose_victims_stay_is_refused(priority: int) -> None:
+    extender = extender_on(*TAKEN)
+    assert filtered(extender, nominated(priority))[0] == []
 
 
 def test_answers_change_no_snapshot() -> None:

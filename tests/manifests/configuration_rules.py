@@ -31,6 +31,10 @@ _DEFAULT_SCHEDULER, _DEFAULT_LEASE = "default-scheduler", "kube-scheduler"
 
 def scheduler_configurations(objects: Sequence[Json]) -> Iterator[Json]:
     """Every KubeSchedulerConfiguration in a ConfigMap, as YAML or JSON, one or several to a file."""
+    return _configurations(objects, "KubeSchedulerConfiguration")
+
+
+def _configurations(objects: Sequence[Json], kind: str) -> Iterator[Json]:
     for config_map in of_kind(objects, "ConfigMap"):
         texts = [*mapping(config_map, "data").values()]
         texts += [base64.b64decode(each) for each in mapping(config_map, "binaryData").values()]
@@ -40,7 +44,7 @@ def scheduler_configurations(objects: Sequence[Json]) -> Iterator[Json]:
             except (yaml.YAMLError, UnicodeDecodeError):
                 continue
             for document in documents:
-                if isinstance(document, dict) and document.get("kind") == "KubeSchedulerConfiguration":
+                if isinstance(document, dict) and document.get("kind") == kind:
                     yield document
 
 
@@ -97,6 +101,8 @@ def _what_is_sent(extender: Json) -> Iterator[str]:
             yield f"{name} is ignoredByScheduler: nobody would count it"
     if extender.get("ignorable"):
         yield "ignorable is true: without the extender pods would be placed by count alone"
+        if extender.get("bindVerb"):
+            yield "ignorable with bindVerb: a binding that fails would be tried once more without a device"
     if not extender.get("nodeCacheCapable"):
         yield "nodeCacheCapable is not true"
 
@@ -127,6 +133,29 @@ def _files_missing(extender: Json, mounted: set[str]) -> Iterator[str]:
         file = mapping(extender, "tlsConfig").get(key)
         if file and not any(file.startswith(f"{path}/") for path in mounted):
             yield f"{key} {file} is in no volume of kube-scheduler"
+
+
+def evictions_are_asked_about(objects: Sequence[Json]) -> Iterator[str]:
+    """kube-scheduler chooses victims by counting; the extender knows where that would not help."""
+    for configuration in scheduler_configurations(objects):
+        for extender in entries(configuration, "extenders"):
+            if not extender.get("preemptVerb"):
+                yield "preemptVerb is missing: pods would be evicted for one that cannot run in their place"
+
+
+def both_agree_on_who_binds(objects: Sequence[Json]) -> Iterator[str]:
+    """Of each ConfigMap that has both configurations."""
+    for config_map in of_kind(objects, "ConfigMap"):
+        enabled = [
+            mapping(each, "bind").get("enabled") is True
+            for each in _configurations([config_map], "ExtenderConfiguration")
+        ]
+        for configuration in scheduler_configurations([config_map]):
+            verbs = [bool(each.get("bindVerb")) for each in entries(configuration, "extenders")]
+            if any(verbs) and not all(enabled):
+                yield "bindVerb without bind.enabled: every binding would be refused"
+            if any(enabled) and not any(verbs):
+                yield "bind.enabled without bindVerb: shares would be bound without a device"
 
 
 def _mounted(objects: Sequence[Json]) -> set[str]:
@@ -181,6 +210,8 @@ RULES = (
     the_default_scheduler_is_left_alone,
     all_nodes_are_looked_at,
     the_way_to_the_extender_is_safe,
+    evictions_are_asked_about,
+    both_agree_on_who_binds,
     one_worker,
     extenders_listen_where_they_may,
 )

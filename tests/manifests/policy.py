@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tests.manifests import configuration_rules, pod_rules, rights_rules
+from tests.manifests import configuration_rules, pod_rules, rights_rules, share_rules
 from tests.manifests.objects import Json
 
 RULES: tuple[Callable[[Sequence[Json]], Iterator[str]], ...] = (
     *configuration_rules.RULES,
     *pod_rules.RULES,
     *rights_rules.RULES,
+    *share_rules.RULES,
 )
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -14,6 +16,8 @@ REPOSITORY = Path(__file__).parents[2]
 AGENT = REPOSITORY / "manifests" / "agent"
 BASE = REPOSITORY / "manifests" / "base"
 MTLS = REPOSITORY / "manifests" / "components" / "standalone-mtls"
+SHARES = REPOSITORY / "manifests" / "components" / "shares"
+SHARES_CDI = REPOSITORY / "manifests" / "components" / "shares-cdi"
 
 
 def documents(directory: Path) -> list[Json]:
@@ -38,11 +42,48 @@ def standalone() -> list[Json]:
     return objects
 
 
+def shares(*further: Path) -> list[Json]:
+    """The base with the component shares, and with further ones that add objects and replace fields."""
+    objects = copy.deepcopy(_base())
+    for component in (SHARES, *further):
+        objects += documents(component)
+        for patch in yaml.safe_load((component / "kustomization.yaml").read_bytes())["patches"]:
+            _replace(objects, patch)
+    return [*objects, _config_map(SHARES)]
+
+
+def _replace(objects: list[Json], patch: Json) -> None:
+    """What kustomize makes of a patch that tests and replaces single fields."""
+    target, operations = patch["target"], yaml.safe_load(patch["patch"])
+    for each in objects:
+        if not all(
+            re.fullmatch(pattern, found)
+            for pattern, found in (
+                (target["kind"], each["kind"]),
+                (target["name"], each["metadata"]["name"]),
+            )
+        ):
+            continue
+        for operation in operations:
+            *above, last = (int(key) if key.isdigit() else key for key in operation["path"].split("/")[1:])
+            parent: Any = each
+            for key in above:
+                parent = parent[key]
+            if operation["op"] == "replace":
+                parent[last] = operation["value"]
+            assert operation["op"] in ("test", "replace")
+            assert parent[last] == operation["value"]
+
+
 @cache
 def _base() -> list[Json]:
     return [*documents(BASE), *documents(AGENT)]
 
 
 def _config_map(directory: Path) -> Json:
-    text = (directory / "kube-scheduler.yaml").read_text()
-    return {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"kube-scheduler.yaml": text}}
+    """Both configurations as kustomize merges them: a component's own, and the base's where it has none."""
+    own = directory / "extender.yaml"
+    extender = own if own.exists() else REPOSITORY / "config" / "default.yaml"
+    files = {"kube-scheduler.yaml": directory / "kube-scheduler.yaml", "extender.yaml": extender}
+    data = {name: file.read_text() for name, file in files.items()}
+    return {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}

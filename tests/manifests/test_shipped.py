@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from scheduler_ext import __version__
 from tests.manifests.objects import containers, of_kind
-from tests.manifests.shipped import MTLS, REPOSITORY, documents, standalone
+from tests.manifests.shipped import MTLS, REPOSITORY, SHARES, documents, standalone
 
 KWOK = REPOSITORY / "manifests" / "components" / "kwok-demo"
 CONFIG = REPOSITORY / "config"
@@ -28,17 +30,50 @@ def test_the_mtls_configuration_differs_in_the_way_to_the_extender_only() -> Non
     assert way["tlsConfig"].keys() == {"caFile", "certFile", "keyFile"}
 
 
-def test_its_reasons_are_the_same_too() -> None:
+def test_the_configuration_of_shares_differs_in_who_binds_only() -> None:
+    plain, shares = (
+        yaml.safe_load((directory / "kube-scheduler.yaml").read_bytes()) for directory in (CONFIG, SHARES)
+    )
+    assert shares["extenders"][0].pop("bindVerb") == "bind"
+    assert shares == plain
+
+
+@pytest.mark.parametrize(
+    ("directory", "further"),
+    [
+        pytest.param(
+            MTLS,
+            ["    # All four, always: without the CA kube-scheduler verifies nothing and does not say so."],
+            id="of mtls",
+        ),
+        pytest.param(
+            SHARES,
+            [
+                "    # The extender posts the Binding: it alone knows which GPU a share is on. Its"
+                " configuration has to agree",
+                "    # (bind.enabled).",
+            ],
+            id="of shares",
+        ),
+    ],
+)
+def test_the_reasons_are_the_same_too(directory: Path, further: list[str]) -> None:
     def comments(text: str) -> list[str]:
         return [
             line for line in text.partition("apiVersion:")[2].splitlines() if line.lstrip().startswith("#")
         ]
 
-    plain, mtls = (comments((directory / "kube-scheduler.yaml").read_text()) for directory in (CONFIG, MTLS))
-    assert [line for line in mtls if line not in plain] == [
-        "    # All four, always: without the CA kube-scheduler verifies nothing and does not say so."
-    ]
-    assert [line for line in plain if line not in mtls] == []
+    plain, other = (comments((each / "kube-scheduler.yaml").read_text()) for each in (CONFIG, directory))
+    assert [line for line in other if line not in plain] == further
+    assert [line for line in plain if line not in other] == []
+
+
+def test_shares_change_of_the_extenders_configuration_that_it_binds() -> None:
+    assert yaml.safe_load((SHARES / "extender.yaml").read_bytes()) == {
+        "apiVersion": "config.scheduler-ext.io/v1alpha1",
+        "kind": "ExtenderConfiguration",
+        "bind": {"enabled": True},
+    }
 
 
 def sample() -> list[dict[str, Any]]:

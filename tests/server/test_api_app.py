@@ -25,7 +25,7 @@ def api() -> Flask:
     extender = Extender(config)
     source = InventorySource(INVENTORY, extender, config.resource_names())
     source.load()
-    return api_app(extender, Metrics(source), LIMIT, 60.0)
+    return api_app(extender, None, Metrics(source, config.resource_names()), LIMIT, 60.0)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_from_the_first_list_to_a_lost_watch(cluster: ApiServer, tmp_path: Path)
     hanging = cluster.faults.place(Hang(), lists(PODS), times=None)
     with Following(cluster.kubeconfig(tmp_path / "kubeconfig")) as product:
         product.ready()
-        cluster.wait_for_watches(2)
+        cluster.wait_for_watches(3)
 
         # Pods are not listed yet: what is free is not known.
         assert (product.ready_code(), product.post("filter", BODY).status) == (503, 503)
@@ -62,7 +62,7 @@ def test_from_the_first_list_to_a_lost_watch(cluster: ApiServer, tmp_path: Path)
         assert "[-]watch-pods failed" in product.says()
         hanging.lift()
         eventually(lambda: product.ready_code() == 200)
-        cluster.wait_for_watches(3)
+        cluster.wait_for_watches(4)
         assert product.fitting() == ["a", "b"]
 
         # A change is seen within two seconds, of which a busy machine may take most.
@@ -84,7 +84,7 @@ def test_from_the_first_list_to_a_lost_watch(cluster: ApiServer, tmp_path: Path)
 
         # Without an API server it is served on, and that is said.
         cluster.stop()
-        eventually(lambda: product.says().count("what is known is served on") == 3)
+        eventually(lambda: product.says().count("what is known is served on") == 4)
         assert product.ready_code() == 200
         assert "[+]watch-nodes lost for " in product.says()
         assert product.fitting() == ["b"]

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.server.app import NO_BIND, Verb
 from tests.server.product import GOLDEN, INVENTORY, Product, extender_on
 from tests.server.server_process import Reply, call, connect, request
 
@@ -30,7 +32,13 @@ def server() -> Iterator[Product]:
 def expected() -> dict[str, bytes]:
     """The answer to each body."""
     extender = extender_on(INVENTORY.read_bytes())
-    verbs = {"filter": extender.filter, "prioritize": extender.prioritize}
+    verbs: dict[str, Verb] = {
+        "filter": extender.filter,
+        "prioritize": extender.prioritize,
+        "preempt": extender.preemptor.preempt,
+        # There is no cluster to bind in.
+        "bind": lambda body, deadline: Answer(NO_BIND, 1, 0),
+    }
     until = time.monotonic() + 60
     return {name: verbs[verb_of(name)](body, until).body for name, body in BODIES.items()}
 

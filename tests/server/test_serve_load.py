@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.server.app import NO_BIND, Verb
 from scheduler_ext.server.server_options import TlsFiles
 from tests.kube_objects import names_body
 from tests.server.authority import Authority, flags
@@ -83,7 +85,13 @@ def exactly(status: int, body: bytes) -> Callable[[Reply], None]:
 def answers_of(inventory_text: bytes) -> list[bytes]:
     """What the extender of this process answers to all BODIES on an inventory."""
     extender = extender_on(inventory_text)
-    verbs = {"filter": extender.filter, "prioritize": extender.prioritize}
+    verbs: dict[str, Verb] = {
+        "filter": extender.filter,
+        "prioritize": extender.prioritize,
+        "preempt": extender.preemptor.preempt,
+        # There is no cluster to bind in.
+        "bind": lambda body, deadline: Answer(NO_BIND, 1, 0),
+    }
     return [verbs[verb](body, time.monotonic() + 60).body for verb, body in BODIES]
 
 
@@ -104,7 +112,7 @@ def mixed() -> list[Exchange]:
             request("/prioritize", b"{", "Content-Type: a/b"),
             exactly(415, b'{"error":"Content-Type: \'a/b\'; send application/json"}'),
         ),
-        (request("/bind", b"{}"), exactly(404, b'{"error":"404 Not Found: POST /bind"}')),
+        (request("/nosuch", b"{}"), exactly(404, b'{"error":"404 Not Found: POST /nosuch"}')),
         (
             request("/filter", names_body(ONE_GPU, ["nosuch"])),
             exactly(

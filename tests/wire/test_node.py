@@ -14,7 +14,7 @@ from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire.kube import Node
 from scheduler_ext.wire.node import node_record
 from scheduler_ext.wire.watching import Decoder
-from tests.kube_objects import GFD_H100, Json, node
+from tests.kube_objects import GFD_H100, SHARE, Json, node
 
 WHOLE = "nvidia.com/gpu"
 
@@ -46,6 +46,26 @@ def test_slices_under_strategy_single_cap_nothing() -> None:
 def test_the_sharing_label() -> None:
     assert record(node("a", labels={"gpu.scheduler-ext.io/sharing": "memory"})).share_node
     assert not record(node("a", labels={"gpu.scheduler-ext.io/sharing": "none"})).share_node
+
+
+@pytest.mark.parametrize(
+    ("capacity", "allocatable", "advertised"),
+    [
+        pytest.param("81k", "81000", (81_000, 81_000), id="however it is written"),
+        pytest.param("5", None, (5, None), id="a capacity that nobody copied"),
+        pytest.param(None, "0", (None, 0), id="an amount that a kubelet does not know"),
+        pytest.param(None, None, (None, None), id="nothing"),
+    ],
+)
+def test_what_it_advertises_of_shares(
+    capacity: str | None, allocatable: str | None, advertised: tuple[int | None, int | None]
+) -> None:
+    found = node("a")
+    found["status"] = {
+        "capacity": {SHARE: capacity} if capacity else {},
+        "allocatable": {SHARE: allocatable} if allocatable else {},
+    }
+    assert record(found).advertised == advertised
 
 
 def taint(key: str) -> Json:

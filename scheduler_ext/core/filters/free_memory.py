@@ -26,7 +26,7 @@ class FreeMemory:
         if shares is None:
             return passed
         passed &= view.snapshot.node.share_limit >= shares.total_mib
-        return passed & fit_shares(view.share_room_mib(), shares, passed)
+        return passed & fit_shares(view.share_room_mib(), shares, passed, view.steps)
 
     def miss(self, view: View, node: Node) -> NearestMiss:
         request, shares = view.request, view.request.shares

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,23 @@ from tests.e2e.cluster.ports import LOOPBACK, free_ports
 
 _START_S = 60.0
 _STOP_S = 5.0
+# Who bound which pod, and what was announced before: all that is written down of requests.
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {
+            "level": "Request",
+            "verbs": ["create", "update"],
+            "resources": [
+                {"group": "", "resources": ["pods/binding"]},
+                {"group": "gpu.scheduler-ext.io", "resources": ["gpureservations"]},
+            ],
+        },
+        {"level": "None"},
+    ],
+}
 
 
 class ControlPlane:
@@ -25,11 +43,14 @@ class ControlPlane:
 
     Authentication is by token, authorization by RBAC, so that what a role lacks is refused here as anywhere.
     Nodes have no heartbeats: what taints and evicts for want of them is off.
+    With `audit` the API server writes down in `audit_log` who bound which pod.
     """
 
-    def __init__(self, binaries: Binaries, directory: Path) -> None:
+    def __init__(self, binaries: Binaries, directory: Path, audit: bool = False) -> None:
         self.binaries = binaries
         self.directory = directory
+        self.audit_log = directory / "audit.log"
+        self._audit = audit
         self.credentials = Credentials(directory / "credentials")
         self._children: list[Child] = []
         self._etcd_port, etcd_peers, api_port = free_ports(3)
@@ -105,6 +126,16 @@ class ControlPlane:
         self._children.remove(apiserver)
         apiserver.stop(_STOP_S)
 
+    @contextlib.contextmanager
+    def paused_apiserver(self) -> Iterator[None]:
+        """Let everybody wait for answers; connections stay."""
+        apiserver = next(child for child in self._children if child.name == "kube-apiserver")
+        apiserver.signal_all(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            apiserver.signal_all(signal.SIGCONT)
+
     def start_apiserver(self) -> None:
         """Let them be answered again, by an API server that has seen nothing yet. Raises ChildError."""
         self._start_apiserver()
@@ -168,8 +199,16 @@ class ControlPlane:
             # Taints new nodes as not ready until the node lifecycle controller hears of them.
             "--disable-admission-plugins=TaintNodesByCondition",
             "--allow-privileged",
+            *self._audit_flags(),
         )
         apiserver.wait_ready(self._is_ready, _START_S)
+
+    def _audit_flags(self) -> list[str]:
+        if not self._audit:
+            return []
+        policy = self.directory / "audit-policy.json"
+        policy.write_text(json.dumps(_AUDIT_POLICY))
+        return [f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_log}"]
 
     def _is_ready(self) -> bool:
         try:
@@ -186,9 +225,9 @@ class KubectlError(Exception):
 
 
 @contextlib.contextmanager
-def running_control_plane(binaries: Binaries, directory: Path) -> Iterator[ControlPlane]:
+def running_control_plane(binaries: Binaries, directory: Path, audit: bool = False) -> Iterator[ControlPlane]:
     """A control plane that is stopped at the end; `directory` keeps its logs."""
-    plane = ControlPlane(binaries, directory)
+    plane = ControlPlane(binaries, directory, audit)
     try:
         plane.start()
         yield plane

@@ -15,6 +15,7 @@ from tests.e2e.cluster.binaries import Binaries
 from tests.e2e.cluster.ports import LOOPBACK, Ports
 
 TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
+OURS = ("-m", "scheduler_ext")
 _SCHEDULER_PORT = 10259
 
 
@@ -31,8 +32,11 @@ def image_name(image: str) -> str:
     return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
 
 
-def product_images(binaries: Binaries) -> dict[str, Image]:
-    """The two images of the manifests. kube-scheduler is named by its container's command."""
+def product_images(binaries: Binaries, ours: Sequence[str | Path] = OURS) -> dict[str, Image]:
+    """The two images of the manifests. kube-scheduler is named by its container's command.
+
+    `ours` is what Python runs for the image of this project.
+    """
 
     def scheduler(ports: Ports, kubeconfig: Path | None) -> Sequence[str]:
         return (
@@ -44,7 +48,7 @@ def product_images(binaries: Binaries) -> dict[str, Image]:
 
     return {
         "kube-scheduler": Image(("env", f"PATH={binaries.kube_scheduler.parent}"), scheduler),
-        "scheduler-ext": Image((sys.executable, "-m", "scheduler_ext"), lambda ports, kubeconfig: ()),
+        "scheduler-ext": Image((sys.executable, *ours), lambda ports, kubeconfig: ()),
     }
 
 

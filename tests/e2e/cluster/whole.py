@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.cluster.binaries import find_binaries
 from tests.e2e.cluster.control_plane import ControlPlane, running_control_plane
-from tests.e2e.cluster.images import product_images
+from tests.e2e.cluster.images import OURS, product_images
 from tests.e2e.cluster.kubelet import Kubelet, running_kubelet
 
 PLAIN_NODES = ("plain-1", "plain-2")
@@ -24,12 +24,17 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running_cluster(directory: Path) -> Iterator[Cluster]:
-    """A new cluster that is stopped at the end; `directory` keeps the logs of everything."""
+def running_cluster(
+    directory: Path, ours: Sequence[str | Path] = OURS, audit: bool = False
+) -> Iterator[Cluster]:
+    """A new cluster that is stopped at the end; `directory` keeps the logs of everything.
+
+    `ours` is what Python runs for the image of this project; `audit` as of ControlPlane.
+    """
     binaries = find_binaries()
-    images = product_images(binaries)
+    images = product_images(binaries, ours)
     with (
-        running_control_plane(binaries, directory) as plane,
+        running_control_plane(binaries, directory, audit) as plane,
         running_kubelet(plane.api_as("kubelet"), directory / "pods", images) as kubelet,
     ):
         for name in PLAIN_NODES:

@@ -1,0 +1,211 @@
+"""Keeps the amount of memory shares right that nodes advertise, in capacity and allocatable alike.
+
+A kubelet that registers its node anew sets what it does not know to 0, and copies capacity to allocatable.
+So whoever follows Nodes tells what stands there, and what does not agree is written again, until the watch
+says that it does: in a thread of its own, one node at a time, by a patch of that one amount.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Condition, Thread
+from typing import Any
+from urllib.parse import quote
+
+from scheduler_ext.cluster.backoff import Backoff
+from scheduler_ext.cluster.transport import MERGE, RefusedError, Transport
+from scheduler_ext.core.advertised import advertised_mib, is_of_shares
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.resources import ResourceNames
+
+log = logging.getLogger(__name__)
+
+# What stands in capacity and in allocatable; None: not there.
+Seen = tuple[int | None, int | None]
+# The least time between two writes to a node: the watch may still be telling what was before the first, and
+# somebody else who writes another amount must not make two of us busy.
+_AGAIN_S = 1.0
+# For the watch to say that it stands there: as long, and longer each time.
+_UNCONFIRMED_S = (2 * _AGAIN_S, 60.0)
+# Whether we are active is asked this often while something is to be written.
+_ASK_S = 0.25
+# A patch takes milliseconds; one that hangs holds up all others.
+_PATCH_S = 5.0
+# An account that may not write is not asked again for this long.
+_FORBIDDEN_S = 300.0
+# No answer, a server that is too busy, and one that is not there: the server's trouble, not the node's.
+_ALL_WAIT = (None, 429, 503)
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node whose amount is not as it is to be; ``wanted`` None: it is to go."""
+
+    wanted: int | None
+    not_before: float = 0.0
+    backoff: Backoff = field(default_factory=lambda: Backoff(*_UNCONFIRMED_S))
+    failing: bool = False
+
+
+class Advertiser:
+    """Writes while ``active`` says that it is ours to write; what is wrong before waits until it does."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        active: Callable[[], bool],
+        resources: ResourceNames,
+        headroom_percent: int,
+    ) -> None:
+        self._transport = transport
+        self._active = active
+        self._resources = resources
+        self._headroom_percent = headroom_percent
+        self._wake = Condition()
+        self._wrong: dict[str, _Node] = {}
+        self._written_at: dict[str, float] = {}
+        self._backoff = Backoff()
+        self._not_before = 0.0
+        self._problem: str | None = None
+        self._stopped = False
+        self._thread = Thread(target=self._run, name="advertise", daemon=True)
+        self.writes = 0
+        self.failures = 0
+
+    def start(self) -> None:
+        """Write from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write no more."""
+        with self._wake:
+            self._stopped = True
+            self._wake.notify()
+
+    @property
+    def wrong(self) -> int:
+        """How many nodes do not advertise what they are to."""
+        return len(self._wrong)
+
+    def follow(self, info: NodeInfo, seen: Seen) -> None:
+        """A node, its pods or its report is not what it was, or the amount that it advertises is not."""
+        wanted = advertised_mib(info, self._resources, self._headroom_percent)
+        if wanted is None and is_of_shares(info):
+            # Nothing to count from: what stands there may stay.
+            self.leave(info.name)
+        else:
+            self.tell(info.name, wanted, seen)
+
+    def tell(self, node: str, wanted: int | None, seen: Seen) -> None:
+        """What a node is to advertise (None: nothing) and what it does; of several words the last counts."""
+        with self._wake:
+            if seen == (wanted, wanted):
+                self._wrong.pop(node, None)
+                return
+            again_at = self._written_at.get(node, 0.0) + _AGAIN_S
+            known = self._wrong.get(node)
+            if known is None:
+                self._wrong[node] = _Node(wanted, again_at)
+            else:
+                known.wanted = wanted
+                if not known.failing:
+                    known.not_before = min(known.not_before, again_at)
+            self._wake.notify()
+
+    def leave(self, node: str) -> None:
+        """A node is gone, or what it advertises may stay."""
+        with self._wake:
+            self._wrong.pop(node, None)
+            self._written_at.pop(node, None)
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while (due := self._due()) is None and not self._stopped:
+                    self._wake.wait(self._wait_s())
+                if self._stopped:
+                    return
+            if due is not None:
+                try:
+                    self._write(*due)
+                except Exception:
+                    log.exception("what node %s advertises was not written", due[0])
+                    with self._wake:
+                        self._later(due[0], due[1], None)
+
+    def _due(self) -> tuple[str, _Node, int | None] | None:
+        """What to write now."""
+        now = time.monotonic()
+        if not self._wrong or now < self._not_before or not self._active():
+            return None
+        for name, node in self._wrong.items():
+            if node.not_before <= now:
+                self._written_at[name] = now
+                return name, node, node.wanted
+        return None
+
+    def _wait_s(self) -> float | None:
+        if not self._wrong:
+            return None
+        now = time.monotonic()
+        first = max(self._not_before, min(node.not_before for node in self._wrong.values()))
+        return max(first - now, 0.0) or _ASK_S
+
+    def _write(self, name: str, node: _Node, wanted: int | None) -> None:
+        amount = None if wanted is None else str(wanted)
+        amounts = {self._resources.share: amount}
+        patch: dict[str, Any] = {"status": {"capacity": amounts, "allocatable": amounts}}
+        path = f"/api/v1/nodes/{quote(name, safe='')}/status"
+        try:
+            self._transport.send("PATCH", path, patch, MERGE, timeout_s=_PATCH_S)
+        except ClusterError as error:
+            with self._wake:
+                self._failed(name, node, error)
+            return
+        with self._wake:
+            self.writes += 1
+            self._backoff.reset()
+            self._recovered(name, node)
+            node.not_before = time.monotonic() + node.backoff.wait_s()
+
+    def _failed(self, name: str, node: _Node, error: ClusterError) -> None:
+        self.failures += 1
+        status = error.status if isinstance(error, RefusedError) else None
+        if status in _ALL_WAIT:
+            retry_after_s = error.retry_after_s if isinstance(error, RefusedError) else None
+            self._pause(self._backoff.wait_s(retry_after_s), f"what nodes advertise is not written: {error}")
+            if name in self._wrong:
+                # It may be this one after all: the others first.
+                self._wrong[name] = self._wrong.pop(name)
+        elif status == 403:
+            for_s = f"{_FORBIDDEN_S:.0f} s"
+            self._pause(_FORBIDDEN_S, f"may not write what nodes advertise, will not for {for_s}: {error}")
+        elif status == 404:
+            # Deleted, and the watch will say so.
+            self._wrong.pop(name, None)
+        else:
+            self._later(name, node, error)
+
+    def _pause(self, seconds: float, problem: str) -> None:
+        self._not_before = time.monotonic() + seconds
+        if self._problem is None:
+            log.warning("%s", problem)
+        self._problem = problem
+
+    def _later(self, name: str, node: _Node, error: ClusterError | None) -> None:
+        node.not_before = time.monotonic() + node.backoff.wait_s()
+        if error is not None and not node.failing:
+            log.warning("what node %s advertises is not written, trying again: %s", name, error)
+            node.failing = True
+
+    def _recovered(self, name: str, node: _Node) -> None:
+        if self._problem is not None:
+            log.info("what nodes advertise is written again")
+            self._problem = None
+        if node.failing:
+            log.info("what node %s advertises is written again", name)
+            node.failing = False

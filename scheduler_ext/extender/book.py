@@ -1,0 +1,225 @@
+"""The inventory behind the one lock, and the extender that decides on it: Reserve, Confirm, Forget.
+
+Whoever promises memory does it here, in one step with the decision that there is some.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from uuid import uuid4
+
+from scheduler_ext.core.errors import OverAllocationError
+from scheduler_ext.core.intent import Intent, Reservation
+from scheduler_ext.core.inventory import Inventory
+from scheduler_ext.core.node import BoundPod, PendingPod
+from scheduler_ext.core.nominated import seen_by
+from scheduler_ext.core.placement import place, place_nominated
+from scheduler_ext.extender.service import Extender
+
+NEVER_WRITTEN = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A pod's place on a node, promised until its Binding is settled; ``intent`` holds its shares' GPUs."""
+
+    node: str
+    pending: PendingPod
+    intent: Intent
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # Whether a Binding of it may be on its way already, which somebody posted before.
+    again: bool = False
+    # How often we had read what others wrote when this was decided.
+    reads: int = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What it is settled by."""
+        return self.intent.key
+
+
+class Book:
+    """What extenders know and have promised. Safe to use from several threads; the lock is held for a
+    millisecond at most."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        extender: Extender,
+        name: str = "",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.inventory = inventory
+        self.lock = Lock()
+        self._extender = extender
+        # Two of one name would each take for their own what the other wrote.
+        self._name = name or uuid4().hex
+        self._monotonic = monotonic
+        self._fences: dict[str, str] = {}
+        self._reads = 0
+        # Held while nodes are on their way from the inventory to the extender, so that none is overtaken.
+        self.publishing = Lock()
+
+    def pending(self, uid: str) -> PendingPod | None:
+        """A pod that waits for a node, as it was last heard of."""
+        with self.lock:
+            return self.inventory.pending(uid)
+
+    def node_of(self, uid: str) -> str | None:
+        """Where a pod is bound; None when it is not, as far as is known."""
+        with self.lock:
+            return self.inventory.node_of(uid)
+
+    def reserve(self, pending: PendingPod, node: str) -> Reserved | str:
+        """Run the filters for the node on what is promised now, choose the GPUs, promise them: Assume.
+
+        The reason, where the pod does not fit. A Binding of this very pod that may be on its way already is
+        done again as it was: were it another one, both might be believed. It is done in our name, so that
+        whoever posted it reads of us before it drops what it thinks is its own.
+        """
+        pod = pending.pod
+        key = (pod.uid, pending.resource_version)
+        with self.lock:
+            before = self.inventory.intents_on(node).get(key)
+            if before is not None:
+                intent = replace(before, extender=self._name)
+                try:
+                    self.inventory.assume(intent, node)
+                except OverAllocationError as error:
+                    # Somebody else was promised the place: of the two one is history, or not written yet.
+                    return str(error)
+                reserved = Reserved(node, pending, intent, intent.pod.devices, True, self._reads)
+            else:
+                again = self.inventory.is_assumed(key, node)
+                info = self.inventory.info(node)
+                if info is None:
+                    return "node(s) had no fresh GPU inventory"
+                sizing = self._extender.sizing
+                seen = seen_by(
+                    place_nominated(info, sizing) if info.nominated else info, pod.uid, pod.priority
+                )
+                found = place(seen, pod.request, sizing, within=self._extender.snapshot)
+                if isinstance(found, str):
+                    return found
+                intent = Intent(replace(pod, devices=found.devices), pending.resource_version, self._name)
+                self.inventory.assume(intent, node)
+                # Of what the device plugin picks nothing is written: that we sent it is all there is.
+                again = again and not found.devices
+                reserved = Reserved(node, pending, intent, found.devices, again, self._reads)
+        self._publish(node)
+        return reserved
+
+    def confirm(self, pod: BoundPod, node: str) -> None:
+        """A pod is bound to a node; the watch may have told more of it since that was answered."""
+        with self.lock:
+            self._bound(pod, node)
+        self._publish(node)
+
+    def gone(self, uid: str) -> None:
+        """A pod is no more."""
+        with self.lock:
+            self.inventory.pod_gone(uid, self._monotonic())
+
+    def withdraw(self, reserved: Reserved, refused: bool = False) -> None:
+        """A place is not needed: no Binding was posted, or it was ``refused``.
+
+        An intent that is written stays until its end is known, if somebody may have posted the same before;
+        so does what we posted before and that is not written.
+        """
+        with self.lock:
+            if not reserved.again:
+                if refused:
+                    self.inventory.forget(reserved.key, reserved.node)
+                else:
+                    self.inventory.withdraw(reserved.key, reserved.node)
+            elif reserved.devices:
+                self.inventory.withdraw(reserved.key, reserved.node)
+        self._publish(reserved.node)
+
+    def forget(self, key: tuple[str, str], node: str) -> None:
+        """A Binding can no longer succeed."""
+        with self.lock:
+            self.inventory.forget(key, node)
+        self._publish(node)
+
+    def version(self, node: str) -> str | None:
+        """The version of a node's reservation that we read or wrote last, before which nobody else's count;
+        None where it has to be read first. ``NEVER_WRITTEN`` where there is none yet."""
+        with self.lock:
+            return self._fences.get(node)
+
+    def with_intent(self, reserved: Reserved) -> Reservation:
+        """A node's reservation as it is to be written: all whose end is not known, and this one."""
+        node = reserved.node
+        with self.lock:
+            # Where it was lowered meanwhile this is the attempt to create one that exists, which is refused.
+            version = self._fences.get(node, NEVER_WRITTEN)
+            others = self.inventory.intents_on(node)
+            others.pop(reserved.key, None)
+            info = self.inventory.info(node)
+        return Reservation(
+            node,
+            info.uid if info is not None else None,
+            version if version != NEVER_WRITTEN else None,
+            (*others.values(), reserved.intent),
+            self._stamp(),
+        )
+
+    def fence(self, found: Reservation, pods: Iterable[BoundPod] | None = None) -> None:
+        """What a node's reservation says: as we read it, with the ``pods`` found bound to it afterwards, or
+        as we have just written it, without."""
+        with self.lock:
+            for pod in pods or ():
+                self._bound(pod, found.node)
+            self._reads += pods is not None
+            self.inventory.intents_seen(found.node, found.intents, ours=pods is None)
+            self._fences[found.node] = found.resource_version or NEVER_WRITTEN
+        self._publish(found.node)
+
+    def is_outdated(self, reserved: Reserved) -> bool:
+        """Whether we read what others wrote after this was decided."""
+        with self.lock:
+            return self._reads != reserved.reads
+
+    def lower(self, node: str | None = None) -> None:
+        """What is written of a node, or of any, is not known any more."""
+        with self.lock:
+            if node is None:
+                self._fences.clear()
+            else:
+                self._fences.pop(node, None)
+
+    def heard(self, node: str, intents: Iterable[Intent]) -> None:
+        """What a watch says of a node's reservation: nothing new, where we write it ourselves."""
+        with self.lock:
+            if node not in self._fences:
+                self.inventory.intents_seen(node, intents)
+
+    def unsettled(self) -> list[tuple[str, Intent]]:
+        """Every promise whose end is not known, with its node."""
+        with self.lock:
+            return self.inventory.assumed()
+
+    @staticmethod
+    def _stamp() -> str:
+        """What no other write has."""
+        return uuid4().hex
+
+    def _bound(self, pod: BoundPod, node: str) -> None:
+        # Of a pod that is known to be bound the watch knows more, and at last: an answer may be older.
+        if self.inventory.node_of(pod.uid) != node:
+            self.inventory.pod_seen(pod, node, self._monotonic())
+
+    def _publish(self, node: str) -> None:
+        """Let filter see it at once. Where much is on its way to it, this comes with the next lot."""
+        if self._extender.snapshot is None or not self.publishing.acquire(blocking=False):
+            return
+        try:
+            with self.lock:
+                info = self.inventory.info(node)
+            self._extender.update_nodes({node: info})
+        finally:
+            self.publishing.release()

@@ -1,0 +1,97 @@
+"""Bind: kube-scheduler's request and its reply, and the Binding that is posted to the API server.
+
+What the annotations of a Binding say is copied onto the pod in the same step as its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.decoding import decode_body
+from scheduler_ext.wire.pod import DEVICES_PREFIX
+
+ASSIGNED_ANNOTATION = "gpu.scheduler-ext.io/assigned"
+# These become parts of paths and selectors. \Z, because $ lets a line feed through.
+_Name = Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")]
+_Namespace = Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")]
+
+
+class BindingArgs(
+    Struct, rename={"name": "PodName", "namespace": "PodNamespace", "uid": "PodUID", "node": "Node"}
+):
+    """ExtenderBindingArgs: which pod kube-scheduler wants on which node."""
+
+    name: _Name
+    namespace: _Namespace
+    uid: Annotated[str, Meta(min_length=1, max_length=253)]
+    node: _Name
+
+
+class _BindingResult(Struct, rename="pascal"):
+    error: str
+
+
+_args_decoder = msgspec.json.Decoder(BindingArgs)
+_encoder = msgspec.json.Encoder()
+
+
+def decode_binding_args(body: bytes) -> BindingArgs:
+    """A bind request. Raises RequestError (400) naming the field."""
+    return decode_body(_args_decoder, body, kind="ExtenderBindingArgs")
+
+
+def encode_binding_result(error: str = "") -> bytes:
+    """The reply: bound where ``error`` is empty, else to be scheduled again."""
+    return _encoder.encode(_BindingResult(error))
+
+
+def binding_body(
+    pod: kube.ObjectMeta, node: str, annotations: Mapping[str, str], resource_version: str | None
+) -> dict[str, Any]:
+    """The body of the POST that binds a pod if it is the same one, at the version where one is given."""
+    metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+    if resource_version is not None:
+        metadata["resourceVersion"] = resource_version
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": metadata | {"annotations": dict(annotations)},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+def device_annotations(
+    node: str, request: GpuRequest, devices: Mapping[str, tuple[str, ...]], resources: ResourceNames
+) -> dict[str, str]:
+    """What the extender decided, for people and for the container runtime.
+
+    ``devices`` are the UUIDs by container of those that asked a share. Units the device plugin hands out, and
+    picks: of these only resource and count are known.
+    """
+    containers: list[dict[str, Any]] = []
+    told: dict[str, str] = {}
+    for container, resource, count in request.by_container:
+        if resource != resources.share:
+            containers.append({"container": container, "resource": resource, "count": count})
+            continue
+        uuids = devices[container]
+        containers.append({"container": container, "memoryMiB": count, "device": ",".join(uuids)})
+        told[DEVICES_PREFIX + container] = ",".join(uuids)
+    decision = {"node": node, "containers": containers}
+    return {ASSIGNED_ANNOTATION: _encoder.encode(decision).decode(), **told}
+
+
+def read_pod(body: bytes) -> kube.Pod:
+    """A Pod as the API server gives it. Raises ClusterError."""
+    try:
+        return msgspec.json.decode(body, type=kube.Pod)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ClusterError(f"a Pod that is none: {error}") from None

@@ -1,0 +1,62 @@
+"""PodDisruptionBudgets ``policy/v1``: how many of which pods may be disrupted now."""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from scheduler_ext.core.disruption import Budget, Selector
+from scheduler_ext.core.intree import Requirement
+from scheduler_ext.wire import kube
+
+
+class LabelSelector(kube.KubeStruct):
+    """LabelSelector of Kubernetes' API."""
+
+    match_labels: kube.Strings | None = None
+    match_expressions: list[kube.Requirement] | None = None
+
+
+class PodDisruptionBudgetSpec(kube.KubeStruct):
+    """PodDisruptionBudgetSpec of Kubernetes' API, as far as it is read."""
+
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudgetStatus(kube.KubeStruct):
+    """PodDisruptionBudgetStatus of Kubernetes' API, as far as it is read."""
+
+    disruptions_allowed: kube.Int32 | None = None
+    disrupted_pods: dict[str, Raw] | None = None
+
+
+class PodDisruptionBudget(kube.KubeStruct):
+    """PodDisruptionBudget of Kubernetes' API, as far as it is read."""
+
+    metadata: kube.ObjectMeta | None = None
+    spec: PodDisruptionBudgetSpec | None = None
+    status: PodDisruptionBudgetStatus | None = None
+
+
+def budget(read: PodDisruptionBudget) -> Budget:
+    """What a PodDisruptionBudget allows; nothing before its controller has said how much."""
+    metadata, status = read.metadata or kube.ObjectMeta(), read.status or PodDisruptionBudgetStatus()
+    selector = read.spec.selector if read.spec is not None else None
+    return Budget(
+        namespace=metadata.namespace or "default",
+        name=metadata.name or "",
+        selector=_selector(selector) if selector is not None else None,
+        allowed=status.disruptions_allowed or 0,
+        disrupted=frozenset(status.disrupted_pods or ()),
+    )
+
+
+def _selector(selector: LabelSelector) -> Selector:
+    # A null value is an empty one, as in Go: without it the selector would mean more pods than it says.
+    labels = {key: value or "" for key, value in (selector.match_labels or {}).items()}
+    return Selector(
+        labels,
+        tuple(
+            Requirement(each.key or "", each.operator or "", tuple(each.values or ()))
+            for each in selector.match_expressions or ()
+        ),
+    )

@@ -1,0 +1,130 @@
+"""extender/v1: what kube-scheduler asks of the victims it proposes, and the reply it reads.
+
+With nodeCacheCapable it sends uids, else whole pods; the reply has uids either way. A null among the victims
+crashes kube-scheduler and an empty list of them is an error to it (up to 1.37), so neither is ever written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw, Struct
+
+from scheduler_ext.core.errors import RequestError
+from scheduler_ext.core.preempt import Victims
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.decoding import decode_body
+
+_KIND = "ExtenderPreemptionArgs"
+# The longest name a node can have is shown whole.
+_SHOWN_CHARS = 253
+
+
+class _Args(Struct, rename="pascal", gc=False):
+    pod: Raw = Raw(b"null")
+    node_name_to_victims: dict[str, Raw] | None = None
+    node_name_to_meta_victims: dict[str, Raw] | None = None
+
+
+class _Victims(Struct, rename="pascal", gc=False):
+    pods: list[kube.Pod] | None = None
+    violations: int | None = msgspec.field(default=None, name="NumPDBViolations")
+
+
+class _MetaPod(Struct, gc=False):
+    uid: str | None = msgspec.field(default=None, name="UID")
+
+
+class _MetaVictims(Struct, rename="pascal", gc=False):
+    pods: list[_MetaPod] | None = None
+    violations: int | None = msgspec.field(default=None, name="NumPDBViolations")
+
+
+class _Result(Struct, rename="pascal"):
+    node_name_to_meta_victims: dict[str, _MetaVictims]
+
+
+class Proposal(Struct, frozen=True):
+    """Whom kube-scheduler would evict from one node, the most important first, and the violations it counts.
+
+    ``pods`` are the same as objects where whole pods were sent, else none.
+    """
+
+    uids: tuple[str, ...] = ()
+    violations: int = 0
+    pods: tuple[kube.Pod, ...] = ()
+
+
+class PreemptionArgs(Struct, frozen=True):
+    """A preempt request: the pod byte for byte as in filter, and what is proposed for each node."""
+
+    raw_pod: bytes
+    proposals: dict[str, Proposal]
+
+    @property
+    def pod(self) -> kube.Pod:
+        """The pod, decoded each time. Raises RequestError (400) that names the problem."""
+        return decode_body(_pod_decoder, self.raw_pod, "Pod.", _KIND)
+
+
+_args_decoder = msgspec.json.Decoder(_Args)
+_pod_decoder = msgspec.json.Decoder(kube.Pod)
+_victims_decoder = msgspec.json.Decoder(_Victims)
+_meta_decoder = msgspec.json.Decoder(_MetaVictims)
+_encoder = msgspec.json.Encoder()
+
+
+def decode_preemption(body: bytes) -> PreemptionArgs:
+    """A preempt request, its pod left for later. Raises RequestError (400) naming the field.
+
+    Both forms null or absent is a request about no node; a node without a list has no victims proposed.
+    """
+    args = decode_body(_args_decoder, body, kind=_KIND)
+    raw_pod = bytes(args.pod)
+    if raw_pod == b"null":
+        raise RequestError(400, f"Pod: missing; send an extender/v1 {_KIND}")
+    if args.node_name_to_victims is not None:
+        return PreemptionArgs(
+            raw_pod, {name: _whole(name, raw) for name, raw in args.node_name_to_victims.items()}
+        )
+    metas = args.node_name_to_meta_victims or {}
+    return PreemptionArgs(raw_pod, {name: _meta(name, raw) for name, raw in metas.items()})
+
+
+def _whole(node: str, raw: Raw) -> Proposal:
+    where = f"NodeNameToVictims.{node[:_SHOWN_CHARS]}."
+    if bytes(raw) == b"null":
+        return Proposal()
+    victims = decode_body(_victims_decoder, bytes(raw), where, _KIND)
+    pods = tuple(victims.pods or ())
+    uids = [pod.metadata.uid if pod.metadata is not None else None for pod in pods]
+    return Proposal(_known(uids, where, "metadata.uid"), victims.violations or 0, pods)
+
+
+def _meta(node: str, raw: Raw) -> Proposal:
+    where = f"NodeNameToMetaVictims.{node[:_SHOWN_CHARS]}."
+    if bytes(raw) == b"null":
+        return Proposal()
+    victims = decode_body(_meta_decoder, bytes(raw), where, _KIND)
+    return Proposal(_known([pod.uid for pod in victims.pods or ()], where, "UID"), victims.violations or 0)
+
+
+def _known(uids: list[str | None], where: str, field: str) -> tuple[str, ...]:
+    for i, uid in enumerate(uids):
+        if not uid:
+            raise RequestError(400, f"{where}Pods[{i}].{field}: missing; a victim is known by its uid")
+    return tuple(uid for uid in uids if uid)
+
+
+def encode_victims(chosen: Mapping[str, Victims]) -> bytes:
+    """The reply to preempt: who is to leave which node. Nodes that are not in it are no candidates."""
+    return _encoder.encode(
+        _Result(
+            {
+                name: _MetaVictims([_MetaPod(uid) for uid in victims.uids], victims.violations)
+                for name, victims in chosen.items()
+                if victims.uids
+            }
+        )
+    )

@@ -1,0 +1,172 @@
+"""GPUReservation ``gpu.scheduler-ext.io/v1alpha1``: the intents of one node, bytes to values and back.
+
+One that cannot be read whole is broken whole: an intent that is overlooked is memory that is promised twice.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.intent import MAX_INTENTS, Intent, Reservation
+from scheduler_ext.core.node import BoundPod
+from scheduler_ext.core.quantity import MAX_COUNT
+from scheduler_ext.core.request import MAX_SHARES, GpuRequest, InitShare, ShareAsk
+from scheduler_ext.wire.decoding import explained
+from scheduler_ext.wire.gpunode import OwnerReference
+from scheduler_ext.wire.kube import Int32, KubeStruct
+
+API_VERSION = "gpu.scheduler-ext.io/v1alpha1"
+KIND = "GPUReservation"
+STAMP_ANNOTATION = "gpu.scheduler-ext.io/written"
+RESERVATIONS = "/apis/gpu.scheduler-ext.io/v1alpha1/gpureservations"
+
+_Name = Annotated[str, Meta(min_length=1, max_length=253)]
+
+
+class ShareSpec(KubeStruct, omit_defaults=True):
+    """One container's share: running ones in their order, then init ones, ``beside`` which of the former."""
+
+    container: _Name
+    memory_mib: Annotated[int, Meta(ge=1, le=MAX_COUNT)] = msgspec.field(name="memoryMiB")
+    device: _Name
+    init: bool | None = None
+    beside: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_SHARES)] | None = None
+
+
+class HeldSpec(KubeStruct):
+    """What the pod will hold."""
+
+    priority: Int32
+    shares: Annotated[list[ShareSpec], Meta(min_length=1, max_length=MAX_SHARES)]
+
+    def __post_init__(self) -> None:
+        """Refuses what no pod can hold; msgspec tells where."""
+        running = sum(not share.init for share in self.shares)
+        if len({share.container for share in self.shares}) < len(self.shares):
+            raise ValueError("two shares of one container")
+        for share in self.shares:
+            if share.beside and not share.init:
+                raise ValueError(f"the share of {share.container!r} runs, so that it starts beside none")
+            if any(i >= running for i in share.beside or ()):
+                raise ValueError(f"the share of {share.container!r} starts beside one that is not there")
+
+
+class IntentSpec(KubeStruct):
+    """One Binding that was about to be posted."""
+
+    pod_uid: _Name = msgspec.field(name="podUID")
+    namespace: _Name
+    name: _Name
+    resource_version: _Name
+    pod: HeldSpec
+    extender: str | None = None
+
+
+class ReservationSpec(KubeStruct):
+    """All of a node."""
+
+    intents: Annotated[list[IntentSpec], Meta(max_length=MAX_INTENTS)] | None = None
+
+
+class ReservationMeta(KubeStruct):
+    """ObjectMeta of Kubernetes' API, as far as it is read."""
+
+    name: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class GpuReservation(KubeStruct):
+    """The object."""
+
+    metadata: ReservationMeta | None = None
+    spec: ReservationSpec | None = None
+
+
+def read_reservation(body: bytes) -> Reservation:
+    """A GPUReservation as the API server gives it. Raises ClusterError naming the field."""
+    try:
+        return reservation(msgspec.json.decode(body, type=GpuReservation))
+    except msgspec.ValidationError as error:
+        raise ClusterError(f"a {KIND} that cannot be read: {explained(error)}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ClusterError(f"a {KIND} that is none: {error}") from None
+
+
+def reservation(found: GpuReservation) -> Reservation:
+    """A GPUReservation as the core knows it."""
+    metadata, spec = found.metadata or ReservationMeta(), found.spec or ReservationSpec()
+    owners = [owner.uid for owner in metadata.owner_references or () if owner.kind == "Node"]
+    return Reservation(
+        node=metadata.name or "",
+        node_uid=next(iter(owners), None),
+        resource_version=metadata.resource_version,
+        intents=tuple(map(_intent, spec.intents or ())),
+    )
+
+
+def reservation_body(wanted: Reservation) -> dict[str, Any]:
+    """The body of POST, and of PUT where ``wanted`` has a version, which is its precondition.
+
+    Raises ValueError for what must never be written: too many intents, or a share that has not one GPU.
+    """
+    if len(wanted.intents) > MAX_INTENTS:
+        raise ValueError(f"{len(wanted.intents)} intents on node {wanted.node}; at most {MAX_INTENTS}")
+    metadata: dict[str, Any] = {"name": wanted.node}
+    if wanted.resource_version is not None:
+        metadata["resourceVersion"] = wanted.resource_version
+    if wanted.stamp:
+        metadata["annotations"] = {STAMP_ANNOTATION: wanted.stamp}
+    if wanted.node_uid is not None:
+        owner = {"apiVersion": "v1", "kind": "Node", "name": wanted.node, "uid": wanted.node_uid}
+        metadata["ownerReferences"] = [owner]
+    intents = [msgspec.to_builtins(_intent_spec(intent)) for intent in wanted.intents]
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": {"intents": intents}}
+
+
+def _intent(spec: IntentSpec) -> Intent:
+    shares = spec.pod.shares
+    running = tuple((share.container, share.memory_mib) for share in shares if not share.init)
+    init = tuple(
+        InitShare(share.container, share.memory_mib, tuple(share.beside or ()))
+        for share in shares
+        if share.init
+    )
+    pod = BoundPod(
+        uid=spec.pod_uid,
+        namespace=spec.namespace,
+        name=spec.name,
+        priority=spec.pod.priority,
+        request=GpuRequest(shares=ShareAsk(running, init), priority=spec.pod.priority),
+        devices={share.container: (share.device,) for share in shares},
+    )
+    return Intent(pod, spec.resource_version, spec.extender or "")
+
+
+def _intent_spec(intent: Intent) -> IntentSpec:
+    pod, asked = intent.pod, intent.pod.request.shares or ShareAsk(())
+    shares = [ShareSpec(name, mib, _device(pod, name)) for name, mib in asked.running] + [
+        ShareSpec(share.container, share.memory_mib, _device(pod, share.container), True, list(share.beside))
+        for share in asked.init
+    ]
+    return IntentSpec(
+        pod_uid=pod.uid,
+        namespace=pod.namespace,
+        name=pod.name,
+        resource_version=intent.resource_version,
+        pod=HeldSpec(pod.priority, shares),
+        extender=intent.extender,
+    )
+
+
+def _device(pod: BoundPod, container: str) -> str:
+    uuids = pod.devices.get(container, ())
+    if len(uuids) != 1:
+        where = f"pod {pod.namespace}/{pod.name}: container {container!r}"
+        raise ValueError(f"{where}: its share is on {len(uuids)} GPUs, not on one")
+    return uuids[0]

@@ -1,0 +1,46 @@
+"""What the tests of the calls that binding needs have in common."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.intent import Intent
+from scheduler_ext.core.node import BoundPod
+from scheduler_ext.core.request import GpuRequest, ShareAsk
+from scheduler_ext.extender.outcome import Done, Outcome, Refused
+from tests.cluster.api_faults import Refuse
+
+HELD = BoundPod(
+    "uid-one",
+    "default",
+    "one",
+    7,
+    GpuRequest(shares=ShareAsk((("main", 4096),)), priority=7),
+    {"main": ("GPU-0",)},
+)
+INTENT = Intent(HELD, "12", "extender-a")
+
+
+def soon() -> float:
+    """A deadline that nothing here comes near to."""
+    return time.monotonic() + 5
+
+
+def value(outcome: Outcome[Any]) -> Any:
+    """What was answered."""
+    assert isinstance(outcome, Done), outcome
+    return outcome.value
+
+
+REFUSALS = [
+    pytest.param(Refuse(409, "Conflict", "no"), Refused(409, "409 Conflict: no"), id="a conflict"),
+    pytest.param(Refuse(403, "Forbidden", "no"), Refused(403, "403 Forbidden: no"), id="no right to"),
+    pytest.param(
+        Refuse(429, "TooManyRequests", "no", 3),
+        Refused(429, "429 TooManyRequests: no", 3.0),
+        id="a busy server",
+    ),
+]

@@ -1,0 +1,65 @@
+"""Candidates of an election on one server, that try when they are told to, by a clock that stands still."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler_ext.cluster.election import Election
+from scheduler_ext.cluster.transport import Transport
+from tests.cluster.api_paths import LEASES
+from tests.cluster.api_server import ApiServer
+from tests.kube_objects import Json
+
+NAMESPACE, NAME = "gpu-scheduler", "gpu-extender"
+PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+
+
+class Clock:
+    """A monotonic clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Candidates:
+    """Candidates by name, on one server and one clock, that try when they are told to."""
+
+    def __init__(self, server: ApiServer, transport: Transport) -> None:
+        self.server = server
+        self.transport = transport
+        self.clock = Clock()
+        self.turns: list[tuple[str, bool]] = []
+        self.all: dict[str, Election] = {}
+
+    def stand(self, name: str) -> Election:
+        """A new one."""
+
+        def turned(active: bool) -> None:
+            self.turns.append((name, active))
+
+        built = Election(self.transport, NAMESPACE, NAME, name, turned, monotonic=self.clock)
+        self.all[name] = built
+        return built
+
+    def active(self) -> str:
+        """The names of those that are active."""
+        return "".join(name for name, one in self.all.items() if one.active)
+
+    def each(self, *names: str) -> str:
+        """They try one after the other; who is active then."""
+        for name in names or tuple(self.all):
+            self.all[name].attempt()
+        return self.active()
+
+    def lease(self) -> Json:
+        found: Json = self.server.store.get(LEASES, NAME, NAMESPACE).object()
+        return found
+
+    def edit(self, **spec: Any) -> None:
+        """Somebody edits the Lease by hand."""
+        self.server.store.update(
+            LEASES, NAME, lambda before: before | {"spec": before["spec"] | spec}, NAMESPACE
+        )

@@ -1,0 +1,306 @@
+"""What nodes advertise is written by the active extender, again where it does not stay, never in a storm."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler_ext.cluster import advertise as advertise_module
+from scheduler_ext.cluster.advertise import Advertiser, Seen
+from scheduler_ext.cluster.backoff import Backoff
+from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.wire.kube import Node
+from scheduler_ext.wire.node import node_record
+from scheduler_ext.wire.watching import Decoder
+from tests.cluster.api_faults import After, Hang, Refuse, Reset
+from tests.cluster.api_paths import NODES
+from tests.cluster.api_requests import Request, writes
+from tests.cluster.api_server import ApiServer
+from tests.cluster.following import eventually
+from tests.core.reported import device
+from tests.core.reported import node as reported
+from tests.kube_objects import SHARE, node
+
+ROOM = 81920 - 8192
+
+
+class Advertising:
+    """An advertiser of a server that has the nodes a, b and c, which advertise nothing yet."""
+
+    def __init__(self, server: ApiServer, transport: Transport) -> None:
+        self.server = server
+        self.active = True
+        self.advertiser = Advertiser(transport, lambda: self.active, ResourceNames(), 10)
+        for name in "abc":
+            server.store.put(NODES, node(name, labels={"team": "x"}))
+
+    def seen(self, name: str) -> Seen:
+        """What stands there, as the watch would tell."""
+        line = b'{"type":"MODIFIED","object":%s}' % self.server.store.get(NODES, name).body
+        found = Decoder(Node).event(line).object
+        assert isinstance(found, Node)
+        return node_record(found, ResourceNames()).advertised
+
+    def stands(self, name: str, amount: int | None) -> None:
+        """Wait until this is advertised, and tell so."""
+        eventually(lambda: self.seen(name) == (amount, amount))
+        self.advertiser.tell(name, amount, (amount, amount))
+
+    def set(self, name: str, amount: str) -> None:
+        """Somebody else writes an amount."""
+
+        def change(before: dict[str, dict[str, dict[str, str]]]) -> dict[str, dict[str, dict[str, str]]]:
+            status = {key: before["status"][key] | {SHARE: amount} for key in ("capacity", "allocatable")}
+            return before | {"status": before["status"] | status}
+
+        self.server.store.update(NODES, name, change)
+
+    def written(self) -> list[str]:
+        """The nodes that were written to."""
+        return [request.path.split("/")[4] for request in self.server.log.all(writes(NODES))]
+
+
+@pytest.fixture
+def advertising(
+    server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Advertising]:
+    monkeypatch.setattr(advertise_module, "_AGAIN_S", 0.02)
+    monkeypatch.setattr(advertise_module, "_ASK_S", 0.01)
+    monkeypatch.setattr(advertise_module, "_UNCONFIRMED_S", (0.05, 0.2))
+    monkeypatch.setattr(advertise_module, "Backoff", lambda *waits: Backoff(*(waits or (0.01, 0.04))))
+    built = Advertising(server, transport)
+    yield built
+    server.faults.lift()
+    built.advertiser.stop()
+    if built.advertiser._thread.is_alive():
+        built.advertiser._thread.join(5)
+    assert not built.advertiser._thread.is_alive()
+
+
+def test_it_stands_in_capacity_and_allocatable_and_nothing_else_changes(advertising: Advertising) -> None:
+    before = advertising.server.store.get(NODES, "a").object()
+    advertising.advertiser.start()
+    advertising.advertiser.tell("a", 81_000, (None, None))
+    advertising.stands("a", 81_000)
+    after = advertising.server.store.get(NODES, "a").object()
+    for key in ("capacity", "allocatable"):
+        assert after["status"][key].pop(SHARE) == "81000"
+    del before["metadata"]["resourceVersion"], after["metadata"]["resourceVersion"]
+    assert after == before
+    request = advertising.server.log.all(writes(NODES))[0]
+    assert (request.method, request.path) == ("PATCH", f"{NODES}/a/status")
+    assert request.headers["content-type"] == "application/merge-patch+json"
+    assert request.json() == {"status": {"capacity": {SHARE: "81000"}, "allocatable": {SHARE: "81000"}}}
+    eventually(lambda: advertising.advertiser.writes == 1)
+    assert advertising.advertiser.wrong == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        pytest.param(7, (None, None), id="missing"),
+        pytest.param(7, (0, 0), id="zero, as a kubelet sets it"),
+        pytest.param(7, (7, 0), id="zero in allocatable"),
+        pytest.param(7, (7, None), id="missing in allocatable"),
+        pytest.param(7, (0, 7), id="zero in capacity"),
+        pytest.param(7, (8, 8), id="another amount"),
+        pytest.param(0, (None, None), id="nothing, where that is what there is"),
+        pytest.param(None, (8, 8), id="an amount on a node that is no longer of shares"),
+        pytest.param(None, (0, 0), id="a zero there"),
+    ],
+)
+def test_what_is_wrong_is_written(advertising: Advertising, wanted: int | None, seen: Seen) -> None:
+    advertising.set("a", "99")
+    advertising.advertiser.start()
+    advertising.advertiser.tell("a", wanted, seen)
+    advertising.stands("a", wanted)
+
+
+def test_what_is_right_is_not_written(advertising: Advertising) -> None:
+    advertising.advertiser.start()
+    advertising.advertiser.tell("a", 7, (7, 7))
+    advertising.advertiser.tell("b", None, (None, None))
+    advertising.advertiser.tell("c", 7, (0, 0))
+    advertising.stands("c", 7)
+    assert set(advertising.written()) == {"c"}
+
+
+def test_of_several_words_the_last_counts(advertising: Advertising) -> None:
+    for amount in range(100):
+        advertising.advertiser.tell("a", amount, (None, None))
+        advertising.advertiser.tell("b", amount, (None, None))
+    advertising.advertiser.tell("b", 5, (5, 5))
+    advertising.advertiser.start()
+    advertising.stands("a", 99)
+    assert advertising.written() == ["a"]
+
+
+def test_zeroed_again_it_is_written_again(advertising: Advertising) -> None:
+    advertising.advertiser.start()
+    advertising.advertiser.tell("a", 7, (None, None))
+    advertising.stands("a", 7)
+    for _ in range(3):
+        advertising.set("a", "0")
+        advertising.advertiser.tell("a", 7, advertising.seen("a"))
+        advertising.stands("a", 7)
+
+
+def test_it_is_written_until_the_watch_confirms(advertising: Advertising) -> None:
+    advertising.advertiser.start()
+    advertising.advertiser.tell("a", 7, (None, None))
+    eventually(lambda: advertising.seen("a") == (7, 7))
+    # A kubelet sets it to 0, and nobody hears of that: the watch is lost.
+    advertising.set("a", "0")
+    advertising.stands("a", 7)
+    assert advertising.advertiser.wrong == 0
+
+
+def test_a_late_word_from_before_the_write_changes_nothing(
+    advertising: Advertising, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advertise_module, "_AGAIN_S", 60.0)
+    monkeypatch.setattr(advertise_module, "_UNCONFIRMED_S", (60.0, 60.0))
+    advertising.advertiser.start()
+    advertising.advertiser.tell("a", 7, (None, None))
+    eventually(lambda: advertising.advertiser.writes == 1)
+    for _ in range(20):
+        advertising.advertiser.tell("a", 7, (None, None))
+    advertising.advertiser.tell("a", 7, (7, 7))
+    for _ in range(20):
+        # Nor is somebody else who writes another amount answered at his pace.
+        advertising.advertiser.tell("a", 7, (8, 8))
+    advertising.advertiser.tell("b", 7, (None, None))
+    advertising.stands("b", 7)
+    assert advertising.written() == ["a", "b"]
+
+
+def test_a_standby_writes_nothing_until_it_is_active(advertising: Advertising) -> None:
+    advertising.active = False
+    advertising.advertiser.start()
+    advertising.advertiser.tell("a", 7, (None, None))
+    advertising.advertiser.tell("b", 8, (None, None))
+    # Several times as long as it takes to ask.
+    time.sleep(0.1)
+    assert advertising.written() == []
+    advertising.active = True
+    advertising.stands("a", 7)
+    advertising.stands("b", 8)
+
+
+def test_never_two_at_once(advertising: Advertising) -> None:
+    hanging = advertising.server.faults.place(Hang())
+    advertising.advertiser.start()
+    advertising.advertiser.tell("a", 7, (None, None))
+    advertising.server.log.wait_for(writes(NODES))
+    for amount in range(8, 20):
+        advertising.advertiser.tell("a", amount, (None, None))
+    assert advertising.server.log.count(writes(NODES)) == 1
+    hanging.lift()
+    advertising.stands("a", 19)
+    assert [request.json()["status"]["capacity"][SHARE] for request in all_writes(advertising)] == ["7", "19"]
+
+
+def all_writes(advertising: Advertising) -> list[Request]:
+    return advertising.server.log.all(writes(NODES))
+
+
+def test_who_may_not_write_does_not_ask_again(
+    advertising: Advertising, caplog: pytest.LogCaptureFixture
+) -> None:
+    advertising.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(NODES), times=None)
+    advertising.advertiser.start()
+    for name in "abc":
+        advertising.advertiser.tell(name, 7, (None, None))
+    eventually(lambda: "may not write what nodes advertise, will not for 300 s" in caplog.text)
+    time.sleep(0.1)
+    assert len(advertising.written()) == 1
+    assert len(caplog.records) == 1
+    assert (advertising.advertiser.writes, advertising.advertiser.failures) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Refuse(500, "InternalError", "etcd"), id="a broken server"),
+        pytest.param(Refuse(422, "Invalid", "denied by a policy"), id="a policy"),
+        pytest.param(Refuse(429, "TooManyRequests", "slow"), id="a busy server"),
+        pytest.param(Refuse(503, "ServiceUnavailable", "no"), id="no server"),
+        pytest.param(Reset(), id="a connection that is reset"),
+        pytest.param(After(Reset()), id="an answer that is lost"),
+    ],
+)
+def test_what_fails_is_tried_again_and_said_once(
+    advertising: Advertising, fault: Refuse | Reset | After, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    advertising.server.faults.place(fault, writes(NODES), times=3)
+    advertising.advertiser.start()
+    advertising.advertiser.tell("a", 7, (None, None))
+    eventually(lambda: advertising.advertiser.failures == 3)
+    eventually(lambda: advertising.advertiser.writes == 1)
+    advertising.stands("a", 7)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "written again" in caplog.text
+
+
+def test_one_that_always_fails_holds_up_no_other(advertising: Advertising) -> None:
+    advertising.server.faults.place(Reset(), lambda request: "/a/" in request.path, times=None)
+    advertising.advertiser.start()
+    for name in "abc":
+        advertising.advertiser.tell(name, 7, (None, None))
+    advertising.stands("b", 7)
+    advertising.stands("c", 7)
+
+
+def test_a_node_that_is_gone_is_let_go(advertising: Advertising) -> None:
+    advertising.advertiser.start()
+    advertising.advertiser.tell("gone", 7, (None, None))
+    eventually(lambda: advertising.advertiser.failures == 1)
+    eventually(lambda: advertising.advertiser.wrong == 0)
+    advertising.active = False
+    advertising.advertiser.tell("a", 7, (None, None))
+    advertising.advertiser.leave("a")
+    assert advertising.advertiser.wrong == 0
+
+
+class TestFollow:
+    """From what is known of a node to what is written."""
+
+    def follow(self, advertising: Advertising, info: NodeInfo, seen: Seen) -> list[Request]:
+        advertising.advertiser.follow(info, seen)
+        advertising.advertiser.start()
+        # The other is written after it, if it is at all.
+        advertising.advertiser.tell("b", 1, (None, None))
+        advertising.stands("b", 1)
+        return [request for request in all_writes(advertising) if "/a/" in request.path]
+
+    def info(self, *, share_node: bool = True) -> NodeInfo:
+        return NodeInfo(
+            "a", report=reported(device(0)).report, allocatable={}, share_node=share_node, freshness="Stale"
+        )
+
+    def test_a_node_of_shares(self, advertising: Advertising) -> None:
+        assert self.follow(advertising, self.info(), (None, None))
+        assert advertising.seen("a") == (ROOM, ROOM)
+
+    def test_one_that_is_no_more(self, advertising: Advertising) -> None:
+        advertising.set("a", "5")
+        assert self.follow(advertising, self.info(share_node=False), (5, 5))
+        assert advertising.seen("a") == (None, None)
+
+    def test_one_that_never_was(self, advertising: Advertising) -> None:
+        assert not self.follow(advertising, self.info(share_node=False), (None, None))
+
+    @pytest.mark.parametrize("seen", [(5, 5), (0, 0), (None, None)])
+    def test_without_a_report_what_stands_there_stays(self, advertising: Advertising, seen: Seen) -> None:
+        info = NodeInfo("a", allocatable={}, share_node=True)
+        advertising.advertiser.tell("a", 9, seen)
+        assert not self.follow(advertising, info, seen)
+
+    def test_a_report_without_a_node(self, advertising: Advertising) -> None:
+        info = NodeInfo("a", report=reported(device(0)).report)
+        assert not self.follow(advertising, info, (None, None))

@@ -1,0 +1,318 @@
+"""Binds by several threads at once, against an API server that is slow, silent or wrong."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from scheduler_ext.cluster.bindings import Bindings
+from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.core.gpu import Memory, Report
+from scheduler_ext.core.inventory import Inventory, NodeRecord
+from scheduler_ext.extender import binder as binder_module
+from scheduler_ext.extender.binder import Binder
+from scheduler_ext.extender.book import Book
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.wire.binding import read_pod
+from scheduler_ext.wire.config import Configuration, MemorySection
+from scheduler_ext.wire.pod import pending_pod
+from tests.cluster.api_faults import After, Delay, Hang, Refuse, Reset
+from tests.cluster.api_paths import GPU_RESERVATIONS, PODS
+from tests.cluster.api_requests import Match, Request, lists, writes
+from tests.cluster.api_server import ApiServer
+from tests.cluster.following import eventually
+from tests.core.asked import t4
+from tests.core.reported import NAMES
+from tests.kube_objects import SHARE, Json, pod
+
+ROOM_MIB = 1000
+RESERVATIONS: Match = writes(GPU_RESERVATIONS)
+
+
+def posts_binding(request: Request) -> bool:
+    """A Binding."""
+    return request.method == "POST" and request.path.endswith("/binding")
+
+
+def reads_pod(request: Request) -> bool:
+    """A GET of one pod."""
+    return request.method == "GET" and "/namespaces/default/pods/" in request.path
+
+
+class Extending:
+    """An extender with one GPU on each of two nodes, and what it binds through."""
+
+    def __init__(self, server: ApiServer, transport: Transport, deadline_s: float = 5.0) -> None:
+        self.server = server
+        self.problem: str | None = None
+        extender = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
+        self.book = Book(Inventory(1000.0, 2000.0), extender, "me")
+        for name in ("a", "b"):
+            self.book.inventory.node_seen(name, NodeRecord(f"uid-{name}", {SHARE: ROOM_MIB}), 0.0)
+            devices = (t4(memory=Memory(ROOM_MIB)),)
+            now = time.monotonic()
+            self.book.inventory.report_seen(name, Report(devices), now, now)
+        self.binder = Binder(
+            self.book, Bindings(transport), NAMES, ("ours",), lambda: self.problem, deadline_s
+        )
+        self.pool = ThreadPoolExecutor(8)
+
+    def waits(self, name: str, mib: int = 600, known: bool = True) -> None:
+        """A pod is created, and known of."""
+        there = self.server.store.put(PODS, pod(name, {SHARE: str(mib)}, schedulerName="ours")).object()
+        if known:
+            with self.book.lock:
+                self.book.inventory.pod_pending(pending_pod(read_pod(json.dumps(there).encode()), NAMES))
+
+    def bind(self, name: str, node: str = "a") -> str:
+        """The error; none when it is bound."""
+        args = {"PodName": name, "PodNamespace": "default", "PodUID": f"uid-{name}", "Node": node}
+        answer = self.binder.bind(json.dumps(args).encode(), time.monotonic() + self.binder.deadline_s)
+        error: str = json.loads(answer.body)["Error"]
+        assert (answer.nodes_in, answer.nodes_out) == (1, int(not error))
+        return error
+
+    def binding(self, name: str, node: str = "a") -> Future[str]:
+        """The same in a thread of its own."""
+        return self.pool.submit(self.bind, name, node)
+
+    def bound(self) -> dict[str, str]:
+        """Where pods are, as the API server has it."""
+        found = {}
+        for name in ("one", "two", "three"):
+            try:
+                there: Json = self.server.store.get(PODS, name, "default").object()
+            except Exception:
+                continue
+            if there["spec"].get("nodeName"):
+                found[name] = there["spec"]["nodeName"]
+        return found
+
+    def held(self, node: str = "a") -> set[str]:
+        """Who holds something there, or may."""
+        with self.book.lock:
+            info = self.book.inventory.info(node)
+        return {held.name for held in info.pods} if info is not None else set()
+
+
+@pytest.fixture
+def extending(server: ApiServer, transport: Transport) -> Iterator[Extending]:
+    built = Extending(server, transport)
+    yield built
+    server.faults.lift()
+    built.binder.stop()
+    built.pool.shutdown()
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stays open is looked after at once."""
+    monkeypatch.setattr(binder_module, "_FIRST_LOOK_S", 0.05)
+
+
+def test_a_bind_is_two_writes_and_the_first_on_a_node_two_reads_more(
+    server: ApiServer, extending: Extending
+) -> None:
+    extending.waits("one", 300)
+    extending.waits("two", 300)
+    assert extending.bind("one") == ""
+    asked = [(request.method, request.path.rpartition("/")[2]) for request in server.log.all()]
+    assert asked == [("GET", "a"), ("GET", "pods"), ("POST", "gpureservations"), ("POST", "binding")]
+    server.log.clear()
+    assert extending.bind("two") == ""
+    asked = [(request.method, request.path.rpartition("/")[2]) for request in server.log.all()]
+    assert asked == [("PUT", "a"), ("POST", "binding")]
+    assert extending.bound() == {"one": "a", "two": "a"}
+    told = server.store.get(PODS, "one", "default").object()["metadata"]["annotations"]
+    assert told["devices.gpu.scheduler-ext.io/main"] == "GPU-0"
+    assert json.loads(told["gpu.scheduler-ext.io/assigned"])["node"] == "a"
+    assert extending.binder.counts.results() == {"bound": 2}
+
+
+def test_the_same_twice_at_once_is_done_once(server: ApiServer, extending: Extending) -> None:
+    extending.waits("one")
+    held = server.faults.place(After(Hang()), posts_binding)
+    first = extending.binding("one")
+    server.log.wait_for(posts_binding)
+    second = extending.binding("one")
+    held.lift()
+    assert (first.result(), second.result()) == ("", "")
+    assert server.log.count(posts_binding) == 1
+    assert extending.binder.counts.results() == {"bound": 1, "repeated": 1}
+
+
+def test_on_another_node_at_once_it_is_told_where_the_pod_went(
+    server: ApiServer, extending: Extending
+) -> None:
+    extending.waits("one")
+    held = server.faults.place(After(Hang()), posts_binding)
+    first = extending.binding("one")
+    server.log.wait_for(posts_binding)
+    second = extending.binding("one", "b")
+    held.lift()
+    assert first.result() == ""
+    assert second.result() == "pod default/one is bound to node a already, not to b"
+    assert extending.bound() == {"one": "a"}
+    assert server.log.count(posts_binding) == 1
+
+
+def test_of_pods_that_do_not_fit_together_one_is_bound(server: ApiServer, extending: Extending) -> None:
+    names = ("one", "two", "three")
+    for name in names:
+        extending.waits(name)
+    errors = [future.result() for future in [extending.binding(name) for name in names]]
+    assert errors.count("") == 1
+    assert len(extending.bound()) == 1
+    assert all("no longer fits on node a" in error for error in errors if error)
+
+
+def test_while_one_binding_is_on_its_way_others_write(server: ApiServer, extending: Extending) -> None:
+    extending.waits("one", 400)
+    extending.waits("two", 400)
+    held = server.faults.place(Hang(), lambda request: posts_binding(request) and "/one/" in request.path)
+    first = extending.binding("one")
+    server.log.wait_for(posts_binding)
+    assert extending.bind("two") == ""
+    # The first may come still: who reads this knows.
+    spec = server.store.get(GPU_RESERVATIONS, "a").object()["spec"]
+    assert [intent["name"] for intent in spec["intents"]] == ["one", "two"]
+    held.lift()
+    assert first.result() == ""
+
+
+def test_no_two_threads_write_to_a_node_at_once(server: ApiServer, extending: Extending) -> None:
+    """They would conflict, and each read what the other wrote."""
+    for name in ("one", "two", "three"):
+        extending.waits(name, 300)
+    server.faults.place(Delay(0.1), RESERVATIONS, None)
+    futures = [extending.binding(name) for name in ("one", "two", "three")]
+    assert [future.result() for future in futures] == ["", "", ""]
+    assert extending.binder.counts.conflicts() == {}
+    assert server.log.count(lists(PODS)) == 1
+
+
+def test_who_has_no_turn_by_its_deadline_writes_nothing(server: ApiServer, extending: Extending) -> None:
+    extending.waits("one", 300)
+    extending.waits("two", 300)
+    held = server.faults.place(Hang(), RESERVATIONS)
+    first = extending.binding("one")
+    server.log.wait_for(RESERVATIONS)
+    extending.binder.deadline_s = 0.2
+    assert "others are being bound to node a, and no time was left" in extending.bind("two")
+    assert extending.held() == {"one"}
+    held.lift()
+    assert first.result() == ""
+    assert server.log.count(RESERVATIONS) == 1
+
+
+def test_a_write_without_an_answer_is_not_relied_on(server: ApiServer, extending: Extending) -> None:
+    extending.waits("one")
+    extending.waits("two")
+    server.faults.place(After(Reset()), RESERVATIONS)
+    assert "the reservation of node a was not written" in extending.bind("one")
+    assert extending.bound() == {}
+    # It is written all the same, so that nobody else gets the place; the pod itself does.
+    assert "no longer fits" in extending.bind("two")
+    assert extending.bind("one") == ""
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
+def test_an_answer_that_does_not_come_is_found_out(
+    server: ApiServer, extending: Extending, soon: None, done: bool
+) -> None:
+    extending.waits("one")
+    extending.waits("two")
+    server.faults.place(After(Reset()) if done else Reset(), posts_binding)
+    unreadable = server.faults.place(Refuse(500), reads_pod, None)
+    error = extending.bind("one")
+    assert "whether pod default/one was bound to node a is not known yet" in error
+    assert extending.held() == {"one"}
+    assert "no longer fits" in extending.bind("two")
+    extending.binder.start()
+    unreadable.lift()
+    if done:
+        eventually(lambda: extending.book.unsettled() == [])
+        assert extending.book.node_of("uid-one") == "a"
+        return
+    # At the same version it may come still; kube-scheduler writes the pod's condition, and then it may not.
+    server.store.update(PODS, "one", lambda before: before | {"status": {"message": "failed"}}, "default")
+    eventually(lambda: extending.book.unsettled() == [])
+    assert extending.held() == set()
+    assert extending.bind("two") == ""
+
+
+def test_a_binding_that_comes_late_finds_its_place(server: ApiServer, transport: Transport) -> None:
+    hasty = Extending(server, transport, deadline_s=0.5)
+    hasty.waits("one")
+    hasty.waits("two")
+    server.faults.place(Delay(1.0), posts_binding)
+    assert "is not known yet" in hasty.bind("one")
+    assert "no longer fits" in hasty.bind("two")
+    eventually(lambda: hasty.bound() == {"one": "a"})
+    assert hasty.held() == {"one"}
+    hasty.pool.shutdown()
+
+
+def test_a_standby_binds_nothing(server: ApiServer, extending: Extending, soon: None) -> None:
+    extending.waits("one")
+    extending.problem = "the other one does"
+    assert extending.bind("one") == "pod default/one was not bound: the other one does"
+    extending.binder.start()
+    assert server.log.count() == 0
+    assert extending.held() == set()
+    assert extending.binder.counts.results() == {"standby": 1}
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        pytest.param({"resources": {"limits": {SHARE: {}}}}, id="no amount"),
+        pytest.param({"resources": {"limits": {SHARE: "1"}}, "name": 5}, id="no name"),
+    ],
+)
+def test_beside_a_pod_that_cannot_be_read_nothing_is_bound(
+    server: ApiServer, extending: Extending, container: Json
+) -> None:
+    broken = pod("broken", on="a")
+    broken["spec"]["containers"][0] |= container
+    server.store.put(PODS, broken)
+    extending.waits("one", 300)
+    assert "the pods of node a were not listed" in extending.bind("one")
+    assert extending.held() == set()
+    server.store.delete(PODS, "broken", "default")
+    assert extending.bind("one") == ""
+
+
+def test_a_pod_that_was_not_heard_of_is_read(server: ApiServer, extending: Extending) -> None:
+    extending.waits("one", known=False)
+    assert extending.bind("one") == ""
+    assert "of uid uid-three is gone" in extending.bind("three")
+    server.store.put(PODS, pod("two", {SHARE: "1"}, on="b", schedulerName="ours"))
+    assert extending.bind("two") == "pod default/two is bound to node b already, not to a"
+
+
+def test_two_extenders_never_bind_beyond_what_there_is(
+    server: ApiServer, transport: Transport, extending: Extending
+) -> None:
+    other = Extending(server, transport)
+    names: Sequence[str] = ("one", "two", "three")
+    for name in names:
+        extending.waits(name)
+        other.waits(name)
+    barrier = threading.Barrier(6)
+
+    def at_once(which: Extending, name: str) -> str:
+        barrier.wait()
+        return which.bind(name)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(
+            pool.map(lambda pair: at_once(*pair), [(which, n) for which in (extending, other) for n in names])
+        )
+    assert len(extending.bound()) == 1
+    other.pool.shutdown()

@@ -1,0 +1,163 @@
+"""Two candidates in any order of tries, losses and pauses: never two are active."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from scheduler_ext.cluster.transport import Reply, Transport
+from tests.cluster.api_faults import After, Refuse, Reset
+from tests.cluster.api_paths import LEASES
+from tests.cluster.api_requests import writes
+from tests.cluster.api_server import ApiServer
+from tests.cluster.candidates import PATH, Candidates
+
+Steps = Sequence[Callable[[], object]]
+
+
+class Slow(Transport):
+    """Things happen while a request is on its way, and while its answer is."""
+
+    there: Steps = ()
+    back: Steps = ()
+
+    def _whole(self, *args: Any) -> Reply:
+        # What happens meanwhile may be requests, which are quick.
+        there, back = self.there, self.back
+        self.there = self.back = ()
+        for step in there:
+            step()
+        try:
+            return super()._whole(*args)
+        finally:
+            for step in back:
+                step()
+
+
+def test_an_answer_that_comes_late_makes_nobody_active(server: ApiServer, tmp_path: Path) -> None:
+    slow = Slow.from_kubeconfig(server.kubeconfig(tmp_path / "kubeconfig"))
+    assert isinstance(slow, Slow)
+    candidates = Candidates(server, slow)
+    candidates.stand("a")
+    candidates.stand("b")
+    candidates.each("a")
+
+    def pass_by() -> None:
+        candidates.clock.now += 15
+
+    # The first renews it, and is paused before it hears so. The second sees that, waits, and takes it.
+    slow.back = [lambda: candidates.each("b"), pass_by, lambda: candidates.each("b")]
+    assert candidates.each("a") == "b"
+    assert candidates.each("a") == "b"
+    slow.close()
+
+
+_SERVER = ApiServer()
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """Two candidates in any order of tries, with requests that take time, are lost, or whose answers are;
+    pauses of a candidate are the time that passes without its trying."""
+
+    names = st.sampled_from("ab")
+    moments = st.sampled_from((0.1, 5.0, 9.9, 15.0))
+    # While a request of one is on its way: time passes, or (None) the other one tries.
+    events = st.lists(st.one_of(st.none(), moments), max_size=5)
+
+    def __init__(self) -> None:
+        super().__init__()
+        _SERVER.faults.lift()
+        with _SERVER.store.lock:
+            for entry in _SERVER.store.collection(LEASES).current():
+                _SERVER.store.delete(LEASES, entry.name, entry.namespace)
+        self.transport = _slow(_SERVER)
+        self.candidates = Candidates(_SERVER, self.transport)
+        for name in "ab":
+            self.candidates.stand(name)
+
+    def teardown(self) -> None:
+        self.transport.close()
+
+    @rule(name=names)
+    def tries(self, name: str) -> None:
+        self.candidates.each(name)
+
+    @rule(name=names, there=events, back=events)
+    def tries_while(self, name: str, there: list[float | None], back: list[float | None]) -> None:
+        self.transport.there = [self.step(name, event) for event in there]
+        self.transport.back = [self.step(name, event) for event in back]
+        self.candidates.each(name)
+        self.transport.there = self.transport.back = ()
+
+    def step(self, name: str, event: float | None) -> Callable[[], object]:
+        other = "b" if name == "a" else "a"
+
+        def happen() -> None:
+            if event is None:
+                self.candidates.each(other)
+            else:
+                self.candidates.clock.now += event
+            self.never_two()
+
+        return happen
+
+    @rule(name=names, fault=st.sampled_from((Reset(), After(Reset()), Refuse(409, "Conflict", "no"))))
+    def tries_in_vain(self, name: str, fault: Any) -> None:
+        _SERVER.faults.place(fault, writes(LEASES))
+        self.candidates.each(name)
+        _SERVER.faults.lift()
+
+    @rule(seconds=moments)
+    def time_passes(self, seconds: float) -> None:
+        self.candidates.clock.now += seconds
+
+    @rule(name=names, kindly=st.booleans())
+    def is_replaced(self, name: str, kindly: bool) -> None:
+        if kindly:
+            self.candidates.all[name].stop()
+        self.candidates.stand(name)
+
+    @precondition(lambda self: self.candidates.active())
+    @rule()
+    def somebody_labels_it(self) -> None:
+        found = self.candidates.lease()
+        found["metadata"]["labels"] = {"at": str(self.candidates.clock.now)}
+        _SERVER.store.put(PATH, found)
+
+    @invariant()
+    def never_two(self) -> None:
+        assert self.candidates.active() in ("", "a", "b")
+
+    @invariant()
+    def who_is_active_holds_it(self) -> None:
+        active = self.candidates.active()
+        assert not active or self.candidates.lease()["spec"]["holderIdentity"] == active
+
+
+def _slow(server: ApiServer) -> Slow:
+    path = Path(_DIRECTORY[0]) / "kubeconfig"
+    server.kubeconfig(path)
+    found = Slow.from_kubeconfig(path)
+    assert isinstance(found, Slow)
+    return found
+
+
+_DIRECTORY: list[str] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def any_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    _DIRECTORY.append(str(tmp_path_factory.mktemp("election")))
+    with _SERVER:
+        yield
+    _DIRECTORY.clear()
+
+
+TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

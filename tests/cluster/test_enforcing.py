@@ -1,0 +1,251 @@
+"""Enforcing mode over a live inventory: pods are bound with their GPUs, by the active extender only."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from scheduler_ext.cluster.leadership import Leadership
+from scheduler_ext.cluster.live import LiveInventory
+from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.wire.config import BindSection, Configuration
+from tests.cluster.api_faults import After, Refuse, Reset
+from tests.cluster.api_paths import GPU_NODES, GPU_RESERVATIONS, LEASES, NODES, PODS
+from tests.cluster.api_requests import first_pages, writes
+from tests.cluster.api_server import ApiServer
+from tests.cluster.following import eventually
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, names_body, node, pod
+
+pytestmark = pytest.mark.usefixtures("impatient")
+LABELS = {"gpu.scheduler-ext.io/sharing": "memory"}
+# Of an 80 GiB GPU, less a tenth.
+ADVERTISED = 2 * (81920 - 8192)
+HALF = 36_000
+DEVICES = "devices.gpu.scheduler-ext.io/main"
+
+
+class Enforced:
+    """Two nodes of two GPUs each, shared; an extender that binds."""
+
+    def __init__(self, server: ApiServer, transport: Transport, lease: bool = False) -> None:
+        self.server = server
+        config = Configuration(bind=BindSection(enabled=True, deadline="2s"))
+        self.extender = Extender(config)
+        leader = partial(Leadership, namespace="gpu-scheduler", name="gpu-scheduler", pod="me")
+        self.live = LiveInventory(transport, self.extender, config, leader if lease else None, "me")
+        for name in "ab":
+            server.store.put(NODES, node(name, {SHARE: str(ADVERTISED)}, labels=LABELS))
+            self.report(name)
+
+    def report(self, name: str) -> None:
+        found = gpu_node(name, [gpu(0, uuid=f"GPU-{name}0"), gpu(1, uuid=f"GPU-{name}1")])
+        written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.server.clock()))
+        found["metadata"]["managedFields"] = [{"subresource": "status", "time": written}]
+        self.server.store.put(GPU_NODES, found)
+
+    def start(self) -> None:
+        self.live.start()
+        eventually(lambda: self.live.snapshot is not None)
+        self.server.wait_for_watches(len(self.live.status().watches))
+
+    def share(self, name: str, mib: int = HALF) -> Json:
+        asking = pod(name, {SHARE: str(mib)}, schedulerName="gpu-scheduler")
+        self.server.store.put(PODS, asking)
+        return asking
+
+    def bind(self, name: str, on: str, uid: str = "") -> str:
+        """What kube-scheduler is told; empty when it is bound."""
+        binder = self.live.binder
+        assert binder is not None
+        asked = {
+            "PodName": name,
+            "PodNamespace": "default",
+            "PodUID": uid or f"uid-{name}",
+            "Node": on,
+        }
+        answer = binder.bind(json.dumps(asked).encode(), time.monotonic() + binder.deadline_s)
+        return str(json.loads(answer.body)["Error"])
+
+    def there(self, name: str) -> Json:
+        found: Json = self.server.store.get(PODS, name, "default").object()
+        return found
+
+    def gpu_of(self, name: str) -> str:
+        found = self.there(name)["metadata"]["annotations"][DEVICES]
+        assert isinstance(found, str)
+        return found
+
+    def fitting(self, asking: Json) -> str:
+        answer = self.extender.filter(names_body(asking, list("ab")), time.monotonic() + 60)
+        return "".join(json.loads(answer.body)["NodeNames"])
+
+    def counted(self) -> dict[str, int]:
+        assert self.live.binder is not None
+        return self.live.binder.counts.results()
+
+
+@pytest.fixture
+def enforced(server: ApiServer, transport: Transport) -> Iterator[Enforced]:
+    built = Enforced(server, transport)
+    yield built
+    built.live.stop()
+
+
+def test_a_pod_is_bound_with_its_gpu_and_its_intent_is_written_first(enforced: Enforced) -> None:
+    enforced.share("p")
+    enforced.start()
+    assert enforced.bind("p", "a") == ""
+    found = enforced.there("p")
+    assert found["spec"]["nodeName"] == "a"
+    assert enforced.gpu_of("p") in ("GPU-a0", "GPU-a1")
+    decision = json.loads(found["metadata"]["annotations"]["gpu.scheduler-ext.io/assigned"])
+    assert decision == {
+        "node": "a",
+        "containers": [{"container": "main", "memoryMiB": HALF, "device": enforced.gpu_of("p")}],
+    }
+    made = [request for request in enforced.server.log.all(writes()) if "nodes" not in request.path]
+    assert [request.path.split("/")[-1] for request in made] == ["gpureservations", "binding"]
+
+
+def test_filter_sees_a_promise_at_once(enforced: Enforced) -> None:
+    """kube-scheduler asks about the next pod before it hears of this one's end."""
+    for name in "pqrstu":
+        enforced.share(name)
+    enforced.start()
+    for name in "pqrs":
+        assert enforced.fitting(enforced.there("t")) == "ab"
+        assert enforced.bind(name, "a") == ""
+    assert enforced.fitting(enforced.there("t")) == "b"
+    assert "no longer fits on node a" in enforced.bind("t", "a")
+    assert enforced.bind("t", "b") == ""
+    assert sorted(enforced.gpu_of(name) for name in "pqrs") == ["GPU-a0", "GPU-a0", "GPU-a1", "GPU-a1"]
+    assert enforced.counted() == {"bound": 5, "conflict": 1}
+
+
+@pytest.mark.parametrize(
+    ("on", "error", "result"),
+    [
+        pytest.param("a", "", "repeated", id="for the same node is done already"),
+        pytest.param("b", "bound to node a already, not to b", "refused", id="for another node is refused"),
+    ],
+)
+def test_a_repeat(enforced: Enforced, on: str, error: str, result: str) -> None:
+    enforced.share("p")
+    enforced.start()
+    assert enforced.bind("p", "a") == ""
+    assert error in enforced.bind("p", on)
+    assert enforced.counted() == {"bound": 1, result: 1}
+
+
+@pytest.mark.parametrize(
+    ("more", "uid", "error"),
+    [
+        pytest.param(
+            {"schedulerName": "default-scheduler"}, "", "of scheduler 'default-scheduler'", id="of others"
+        ),
+        pytest.param({}, "uid-before", "of uid uid-before is gone", id="of the same name"),
+        pytest.param({"on": "b"}, "", "bound to node b already", id="that is bound"),
+    ],
+)
+def test_a_pod_is_refused(enforced: Enforced, more: Json, uid: str, error: str) -> None:
+    asking: Json = {"schedulerName": "gpu-scheduler"} | more
+    enforced.server.store.put(PODS, pod("p", {SHARE: "1000"}, **asking))
+    enforced.start()
+    assert error in enforced.bind("p", "a", uid)
+    assert not [request for request in enforced.server.log.all(writes()) if "binding" in request.path]
+
+
+def test_an_answer_that_is_lost_is_read_from_the_pod(enforced: Enforced) -> None:
+    enforced.share("p")
+    enforced.start()
+    enforced.server.faults.place(After(Reset()), lambda request: request.path.endswith("/binding"))
+    assert enforced.bind("p", "a") == ""
+    assert enforced.there("p")["spec"]["nodeName"] == "a"
+
+
+def test_a_place_is_kept_until_it_is_known_what_became_of_its_binding(enforced: Enforced) -> None:
+    for name in "pq":
+        enforced.share(name, 70_000)
+    enforced.start()
+    asked = enforced.server.faults.place(Reset(), lambda request: request.path.endswith("/binding"))
+    read = enforced.server.faults.place(
+        Refuse(503), lambda request: request.method == "GET" and request.path.endswith("/pods/p")
+    )
+    assert "is not known yet; its place there is kept" in enforced.bind("p", "a")
+    held = [pod.name for pod in enforced.extender.snapshot.nodes["a"].info.pods]  # type: ignore[union-attr]
+    assert held == ["p"]
+    asked.lift()
+    read.lift()
+    # It was not bound, nothing is on its way, and somebody touches it: as kube-scheduler does after an error.
+    changed = enforced.there("p")
+    changed["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
+    enforced.server.store.put(PODS, changed)
+    eventually(lambda: not enforced.live.book.unsettled())
+    assert enforced.bind("p", "b") == ""
+
+
+def test_a_pod_that_changed_meanwhile_is_tried_once_more(enforced: Enforced) -> None:
+    enforced.share("p")
+    enforced.start()
+    book = enforced.live.book
+    stale = book.pending("uid-p")
+    assert stale is not None
+    changed = enforced.there("p")
+    changed["metadata"]["labels"] = {"touched": "yes"}
+    enforced.server.store.put(PODS, changed)
+    eventually(lambda: book.pending("uid-p") != stale)
+    with book.lock:
+        book.inventory.pod_pending(stale)
+    assert enforced.bind("p", "a") == ""
+    assert enforced.live.binder is not None
+    assert enforced.live.binder.counts.conflicts() == {"pod": 1}
+    assert len([made for made in enforced.server.log.all(writes()) if made.path.endswith("/binding")]) == 2
+
+
+class TestLeadership:
+    @pytest.fixture
+    def enforced(self, server: ApiServer, transport: Transport) -> Iterator[Enforced]:
+        self.lease(server, "other_1")
+        built = Enforced(server, transport, lease=True)
+        built.start()
+        yield built
+        built.live.stop()
+
+    @staticmethod
+    def lease(server: ApiServer, holder: str) -> None:
+        metadata = {"name": "gpu-scheduler", "namespace": "gpu-scheduler", "uid": "lease"}
+        server.store.put(LEASES, {"metadata": metadata, "spec": {"holderIdentity": holder}})
+
+    def test_a_standby_binds_nothing_and_is_ready(self, enforced: Enforced) -> None:
+        enforced.share("p")
+        eventually(lambda: enforced.live.book.pending("uid-p") is not None)
+        assert "is a standby" in enforced.bind("p", "a")
+        assert enforced.server.log.count(writes()) == 0
+        assert all(check.passed for check in enforced.live.status().checks)
+
+    def test_it_lists_anew_before_its_first_bind(self, enforced: Enforced) -> None:
+        enforced.share("p")
+        before = enforced.server.log.count(first_pages(PODS))
+        self.lease(enforced.server, "me_2")
+        eventually(lambda: enforced.bind("p", "a") == "")
+        assert enforced.server.log.count(first_pages(PODS)) >= before + 1
+        assert enforced.server.log.count(first_pages(GPU_RESERVATIONS)) >= 2
+
+
+class TestAdvertising:
+    @pytest.mark.parametrize("amount", [None, "0", "5"])
+    def test_a_node_advertises_what_shares_can_have(self, enforced: Enforced, amount: str | None) -> None:
+        there = {} if amount is None else {SHARE: amount}
+        enforced.server.store.put(NODES, node("a", there, labels=LABELS))
+        enforced.start()
+
+        def amounts() -> list[object]:
+            status = enforced.server.store.get(NODES, "a").object()["status"]
+            return [status[part].get(SHARE) for part in ("capacity", "allocatable")]
+
+        eventually(lambda: amounts() == [str(ADVERTISED)] * 2)

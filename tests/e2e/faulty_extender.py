@@ -1,0 +1,149 @@
+"""The product's command with faults in it: `python -m tests.e2e.faulty_extender FILE serve ...`.
+
+FILE, while there is one, says which fault is due and at the how many-th time its place is passed. Whoever
+meets it removes the file. The code of the product runs as it is; its calls are wrapped.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from scheduler_ext.cli import main
+from scheduler_ext.cluster.bindings import Bindings
+from scheduler_ext.extender.book import Book
+from scheduler_ext.extender.outcome import Outcome, Unknown
+
+# In the order of a bind. The extender's processes end there by SIGKILL, as by the kernel's or a node's end.
+KILLS = (
+    "before-assume",
+    "before-intent",
+    "after-intent",
+    "before-post",
+    "during-post",
+    "after-post",
+    "before-confirm",
+    "after-confirm",
+)
+# A Binding that is posted late, one whose answer is, one whose answer is lost, and one that succeeds after it
+# was given up.
+DELAYS = ("late-post", "late-answer", "lost-answer", "late-success")
+# Within bind's deadline of 4 s, and beyond kube-scheduler's of 5 s.
+_LATE_S, _TOO_LATE_S = 3.0, 6.0
+# Some part of what a POST takes.
+_PART_S = 0.002
+
+
+class Faults:
+    """One process's view of FILE. Safe to use from several threads."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._passed = 0
+
+    def due(self, place: str) -> bool:
+        """Whether the fault of this place is due now."""
+        with self._lock:
+            try:
+                wanted, number = self._file.read_text().split()
+            except FileNotFoundError:
+                self._passed = 0
+                return False
+            if wanted != place:
+                return False
+            self._passed += 1
+            if self._passed < int(number):
+                return False
+            self._file.unlink()
+            self._passed = 0
+            return True
+
+    def die_if(self, place: str) -> None:
+        """End here, where that is due."""
+        if self.due(place):
+            _die()
+
+
+def arm(file: Path, fault: str, number: int) -> None:
+    """Let `fault` happen the `number`-th time that its place is passed from now on."""
+    unfinished = file.with_suffix(".unfinished")
+    unfinished.write_text(f"{fault} {number}")
+    unfinished.replace(file)
+
+
+def install(faults: Faults) -> None:
+    """Wrap the product's calls."""
+    reserve, confirm = Book.reserve, Book.confirm
+    put = Bindings.put_reservation
+
+    def faulty_reserve(book: Book, *given: Any) -> Any:
+        faults.die_if("before-assume")
+        return reserve(book, *given)
+
+    def faulty_put(api: Bindings, *given: Any) -> Any:
+        faults.die_if("before-intent")
+        outcome = put(api, *given)
+        faults.die_if("after-intent")
+        return outcome
+
+    def faulty_confirm(book: Book, *given: Any) -> None:
+        faults.die_if("before-confirm")
+        confirm(book, *given)
+        faults.die_if("after-confirm")
+
+    for owner, name, wrapper in (
+        (Book, "reserve", faulty_reserve),
+        (Book, "confirm", faulty_confirm),
+        (Bindings, "put_reservation", faulty_put),
+        (Bindings, "post_binding", faulty_post(faults)),
+    ):
+        patch.object(owner, name, wrapper).start()
+
+
+def faulty_post(faults: Faults) -> Callable[..., Outcome[None]]:
+    """In the place of the call that posts a Binding."""
+    post = Bindings.post_binding
+
+    def posted(
+        api: Bindings, namespace: str, name: str, body: dict[str, Any], deadline: float
+    ) -> Outcome[None]:
+        def later(wait_s: float) -> None:
+            time.sleep(wait_s)
+            post(api, namespace, name, body, time.monotonic() + _LATE_S)
+
+        faults.die_if("before-post")
+        if faults.due("during-post"):
+            threading.Thread(target=later, args=(0.0,)).start()
+            time.sleep(_PART_S)
+            _die()
+        if faults.due("late-success"):
+            threading.Thread(target=later, args=(_LATE_S,)).start()
+            return Unknown("no answer, and it is on its way still")
+        if faults.due("late-post"):
+            time.sleep(_LATE_S)
+        outcome = post(api, namespace, name, body, deadline)
+        faults.die_if("after-post")
+        if faults.due("late-answer"):
+            time.sleep(_TOO_LATE_S)
+        return Unknown("the answer is lost") if faults.due("lost-answer") else outcome
+
+    return posted
+
+
+def _die() -> None:
+    # All processes of the container, at once.
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+    signal.pause()
+
+
+if __name__ == "__main__":
+    install(Faults(Path(sys.argv[1])))
+    main(sys.argv[2:], prog_name="scheduler-ext")

@@ -1,0 +1,192 @@
+"""A cluster with what manifests/overlays/shares installs but for what runs: policies, rights, definitions."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.e2e.cluster.api import MERGE, STRATEGIC, Api, ApiError, Json, eventually
+from tests.e2e.cluster.control_plane import ControlPlane
+from tests.e2e.cluster.whole import PLAIN_NODES, running_cluster
+from tests.e2e.installation import MANIFESTS
+from tests.kube_objects import SHARE
+
+NAMESPACE = "shares"
+VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+VOID = {"name": VISIBLE, "value": "void"}
+SHARES = MANIFESTS / "components" / "shares"
+CDI = MANIFESTS / "components" / "shares-cdi"
+NODE = PLAIN_NODES[0]
+JSON = "application/json"
+ASSIGNED = "gpu.scheduler-ext.io/assigned"
+DEVICES = "devices.gpu.scheduler-ext.io/"
+_RUNNING = ("Deployment", "DaemonSet", "ConfigMap", "PodDisruptionBudget", "NetworkPolicy")
+
+
+class ShareCluster:
+    """The cluster as its administrator sees it, and as the extender's account does."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        self.api = plane.api
+        self.extender = self.account("gpu-scheduler", "gpu-scheduler")
+        self.pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+        self._numbers = itertools.count()
+
+    def account(self, namespace: str, name: str) -> Api:
+        """The API as a ServiceAccount."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        spec = {"expirationSeconds": 3600}
+        return self.api.as_user(self.api.create(path, {"spec": spec})["status"]["token"])
+
+    def pod(
+        self,
+        *containers: Json,
+        init: Sequence[Json] = (),
+        annotations: Json | None = None,
+        **spec: Any,
+    ) -> Json:
+        """A pod of these containers, or of one that asks a share; not yet created."""
+        return {
+            "metadata": {"name": f"pod-{next(self._numbers)}", "annotations": annotations or {}},
+            "spec": {
+                "containers": list(containers or [share()]),
+                "initContainers": list(init),
+                "terminationGracePeriodSeconds": 0,
+                **spec,
+            },
+        }
+
+    def create(self, pod: Json) -> Json:
+        """The pod as it is stored."""
+        self.api.create(self.pods, pod)
+        return self.get(pod["metadata"]["name"])
+
+    def get(self, name: str) -> Json:
+        """The pod as it is now."""
+        return self.api.get(f"{self.pods}/{name}")
+
+    def made(self, *containers: Json, **fields: Any) -> str:
+        """The name of a new pod."""
+        name: str = self.create(self.pod(*containers, **fields))["metadata"]["name"]
+        return name
+
+    def binding(self, name: str, annotations: Json | None = None) -> Json:
+        """A Binding of a pod as the extender posts it, with the pod's uid and version as preconditions."""
+        meta = self.get(name)["metadata"]
+        return {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": name,
+                "namespace": NAMESPACE,
+                "uid": meta["uid"],
+                "resourceVersion": meta["resourceVersion"],
+                "annotations": annotations or {},
+            },
+            "target": {"kind": "Node", "name": NODE},
+        }
+
+    def assigned(self, *containers: Json, **fields: Any) -> str:
+        """The name of a new pod that the extender has bound, with one GPU for a container `main`."""
+        name = self.made(*containers, **fields)
+        annotations = {ASSIGNED: "{}", f"{DEVICES}main": "GPU-1"}
+        self.extender.create(f"{self.pods}/{name}/binding", self.binding(name, annotations))
+        return name
+
+    def refusal(self, pod: Json) -> str:
+        """What the API server has against a pod; empty where it would take it. Nothing is written."""
+        try:
+            self.api.create(f"{self.pods}?dryRun=All", pod)
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    def await_policies(self) -> None:
+        """The API server knows new policies a moment after they were written."""
+        wrong = self.pod(annotations={ASSIGNED: "{}"})
+        other = self.pod(schedulerName="other")
+        eventually(
+            lambda: "come with the extender's Binding" in self.refusal(wrong), "assignments are guarded"
+        )
+        eventually(lambda: "is placed by gpu-scheduler" in self.refusal(other), "share pods are judged")
+        eventually(lambda: not self.refusal(self.pod()), "share pods are given what they need")
+
+
+def container(name: str = "main", limits: Json | None = None, **fields: Any) -> Json:
+    """A container that asks no share unless `limits` say so."""
+    return {"name": name, "image": "train:1", "resources": {"limits": limits or {}}, **fields}
+
+
+def share(name: str = "main", mib: str = "4096", **fields: Any) -> Json:
+    """A container that asks a share."""
+    return container(name, {SHARE: mib}, **fields)
+
+
+def env(name: str, value: str = "all") -> dict[str, Any]:
+    """The field of a container that sets one variable."""
+    return {"env": [{"name": name, "value": value}]}
+
+
+@contextlib.contextmanager
+def running_share_cluster(directory: Path, *components: Path) -> Iterator[ShareCluster]:
+    """A cluster with the base and these components; stopped at the end."""
+    with running_cluster(directory) as cluster:
+        plane = cluster.plane
+        overlay = directory / "overlay"
+        overlay.mkdir()
+        kustomization = {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            # kustomize takes directories by their way from here only.
+            "resources": [os.path.relpath(MANIFESTS / "base", overlay)],
+            "components": [os.path.relpath(each, overlay) for each in components],
+        }
+        (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+        rendered = yaml.safe_load_all(plane.kubectl("kustomize", overlay))
+        objects = yaml.safe_dump_all([each for each in rendered if each["kind"] not in _RUNNING])
+        strict = ("--server-side", "--validate=strict", "--warnings-as-errors")
+        plane.kubectl("apply", *strict, "-f", "-", stdin=objects)
+        plane.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
+        eventually(lambda: plane.api.items(accounts), "the namespace has its ServiceAccount")
+        shares = ShareCluster(plane)
+        shares.await_policies()
+        yield shares
+
+
+def debugged(name: str, **fields: Any) -> Json:
+    """A patch that adds an ephemeral container; `fields` are further ones of it."""
+    return {"spec": {"ephemeralContainers": [{"name": name, "image": "debug:1", **fields}]}}
+
+
+def debug(api: Api, pod: str, patch: Json) -> Json:
+    """Add an ephemeral container as `kubectl debug` does."""
+    return api.patch(f"{pod}/ephemeralcontainers", patch, STRATEGIC)
+
+
+def own(name: str) -> Json:
+    """The variable that a container is given which asks a share."""
+    reference = {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{DEVICES}{name}']"}
+    return {"name": VISIBLE, "valueFrom": {"fieldRef": reference}}
+
+
+def variables(pod: Json) -> Json:
+    """Every container's environment by its name; None where it has none."""
+    kinds = ("initContainers", "containers", "ephemeralContainers")
+    return {each["name"]: each.get("env") for kind in kinds for each in pod["spec"].get(kind, ())}
+
+
+def refused(api: Api, method: str, path: str, body: Json, content_type: str = MERGE) -> str:
+    """Why a call is refused. Raises AssertionError where it is not."""
+    try:
+        api.request(method, path, body, content_type=content_type if method == "PATCH" else JSON)
+    except ApiError as error:
+        return str(error)
+    raise AssertionError(f"{method} {path} is not refused")

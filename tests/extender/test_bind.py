@@ -1,0 +1,392 @@
+"""One bind, call by call: every outcome of every call, what is asked next, and what stays promised."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.inventory import Inventory, NodeRecord
+from scheduler_ext.core.request import GpuRequest, UnitAsk
+from scheduler_ext.extender.bind import (
+    Binding,
+    BindResult,
+    Call,
+    GetPod,
+    GetReservation,
+    OneWriter,
+    PodNow,
+    PodsOn,
+    PostBinding,
+    PutReservation,
+    Steps,
+    Wanted,
+)
+from scheduler_ext.extender.book import Book
+from scheduler_ext.extender.outcome import Done, Outcome, Refused, Unknown, Unsent
+from tests.extender.bind_states import EXTENDER, SHARE, Held, Pod, Setting, Written, report
+
+SETTING = Setting({"n": ("g0", "g1"), "m": ("m0",)}, {"p": 600, "q": 600, "r": 600, "s": 600})
+WHOLE = "nvidia.com/gpu"
+P = Pod("p-1", 1)
+NAMES = {
+    GetPod: "get",
+    PodsOn: "list",
+    GetReservation: "read",
+    PutReservation: "put",
+    PostBinding: "post",
+    OneWriter: "turn",
+}
+FAULTS: dict[str, Outcome[Any]] = {
+    "unknown": Unknown("no answer"),
+    "unsent": Unsent("no time was left"),
+    "403": Refused(403, "forbidden"),
+    "404": Refused(404, "not found"),
+    "409": Refused(409, "conflict"),
+    "429": Refused(429, "too many requests"),
+}
+
+
+def now(pod: Pod | None) -> PodNow | None:
+    if pod is None:
+        return None
+    waits = pod.node is None and not pod.finished
+    bound = SETTING.bound(pod) if pod.node is not None else None
+    return PodNow(pod.uid, pod.node, bound, SETTING.pending(pod) if waits else None)
+
+
+ANSWERS: dict[str, Any] = {
+    "get same": now(P),
+    "get changed": now(P._replace(version=2)),
+    "get again": now(P._replace(version=3)),
+    "get bound": now(P._replace(version=2, node="n", gpu="g0")),
+    "get elsewhere": now(P._replace(version=2, node="m", gpu="m0")),
+    "get deleting": now(P._replace(version=2, deleting=True)),
+    "get finished": now(P._replace(version=2, finished=True)),
+    "get gone": None,
+    "get another": now(Pod("p-2", 9)),
+    "read none": None,
+    "read q": SETTING.reservation("n", Written(5, (Held("q-1", "1", "g0", "you"),))),
+    "read q, r": SETTING.reservation(
+        "n", Written(5, (Held("q-1", "1", "g0", "you"), Held("r-1", "1", "g1", "you")))
+    ),
+    "read mine": SETTING.reservation("n", Written(5, (Held("p-1", "1", "g1", "you"),))),
+    "list q": (SETTING.bound(Pod("q-1", 2, "n", "g0")),),
+    "list q, r": (SETTING.bound(Pod("q-1", 2, "n", "g0")), SETTING.bound(Pod("r-1", 2, "n", "g1"))),
+    "list none": (),
+    "turn ok": None,
+    "post ok": None,
+}
+
+
+class Driven:
+    """An extender that is asked, and whose calls are answered in words: "post 409", "get changed"."""
+
+    def __init__(self) -> None:
+        self.book = Book(Inventory(150.0, 300.0), EXTENDER, "me", lambda: 0.0)
+        for node, uuids in SETTING.gpus.items():
+            record = NodeRecord(f"uid-{node}", {SHARE: 1000 * len(uuids), WHOLE: len(uuids)})
+            self.book.inventory.node_seen(node, record, 0.0)
+            self.book.inventory.report_seen(node, report(uuids), 0.0, 0.0)
+        self.counts: Counter[str] = Counter()
+        self.binding = Binding(
+            self.book, lambda name: name == "ours", lambda kind: self.counts.update([kind])
+        )
+        self.versions = iter(range(10, 100))
+        self.calls: list[Call] = []
+
+    def knows(self, waiting: Pod = P, **fields: Any) -> Driven:
+        """It waits for a node, as far as the watch told."""
+        self.book.inventory.pod_pending(replace(SETTING.pending(waiting), **fields))
+        return self
+
+    def bind(self, *told: str, node: str = "n") -> BindResult:
+        """How it ends, when its calls are these and end so."""
+        result = self.drive(self.binding.bind(Wanted("ns", "p", "p-1", node)), *told)
+        assert isinstance(result, BindResult)
+        return result
+
+    def drive(self, steps: Steps[Any], *told: str) -> Any:
+        outcome: Outcome[Any] | None = None
+        for word in told:
+            call = steps.send(outcome)
+            self.calls.append(call)
+            assert NAMES[type(call)] == word.split()[0], f"{call} and not {word}"
+            outcome = self._outcome(call, word)
+        with pytest.raises(StopIteration) as end:
+            pytest.fail(f"{steps.send(outcome)} is asked after all")
+        return end.value.value
+
+    def _outcome(self, call: Call, word: str) -> Outcome[Any]:
+        fault = FAULTS.get(word.split()[1])
+        if fault is not None:
+            return fault
+        if isinstance(call, PutReservation):
+            return Done(replace(call.wanted, resource_version=str(next(self.versions))))
+        return Done(ANSWERS[word])
+
+    def holds(self) -> str:
+        """Who holds what: p on g0!, where it is promised."""
+        words = []
+        for info in self.book.inventory.infos():
+            for pod in info.pods:
+                if pod.holds:
+                    gpus = "+".join(pod.devices.get("main", (info.name,)))
+                    words.append(f"{pod.name} on {gpus}" + ("!" if pod.uid in info.assumed else ""))
+        return ", ".join(sorted(set(words)))
+
+
+FENCED = ("turn ok", "read none", "list none", "put ok")
+
+
+@pytest.mark.parametrize(
+    ("told", "kind", "holds"),
+    [
+        pytest.param(("post ok",), "bound", "p on g0", id="bound, and confirmed"),
+        pytest.param(("post 403",), "failed", "", id="refused, and forgotten"),
+        pytest.param(("post 404",), "failed", "", id="no such pod"),
+        pytest.param(("post 429",), "failed", "", id="left alone"),
+        pytest.param(("post unsent",), "failed", "", id="no time was left: it can be no more"),
+        pytest.param(("post unknown", "get same"), "unknown", "p on g0!", id="on its way still: kept"),
+        pytest.param(("post unknown", "get unknown"), "unknown", "p on g0!", id="nor can it be read: kept"),
+        pytest.param(("post unknown", "get unsent"), "unknown", "p on g0!", id="nor was there time: kept"),
+        pytest.param(("post unknown", "get bound"), "bound", "p on g0", id="it was bound"),
+        pytest.param(("post unknown", "get elsewhere"), "refused", "p on m0", id="somebody else bound it"),
+        pytest.param(("post unknown", "get gone"), "refused", "", id="it is gone"),
+        pytest.param(("post unknown", "get another"), "refused", "", id="another one has its name"),
+        pytest.param(("post unknown", "get finished"), "refused", "", id="it has finished unbound"),
+        pytest.param(("post unknown", "get deleting"), "refused", "", id="it is being deleted"),
+        pytest.param(
+            ("post unknown", "get changed", "turn ok", "put ok", "post ok"),
+            "bound",
+            "p on g0",
+            id="it changed, so that it was not bound: once more",
+        ),
+        pytest.param(
+            ("post 409", "get changed", "turn ok", "put ok", "post ok"), "bound", "p on g0", id="as after 409"
+        ),
+        pytest.param(
+            ("post 409", "get changed", "turn ok", "put ok", "post 409", "get again"),
+            "failed",
+            "",
+            id="and not a third time",
+        ),
+        pytest.param(("post 409", "get same"), "unknown", "p on g0!", id="409, and yet nothing changed"),
+        pytest.param(("post 409", "get bound"), "bound", "p on g0", id="409: an earlier try had bound it"),
+        pytest.param(("post 409", "get deleting"), "refused", "", id="409: it is being deleted"),
+        pytest.param(("post 409", "get unknown"), "unknown", "p on g0!", id="409, and not to be read"),
+    ],
+)
+def test_the_binding(told: tuple[str, ...], kind: str, holds: str) -> None:
+    driven = Driven().knows()
+    result = driven.bind(*FENCED, *told)
+    assert (result.kind, bool(result.error)) == (kind, kind != "bound")
+    assert driven.holds() == holds
+
+
+@pytest.mark.parametrize(
+    ("told", "kind", "holds"),
+    [
+        pytest.param(("turn unsent",), "failed", "", id="others took all the time"),
+        pytest.param(("turn ok", "read unknown"), "failed", "", id="what is written cannot be read"),
+        pytest.param(("turn ok", "read none", "list unknown"), "failed", "", id="nor what is bound"),
+        pytest.param(("turn ok", "read none", "list none", "put unknown"), "failed", "", id="nor written"),
+        pytest.param(("turn ok", "read none", "list none", "put 403"), "failed", "", id="nor may it be"),
+        pytest.param((*FENCED, "post ok"), "bound", "p on g0", id="nobody has written: where it scored best"),
+        pytest.param(
+            ("turn ok", "read q", "list none", "put ok", "post ok"),
+            "bound",
+            "p on g1, q on g0!",
+            id="another is coming there: on the other GPU",
+        ),
+        pytest.param(
+            ("turn ok", "read none", "list q", "put ok", "post ok"),
+            "bound",
+            "p on g1, q on g0",
+            id="another was bound there",
+        ),
+        pytest.param(
+            ("turn ok", "read q, r", "list none"), "conflict", "q on g0!, r on g1!", id="both taken"
+        ),
+        pytest.param(("turn ok", "read q", "list q, r"), "conflict", "q on g0, r on g1", id="both bound"),
+        pytest.param(
+            ("turn ok", "read mine", "list none", "put ok", "post ok"),
+            "bound",
+            "p on g1",
+            id="another extender is binding it: to the same GPU",
+        ),
+        pytest.param(
+            ("turn ok", "read mine", "list none", "put ok", "post 403"),
+            "failed",
+            "p on g1!",
+            id="refused to us, it may be bound by the other still",
+        ),
+        pytest.param(
+            ("turn ok", "read none", "list none", "put 409", "read q", "list none", "put ok", "post ok"),
+            "bound",
+            "p on g1, q on g0!",
+            id="somebody was faster: read, and decided anew",
+        ),
+        pytest.param(
+            ("turn ok", "read q", "list none", "put 404", "read none", "list none", "put ok", "post ok"),
+            "bound",
+            "p on g0",
+            id="somebody deleted it, and what it said",
+        ),
+        pytest.param(
+            ("turn ok", *("read none", "list none", "put 409") * 4), "failed", "", id="four times, no more"
+        ),
+    ],
+)
+def test_the_fence(told: tuple[str, ...], kind: str, holds: str) -> None:
+    driven = Driven().knows()
+    result = driven.bind(*told)
+    assert (result.kind, bool(result.error)) == (kind, kind != "bound")
+    assert driven.holds() == holds
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        pytest.param(("get same", *FENCED, "post ok"), "bound", id="it waits: kube-scheduler knew it first"),
+        pytest.param(("get bound",), "repeated", id="it is bound there"),
+        pytest.param(("get elsewhere",), "refused", id="it is bound elsewhere"),
+        pytest.param(("get gone",), "refused", id="it is gone"),
+        pytest.param(("get another",), "refused", id="another one has its name"),
+        pytest.param(("get finished",), "refused", id="it has finished"),
+        pytest.param(("get deleting",), "refused", id="it is being deleted"),
+        pytest.param(("get unknown",), "failed", id="nobody answers"),
+    ],
+)
+def test_a_pod_nobody_told_of_is_read(told: tuple[str, ...], kind: str) -> None:
+    assert Driven().bind(*told).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        pytest.param({"scheduler_name": "another"}, "scheduler 'another', not of ours", id="not ours"),
+        pytest.param({"pod": replace(SETTING.bound(P), terminating=True)}, "being deleted", id="going"),
+        pytest.param({"invalid": "what is that"}, "what is that", id="asks what cannot be meant"),
+    ],
+)
+def test_a_pod_that_is_not_to_be_bound_is_refused(fields: dict[str, Any], why: str) -> None:
+    driven = Driven().knows(**fields)
+    result = driven.bind()
+    assert result.kind == "refused"
+    assert why in result.error
+    assert driven.holds() == ""
+
+
+def test_the_second_bind_on_a_node_reads_nothing() -> None:
+    driven = Driven().knows().knows(Pod("q-1", 1))
+    driven.bind(*FENCED, "post ok")
+    asked = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
+    assert driven.drive(asked, "turn ok", "put ok", "post ok") == BindResult("bound")
+    written = [call.wanted for call in driven.calls if isinstance(call, PutReservation)]
+    # What is known to be bound is taken out with the next write.
+    assert [[intent.uid for intent in wanted.intents] for wanted in written] == [["p-1"], ["q-1"]]
+    assert [wanted.resource_version for wanted in written] == [None, "10"]
+    assert len({wanted.stamp for wanted in written}) == 2
+
+
+def test_asked_again_it_says_where_the_pod_is() -> None:
+    driven = Driven().knows()
+    driven.bind(*FENCED, "post ok")
+    assert driven.bind() == BindResult("repeated")
+    elsewhere = driven.bind(node="m")
+    assert elsewhere.kind == "refused"
+    assert "is bound to node n already, not to m" in elsewhere.error
+
+
+def test_where_nothing_fits_nothing_is_asked() -> None:
+    driven = Driven().knows()
+    for name, gpu in (("q", "g0"), ("r", "g1")):
+        driven.book.inventory.pod_seen(SETTING.bound(Pod(f"{name}-1", 2, "n", gpu)), "n", 0.0)
+    result = driven.bind()
+    assert result.kind == "conflict"
+    assert "pod ns/p no longer fits on node n: " in result.error
+    assert driven.counts == {"gone": 1}
+    assert Driven().knows().bind(node="nowhere").kind == "conflict"
+
+
+@pytest.mark.parametrize(
+    ("told", "counts"),
+    [
+        pytest.param(("post ok",), {}, id="none"),
+        pytest.param(("post 409", "get same"), {"pod": 1}, id="the pod is another"),
+        pytest.param(("post unknown", "get same"), {}, id="no answer is none"),
+    ],
+)
+def test_conflicts_are_counted(told: tuple[str, ...], counts: dict[str, int]) -> None:
+    driven = Driven().knows()
+    driven.bind(*FENCED, *told)
+    assert driven.counts == counts
+
+
+WHOLE_POD = replace(SETTING.bound(P), request=GpuRequest(units=(UnitAsk(WHOLE, 1),)), devices={})
+
+
+@pytest.mark.parametrize(
+    ("told", "kind", "holds"),
+    [
+        pytest.param(("post ok",), "bound", "p on n", id="kubelet chooses: nothing is written"),
+        pytest.param(("post 403",), "failed", "", id="refused"),
+        pytest.param(("post unknown", "get same"), "unknown", "p on n!", id="kept while nobody knows"),
+    ],
+)
+def test_a_whole_gpu_needs_no_fence(told: tuple[str, ...], kind: str, holds: str) -> None:
+    driven = Driven().knows(pod=WHOLE_POD)
+    assert driven.bind(*told).kind == kind
+    assert driven.holds() == holds
+
+
+def test_a_whole_gpu_stays_promised_while_an_earlier_binding_is_open() -> None:
+    driven = Driven().knows(pod=WHOLE_POD)
+    driven.bind("post unknown", "get same")
+    assert driven.bind("post unsent").kind == "failed"
+    assert driven.holds() == "p on n!"
+    [(node, intent)] = driven.book.unsettled()
+    assert driven.drive(driven.binding.settle(node, intent), "get changed")
+    assert driven.holds() == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "known", "holds"),
+    [
+        pytest.param("get same", False, "p on g0!", id="still open"),
+        pytest.param("get unknown", False, "p on g0!", id="not to be read"),
+        pytest.param("get changed", True, "", id="changed: that Binding comes too late"),
+        pytest.param("get bound", True, "p on g0", id="bound"),
+        pytest.param("get elsewhere", True, "p on m0", id="bound elsewhere"),
+        pytest.param("get gone", True, "", id="gone"),
+        pytest.param("get another", True, "", id="another of its name"),
+        pytest.param("get finished", True, "", id="finished"),
+    ],
+)
+def test_looking_after_what_stayed_open(told: str, known: bool, holds: str) -> None:
+    driven = Driven().knows()
+    driven.bind(*FENCED, "post unknown", "get same")
+    [(node, intent)] = driven.book.unsettled()
+    assert driven.drive(driven.binding.settle(node, intent), told) is known
+    assert driven.holds() == holds
+    assert (driven.book.unsettled() == []) is known
+
+
+def test_two_binds_of_one_extender_see_what_one_of_them_read() -> None:
+    """The second was decided before the first read that both GPUs are taken."""
+    driven = Driven().knows().knows(Pod("q-1", 1))
+    first = driven.binding.bind(Wanted("ns", "p", "p-1", "n"))
+    second = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
+    assert isinstance(first.send(None), OneWriter)
+    assert isinstance(second.send(None), OneWriter)
+    first.send(Done(None))
+    first.send(Done(SETTING.reservation("n", Written(5, (Held("r-1", "1", "g0", "you"),)))))
+    with pytest.raises(StopIteration) as end:
+        first.send(Done((SETTING.bound(Pod("s-1", 2, "n", "g1")),)))
+    assert end.value.value.kind == "conflict"
+    with pytest.raises(StopIteration) as end:
+        second.send(Done(None))
+    assert end.value.value.kind == "conflict"

@@ -1,0 +1,64 @@
+"""What must stand beside an extender that binds, and how policies that change pods must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import yaml
+
+from tests.manifests.configuration_rules import scheduler_configurations
+from tests.manifests.objects import Json, entries, mapping, of_kind, title
+
+# Each of them is a way to write onto a pod.
+_WRITTEN = {
+    ("pods", "CREATE"),
+    ("pods", "UPDATE"),
+    ("pods/*", "CREATE"),
+    ("pods/*", "UPDATE"),
+    ("bindings", "CREATE"),
+}
+
+
+def mutations_hold(objects: Sequence[Json]) -> Iterator[str]:
+    bound = {each["spec"]["policyName"] for each in of_kind(objects, "MutatingAdmissionPolicyBinding")}
+    for policy in of_kind(objects, "MutatingAdmissionPolicy"):
+        if policy["metadata"]["name"] not in bound:
+            yield f"{title(policy)}: nothing binds it"
+        if policy["spec"].get("failurePolicy", "Fail") != "Fail":
+            yield f"{title(policy)}: lets pass what it fails on"
+        if policy["spec"].get("reinvocationPolicy") != "IfNeeded":
+            yield f"{title(policy)}: what comes after it would be left as it is"
+
+
+def who_assigns_is_guarded(objects: Sequence[Json]) -> Iterator[str]:
+    binds = any(
+        extender.get("bindVerb")
+        for configuration in scheduler_configurations(objects)
+        for extender in entries(configuration, "extenders")
+    )
+    guarded = {
+        (resource, operation)
+        for policy in of_kind(objects, "ValidatingAdmissionPolicy")
+        if policy["metadata"]["name"].endswith("-assignment")
+        for rule in entries(policy, "spec", "matchConstraints", "resourceRules")
+        for resource in entries(rule, "resources")
+        for operation in entries(rule, "operations")
+    }
+    if binds:
+        for resource, operation in sorted(_WRITTEN - guarded):
+            yield f"bindVerb, and no policy says who may assign GPUs by {operation} of {resource}"
+
+
+def policies_know_the_schedulers(objects: Sequence[Json]) -> Iterator[str]:
+    profiles = [
+        profile.get("schedulerName")
+        for configuration in scheduler_configurations(objects)
+        for profile in entries(configuration, "profiles")
+    ]
+    for policy in of_kind(objects, "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"):
+        for variable in entries(mapping(policy, "spec"), "variables"):
+            if variable["name"] == "schedulers" and yaml.safe_load(variable["expression"]) != profiles:
+                yield f"{title(policy)}: schedulers {variable['expression']} are not the profiles {profiles}"
+
+
+RULES = (mutations_hold, who_assigns_is_guarded, policies_know_the_schedulers)

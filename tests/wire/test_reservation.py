@@ -1,0 +1,227 @@
+"""GPUReservations: an intent says exactly what the pod will hold, and one that cannot be read is broken."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.intent import MAX_INTENTS, Intent, Reservation
+from scheduler_ext.core.node import BoundPod
+from scheduler_ext.core.request import GpuRequest, InitShare, ShareAsk
+from scheduler_ext.wire.reservation import GpuReservation, read_reservation, reservation, reservation_body
+from scheduler_ext.wire.watching import Broken, Decoder
+from tests.kube_objects import Json
+from tests.strategies import share_asks
+
+names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
+
+
+@st.composite
+def held(draw: DrawFn) -> BoundPod:
+    """A pod as it is assumed: each share on one GPU."""
+    shares = draw(share_asks())
+    priority = draw(st.integers(-(2**31), 2**31 - 1))
+    containers = [name for name, _ in shares.running] + [share.container for share in shares.init]
+    return BoundPod(
+        uid=draw(st.uuids().map(str)),
+        namespace=draw(names),
+        name=draw(names),
+        priority=priority,
+        request=GpuRequest(shares=shares, priority=priority),
+        devices={name: (draw(st.sampled_from(("GPU-0", "GPU-1", "GPU-2"))),) for name in containers},
+    )
+
+
+intents = st.builds(Intent, held(), st.integers(1, 2**63).map(str), names)
+reservations = st.builds(
+    Reservation,
+    names,
+    st.one_of(st.none(), st.uuids().map(str)),
+    st.one_of(st.none(), st.integers(1, 2**63).map(str)),
+    st.lists(intents, max_size=4).map(tuple),
+)
+
+
+@given(reservations)
+def test_what_is_written_is_read(wanted: Reservation) -> None:
+    assert read_reservation(json.dumps(reservation_body(wanted)).encode()) == wanted
+
+
+@given(reservations)
+def test_and_watched(wanted: Reservation) -> None:
+    event = {"type": "MODIFIED", "object": reservation_body(wanted)}
+    read = Decoder(GpuReservation).event(json.dumps(event).encode())
+    assert isinstance(read.object, GpuReservation)
+    assert reservation(read.object) == wanted
+    assert read.resource_version == (wanted.resource_version or "")
+
+
+SHARES = ShareAsk((("proxy", 1024), ("main", 4096)), (InitShare("warm", 8192, (0,)),))
+ONE = Intent(
+    BoundPod(
+        "u1",
+        "team",
+        "train",
+        1000,
+        GpuRequest(shares=SHARES, priority=1000),
+        {"proxy": ("GPU-0",), "main": ("GPU-1",), "warm": ("GPU-0",)},
+    ),
+    "4711",
+    "gpu-scheduler-7f9",
+)
+
+
+def test_the_object() -> None:
+    assert reservation_body(Reservation("n1", "node-uid", "99", (ONE,))) == {
+        "apiVersion": "gpu.scheduler-ext.io/v1alpha1",
+        "kind": "GPUReservation",
+        "metadata": {
+            "name": "n1",
+            "resourceVersion": "99",
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "node-uid"}],
+        },
+        "spec": {
+            "intents": [
+                {
+                    "podUID": "u1",
+                    "namespace": "team",
+                    "name": "train",
+                    "resourceVersion": "4711",
+                    "extender": "gpu-scheduler-7f9",
+                    "pod": {
+                        "priority": 1000,
+                        "shares": [
+                            {"container": "proxy", "memoryMiB": 1024, "device": "GPU-0"},
+                            {"container": "main", "memoryMiB": 4096, "device": "GPU-1"},
+                            {
+                                "container": "warm",
+                                "memoryMiB": 8192,
+                                "device": "GPU-0",
+                                "init": True,
+                                "beside": [0],
+                            },
+                        ],
+                    },
+                }
+            ]
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pytest.param({"metadata": {"name": "n1", "resourceVersion": "9"}}, id="without a spec"),
+        pytest.param({"metadata": {"name": "n1", "resourceVersion": "9"}, "spec": None}, id="a null spec"),
+        pytest.param(
+            {"metadata": {"name": "n1", "resourceVersion": "9"}, "spec": {"intents": None}}, id="null intents"
+        ),
+        pytest.param(
+            {
+                "metadata": {
+                    "name": "n1",
+                    "resourceVersion": "9",
+                    "ownerReferences": [{"kind": "Team", "uid": "u"}],
+                    "labels": {"a": "b"},
+                },
+                "spec": {"intents": [], "later": 1},
+            },
+            id="fields of others",
+        ),
+    ],
+)
+def test_without_intents(found: Json) -> None:
+    assert read_reservation(json.dumps(found).encode()) == Reservation("n1", None, "9", ())
+
+
+def changed(path: tuple[str | int, ...], to: Any) -> Json:
+    """The object with one field changed, or (None) left out."""
+    body: Any = reservation_body(Reservation("n1", "node-uid", "99", (ONE,)))
+    at = body["spec"]["intents"][0]
+    for step in path[:-1]:
+        at = at[step]
+    if to is None:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = to
+    found: Json = json.loads(json.dumps(body))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "to", "problem"),
+    [
+        pytest.param(("podUID",), None, "podUID", id="of no pod"),
+        pytest.param(("podUID",), "", "spec.intents[0].podUID: ", id="of a pod without a uid"),
+        pytest.param(("resourceVersion",), None, "resourceVersion", id="at no version"),
+        pytest.param(("pod",), None, "missing required field `pod`", id="that holds nobody knows what"),
+        pytest.param(("pod", "priority"), None, "`priority`", id="of no priority"),
+        pytest.param(("pod", "priority"), 2**31, "spec.intents[0].pod.priority: ", id="of too high a one"),
+        pytest.param(("pod", "shares"), [], "spec.intents[0].pod.shares: ", id="without a share"),
+        pytest.param(("pod", "shares", 0, "memoryMiB"), 0, "shares[0].memoryMiB: ", id="a share of nothing"),
+        pytest.param(("pod", "shares", 0, "memoryMiB"), -5, "shares[0].memoryMiB: ", id="of less"),
+        pytest.param(("pod", "shares", 0, "memoryMiB"), 1.5, "shares[0].memoryMiB: ", id="of a half"),
+        pytest.param(("pod", "shares", 0, "memoryMiB"), 10**12, "shares[0].memoryMiB: ", id="absurdly large"),
+        pytest.param(("pod", "shares", 0, "device"), None, "`device`", id="on no GPU"),
+        pytest.param(("pod", "shares", 0, "device"), "", "shares[0].device: ", id="on a GPU without a name"),
+        pytest.param(
+            ("pod", "shares", 0, "container"), "main", "two shares of one container", id="of one container"
+        ),
+        pytest.param(
+            ("pod", "shares", 2, "beside"), [2], "beside one that is not there", id="beside one too many"
+        ),
+        pytest.param(("pod", "shares", 2, "beside"), [-1], "shares[2].beside[0]: ", id="beside the last"),
+        pytest.param(("pod", "shares", 0, "beside"), [1], "'proxy' runs", id="running, beside another"),
+    ],
+)
+def test_one_unreadable_intent_breaks_the_whole(path: tuple[str | int, ...], to: Any, problem: str) -> None:
+    body = changed(path, to)
+    page = Decoder(GpuReservation).page(json.dumps({"items": [body, {"metadata": {"name": "n2"}}]}).encode())
+    (broken,) = page.broken
+    assert isinstance(broken, Broken)
+    assert broken.name == "n1"
+    assert problem in broken.problem
+    assert len(page.items) == 1
+    with pytest.raises(ClusterError) as error:
+        read_reservation(json.dumps(body).encode())
+    assert problem in str(error.value)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"\xff", b"[]"])
+def test_what_is_no_object(body: bytes) -> None:
+    with pytest.raises(ClusterError, match="GPUReservation"):
+        read_reservation(body)
+
+
+def test_there_are_at_most_so_many() -> None:
+    full = Reservation("n1", intents=(ONE,) * MAX_INTENTS)
+    assert len(read_reservation(json.dumps(reservation_body(full)).encode()).intents) == MAX_INTENTS
+    with pytest.raises(ValueError, match="257 intents on node n1; at most 256"):
+        reservation_body(replace(full, intents=(*full.intents, ONE)))
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [
+        pytest.param({"proxy": ("GPU-0",), "main": ("GPU-1",)}, id="on none"),
+        pytest.param({"proxy": ("GPU-0",), "main": ("GPU-0", "GPU-1"), "warm": ("GPU-0",)}, id="on two"),
+    ],
+)
+def test_a_share_on_other_than_one_gpu_is_never_written(devices: dict[str, tuple[str, ...]]) -> None:
+    odd = replace(ONE, pod=replace(ONE.pod, devices=devices))
+    with pytest.raises(ValueError, match="not on one"):
+        reservation_body(Reservation("n1", intents=(odd,)))
+
+
+def test_a_pod_without_shares_is_never_written() -> None:
+    whole = replace(ONE, pod=replace(ONE.pod, request=GpuRequest()))
+    body = reservation_body(Reservation("n1", intents=(whole,)))
+    with pytest.raises(ClusterError):
+        read_reservation(json.dumps(body).encode())
