@@ -20,6 +20,10 @@ test: .venv ## Run the tests
 	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadscope $(ARGS)
 	@echo "not run here: the end-to-end tests, which need a control plane (make e2e)"
 
+test-long: .venv ## Try many more orders of events for a GPU that is promised twice (minutes)
+	@$(BIN)/python -m pytest --hypothesis-profile=long --numprocesses auto --maxprocesses 4 -rP \
+		tests/extender/test_promises.py tests/extender/test_bind_exploration.py $(ARGS)
+
 e2e: .venv ## Run the end-to-end tests on a real control plane (builds it once: six minutes, Go 1.26 and etcd)
 	@$(BIN)/python -m tests.e2e.cluster.binaries
 	@$(BIN)/python -m pytest -m e2e tests/e2e $(ARGS)
@@ -69,4 +73,4 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable '.[dev]'
 	@touch $@
 
-.PHONY: help run test e2e check bench bench-bind bench-live bench-scheduler image clean .venv
+.PHONY: help run test test-long e2e check bench bench-bind bench-live bench-scheduler image clean .venv

@@ -48,6 +48,9 @@ _REMEMBERED_POD_BYTES = 64 * 1024
 # Refused there, it would evict somebody on another node as well: what we hear within this time comes first.
 _BEHIND_S = 0.5
 _LOOK_S = 0.01
+# Some victims take their time to leave, and kube-scheduler asks about one pod at a time: after a wait in vain
+# nobody waits again for this long.
+_PATIENT_AGAIN_S = 5.0
 
 
 # The nodes that a pod sees in a way of its own, each with the pods that count there.
@@ -76,6 +79,7 @@ class Extender:
         self._decisions: LRUCache[tuple[GpuRequest, _Own], Decision] = LRUCache(_REMEMBERED_DECISIONS)
         self._views: LRUCache[_Own, Snapshot] = LRUCache(_REMEMBERED_VIEWS)
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_DECISIONS)
+        self._patient_from = 0.0
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -166,8 +170,13 @@ class Extender:
         node = args.pod.status.nominated_node_name if args.pod.status is not None else None
         if not node or args.nodes is not None or node not in args.names:
             return decision
+        if time.monotonic() < self._patient_from:
+            return decision
         until = min(deadline, time.monotonic() + _BEHIND_S)
-        while self._waits_for_others(args, decision, node) and time.monotonic() < until:
+        while self._waits_for_others(args, decision, node):
+            if time.monotonic() >= until:
+                self._patient_from = until + _PATIENT_AGAIN_S
+                break
             time.sleep(_LOOK_S)
             if self._snapshot is None or self._snapshot.generation != decision.snapshot.generation:
                 decision = self._decide(args)

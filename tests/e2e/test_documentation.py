@@ -17,6 +17,7 @@ import yaml
 
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.ports import LOOPBACK
+from tests.e2e.cluster.running_pod import RunningPod
 from tests.e2e.cluster.unverified import get
 from tests.e2e.cluster.whole import PLAIN_NODES, Cluster, running_cluster
 from tests.e2e.installation import NAMESPACE, Installation
@@ -173,6 +174,24 @@ def test_standalone_decides_for_pods(standalone: tuple[Reader, Installation]) ->
         lambda: [list(pod.containers) for pod in installation.pods()] == [["kube-scheduler"]] * 2,
         "the pods with a sidecar are gone",
     )
+
+
+def test_standalone_one_of_the_extenders_writes_to_the_cluster(
+    standalone: tuple[Reader, Installation],
+) -> None:
+    _, installation = standalone
+
+    def is_active(pod: RunningPod) -> bool:
+        return installation.metric_of(pod, "gpu_extender_active") == 1
+
+    def one() -> RunningPod | None:
+        active = [pod for pod in installation.pods("extender") if is_active(pod)]
+        return active[0] if len(active) == 1 else None
+
+    active = eventually(one, "one of the extenders is active")
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+    lease = installation.api.get(f"{leases}/gpu-scheduler-extender")
+    assert lease["spec"]["holderIdentity"].startswith(f"{active.name}_")
 
 
 def test_standalone_lets_nobody_ask_without_a_certificate(standalone: tuple[Reader, Installation]) -> None:

@@ -563,6 +563,7 @@ def test_promises_hold() -> None:
     Promises.steps_taken = 0
     run_state_machine_as_test(Promises, settings=settings(max_examples=examples, stateful_step_count=50))
     print(f"{Promises.steps_taken} steps")
+    assert not LONG or Promises.steps_taken >= 100_000
 
 
 class Deaf(Inventory):

@@ -249,6 +249,19 @@ def test_a_nominated_pod_whose_victims_stay_is_refused(priority: int) -> None:
     assert filtered(extender, nominated(priority))[0] == []
 
 
+def test_after_a_wait_in_vain_nobody_waits_for_a_while() -> None:
+    """Many may be nominated, and kube-scheduler asks about them one after the other."""
+    extender = extender_on(*TAKEN)
+    assert filtered(extender, nominated(priority=10))[0] == []
+    heard = Timer(0.2, replace, (extender, *TAKEN[:2]))
+    heard.start()
+    try:
+        assert filtered(extender, nominated(priority=10))[0] == []
+    finally:
+        heard.join()
+    assert filtered(extender, nominated(priority=10))[0] == ["n"]
+
+
 def test_answers_change_no_snapshot() -> None:
     extender = extender_on(*CLUSTER)
     before = extender.snapshot
