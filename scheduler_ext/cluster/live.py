@@ -22,13 +22,12 @@ from scheduler_ext.cluster.leader import BuildLeader
 from scheduler_ext.cluster.notices import Notices
 from scheduler_ext.cluster.pace import Pace
 from scheduler_ext.cluster.reflector import Reflector, WatchHealth
+from scheduler_ext.cluster.share_nodes import ShareNodes
 from scheduler_ext.cluster.sinks import NodeSink, PodSink, ReportSink
 from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.cluster.troubles import Troubles
 from scheduler_ext.core.cause import Cause
-from scheduler_ext.core.holdings import holdings_of
 from scheduler_ext.core.inventory import Inventory
-from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.binder import Binder
 from scheduler_ext.extender.book import Book
@@ -76,7 +75,8 @@ class LiveInventory:
         self._inventory, self._lock = self.book.inventory, self.book.lock
         self._leader = leader(transport, changed=self._turned) if leader is not None else None
         self._notices = Notices(transport, self.active)
-        self._resources = resources = config.resource_names()
+        resources = config.resource_names()
+        self._share_nodes = ShareNodes(self._notices.warn, resources)
         self._oldest_s = config.inventory_ages_s()[0]
         parts = (self._inventory, self._lock, resources, self._wake)
         self._troubles = Troubles()
@@ -106,7 +106,6 @@ class LiveInventory:
         self._arrived_at: float | None = None
         self._unpublished: dict[str, Cause] = {}
         self._published_at = self._ticked_at = 0.0
-        self._unplaced: dict[str, tuple[str, ...]] = {}
         # By node, since when a refusal may be cured by what changed there.
         self._to_cure: dict[str, float] = {}
         self._looked_at: dict[str, float] = {}
@@ -185,7 +184,7 @@ class LiveInventory:
             reports_refused=self._troubles.counts(),
             nudges=self._notices.nudges,
             active=self.active(),
-            unplaced={name: len(names) for name, names in list(self._unplaced.items())},
+            unplaced=self._share_nodes.unplaced(),
             advertised=self.enforcing.advertiser.writes if self.enforcing is not None else 0,
             advertise_failures=self.enforcing.advertiser.failures if self.enforcing is not None else 0,
         )
@@ -239,7 +238,7 @@ class LiveInventory:
                 self._extender.update_nodes(infos)
         if self.enforcing is not None:
             self.enforcing.follow(infos, seen)
-        self._warn_of_unplaced(infos)
+        self._share_nodes.follow(infos)
         if begun and (snapshot := self.snapshot) is not None:
             self._unpublished = {}
             # What was just built lives on: keep the collector from walking it.
@@ -251,23 +250,6 @@ class LiveInventory:
             self._published_at = time.monotonic()
         changes, self._unpublished = self._unpublished, {}
         self._cure(changes, arrived_at)
-
-    def _warn_of_unplaced(self, infos: Mapping[str, NodeInfo | None]) -> None:
-        """Say which pods have a share of which nobody knows the GPU: somebody else bound them."""
-        for name, info in infos.items():
-            asks = info is not None and any(pod.request.shares is not None for pod in info.pods)
-            unplaced = holdings_of(info, self._resources).unplaced if info is not None and asks else []
-            names = tuple(f"{pod.namespace}/{pod.name}" for pod in unplaced)
-            if names and names != self._unplaced.get(name):
-                problem = (
-                    f"node {name} takes no new share while it has pods whose share is on a GPU that nobody "
-                    f"knows, because another scheduler bound them: {', '.join(names)}"
-                )
-                log.error("%s", problem)
-                self._notices.warn(name, info.uid if info is not None else None, "ShareWithoutGPU", problem)
-            self._unplaced[name] = names
-            if not names:
-                del self._unplaced[name]
 
     def _greet(self, snapshot: Snapshot) -> None:
         """Have pods looked at again that were refused before this process began: it knows nothing of them."""
