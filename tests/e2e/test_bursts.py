@@ -10,6 +10,9 @@ from tests.e2e.cluster.api import eventually
 from tests.e2e.workload import Workload
 from tests.kube_objects import SHARE, gpu
 
+# Its time limits are those of a machine of its own.
+pytestmark = pytest.mark.alone
+
 
 def bound(workload: Workload) -> Counter[str]:
     """How many pods each node has."""

@@ -26,6 +26,9 @@ from tests.e2e.gpunode_api import PATH as GPU_NODES
 from tests.e2e.gpunode_api import install
 from tests.kube_objects import gpu, gpu_node
 
+# Its time limits are those of a machine of its own.
+pytestmark = pytest.mark.alone
+
 NODES, PODS = 1000, 5000
 READY_S = 15.0
 READY_MIB = 600

@@ -136,6 +136,8 @@ class TestWhatADevicePluginPicks:
             return bool(status.get("currentHealthy") == 2 and status["disruptionsAllowed"] == 0)
 
         eventually(counted, "the budget knows its pods")
+        # Those who are to decide hear of it a moment later.
+        time.sleep(1.0)
         name = workload.create(workload.pod(limits, priorityClassName=classes.critical))
         assert workload.await_node(name) == other
         assert kept < there(workload)

@@ -20,6 +20,9 @@ from tests.e2e.faulty_extender import DELAYS, KILLS, arm
 from tests.e2e.history import Recorder
 from tests.e2e.share_workload import ROOM_MIB, ShareWorkload, running_share_installation, share_workload_on
 
+# Its time limits are those of a machine of its own.
+pytestmark = pytest.mark.alone
+
 # Each kill and each delay so often.
 TURNS = int(os.environ.get("GPU_SHARE_KILLS", "1"))
 PODS = 300 * TURNS
