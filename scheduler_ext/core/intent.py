@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scheduler_ext.core.node import BoundPod
 
@@ -12,12 +12,16 @@ MAX_INTENTS = 256
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One Binding: ``pod`` as it will hold its shares (and nothing else), and the version of the pod at which
-    alone the Binding can succeed; ``extender`` is who posts it, for people."""
+    """One Binding: ``pod`` as it will hold its shares and units, and nothing else, and the version of the pod
+    at which alone the Binding can succeed; ``extender`` is who posts it.
+
+    ``reads`` is how often that extender had read what others wrote when it decided; nobody writes it down.
+    """
 
     pod: BoundPod
     resource_version: str
     extender: str
+    reads: int = field(default=0, compare=False)
 
     @property
     def key(self) -> tuple[str, str]:

@@ -255,9 +255,9 @@ class Inventory:
         """Every promise whose end is not known yet, with its node."""
         return self._ledger.assumed()
 
-    def is_assumed(self, key: tuple[str, str], node: str) -> bool:
-        """Whether a Binding was about to be sent whose end is not known."""
-        return self._ledger.is_assumed(key, node)
+    def assumed_on(self, node: str) -> dict[tuple[str, str], Intent]:
+        """Bindings to a node that were about to be sent and whose end is not known."""
+        return self._ledger.assumed_on(node)
 
     def intents_on(self, node: str) -> dict[tuple[str, str], Intent]:
         """What is written down of Bindings to a node whose end is not known yet."""

@@ -101,10 +101,10 @@ class Ledger:
         account = self._accounts.get(node)
         return dict(account.intents) if account is not None else {}
 
-    def is_assumed(self, key: tuple[str, str], node: str) -> bool:
-        """Whether a Binding was about to be sent whose end is not known."""
+    def assumed_on(self, node: str) -> dict[tuple[str, str], Intent]:
+        """Bindings to a node that were about to be sent and whose end is not known."""
         account = self._accounts.get(node)
-        return account is not None and key in account.assumed
+        return dict(account.assumed) if account is not None else {}
 
     def confirmed(self) -> set[str]:
         """The uids of all bound pods, finished ones among them."""

@@ -3,8 +3,8 @@
 One bind is a generator of calls (``Steps``): it yields a call, is sent its outcome, and returns how it ended.
 It never waits and knows no network, so that every order of the steps of two extenders can be tried.
 
-A share's Binding is fenced by its node's GPUReservation, a list of intents that is replaced only at the
-version it was read at (compare-and-swap):
+A Binding is fenced by its node's GPUReservation, a list of intents that is replaced only at the version it
+was read at (compare-and-swap); one write takes the intents of all who wait for their turn:
 
     reserve ─► write the intent at the version known ─► post the Binding ─► Confirm
                   │ somebody else wrote meanwhile
@@ -22,10 +22,10 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
-from scheduler_ext.core.intent import Intent, Reservation
+from scheduler_ext.core.intent import MAX_INTENTS, Intent, Reservation
 from scheduler_ext.core.node import BoundPod, PendingPod
 from scheduler_ext.extender.book import Book, Reserved
-from scheduler_ext.extender.outcome import Done, Outcome, Refused, Unsent
+from scheduler_ext.extender.outcome import Done, Outcome, Refused, Unknown, Unsent
 
 T = TypeVar("T")
 # Others write to a node's reservation where two extenders are active, which is an accident.
@@ -147,14 +147,16 @@ class Binding:
             pending = yield from self._try(wanted, pending)
         if isinstance(pending, BindResult):
             return pending
-        return BindResult("failed", f"{wanted.pod} changes faster than it can be bound")
+        return BindResult(
+            "failed", f"{wanted.pod} was not bound: it was refused twice, as one that had changed"
+        )
 
     def _try(self, wanted: Wanted, pending: PendingPod) -> Steps[PendingPod | BindResult]:
         problem = self._refusal(pending, wanted)
         if problem is not None:
             return BindResult("refused", problem)
         reserved: Reserved | BindResult = self._reserve(pending, wanted.node)
-        if isinstance(reserved, Reserved) and reserved.devices:
+        if isinstance(reserved, Reserved) and pending.pod.request.asks_gpu:
             reserved = yield from self._fenced(reserved)
         if isinstance(reserved, BindResult):
             return reserved
@@ -162,12 +164,13 @@ class Binding:
         if isinstance(posted, Done):
             self.book.confirm(reserved.intent.pod, wanted.node)
             return BindResult("bound")
-        if isinstance(posted, Unsent) or (isinstance(posted, Refused) and posted.status != _CONFLICT):
-            self.book.withdraw(reserved, refused=True)
-            return BindResult("failed", f"{wanted.pod} was not bound: {posted.message}")
-        if isinstance(posted, Refused):
+        conflict = isinstance(posted, Refused) and posted.status == _CONFLICT
+        if conflict:
             self.count("pod")
-        return (yield from self._settle(reserved))
+        elif not isinstance(posted, Unknown):
+            self.book.withdraw(reserved)
+            return BindResult("failed", f"{wanted.pod} was not bound: {_told(posted)}")
+        return (yield from self._settle(reserved, conflict))
 
     def _reserve(self, pending: PendingPod, node: str) -> Reserved | BindResult:
         reserved = self.book.reserve(pending, node)
@@ -186,6 +189,8 @@ class Binding:
 
     def _refusal(self, pending: PendingPod, wanted: Wanted) -> str | None:
         """Why a pod is not ours to bind."""
+        if (pending.pod.namespace, pending.pod.name) != (wanted.namespace, wanted.name):
+            return f"uid {wanted.uid} is not that of {wanted.pod}; nothing was bound"
         if not self.ours(pending.scheduler_name):
             return f"{wanted.pod} is of scheduler {pending.scheduler_name!r}, not of ours; nothing was bound"
         if pending.pod.terminating:
@@ -198,7 +203,7 @@ class Binding:
         """A pod nobody told us of yet: kube-scheduler's watch may be ahead of ours."""
         read: Outcome[PodNow | None] = yield GetPod(wanted.namespace, wanted.name)
         if not isinstance(read, Done):
-            return BindResult("failed", f"{wanted.pod} could not be read: {read.message}")
+            return BindResult("failed", f"{wanted.pod} could not be read: {_told(read)}")
         now = read.value
         if now is None or now.uid != wanted.uid:
             return BindResult("refused", f"{wanted.pod} of uid {wanted.uid} is gone")
@@ -210,11 +215,15 @@ class Binding:
             return BindResult("refused", f"{wanted.pod} has finished")
         return now.pending
 
-    def _settle(self, reserved: Reserved) -> Steps[PendingPod | BindResult]:
+    def _settle(self, reserved: Reserved, conflict: bool) -> Steps[PendingPod | BindResult]:
         """After a conflict, or no answer: what became of the pod. It, where it can be tried again."""
         pod, node = reserved.intent.pod, reserved.node
         wanted = Wanted(pod.namespace, pod.name, pod.uid, node)
         read: Outcome[PodNow | None] = yield GetPod(pod.namespace, pod.name)
+        known = self.book.node_of(pod.uid)
+        if known is not None:
+            # The watch has told of it meanwhile.
+            return _bound(wanted, known, by_us=True)
         if isinstance(read, Done):
             now = read.value
             end = self._learn(reserved.intent, node, now)
@@ -222,7 +231,10 @@ class Binding:
                 return _bound(wanted, now.node, by_us=True)
             if end == "gone":
                 return BindResult("refused", f"{wanted.pod} of uid {pod.uid} is gone")
-            if end == "changed" and now is not None and now.pending is not None:
+            if now is not None and now.pending is not None and (conflict or end == "changed"):
+                # Nothing changed, and yet it was refused: that is an answer, and it can be tried again.
+                if end is None:
+                    self.book.withdraw(reserved)
                 return now.pending
         return BindResult(
             "unknown",
@@ -252,7 +264,7 @@ class Binding:
         """The same place, or another on the node, once its intent is written: nobody can have taken it."""
         node = reserved.node
         turn: Outcome[None] = yield OneWriter(node)
-        problem = None if isinstance(turn, Done) else turn.message
+        problem = None if isinstance(turn, Done) else f"others are being bound to node {node}, in vain"
         for _ in range(_FENCE_TRIES):
             if problem is None and self.book.version(node) is None:
                 problem = yield from self._catch_up(node)
@@ -266,7 +278,12 @@ class Binding:
                 reserved = again
             if problem is not None:
                 break
+            if self.book.is_written(reserved):
+                return reserved
             wanted = self.book.with_intent(reserved)
+            if len(wanted.intents) > MAX_INTENTS:
+                problem = f"too many pods are being bound to node {node}"
+                break
             wrote: Outcome[Reservation] = yield PutReservation(wanted)
             if isinstance(wrote, Done):
                 self.book.fence(replace(wanted, resource_version=wrote.value.resource_version))
@@ -276,22 +293,31 @@ class Binding:
             if isinstance(wrote, Refused) and wrote.status in (_CONFLICT, _NOT_FOUND):
                 self.count("fence")
             else:
-                problem = f"the reservation of node {node} was not written: {wrote.message}"
+                problem = f"the reservation of node {node} was not written: {_told(wrote)}"
         self.book.withdraw(reserved)
-        return BindResult(
-            "failed", problem or f"the reservation of node {node} changes faster than it can be written"
-        )
+        problem = problem or f"the reservation of node {node} changes faster than it can be written"
+        pod = reserved.intent.pod
+        return BindResult("failed", f"pod {pod.namespace}/{pod.name} was not bound: {problem}")
 
     def _catch_up(self, node: str) -> Steps[str | None]:
         """Read what others wrote of a node, then the pods it has: in this order. Why not, where not."""
         read: Outcome[Reservation | None] = yield GetReservation(node)
         if not isinstance(read, Done):
-            return f"the reservation of node {node} was not read: {read.message}"
+            return f"the reservation of node {node} was not read: {_told(read)}"
         listed: Outcome[tuple[BoundPod, ...]] = yield PodsOn(node)
         if not isinstance(listed, Done):
-            return f"the pods of node {node} were not listed: {listed.message}"
+            return f"the pods of node {node} were not listed: {_told(listed)}"
         self.book.fence(read.value or Reservation(node), listed.value)
         return None
+
+
+def _told(outcome: Refused | Unknown | Unsent) -> str:
+    """For kube-scheduler, which writes it into the pod's status: the same in words whenever it happens."""
+    if isinstance(outcome, Refused):
+        return outcome.message
+    if isinstance(outcome, Unknown):
+        return "the API server gave no answer"
+    return "the API server could not be asked in time"
 
 
 def _bound(wanted: Wanted, node: str, by_us: bool = False) -> BindResult:

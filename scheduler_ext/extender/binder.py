@@ -13,7 +13,7 @@ from threading import Event, Lock, Thread
 from typing import Any, Protocol, TypeVar
 
 from scheduler_ext.core.errors import OverAllocationError
-from scheduler_ext.core.intent import Reservation
+from scheduler_ext.core.intent import Intent, Reservation
 from scheduler_ext.core.node import BoundPod
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.resources import ResourceNames
@@ -49,6 +49,8 @@ T = TypeVar("T")
 # How a bind ends, and what may keep one from going as decided.
 RESULTS = ("bound", "repeated", "refused", "conflict", "failed", "unknown", "standby")
 CONFLICTS = ("gone", "fence", "pod")
+# Of the time that is left, the Binding may take so much.
+_POST_PART = 0.75
 # What stayed open is looked at again so soon, and then ever more seldom.
 _FIRST_LOOK_S = 1.0
 _SELDOM_S = 30.0
@@ -110,6 +112,15 @@ class _UnderWay:
 
     node: str
     end: Future[BindResult] = field(default_factory=Future)
+
+
+@dataclass(slots=True)
+class _Look:
+    """When what stays open is looked at next, and the pod's version that was known at the last time."""
+
+    at: float
+    wait_s: float = _FIRST_LOOK_S
+    version: str | None = None
 
 
 class Binder:
@@ -202,7 +213,18 @@ class Binder:
                 if isinstance(call, PostBinding):
                     # Others may write their intents while this one's Binding is on its way.
                     turn.close()
-                answer = self._made(call, deadline)
+                answer = self._ended(call, deadline)
+
+    def _ended(self, call: Call, deadline: float) -> Outcome[Any]:
+        """How a call ended; what went wrong is logged here, for kube-scheduler is told in general words."""
+        try:
+            outcome = self._made(call, deadline)
+        except Exception:
+            log.exception("bind: a call failed")
+            return Unknown("internal error; see the log")
+        if isinstance(outcome, Unknown | Unsent):
+            log.warning("bind: %s: %s", type(call).__name__, outcome.message)
+        return outcome
 
     def _take_turn(self, node: str, turn: contextlib.ExitStack, deadline: float) -> Outcome[None]:
         with self._lock:
@@ -223,7 +245,9 @@ class Binder:
             case PutReservation(wanted):
                 return self._api.put_reservation(wanted, deadline)
             case PostBinding(reserved):
-                return self._posted(reserved, deadline)
+                # Where no answer comes there is time left to read what became of it.
+                now = time.monotonic()
+                return self._posted(reserved, now + (deadline - now) * _POST_PART)
         raise AssertionError(call)
 
     def _posted(self, reserved: Reserved, deadline: float) -> Outcome[None]:
@@ -271,7 +295,7 @@ class Binder:
 
     def _look_after(self) -> None:
         """Find out what became of promises whose Binding was not answered, or that others left."""
-        looks: dict[tuple[str, tuple[str, str]], tuple[float, float]] = {}
+        looks: dict[tuple[str, tuple[str, str]], _Look] = {}
         while not self._stopped.wait(_FIRST_LOOK_S / 2):
             if self._may_bind() is not None:
                 looks.clear()
@@ -281,13 +305,19 @@ class Binder:
                 busy = set(self._under_way)
             open_ones = [(node, intent) for node, intent in self._book.unsettled() if intent.uid not in busy]
             there = {(node, intent.key): intent for node, intent in open_ones}
-            looks = {key: looks.get(key, (now + _FIRST_LOOK_S, _FIRST_LOOK_S)) for key in there}
-            for key, (at, wait_s) in list(looks.items()):
-                if at <= now and not self._stopped.is_set():
+            looks = {key: looks.get(key) or _Look(now + _FIRST_LOOK_S) for key in there}
+            for key, look in looks.items():
+                heard = self._book.pending(key[1][0])
+                version = heard.resource_version if heard is not None else ""
+                # A Binding of another version than the pod has now is no longer open: look at once.
+                changed = version not in (look.version, there[key].resource_version)
+                if (look.at <= now or changed) and not self._stopped.is_set():
                     self._look(key[0], there[key])
-                    looks[key] = (now + wait_s * 2, min(wait_s * 2, _SELDOM_S))
+                    look.version = version
+                    look.wait_s = min(look.wait_s * 2, _SELDOM_S)
+                    look.at = now + look.wait_s
 
-    def _look(self, node: str, intent: Any) -> None:
+    def _look(self, node: str, intent: Intent) -> None:
         try:
             self._run(self._binding.settle(node, intent), time.monotonic() + self.deadline_s)
         except Exception:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from uuid import uuid4
 
 from scheduler_ext.core.errors import OverAllocationError
-from scheduler_ext.core.intent import Intent, Reservation
+from scheduler_ext.core.intent import MAX_INTENTS, Intent, Reservation
 from scheduler_ext.core.inventory import Inventory
 from scheduler_ext.core.node import BoundPod, PendingPod
 from scheduler_ext.core.nominated import seen_by
@@ -29,11 +29,13 @@ class Reserved:
     node: str
     pending: PendingPod
     intent: Intent
-    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # Whether a Binding of it may be on its way already, which somebody posted before.
     again: bool = False
-    # How often we had read what others wrote when this was decided.
-    reads: int = 0
+
+    @property
+    def devices(self) -> Mapping[str, tuple[str, ...]]:
+        """The GPU of each share, by container; what a device plugin picks is not known."""
+        return self.intent.pod.devices
 
     @property
     def key(self) -> tuple[str, str]:
@@ -83,17 +85,15 @@ class Book:
         pod = pending.pod
         key = (pod.uid, pending.resource_version)
         with self.lock:
-            before = self.inventory.intents_on(node).get(key)
+            before = self.inventory.intents_on(node).get(key) or self.inventory.assumed_on(node).get(key)
             if before is not None:
-                intent = replace(before, extender=self._name)
+                intent = replace(before, extender=self._name, reads=self._reads)
                 try:
                     self.inventory.assume(intent, node)
                 except OverAllocationError as error:
                     # Somebody else was promised the place: of the two one is history, or not written yet.
                     return str(error)
-                reserved = Reserved(node, pending, intent, intent.pod.devices, True, self._reads)
             else:
-                again = self.inventory.is_assumed(key, node)
                 info = self.inventory.info(node)
                 if info is None:
                     return "node(s) had no fresh GPU inventory"
@@ -104,13 +104,11 @@ class Book:
                 found = place(seen, pod.request, sizing, within=self._extender.snapshot)
                 if isinstance(found, str):
                     return found
-                intent = Intent(replace(pod, devices=found.devices), pending.resource_version, self._name)
+                placed = replace(pod, devices=found.devices)
+                intent = Intent(placed, pending.resource_version, self._name, self._reads)
                 self.inventory.assume(intent, node)
-                # Of what the device plugin picks nothing is written: that we sent it is all there is.
-                again = again and not found.devices
-                reserved = Reserved(node, pending, intent, found.devices, again, self._reads)
         self._publish(node)
-        return reserved
+        return Reserved(node, pending, intent, again=before is not None)
 
     def confirm(self, pod: BoundPod, node: str) -> None:
         """A pod is bound to a node; the watch may have told more of it since that was answered."""
@@ -123,21 +121,20 @@ class Book:
         with self.lock:
             self.inventory.pod_gone(uid, self._monotonic())
 
-    def withdraw(self, reserved: Reserved, refused: bool = False) -> None:
-        """A place is not needed: no Binding was posted, or it was ``refused``.
+    def withdraw(self, reserved: Reserved) -> None:
+        """A place is not needed: no Binding was posted, or it was refused.
 
-        An intent that is written stays until its end is known, if somebody may have posted the same before;
-        so does what we posted before and that is not written.
+        If somebody may have posted the same before, or is about to, what is written of it stays until its end
+        is known; and where nothing is written, what we promised.
         """
+        key, node = reserved.key, reserved.node
         with self.lock:
-            if not reserved.again:
-                if refused:
-                    self.inventory.forget(reserved.key, reserved.node)
-                else:
-                    self.inventory.withdraw(reserved.key, reserved.node)
-            elif reserved.devices:
-                self.inventory.withdraw(reserved.key, reserved.node)
-        self._publish(reserved.node)
+            written = self.inventory.intents_on(node).get(key)
+            if not reserved.again and (written is None or written.extender == self._name):
+                self.inventory.forget(key, node)
+            elif written is not None:
+                self.inventory.withdraw(key, node)
+        self._publish(node)
 
     def forget(self, key: tuple[str, str], node: str) -> None:
         """A Binding can no longer succeed."""
@@ -152,12 +149,19 @@ class Book:
             return self._fences.get(node)
 
     def with_intent(self, reserved: Reserved) -> Reservation:
-        """A node's reservation as it is to be written: all whose end is not known, and this one."""
+        """A node's reservation as it is to be written: all whose end is not known, this one, and as many as
+        there is room for of those that wait for their turn: one write is enough for all of them.
+
+        Left out are those that were decided before we read what others wrote: they are to be decided anew.
+        """
         node = reserved.node
         with self.lock:
             # Where it was lowered meanwhile this is the attempt to create one that exists, which is refused.
             version = self._fences.get(node, NEVER_WRITTEN)
             others = self.inventory.intents_on(node)
+            for key, intent in self.inventory.assumed_on(node).items():
+                if key in others or (intent.reads == self._reads and len(others) < MAX_INTENTS - 1):
+                    others[key] = intent
             others.pop(reserved.key, None)
             info = self.inventory.info(node)
         return Reservation(
@@ -182,7 +186,16 @@ class Book:
     def is_outdated(self, reserved: Reserved) -> bool:
         """Whether we read what others wrote after this was decided."""
         with self.lock:
-            return self._reads != reserved.reads
+            return self._reads != reserved.intent.reads
+
+    def is_written(self, reserved: Reserved) -> bool:
+        """Whether another bind of ours wrote this intent with its own while this one waited for its turn.
+
+        One of which a Binding may be on its way already (``again``) is written anew by who posts it.
+        """
+        with self.lock:
+            known = reserved.node in self._fences
+            return known and not reserved.again and reserved.key in self.inventory.intents_on(reserved.node)
 
     def lower(self, node: str | None = None) -> None:
         """What is written of a node, or of any, is not known any more."""

@@ -12,9 +12,11 @@ from msgspec import Meta
 
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.intent import MAX_INTENTS, Intent, Reservation
+from scheduler_ext.core.mig import profile_from_resource
 from scheduler_ext.core.node import BoundPod
 from scheduler_ext.core.quantity import MAX_COUNT
-from scheduler_ext.core.request import MAX_SHARES, GpuRequest, InitShare, ShareAsk
+from scheduler_ext.core.request import MAX_SHARES, GpuRequest, InitShare, ShareAsk, UnitAsk
+from scheduler_ext.core.resources import MIG_PREFIX
 from scheduler_ext.wire.decoding import explained
 from scheduler_ext.wire.gpunode import OwnerReference
 from scheduler_ext.wire.kube import Int32, KubeStruct
@@ -23,6 +25,10 @@ API_VERSION = "gpu.scheduler-ext.io/v1alpha1"
 KIND = "GPUReservation"
 STAMP_ANNOTATION = "gpu.scheduler-ext.io/written"
 RESERVATIONS = "/apis/gpu.scheduler-ext.io/v1alpha1/gpureservations"
+
+# More resources than any node has; a qualified name's length (Kubernetes' validation).
+_MAX_UNITS = 64
+_MAX_RESOURCE = 317
 
 _Name = Annotated[str, Meta(min_length=1, max_length=253)]
 
@@ -37,18 +43,39 @@ class ShareSpec(KubeStruct, omit_defaults=True):
     beside: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_SHARES)] | None = None
 
 
-class HeldSpec(KubeStruct):
+class UnitSpec(KubeStruct):
+    """Whole GPUs or MIG instances, as many as the pod holds at its peak; a device plugin picks them."""
+
+    resource: Annotated[str, Meta(min_length=1, max_length=_MAX_RESOURCE)]
+    count: Annotated[int, Meta(ge=1, le=MAX_COUNT)]
+
+    def __post_init__(self) -> None:
+        """Refuses a MIG resource that is none; msgspec tells where."""
+        self.profile()
+
+    def profile(self) -> str | None:
+        """The MIG profile; None for whole GPUs."""
+        return profile_from_resource(self.resource)[0] if self.resource.startswith(MIG_PREFIX) else None
+
+
+class HeldSpec(KubeStruct, omit_defaults=True):
     """What the pod will hold."""
 
     priority: Int32
-    shares: Annotated[list[ShareSpec], Meta(min_length=1, max_length=MAX_SHARES)]
+    shares: Annotated[list[ShareSpec], Meta(max_length=MAX_SHARES)] | None = None
+    units: Annotated[list[UnitSpec], Meta(max_length=_MAX_UNITS)] | None = None
 
     def __post_init__(self) -> None:
         """Refuses what no pod can hold; msgspec tells where."""
-        running = sum(not share.init for share in self.shares)
-        if len({share.container for share in self.shares}) < len(self.shares):
+        shares, units = self.shares or (), self.units or ()
+        if not shares and not units:
+            raise ValueError("it holds neither shares nor units")
+        running = sum(not share.init for share in shares)
+        if len({share.container for share in shares}) < len(shares):
             raise ValueError("two shares of one container")
-        for share in self.shares:
+        if len({unit.resource for unit in units}) < len(units):
+            raise ValueError("one resource twice")
+        for share in shares:
             if share.beside and not share.init:
                 raise ValueError(f"the share of {share.container!r} runs, so that it starts beside none")
             if any(i >= running for i in share.beside or ()):
@@ -130,7 +157,7 @@ def reservation_body(wanted: Reservation) -> dict[str, Any]:
 
 
 def _intent(spec: IntentSpec) -> Intent:
-    shares = spec.pod.shares
+    shares = spec.pod.shares or ()
     running = tuple((share.container, share.memory_mib) for share in shares if not share.init)
     init = tuple(
         InitShare(share.container, share.memory_mib, tuple(share.beside or ()))
@@ -142,7 +169,11 @@ def _intent(spec: IntentSpec) -> Intent:
         namespace=spec.namespace,
         name=spec.name,
         priority=spec.pod.priority,
-        request=GpuRequest(shares=ShareAsk(running, init), priority=spec.pod.priority),
+        request=GpuRequest(
+            units=tuple(UnitAsk(unit.resource, unit.count, unit.profile()) for unit in spec.pod.units or ()),
+            shares=ShareAsk(running, init) if shares else None,
+            priority=spec.pod.priority,
+        ),
         devices={share.container: (share.device,) for share in shares},
     )
     return Intent(pod, spec.resource_version, spec.extender or "")
@@ -159,7 +190,11 @@ def _intent_spec(intent: Intent) -> IntentSpec:
         namespace=pod.namespace,
         name=pod.name,
         resource_version=intent.resource_version,
-        pod=HeldSpec(pod.priority, shares),
+        pod=HeldSpec(
+            pod.priority,
+            shares or None,
+            [UnitSpec(ask.resource, ask.count) for ask in pod.request.units] or None,
+        ),
         extender=intent.extender,
     )
 

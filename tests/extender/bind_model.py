@@ -33,12 +33,13 @@ class Asked(NamedTuple):
 
 class Budget(NamedTuple):
     """How often each thing may happen: answers that are ``lost`` (their write done, not done, or done late),
-    calls that are ``refused`` with 429 or never sent, pods that are ``touched`` by somebody else, that end
-    (``ended``, deleted and made anew), extenders that are ``restarted`` or become active again (``turned``),
-    and looks after what stayed open."""
+    calls that are ``refused`` with 429 or never sent, Bindings refused with 409 though nothing changed
+    (``conflicted``), pods that are ``touched`` by somebody else, that end (``ended``, deleted and made anew),
+    extenders that are ``restarted`` or become active again (``turned``), and looks after what stayed open."""
 
     lost: int = 0
     refused: int = 0
+    conflicted: int = 0
     unsent: int = 0
     touched: int = 0
     ended: int = 0
@@ -171,12 +172,18 @@ class Model:
         told = after.runs[extender]
         told = told._replace(answers=tuple(sorted((*told.answers, (task, answer)), key=str)))
         yield Step(f"{name}: {shown(call)}: {shown(answer)}", self._with_run(after, extender, told))
-        for outcome, budget in (("unknown", "lost"), ("refused", "refused"), ("unsent", "unsent")):
+        for answer, budget in (
+            (("unknown",), "lost"),
+            (("refused", TOO_MANY), "refused"),
+            (("refused", CONFLICT), "conflicted"),
+            (("unsent",), "unsent"),
+        ):
             if not getattr(world.budget, budget) or (call[0] in READS and budget != "lost"):
                 continue
-            answer = (outcome, TOO_MANY) if outcome == "refused" else (outcome,)
+            if budget == "conflicted" and call[0] != "post":
+                continue
             after = self._given(world, extender, ("reply", task, answer), run, budget)
-            if outcome == "unknown" and call[0] not in READS:
+            if budget == "lost" and call[0] not in READS:
                 after = after._replace(orphans=after.orphans | {call})
             yield Step(f"{name}: {shown(call)}: {shown(answer)}", after)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from scheduler_ext.core.intent import MAX_INTENTS, Intent, Reservation
 from scheduler_ext.core.inventory import Inventory, NodeRecord
 from scheduler_ext.core.request import GpuRequest, UnitAsk
 from scheduler_ext.extender.bind import (
@@ -173,7 +174,18 @@ FENCED = ("turn ok", "read none", "list none", "put ok")
             "",
             id="and not a third time",
         ),
-        pytest.param(("post 409", "get same"), "unknown", "p on g0!", id="409, and yet nothing changed"),
+        pytest.param(
+            ("post 409", "get same", "turn ok", "put ok", "post ok"),
+            "bound",
+            "p on g0",
+            id="409, and yet nothing changed: once more, too",
+        ),
+        pytest.param(
+            ("post 409", "get same", "turn ok", "put ok", "post 409", "get same"),
+            "failed",
+            "",
+            id="and that was refused",
+        ),
         pytest.param(("post 409", "get bound"), "bound", "p on g0", id="409: an earlier try had bound it"),
         pytest.param(("post 409", "get deleting"), "refused", "", id="409: it is being deleted"),
         pytest.param(("post 409", "get unknown"), "unknown", "p on g0!", id="409, and not to be read"),
@@ -316,7 +328,7 @@ def test_where_nothing_fits_nothing_is_asked() -> None:
     ("told", "counts"),
     [
         pytest.param(("post ok",), {}, id="none"),
-        pytest.param(("post 409", "get same"), {"pod": 1}, id="the pod is another"),
+        pytest.param(("post 409", "get bound"), {"pod": 1}, id="the pod is another"),
         pytest.param(("post unknown", "get same"), {}, id="no answer is none"),
     ],
 )
@@ -332,21 +344,28 @@ WHOLE_POD = replace(SETTING.bound(P), request=GpuRequest(units=(UnitAsk(WHOLE, 1
 @pytest.mark.parametrize(
     ("told", "kind", "holds"),
     [
-        pytest.param(("post ok",), "bound", "p on n", id="kubelet chooses: nothing is written"),
+        pytest.param(("post ok",), "bound", "p on n", id="bound, and confirmed"),
         pytest.param(("post 403",), "failed", "", id="refused"),
         pytest.param(("post unknown", "get same"), "unknown", "p on n!", id="kept while nobody knows"),
     ],
 )
-def test_a_whole_gpu_needs_no_fence(told: tuple[str, ...], kind: str, holds: str) -> None:
+def test_a_whole_gpu_is_fenced_like_a_share(told: tuple[str, ...], kind: str, holds: str) -> None:
     driven = Driven().knows(pod=WHOLE_POD)
-    assert driven.bind(*told).kind == kind
+    assert driven.bind(*FENCED, *told).kind == kind
     assert driven.holds() == holds
+    [written] = [call.wanted for call in driven.calls if isinstance(call, PutReservation)]
+    assert [intent.pod.request.units for intent in written.intents] == [(UnitAsk(WHOLE, 1),)]
+
+
+def test_a_pod_that_asks_nothing_of_a_gpu_is_bound_without_more() -> None:
+    driven = Driven().knows(pod=replace(WHOLE_POD, request=GpuRequest()))
+    assert driven.bind("post ok").kind == "bound"
 
 
 def test_a_whole_gpu_stays_promised_while_an_earlier_binding_is_open() -> None:
     driven = Driven().knows(pod=WHOLE_POD)
-    driven.bind("post unknown", "get same")
-    assert driven.bind("post unsent").kind == "failed"
+    driven.bind(*FENCED, "post unknown", "get same")
+    assert driven.bind("turn ok", "put ok", "post unsent").kind == "failed"
     assert driven.holds() == "p on n!"
     [(node, intent)] = driven.book.unsettled()
     assert driven.drive(driven.binding.settle(node, intent), "get changed")
@@ -390,3 +409,90 @@ def test_two_binds_of_one_extender_see_what_one_of_them_read() -> None:
     with pytest.raises(StopIteration) as end:
         second.send(Done(None))
     assert end.value.value.kind == "conflict"
+
+
+class TestWaitingForATurn:
+    """q is asked for while p's intent is not written yet."""
+
+    def asked(self, driven: Driven) -> tuple[Steps[BindResult], Steps[BindResult]]:
+        driven.knows().knows(Pod("q-1", 1))
+        binds = (
+            driven.binding.bind(Wanted("ns", "p", "p-1", "n")),
+            driven.binding.bind(Wanted("ns", "q", "q-1", "n")),
+        )
+        for steps in binds:
+            assert isinstance(steps.send(None), OneWriter)
+        return binds
+
+    def written(self, steps: Steps[BindResult], outcome: Outcome[Any]) -> PutReservation:
+        """The write that comes next."""
+        call = steps.send(outcome)
+        assert isinstance(call, PutReservation)
+        return call
+
+    def test_one_write_is_enough_for_both(self) -> None:
+        driven = Driven()
+        driven.book.fence(Reservation("n", resource_version="5"), ())
+        first, second = self.asked(driven)
+        wrote = self.written(first, Done(None))
+        assert [intent.uid for intent in wrote.wanted.intents] == ["q-1", "p-1"]
+        assert isinstance(first.send(Done(replace(wrote.wanted, resource_version="6"))), PostBinding)
+        posted = second.send(Done(None))
+        assert isinstance(posted, PostBinding)
+        assert posted.reserved.devices == {"main": ("g1",)}
+
+    def test_who_was_decided_before_others_were_read_is_left_out(self) -> None:
+        driven = Driven()
+        first, second = self.asked(driven)
+        assert isinstance(first.send(Done(None)), GetReservation)
+        assert isinstance(first.send(Done(None)), PodsOn)
+        wrote = self.written(first, Done(()))
+        assert [intent.uid for intent in wrote.wanted.intents] == ["p-1"]
+        first.send(Done(replace(wrote.wanted, resource_version="6")))
+        again = self.written(second, Done(None))
+        assert [intent.uid for intent in again.wanted.intents] == ["p-1", "q-1"]
+
+    def test_who_was_written_and_has_no_time_left_holds_nothing(self) -> None:
+        driven = Driven()
+        driven.book.fence(Reservation("n", resource_version="5"), ())
+        first, second = self.asked(driven)
+        wrote = self.written(first, Done(None))
+        first.send(Done(replace(wrote.wanted, resource_version="6")))
+        with pytest.raises(StopIteration) as end:
+            second.send(Unsent(""))
+        assert end.value.value.kind == "failed"
+        assert driven.holds() == "p on g0!"
+
+    def test_where_the_write_failed_the_next_writes_for_itself(self) -> None:
+        driven = Driven()
+        driven.book.fence(Reservation("n", resource_version="5"), ())
+        first, second = self.asked(driven)
+        self.written(first, Done(None))
+        with pytest.raises(StopIteration):
+            first.send(Unknown(""))
+        assert isinstance(second.send(Done(None)), GetReservation)
+
+    def test_no_more_are_written_than_there_is_room_for(self) -> None:
+        driven = Driven()
+        units = GpuRequest(units=(UnitAsk(WHOLE, 1),))
+        held = tuple(
+            Intent(replace(WHOLE_POD, uid=f"s-{i}", request=GpuRequest()), "1", "you")
+            for i in range(MAX_INTENTS - 1)
+        )
+        driven.book.fence(Reservation("n", "", "5", held), ())
+        driven.knows(pod=replace(WHOLE_POD, request=units))
+        driven.knows(Pod("q-1", 1), pod=replace(WHOLE_POD, uid="q-1", name="q", request=units))
+        first = driven.binding.bind(Wanted("ns", "p", "p-1", "n"))
+        second = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
+        for steps in (first, second):
+            assert isinstance(steps.send(None), OneWriter)
+        wrote = self.written(first, Done(None))
+        assert len(wrote.wanted.intents) == MAX_INTENTS
+        assert wrote.wanted.intents[-1].uid == "p-1"
+        first.send(Done(replace(wrote.wanted, resource_version="6")))
+        with pytest.raises(StopIteration) as end:
+            second.send(Done(None))
+        assert end.value.value == BindResult(
+            "failed", "pod ns/q was not bound: too many pods are being bound to node n"
+        )
+        assert "q on" not in driven.holds()

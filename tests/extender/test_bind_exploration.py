@@ -78,6 +78,9 @@ QUICK = {
     "a Binding that is refused, and asked for again of both": Model(
         Setting(ONE_GPU, TWO), asked("A p n", "A q n", "B p n"), Budget(refused=1, lost=1)
     ),
+    "a Binding that is refused though nothing changed": Model(
+        Setting(ONE_GPU, TWO), asked("A p n", "A q n", "B p n"), Budget(conflicted=2, lost=1)
+    ),
     "a Binding that no time was left for": Model(
         Setting(TWO_GPUS, THREE), asked("A p n", "A p n", "B r n"), Budget(unsent=1, lost=1)
     ),
@@ -219,7 +222,7 @@ class Impatient(Binding):
 class Optimist(Binding):
     """What was not answered was not done."""
 
-    def _settle(self, reserved: Reserved) -> Steps[PendingPod | BindResult]:
+    def _settle(self, reserved: Reserved, conflict: bool) -> Steps[PendingPod | BindResult]:
         self.book.forget(reserved.key, reserved.node)
         return BindResult("failed")
         yield
@@ -241,9 +244,10 @@ class ChoosesAnew(Book):
         found = place(seen_by(info, pending.pod.uid, 0), pending.pod.request, EXTENDER.sizing)
         if isinstance(found, str):
             return found
-        intent = Intent(replace(pending.pod, devices=found.devices), pending.resource_version, self._name)
+        placed = replace(pending.pod, devices=found.devices)
+        intent = Intent(placed, pending.resource_version, self._name, self._reads)
         self.inventory.assume(intent, node)
-        return Reserved(node, pending, intent, found.devices, reads=self._reads)
+        return Reserved(node, pending, intent)
 
 
 class ReadsForItself(Book):
@@ -258,6 +262,33 @@ class ReadsForItself(Book):
     def is_outdated(self, reserved: Reserved) -> bool:
         read, self.just_read = self.just_read, False
         return read
+
+
+class WritesForAll(Book):
+    """What was decided before others were read is written for those who wait, too."""
+
+    def with_intent(self, reserved: Reserved) -> Reservation:
+        with self.lock:
+            waiting = self.inventory.assumed_on(reserved.node)
+        found = super().with_intent(reserved)
+        return replace(found, intents=tuple({i.key: i for i in (*waiting.values(), *found.intents)}.values()))
+
+    def is_outdated(self, reserved: Reserved) -> bool:
+        return super().is_outdated(reserved) and not self.is_written(reserved)
+
+
+class TrustsItsMemory(Book):
+    """What was once written need not be written again by who posts it again."""
+
+    def is_written(self, reserved: Reserved) -> bool:
+        return super().is_written(replace(reserved, again=False))
+
+
+class ForgetsForOthers(Book):
+    """A refusal settles what others wrote as well."""
+
+    def withdraw(self, reserved: Reserved) -> None:
+        self.forget(reserved.key, reserved.node)
 
 
 class NoStamp(Book):
@@ -307,6 +338,20 @@ def planted(
         pytest.param(
             planted(sizes=UNEVEN, book=ReadsForItself, asked=("A p n", "A q n", "B r n")),
             id="each its own reads",
+        ),
+        pytest.param(
+            planted(TWO_GPUS, THREE, book=WritesForAll, asked=("A p n", "A q n", "B r n")),
+            id="outdated decisions written with others",
+        ),
+        pytest.param(
+            planted(
+                TWO_GPUS, THREE, book=TrustsItsMemory, lost=1, asked=("A p n", "B p n", "A p n", "B q n")
+            ),
+            id="what was written once is not written again",
+        ),
+        pytest.param(
+            planted(book=ForgetsForOthers, refused=1, asked=("A p n", "B p n", "A q n")),
+            id="a refusal to one settles it for all",
         ),
         pytest.param(
             planted(names=("A", "A"), refused=1, asked=("A p n", "B p n", "A q n")), id="two of one name"

@@ -150,28 +150,26 @@ class TestFence:
 
 class TestSettling:
     @pytest.mark.parametrize(
-        ("again", "refused", "stays"),
+        ("again", "stays"),
         [
-            pytest.param(False, True, False, id="ours alone, and refused: it is over"),
-            pytest.param(False, False, True, id="not posted: what is written stays until it is replaced"),
-            pytest.param(True, True, True, id="refused to us: another may have posted it"),
-            pytest.param(True, False, True, id="not posted by us: another may have"),
+            pytest.param(False, False, id="ours alone: it is over"),
+            pytest.param(True, True, id="another may have posted it"),
         ],
     )
-    def test_what_is_withdrawn(self, again: bool, refused: bool, stays: bool) -> None:
+    def test_what_is_withdrawn(self, again: bool, stays: bool) -> None:
         book = built()
         if again:
             book.fence(read(5, Held("p-1", "1", "g0", "you")), ())
         found = reserved(book)
         book.fence(replace(book.with_intent(found), resource_version="6"))
-        book.withdraw(found, refused=refused)
+        book.withdraw(found)
         assert held(book) == ({"p": ("g0",)} if stays else {})
 
     def test_refused_to_us_it_counts_again_when_another_takes_it_over(self) -> None:
         book = built()
         found = reserved(book)
         book.fence(replace(book.with_intent(found), resource_version="6"))
-        book.withdraw(found, refused=True)
+        book.withdraw(found)
         book.fence(read(6, Held("p-1", "1", "g0", "me")), ())
         assert held(book) == {}
         book.fence(read(7, Held("p-1", "1", "g0", "you")), ())

@@ -230,9 +230,9 @@ class Promises(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Killed: what it had sent may be done still. Whole GPUs are left out, which kubelet fences."""
-        sent = self.orphans + [under.call for under in self.under_way if under.answer is None]
-        self.orphans = [call for call in sent if is_fenced(call)]
+        """Killed: what it had sent may be done still."""
+        sent = [under.call for under in self.under_way if under.answer is None]
+        self.orphans += [call for call in sent if isinstance(call, PutReservation | PostBinding)]
         self.begin()
 
     @rule()
@@ -398,8 +398,7 @@ class Promises(RuleBasedStateMachine):
         for call in self.server.coming(sent):
             gpus = call.reserved.devices.get("main", ())
             key = (call.reserved.node, call.reserved.intent.uid, *gpus)
-            # Whole GPUs are fenced by kubelet: nothing of them is written that outlives us.
-            assert not gpus or key in counted, f"counted: {key} is on its way"
+            assert key in counted, f"counted: {key} is on its way"
 
     # --- what holds when all has been heard ---
 
@@ -540,11 +539,6 @@ class Promises(RuleBasedStateMachine):
             assert (info.pods, info.nominated) == ((), ()), f"leaks: {info.name}"
 
 
-def is_fenced(call: Call) -> bool:
-    """Whether it is a write that counts for all extenders."""
-    return isinstance(call, PutReservation) or (isinstance(call, PostBinding) and bool(call.reserved.devices))
-
-
 def known(info: NodeInfo) -> NodeInfo:
     """What a list tells: without what is promised, and without those who left."""
     confirmed = tuple(pod for pod in info.pods if pod.holds and pod.uid not in info.assumed)
@@ -587,13 +581,13 @@ class Lavish(Book):
             return found
         intent = Intent(replace(pending.pod, devices=found.devices), pending.resource_version, "me")
         self.inventory._ledger.assume(intent, node)
-        return Reserved(node, pending, intent, found.devices, reads=self._reads)
+        return Reserved(node, pending, replace(intent, reads=self._reads))
 
 
 class Optimist(Binding):
     """What was not answered was not done."""
 
-    def _settle(self, reserved: Reserved) -> Steps[PendingPod | BindResult]:
+    def _settle(self, reserved: Reserved, conflict: bool) -> Steps[PendingPod | BindResult]:
         self.book.forget(reserved.key, reserved.node)
         return BindResult("failed")
         yield
