@@ -264,7 +264,9 @@ class Binding:
         """The same place, or another on the node, once its intent is written: nobody can have taken it."""
         node = reserved.node
         turn: Outcome[None] = yield OneWriter(node)
-        problem = None if isinstance(turn, Done) else f"others are being bound to node {node}, in vain"
+        problem = None
+        if not isinstance(turn, Done):
+            problem = f"others are being bound to node {node}, and no time was left"
         for _ in range(_FENCE_TRIES):
             if problem is None and self.book.version(node) is None:
                 problem = yield from self._catch_up(node)

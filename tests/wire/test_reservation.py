@@ -14,27 +14,29 @@ from hypothesis.strategies import DrawFn
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.intent import MAX_INTENTS, Intent, Reservation
 from scheduler_ext.core.node import BoundPod
-from scheduler_ext.core.request import GpuRequest, InitShare, ShareAsk
+from scheduler_ext.core.request import GpuRequest, InitShare, ShareAsk, UnitAsk
 from scheduler_ext.wire.reservation import GpuReservation, read_reservation, reservation, reservation_body
 from scheduler_ext.wire.watching import Broken, Decoder
 from tests.kube_objects import Json
-from tests.strategies import share_asks
+from tests.strategies import share_asks, unit_asks
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
 
 
 @st.composite
 def held(draw: DrawFn) -> BoundPod:
-    """A pod as it is assumed: each share on one GPU."""
-    shares = draw(share_asks())
+    """A pod as it is assumed: each share on one GPU, or units that a device plugin picks, or both."""
+    units = draw(st.one_of(st.just(()), unit_asks()))
+    shares = draw(st.one_of(st.none(), share_asks()) if units else share_asks())
     priority = draw(st.integers(-(2**31), 2**31 - 1))
-    containers = [name for name, _ in shares.running] + [share.container for share in shares.init]
+    asked = shares or ShareAsk(())
+    containers = [name for name, _ in asked.running] + [share.container for share in asked.init]
     return BoundPod(
         uid=draw(st.uuids().map(str)),
         namespace=draw(names),
         name=draw(names),
         priority=priority,
-        request=GpuRequest(shares=shares, priority=priority),
+        request=GpuRequest(units=units, shares=shares, priority=priority),
         devices={name: (draw(st.sampled_from(("GPU-0", "GPU-1", "GPU-2"))),) for name in containers},
     )
 
@@ -164,7 +166,25 @@ def changed(path: tuple[str | int, ...], to: Any) -> Json:
         pytest.param(("pod",), None, "missing required field `pod`", id="that holds nobody knows what"),
         pytest.param(("pod", "priority"), None, "`priority`", id="of no priority"),
         pytest.param(("pod", "priority"), 2**31, "spec.intents[0].pod.priority: ", id="of too high a one"),
-        pytest.param(("pod", "shares"), [], "spec.intents[0].pod.shares: ", id="without a share"),
+        pytest.param(("pod", "shares"), [], "spec.intents[0].pod: it holds nei", id="that holds nothing"),
+        pytest.param(
+            ("pod", "units"), [{"resource": "", "count": 1}], "units[0].resource: ", id="units of nothing"
+        ),
+        pytest.param(
+            ("pod", "units"), [{"resource": "nvidia.com/gpu", "count": 0}], "units[0].count: ", id="no unit"
+        ),
+        pytest.param(
+            ("pod", "units"),
+            [{"resource": "nvidia.com/mig-half", "count": 1}],
+            "is not a MIG resource",
+            id="units of a MIG profile that is none",
+        ),
+        pytest.param(
+            ("pod", "units"),
+            [{"resource": "nvidia.com/gpu", "count": 1}] * 2,
+            "one resource twice",
+            id="twice",
+        ),
         pytest.param(("pod", "shares", 0, "memoryMiB"), 0, "shares[0].memoryMiB: ", id="a share of nothing"),
         pytest.param(("pod", "shares", 0, "memoryMiB"), -5, "shares[0].memoryMiB: ", id="of less"),
         pytest.param(("pod", "shares", 0, "memoryMiB"), 1.5, "shares[0].memoryMiB: ", id="of a half"),
@@ -220,8 +240,21 @@ def test_a_share_on_other_than_one_gpu_is_never_written(devices: dict[str, tuple
         reservation_body(Reservation("n1", intents=(odd,)))
 
 
-def test_a_pod_without_shares_is_never_written() -> None:
-    whole = replace(ONE, pod=replace(ONE.pod, request=GpuRequest()))
+def test_units_of_a_device_plugin() -> None:
+    units = (UnitAsk("nvidia.com/gpu", 2), UnitAsk("nvidia.com/mig-1g.10gb", 1, "1g.10gb"))
+    whole = replace(ONE, pod=replace(ONE.pod, request=GpuRequest(units=units, priority=1000), devices={}))
     body = reservation_body(Reservation("n1", intents=(whole,)))
-    with pytest.raises(ClusterError):
-        read_reservation(json.dumps(body).encode())
+    assert body["spec"]["intents"][0]["pod"] == {
+        "priority": 1000,
+        "units": [
+            {"resource": "nvidia.com/gpu", "count": 2},
+            {"resource": "nvidia.com/mig-1g.10gb", "count": 1},
+        ],
+    }
+    assert read_reservation(json.dumps(body).encode()).intents == (whole,)
+
+
+def test_a_pod_that_holds_nothing_is_never_written() -> None:
+    nothing = replace(ONE, pod=replace(ONE.pod, request=GpuRequest()))
+    with pytest.raises(ValueError, match="neither shares nor units"):
+        reservation_body(Reservation("n1", intents=(nothing,)))
