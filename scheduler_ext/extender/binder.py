@@ -51,8 +51,9 @@ RESULTS = ("bound", "repeated", "refused", "conflict", "failed", "unknown", "sta
 CONFLICTS = ("gone", "fence", "pod")
 # Of the time that is left, the Binding may take so much.
 _POST_PART = 0.75
-# What stayed open is looked at again so soon, and then ever more seldom.
+# What stayed open is looked at again so soon, and then ever more seldom; what is heard of it this often.
 _FIRST_LOOK_S = 1.0
+_TICK_S = 0.25
 _SELDOM_S = 30.0
 
 
@@ -119,7 +120,7 @@ class _Look:
     """When what stays open is looked at next, and the pod's version that was known at the last time."""
 
     at: float
-    wait_s: float = _FIRST_LOOK_S
+    wait_s: float
     version: str | None = None
 
 
@@ -296,7 +297,7 @@ class Binder:
     def _look_after(self) -> None:
         """Find out what became of promises whose Binding was not answered, or that others left."""
         looks: dict[tuple[str, tuple[str, str]], _Look] = {}
-        while not self._stopped.wait(_FIRST_LOOK_S / 2):
+        while not self._stopped.wait(_TICK_S):
             if self._may_bind() is not None:
                 looks.clear()
                 continue
@@ -305,7 +306,7 @@ class Binder:
                 busy = set(self._under_way)
             open_ones = [(node, intent) for node, intent in self._book.unsettled() if intent.uid not in busy]
             there = {(node, intent.key): intent for node, intent in open_ones}
-            looks = {key: looks.get(key) or _Look(now + _FIRST_LOOK_S) for key in there}
+            looks = {key: looks.get(key) or _Look(now + _FIRST_LOOK_S, _FIRST_LOOK_S) for key in there}
             for key, look in looks.items():
                 heard = self._book.pending(key[1][0])
                 version = heard.resource_version if heard is not None else ""

@@ -20,7 +20,7 @@ from scheduler_ext.extender.book import Book
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.binding import read_pod
 from scheduler_ext.wire.config import Configuration, MemorySection
-from scheduler_ext.wire.pod import pending_pod
+from scheduler_ext.wire.pod import bound_pod, pending_pod
 from tests.cluster.api_faults import After, Delay, Hang, Refuse, Reset
 from tests.cluster.api_paths import GPU_RESERVATIONS, PODS
 from tests.cluster.api_requests import Match, Request, lists, writes
@@ -113,6 +113,7 @@ def extending(server: ApiServer, transport: Transport) -> Iterator[Extending]:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What stays open is looked after at once."""
     monkeypatch.setattr(binder_module, "_FIRST_LOOK_S", 0.05)
+    monkeypatch.setattr(binder_module, "_TICK_S", 0.02)
 
 
 def test_a_bind_is_two_writes_and_the_first_on_a_node_two_reads_more(
@@ -194,6 +195,79 @@ def test_no_two_threads_write_to_a_node_at_once(server: ApiServer, extending: Ex
     assert [future.result() for future in futures] == ["", "", ""]
     assert extending.binder.counts.conflicts() == {}
     assert server.log.count(lists(PODS)) == 1
+
+
+def test_all_that_wait_for_their_turn_are_written_at_once(server: ApiServer, extending: Extending) -> None:
+    names = [f"pod-{i}" for i in range(8)]
+    extending.waits("one", 100)
+    assert extending.bind("one") == ""
+    for name in names:
+        extending.waits(name, 100)
+    held = server.faults.place(Hang(), RESERVATIONS)
+    futures = [extending.binding(name) for name in names]
+    eventually(lambda: len(extending.held()) == 9)
+    held.lift()
+    assert [future.result() for future in futures] == [""] * 8
+    # The first of all, the one that was held up, and one for the rest.
+    assert server.log.count(RESERVATIONS) <= 3
+
+
+def test_a_binding_of_which_no_answer_comes_is_read_in_time(server: ApiServer, transport: Transport) -> None:
+    hasty = Extending(server, transport, deadline_s=1.0)
+    hasty.waits("one")
+    held = server.faults.place(After(Hang()), posts_binding)
+    assert hasty.bind("one") == ""
+    assert hasty.book.unsettled() == []
+    held.lift()
+    hasty.pool.shutdown()
+
+
+def test_what_the_watch_told_meanwhile_is_believed(server: ApiServer, extending: Extending) -> None:
+    extending.waits("one")
+    held = server.faults.place(After(Reset()), posts_binding)
+    slow = server.faults.place(Hang(), reads_pod)
+    bind = extending.binding("one")
+    server.log.wait_for(reads_pod)
+    there = read_pod(json.dumps(server.store.get(PODS, "one", "default").object()).encode())
+    with extending.book.lock:
+        extending.book.inventory.pod_seen(bound_pod(there, NAMES), "a", 0.0)
+    server.faults.place(Refuse(500), reads_pod, None)
+    slow.lift()
+    held.lift()
+    assert bind.result() == ""
+
+
+@pytest.mark.parametrize("call", ["get_reservation", "put_reservation", "post_binding"])
+def test_a_fault_of_our_own_keeps_no_place_but_where_the_binding_was_posted(
+    server: ApiServer, extending: Extending, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fault(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    extending.waits("one")
+    monkeypatch.setattr(extending.binder._api, call, fault)
+    assert extending.bind("one") != ""
+    assert extending.held() == ({"one"} if call == "post_binding" else set())
+    monkeypatch.undo()
+    assert extending.bind("one") == ""
+
+
+def test_where_the_pod_changes_what_is_open_is_looked_at_at_once(
+    server: ApiServer, extending: Extending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binder_module, "_FIRST_LOOK_S", 1e9)
+    monkeypatch.setattr(binder_module, "_TICK_S", 0.02)
+    extending.waits("one")
+    server.faults.place(Reset(), posts_binding)
+    assert "is not known yet" in extending.bind("one")
+    extending.binder.start()
+    looks = server.log.count(reads_pod)
+    server.store.update(PODS, "one", lambda before: before | {"status": {"message": "failed"}}, "default")
+    there = server.store.get(PODS, "one", "default").object()
+    with extending.book.lock:
+        extending.book.inventory.pod_pending(pending_pod(read_pod(json.dumps(there).encode()), NAMES))
+    eventually(lambda: extending.held() == set())
+    assert server.log.count(reads_pod) == looks + 1
 
 
 def test_who_has_no_turn_by_its_deadline_writes_nothing(server: ApiServer, extending: Extending) -> None:
