@@ -111,10 +111,12 @@ class Book:
         return Reserved(node, pending, intent, again=before is not None)
 
     def confirm(self, pod: BoundPod, node: str) -> None:
-        """A pod is bound to a node; the watch may have told more of it since that was answered."""
+        """A pod is bound to a node; the watch may have told more of it since that was answered.
+
+        What filter sees is as it was when the place was promised, so that this is published with the next lot.
+        """
         with self.lock:
             self._bound(pod, node)
-        self._publish(node)
 
     def gone(self, uid: str) -> None:
         """A pod is no more."""
@@ -181,7 +183,8 @@ class Book:
             self._reads += pods is not None
             self.inventory.intents_seen(found.node, found.intents, ours=pods is None)
             self._fences[found.node] = found.resource_version or NEVER_WRITTEN
-        self._publish(found.node)
+        if pods is not None:
+            self._publish(found.node)
 
     def is_outdated(self, reserved: Reserved) -> bool:
         """Whether we read what others wrote after this was decided."""
