@@ -88,9 +88,7 @@ def test_the_rights(objects: list[Json], expected: dict[str, set[str]]) -> None:
 def test_notices_one_more(rule: Json) -> None:
     objects = shares()
     (role,) = [
-        each
-        for each in of_kind(objects, "ClusterRole")
-        if each["metadata"]["name"] == "gpu-scheduler-shares"
+        each for each in of_kind(objects, "ClusterRole") if each["metadata"]["name"] == "gpu-scheduler-shares"
     ]
     role["rules"].append(rule)
     assert spelled_out(objects) != BASE | SHARES
