@@ -22,6 +22,7 @@ from scheduler_ext.cluster.reflector import WatchHealth
 from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.core.inventory import Inventory
 from scheduler_ext.core.reasons import REASONS
+from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.core.snapshot import Snapshot
@@ -29,16 +30,18 @@ from scheduler_ext.core.wishes import ANNOTATION_PREFIX, WISHES
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.binder import Binder
 from scheduler_ext.extender.book import Book
+from scheduler_ext.extender.ledger_dump import ledger_dump
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.extender.status import SourceStatus
 from scheduler_ext.server.metrics import Metrics
-from scheduler_ext.wire import gpunode
+from scheduler_ext.wire import gpunode, kube
+from scheduler_ext.wire.binding import device_annotations
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node import SHARE_NODE_LABEL
-from scheduler_ext.wire.pod import DEVICES_PREFIX
+from scheduler_ext.wire.pod import DEVICES_PREFIX, pod_request
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
-from tests.pages import FENCE, PAGES, ROOT, SAMPLE, first_cells, page, rows, section
+from tests.pages import FENCE, PAGES, ROOT, SAMPLE, blocks, first_cells, page, rows, section
 
 # Reasons
 
@@ -140,7 +143,9 @@ def test_annotations_names_every_annotation_of_users() -> None:
 
 def test_annotations_names_every_annotation_of_the_extender() -> None:
     told = first_cells(section(page("annotations"), "## On pods, set by the extender"))
-    assert told == [DEVICES_PREFIX + "CONTAINER", ANNOTATION_PREFIX + "assigned"]
+    by_policy = "nvidia.cdi.k8s.io/container."
+    assert told == [DEVICES_PREFIX + "CONTAINER", ANNOTATION_PREFIX + "assigned", by_policy + "CONTAINER"]
+    assert by_policy in (ROOT / "manifests/components/shares-cdi/binding.yaml").read_text()
 
 
 def test_annotations_names_what_is_on_nodes_and_gpunodes() -> None:
@@ -216,6 +221,45 @@ def structs_of(part: msgspec.inspect.Type) -> list[type[msgspec.Struct]]:
 def test_gpunode_names_every_field() -> None:
     told = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", FENCE.sub("", page("gpunode"))))))
     assert status_fields(gpunode.GpuNodeStatus) - told == set()
+
+
+# Ledger
+
+
+def keys(value: object) -> set[str]:
+    """Every field name in a JSON value; what is keyed by a node or a GPU is named by its fields alone."""
+    if isinstance(value, list):
+        return set().union(*map(keys, value))
+    if not isinstance(value, dict):
+        return set()
+    named = {name for name in value if name not in ("nodes", "devices")}
+    return named.union(*(keys(part) for name, part in value.items() if name in named)).union(
+        *(keys(part) for name in value.keys() - named for part in value[name].values())
+    )
+
+
+def test_wire_names_every_field_of_the_ledger() -> None:
+    config = Configuration()
+    source = InventorySource(SAMPLE, Extender(config), config.resource_names())
+    source.load()
+    shown = section(page("wire"), "## `GET /debug/ledger`")
+    (example,) = blocks(shown, "json")
+    dumped = keys(ledger_dump(source.snapshot, config.resource_names()))
+    assert keys(msgspec.json.decode(example)) == dumped
+    told = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", FENCE.sub("", shown)))))
+    assert dumped - told == set()
+
+
+def test_annotations_show_what_is_assigned() -> None:
+    (example,) = blocks(page("annotations"), "json")
+    pod = """{"metadata": {"name": "p"}, "spec": {"containers": [
+      {"name": "main", "resources": {"limits": {"gpu.scheduler-ext.io/memory-mib": "16384"}}},
+      {"name": "rest", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}"""
+    resources = Configuration().resource_names()
+    request = pod_request(msgspec.json.decode(pod, type=kube.Pod), resources)
+    assert isinstance(request, GpuRequest)
+    told = device_annotations("share-l4-01", request, {"main": ("GPU-1",)}, resources)
+    assert msgspec.json.decode(told[ANNOTATION_PREFIX + "assigned"]) == msgspec.json.decode(example)
 
 
 # Links

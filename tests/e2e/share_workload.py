@@ -94,6 +94,13 @@ class ShareWorkload(Workload):
         self.await_node(name)
         return self.devices(name)["main"]
 
+    def bind(self, name: str, node: str) -> None:
+        """Bind a pod as the administrator, who may bind and knows of no GPU."""
+        metadata = {"name": name, "namespace": self.namespace}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata}
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        self.api.create(f"{self._pods}/{name}/binding", {**binding, "target": target})
+
     def bound(self) -> list[str]:
         """The names of the pods that have a node."""
         return [pod["metadata"]["name"] for pod in self.all_pods() if "nodeName" in pod["spec"]]

@@ -18,9 +18,11 @@ from tests.e2e.share_cluster import (
     share,
     variables,
 )
+from tests.kube_objects import SHARE
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
-SETS_CUDA = "sets CUDA_VISIBLE_DEVICES; leave it out"
+SETS_VISIBLE = f"ephemeral container debug of a pod that asks {SHARE} sets {VISIBLE}; leave it out"
+SETS_CUDA = f"container debug of a pod that asks {SHARE} sets CUDA_VISIBLE_DEVICES; leave it out"
 
 
 def test_what_debugs_a_share_pod_sees_no_gpu(shares: ShareCluster) -> None:
@@ -73,7 +75,7 @@ def test_what_debugs_already_may_stay_as_it_is(shares: ShareCluster, debugged_be
 @pytest.mark.parametrize(
     ("variable", "said"),
     [
-        pytest.param(VISIBLE, "sets NVIDIA_VISIBLE_DEVICES; leave it out", id="ask for all GPUs"),
+        pytest.param(VISIBLE, SETS_VISIBLE, id="ask for all GPUs"),
         pytest.param("CUDA_VISIBLE_DEVICES", SETS_CUDA, id="choose devices for CUDA"),
     ],
 )

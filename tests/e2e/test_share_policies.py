@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.cluster.whole import PLAIN_NODES
 from tests.e2e.share_cluster import (
     ASSIGNED,
     DEVICES,
+    NODE,
     VISIBLE,
     VOID,
     ShareCluster,
@@ -147,8 +149,8 @@ def test_containers_that_come_later_see_no_gpu_either(shares: ShareCluster) -> N
 
 OTHERS: Json = {"env": [own("other")]}
 SECRETLY: Json = {"env": [own("main"), {"name": VISIBLE, "value": "all"}]}
-SETS_VISIBLE = "sets NVIDIA_VISIBLE_DEVICES; leave it out"
-SETS_CUDA = "sets CUDA_VISIBLE_DEVICES; leave it out"
+SETS_VISIBLE = f"a pod that asks {SHARE} sets NVIDIA_VISIBLE_DEVICES; leave it out"
+SETS_CUDA = f"a pod that asks {SHARE} sets CUDA_VISIBLE_DEVICES; leave it out"
 NAMED = "by which container runtimes give devices; leave them as they are"
 
 REFUSED = [
@@ -157,34 +159,63 @@ REFUSED = [
         lambda s: s.pod(schedulerName="other"),
         "is placed by gpu-scheduler, not by",
     ),
-    ("ask for all GPUs", lambda s: s.pod(share("main", **env(VISIBLE))), SETS_VISIBLE),
+    (
+        "choose its node",
+        lambda s: s.pod(nodeName=NODE),
+        "is placed by gpu-scheduler; leave spec.nodeName out",
+    ),
+    (
+        "choose its node with all else as it should be",
+        lambda s: s.pod(share(env=[own("main")]), nodeName=NODE, schedulerName="gpu-scheduler"),
+        "leave spec.nodeName out",
+    ),
+    (
+        "choose a node that does not exist",
+        lambda s: s.pod(nodeName="nowhere"),
+        "leave spec.nodeName out",
+    ),
+    (
+        "choose its node with a share of an init container alone",
+        lambda s: s.pod(container(), init=[share("first")], nodeName=NODE),
+        "leave spec.nodeName out",
+    ),
+    (
+        "ask for all GPUs",
+        lambda s: s.pod(share("main", **env(VISIBLE))),
+        f"container main of {SETS_VISIBLE}",
+    ),
     ("ask for one by its number", lambda s: s.pod(share("main", **env(VISIBLE, "0"))), SETS_VISIBLE),
     ("take another container's variable", lambda s: s.pod(share(**OTHERS), share("other")), SETS_VISIBLE),
     ("say it twice, the second time for all", lambda s: s.pod(share(**SECRETLY)), SETS_VISIBLE),
     (
         "ask for all in a container without a share",
         lambda s: s.pod(share(), container("b", **env(VISIBLE))),
-        SETS_VISIBLE,
+        f"container b of {SETS_VISIBLE}",
     ),
     (
         "ask for all in an init container",
         lambda s: s.pod(init=[container("b", **env(VISIBLE))]),
-        SETS_VISIBLE,
+        f"container b of {SETS_VISIBLE}",
     ),
     (
         "ask for all in a sidecar",
         lambda s: s.pod(init=[share("b", **SIDECAR, **env(VISIBLE))]),
-        SETS_VISIBLE,
+        f"container b of {SETS_VISIBLE}",
+    ),
+    (
+        "ask for all in two of three containers",
+        lambda s: s.pod(share("a", **env(VISIBLE)), share("b"), container("c", **env(VISIBLE))),
+        f"container a, c of {SETS_VISIBLE}",
     ),
     (
         "choose devices for CUDA",
         lambda s: s.pod(share("main", **env("CUDA_VISIBLE_DEVICES", "1"))),
-        SETS_CUDA,
+        f"container main of {SETS_CUDA}",
     ),
     (
         "choose devices for CUDA in a container without a share",
         lambda s: s.pod(share(), container("b", **env("CUDA_VISIBLE_DEVICES"))),
-        SETS_CUDA,
+        f"container b of {SETS_CUDA}",
     ),
     (
         "name a device to the runtime",
@@ -243,6 +274,7 @@ def test_a_share_pod_may(shares: ShareCluster, pod: Any) -> None:
     "pod",
     [
         pytest.param(lambda s: s.pod(container(), schedulerName="other"), id="choose another scheduler"),
+        pytest.param(lambda s: s.pod(container(), nodeName=NODE), id="choose its node"),
         pytest.param(lambda s: s.pod(container(**env(VISIBLE))), id="set the variable"),
         pytest.param(lambda s: s.pod(container(**env("CUDA_VISIBLE_DEVICES"))), id="choose devices for CUDA"),
         pytest.param(
@@ -255,3 +287,20 @@ def test_a_share_pod_may(shares: ShareCluster, pod: Any) -> None:
 )
 def test_a_pod_without_a_share_may(shares: ShareCluster, pod: Any) -> None:
     assert shares.refusal(pod(shares)) == ""
+
+
+def test_daemon_pods_of_shares_are_taken(shares: ShareCluster) -> None:
+    """Their controller chooses the node by affinity and leaves `nodeName` to the scheduler."""
+    sets = "/apis/apps/v1/namespaces/shares/daemonsets"
+    labels = {"app": "daemon"}
+    template = {"metadata": {"labels": labels}, "spec": shares.pod()["spec"]}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    shares.api.create(sets, {"metadata": {"name": "daemon"}, "spec": spec})
+
+    def placed() -> list[Json]:
+        found = shares.api.items(shares.pods, labelSelector="app=daemon")
+        return found if len(found) == len(PLAIN_NODES) else []
+
+    pods = eventually(placed, "each node has its pod")
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {"gpu-scheduler"}
+    shares.api.delete(f"{sets}/daemon")

@@ -101,7 +101,10 @@ def test_a_share_that_somebody_else_bound_closes_its_node(share_workload: ShareW
     node = workload.add_shared("shared", 4)
     workload.publish()
     installation = workload.installation
-    foreign = workload.create(workload.share(1024, nodeName=node))
+    # Our scheduler finds no such node; a Binding asks for none.
+    foreign = workload.create(workload.share(1024, nodeSelector={"nobody": "has-it"}))
+    workload.await_event(foreign, "FailedScheduling")
+    workload.bind(foreign, node)
     metric = "gpu_extender_unplaced_share_pods"
     eventually(lambda: installation.metric(metric, node=node) == 2, "both extenders count it")
 

@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from scheduler_ext.wire.config import API_VERSION, Configuration, load_config
+from scheduler_ext.wire.durations import duration_s
 from tests.manifests.objects import (
     Json,
     command_line,
@@ -19,6 +21,7 @@ from tests.manifests.objects import (
     mapping,
     of_kind,
     option,
+    pods,
 )
 
 _WORKERS = re.compile(r"(^|\s)(--workers|-w)([\s=\d]|$)")
@@ -158,6 +161,60 @@ def both_agree_on_who_binds(objects: Sequence[Json]) -> Iterator[str]:
                 yield "bind.enabled without bindVerb: shares would be bound without a device"
 
 
+def bindings_are_answered_in_time(objects: Sequence[Json]) -> Iterator[str]:
+    """kube-scheduler gives up after httpTimeout, and would not be told why a bind failed."""
+    for config_map in of_kind(objects, "ConfigMap"):
+        for configuration in scheduler_configurations([config_map]):
+            for asked in entries(configuration, "extenders"):
+                waits_s = duration_s("httpTimeout", asked.get("httpTimeout") or "5s", 0, 3600)
+                for ours in extender_configurations([config_map]):
+                    deadlines = {"server.decisionDeadline": ours.server.decision_deadline}
+                    if asked.get("bindVerb"):
+                        deadlines["bind.deadline"] = ours.bind.deadline
+                    for name, deadline in deadlines.items():
+                        if duration_s(name, deadline, 0, 3600) >= waits_s:
+                            yield f"{name} {deadline} is not below httpTimeout, {waits_s:g}s"
+
+
+def extender_configurations(objects: Sequence[Json]) -> Iterator[Configuration]:
+    """Every ExtenderConfiguration in a ConfigMap, with the defaults of what it leaves out."""
+    for configuration in _configurations(objects, "ExtenderConfiguration"):
+        yield load_config(yaml.safe_dump({"apiVersion": API_VERSION, **configuration}).encode())
+
+
+def both_know_the_same(objects: Sequence[Json]) -> Iterator[str]:
+    """Whose pods they are, and which resource is a share."""
+    for config_map in of_kind(objects, "ConfigMap"):
+        for configuration in scheduler_configurations([config_map]):
+            profiles = [each.get("schedulerName") for each in entries(configuration, "profiles")]
+            managed = {
+                resource.get("name")
+                for each in entries(configuration, "extenders")
+                for resource in entries(each, "managedResources")
+            }
+            for ours in extender_configurations([config_map]):
+                if sorted(map(str, profiles)) != sorted(ours.scheduler_names):
+                    yield f"schedulerNames {ours.scheduler_names} are not the profiles {profiles}"
+                if managed and ours.resources.memory_share not in managed:
+                    yield f"{ours.resources.memory_share} is not in managedResources"
+
+
+def one_beside_it_is_there(objects: Sequence[Json]) -> Iterator[str]:
+    """Who is asked on loopback has to be in the scheduler's own pod."""
+    alone = [
+        where
+        for where, spec in pods(objects)
+        if any(kube_schedulers([{"kind": "Pod", "metadata": {}, "spec": spec}]))
+        and not any(extenders([{"kind": "Pod", "metadata": {}, "spec": spec}]))
+    ]
+    for configuration in scheduler_configurations(objects):
+        for extender in entries(configuration, "extenders"):
+            host = urlsplit(extender.get("urlPrefix") or "").hostname or ""
+            if _is_loopback(host):
+                for where in alone:
+                    yield f"{where}: asks an extender on loopback, and has none"
+
+
 def _mounted(objects: Sequence[Json]) -> set[str]:
     return {
         mount["mountPath"].rstrip("/")
@@ -212,6 +269,9 @@ RULES = (
     the_way_to_the_extender_is_safe,
     evictions_are_asked_about,
     both_agree_on_who_binds,
+    bindings_are_answered_in_time,
+    both_know_the_same,
+    one_beside_it_is_there,
     one_worker,
     extenders_listen_where_they_may,
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import yaml
 
-from tests.manifests.configuration_rules import scheduler_configurations
+from tests.manifests.configuration_rules import extender_configurations, scheduler_configurations
 from tests.manifests.objects import Json, entries, mapping, of_kind, title
 
 # Each of them is a way to write onto a pod.
@@ -61,4 +61,21 @@ def policies_know_the_schedulers(objects: Sequence[Json]) -> Iterator[str]:
                 yield f"{title(policy)}: schedulers {variable['expression']} are not the profiles {profiles}"
 
 
-RULES = (mutations_hold, who_assigns_is_guarded, policies_know_the_schedulers)
+def policies_know_the_resource(objects: Sequence[Json]) -> Iterator[str]:
+    """A pod that asks a share by a name they do not look for passes all of them."""
+    for configuration in extender_configurations(objects):
+        name = configuration.resources.memory_share
+        if not configuration.bind.enabled:
+            continue
+        for policy in of_kind(objects, "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"):
+            for variable in entries(mapping(policy, "spec"), "variables"):
+                if variable["name"] == "share" and yaml.safe_load(variable["expression"]) != name:
+                    yield f"{title(policy)}: knows shares as {variable['expression']}, not as {name}"
+
+
+RULES = (
+    mutations_hold,
+    who_assigns_is_guarded,
+    policies_know_the_schedulers,
+    policies_know_the_resource,
+)

@@ -19,6 +19,7 @@ from tests.manifests.test_policy import (
     config_map,
     in_configuration,
     in_extender,
+    pod_spec,
     without_kind,
     without_object,
 )
@@ -54,6 +55,21 @@ def without_rule(name: str, number: int) -> Change:
         del policy["spec"]["matchConstraints"]["resourceRules"][number]
 
     return drop
+
+
+def in_ours(**sections: object) -> Change:
+    """Change the extender's configuration inside its ConfigMap."""
+
+    def apply(objects: list[Json]) -> None:
+        data = config_map(objects)["data"]
+        data["extender.yaml"] = yaml.safe_dump(yaml.safe_load(data["extender.yaml"]) | sections)
+
+    return apply
+
+
+def without_sidecar(objects: list[Json]) -> None:
+    containers = pod_spec(objects)["containers"]
+    containers[:] = [each for each in containers if each["name"] != "extender"]
 
 
 def other_profile(configuration: Json) -> None:
@@ -106,6 +122,42 @@ BROKEN: list[tuple[str, Change, str]] = [
         "containers that come later",
         in_policy("gpu-scheduler-shares", reinvocationPolicy="Never"),
         "what comes after it would be left as it is",
+    ),
+    (
+        "binds that take longer than anybody waits",
+        in_ours(bind={"enabled": True, "deadline": "30s"}),
+        "bind.deadline 30s is not below httpTimeout, 5s",
+    ),
+    (
+        "binds that take as long as anybody waits",
+        in_extender(httpTimeout="4s"),
+        "bind.deadline 4s is not below httpTimeout, 4s",
+    ),
+    (
+        "decisions that take longer than anybody waits",
+        in_extender(httpTimeout="1500ms"),
+        "server.decisionDeadline 2s is not below httpTimeout, 1.5s",
+    ),
+    (
+        "shares of a name that the policies do not look for",
+        in_ours(resources={"memoryShare": "example.com/x"}),
+        "MutatingAdmissionPolicy gpu-scheduler-shares: knows shares as 'gpu.scheduler-ext.io/memory-mib',"
+        " not as example.com/x",
+    ),
+    (
+        "shares that kube-scheduler does not ask about",
+        in_ours(resources={"memoryShare": "example.com/x"}),
+        "example.com/x is not in managedResources",
+    ),
+    (
+        "pods of another scheduler than the extender's",
+        in_ours(schedulerNames=["other"]),
+        "schedulerNames ['other'] are not the profiles ['gpu-scheduler']",
+    ),
+    (
+        "an extender that is asked on loopback and is elsewhere",
+        without_sidecar,
+        "Deployment gpu-scheduler: asks an extender on loopback, and has none",
     ),
     (
         "another scheduler than the policies'",

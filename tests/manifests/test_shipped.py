@@ -52,6 +52,7 @@ def test_the_configuration_of_shares_differs_in_who_binds_only() -> None:
                 "    # The extender posts the Binding: it alone knows which GPU a share is on. Its"
                 " configuration has to agree",
                 "    # (bind.enabled).",
+                "    # A bind has 4 s (bind.deadline of the extender).",
             ],
             id="of shares",
         ),

@@ -1,0 +1,94 @@
+"""What each of our roles may do, to the last verb: nothing is added that is not written down here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tests.manifests.objects import Json, entries, namespace_of, of_kind
+from tests.manifests.shipped import base, shares, standalone
+
+# Role to "group resource/subresource (names): verbs". The core group has no name.
+BASE = {
+    "ClusterRole gpu-scheduler-agent": {
+        " nodes: get",
+        "gpu.scheduler-ext.io gpunodes: create get patch",
+        "gpu.scheduler-ext.io gpunodes/status: patch",
+    },
+    "ClusterRole gpu-scheduler-extender": {
+        " nodes: list watch",
+        " pods: list watch",
+        "gpu.scheduler-ext.io gpunodes: list watch",
+        "policy poddisruptionbudgets: list watch",
+    },
+    "ClusterRole gpu-scheduler-nudge": {" nodes: patch"},
+    "ClusterRole gpunodes-view": {"gpu.scheduler-ext.io gpunodes: get list watch"},
+    "Role default/gpu-scheduler-events": {"events.k8s.io events: create"},
+    "Role gpu-scheduler/gpu-scheduler-lease": {
+        "coordination.k8s.io leases: create",
+        "coordination.k8s.io leases (gpu-scheduler): get list update watch",
+    },
+}
+SHARES = {
+    "ClusterRole gpu-scheduler-shares": {
+        " pods: get",
+        " pods/binding: create",
+        " nodes/status: patch",
+        "gpu.scheduler-ext.io gpureservations: create get list update watch",
+    },
+    "ClusterRole gpureservations-view": {"gpu.scheduler-ext.io gpureservations: get list watch"},
+}
+STANDALONE = {
+    "Role gpu-scheduler/gpu-scheduler-extender-lease": {
+        "coordination.k8s.io leases: create",
+        "coordination.k8s.io leases (gpu-scheduler-extender): get update",
+    },
+}
+
+
+def spelled_out(objects: Sequence[Json]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for role in of_kind(objects, "Role", "ClusterRole"):
+        place = f"{namespace_of(role)}/" if role["kind"] == "Role" else ""
+        lines = found.setdefault(f"{role['kind']} {place}{role['metadata']['name']}", set())
+        lines.update(line for rule in entries(role, "rules") for line in _lines(rule))
+    return found
+
+
+def _lines(rule: Json) -> Iterator[str]:
+    names = "".join(f" ({name})" for name in entries(rule, "resourceNames"))
+    verbs = " ".join(sorted(entries(rule, "verbs")))
+    for group in entries(rule, "apiGroups") or ["(none)"]:
+        for resource in entries(rule, "resources") or entries(rule, "nonResourceURLs"):
+            yield f"{group} {resource}{names}: {verbs}"
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        pytest.param(base(), BASE, id="of the base"),
+        pytest.param(shares(), BASE | SHARES, id="with shares"),
+        pytest.param(standalone(), BASE | STANDALONE, id="of the extender by itself"),
+    ],
+)
+def test_the_rights(objects: list[Json], expected: dict[str, set[str]]) -> None:
+    assert spelled_out(objects) == expected
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param({"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}, id="a verb"),
+        pytest.param({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}, id="a resource"),
+        pytest.param({"apiGroups": ["apps"], "resources": ["pods"], "verbs": ["get"]}, id="a group"),
+        pytest.param({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}, id="a path"),
+    ],
+)
+def test_notices_one_more(rule: Json) -> None:
+    objects = shares()
+    (role,) = [
+        each for each in of_kind(objects, "ClusterRole") if each["metadata"]["name"] == "gpu-scheduler-shares"
+    ]
+    role["rules"].append(rule)
+    assert spelled_out(objects) != BASE | SHARES
