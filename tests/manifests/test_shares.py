@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from scheduler_ext.core.intent import MAX_INTENTS
+from scheduler_ext.core.quantity import MAX_COUNT
 from scheduler_ext.core.request import MAX_SHARES
 from scheduler_ext.core.resources import DEFAULT_SHARE
 from scheduler_ext.wire.pod import DEVICES_PREFIX
@@ -193,6 +194,8 @@ def test_a_reservation_has_room_for_every_pod_the_extender_takes() -> None:
     pod = schema["properties"]["intents"]["items"]["properties"]["pod"]["properties"]
     assert pod["shares"]["maxItems"] == MAX_SHARES
     assert pod["shares"]["items"]["properties"]["beside"]["items"]["maximum"] == MAX_SHARES - 1
+    assert pod["shares"]["items"]["properties"]["memoryMiB"]["maximum"] == MAX_COUNT
+    assert pod["units"]["items"]["properties"]["count"]["maximum"] == MAX_COUNT
 
 
 def test_the_samples_are_about_the_resource_of_the_code() -> None:
