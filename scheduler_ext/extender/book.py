@@ -113,7 +113,7 @@ class Book:
     def confirm(self, pod: BoundPod, node: str) -> None:
         """A pod is bound to a node; the watch may have told more of it since that was answered.
 
-        What filter sees is as it was when the place was promised, so that this is published with the next lot.
+        What filter sees is as it was when the place was promised: this is published with the next lot.
         """
         with self.lock:
             self._bound(pod, node)
