@@ -141,7 +141,7 @@ def disagreements(events: Sequence[Event], writes: Sequence[Json], namespace: st
 
 
 def unannounced(writes: Sequence[Json], namespace: str) -> Iterator[str]:
-    """Every Binding of a share before which its node's GPUReservation did not say what it holds."""
+    """Every Binding with something of a GPU before which its node's GPUReservation did not say so."""
     announced: set[tuple[str, str, str, str]] = set()
     for each in writes:
         body = each["requestObject"]
@@ -149,18 +149,18 @@ def unannounced(writes: Sequence[Json], namespace: str) -> Iterator[str]:
             if not _is_sure(each):
                 continue
             for intent in body["spec"].get("intents", ()):
-                devices = {share["container"]: share["device"] for share in intent["pod"]["shares"]}
+                devices = {share["container"]: share["device"] for share in intent["pod"].get("shares", ())}
                 who = body["metadata"]["name"], intent["podUID"], intent["resourceVersion"]
                 announced.add((*who, _sorted(devices)))
         elif each["objectRef"]["namespace"] == namespace:
             meta = body["metadata"]
+            told = meta.get("annotations", {})
             devices = {
-                key.removeprefix(DEVICES): value
-                for key, value in meta.get("annotations", {}).items()
-                if key.startswith(DEVICES)
+                key.removeprefix(DEVICES): value for key, value in told.items() if key.startswith(DEVICES)
             }
+            holds = devices or json.loads(told.get(ASSIGNED, "{}")).get("containers")
             bound = (body["target"]["name"], meta["uid"], meta.get("resourceVersion", ""), _sorted(devices))
-            if devices and bound not in announced:
+            if holds and bound not in announced:
                 yield f"{meta['name']} was bound as {bound}, and no intent said so before"
 
 

@@ -107,11 +107,8 @@ class ShareWorkload(Workload):
 
     def pods_by_gpu(self) -> Counter[str]:
         """How many pods of one share each GPU has."""
-        return Counter(
-            pod["metadata"]["annotations"][f"{DEVICES}main"]
-            for pod in self.all_pods()
-            if "nodeName" in pod["spec"]
-        )
+        annotations = [pod["metadata"].get("annotations", {}) for pod in self.all_pods()]
+        return Counter(found[key] for found in annotations if (key := f"{DEVICES}main") in found)
 
     def remove_all(self) -> None:
         """Delete all pods, and wait until they are gone."""

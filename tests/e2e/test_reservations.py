@@ -57,8 +57,9 @@ FULL = intent(
         "priority": 2_000_001_000,
         "shares": [
             share(device="MIG-3f6a1c/7/0"),
-            share(container="a" * 63, memoryMiB=16_777_216, init=True, beside=[0, 63]),
+            share(container="a" * 63, memoryMiB=1_000_000, init=True, beside=[0, 63]),
         ],
+        "units": [{"resource": "nvidia.com/gpu", "count": 8}, {"resource": "a" * 63 + ".b/c", "count": 1}],
     },
 )
 
@@ -119,6 +120,19 @@ def without(field: str) -> Json:
             [intent(pod={"priority": 0, "shares": []})], "at least 1 items", id="of a pod without shares"
         ),
         pytest.param(
+            [intent(pod={"priority": 0})], "holds neither shares nor units", id="of a pod that holds nothing"
+        ),
+        pytest.param(
+            [intent(pod={"priority": 0, "units": [{"resource": "amd.com/gpu", "count": 0}]})],
+            "count",
+            id="of no unit",
+        ),
+        pytest.param(
+            [intent(pod={"priority": 0, "units": [{"resource": "amd.com/gpu", "count": 1}] * 2})],
+            "Duplicate value",
+            id="of one resource twice",
+        ),
+        pytest.param(
             [intent(pod={"shares": [share()]})], "priority: Required", id="of a pod without a priority"
         ),
         pytest.param(
@@ -135,7 +149,7 @@ def without(field: str) -> Json:
             [intent(pod={"priority": 0, "shares": [share(memoryMiB=0)]})], "memoryMiB", id="of no memory"
         ),
         pytest.param(
-            [intent(pod={"priority": 0, "shares": [share(memoryMiB=2**24 + 1)]})],
+            [intent(pod={"priority": 0, "shares": [share(memoryMiB=1_000_001)]})],
             "memoryMiB",
             id="of more memory than there is",
         ),

@@ -1,5 +1,5 @@
 """Two extenders that both believe to be the active one, each with a scheduler of its own: still no GPU is
-promised twice. An accident elsewhere, such as a paused leader that goes on; here on purpose."""
+promised twice, neither shares of it nor all of it. Elsewhere that is an accident: a paused leader goes on."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from tests.e2e.share_workload import HALF, ShareWorkload, running_share_installa
 
 ROUNDS = 5
 PODS = 16
+# Of whole GPUs there are fewer than are asked for.
+WHOLE, GPUS = 6, 4
+PLACES = PODS + GPUS
 
 
 def without_leases(directory: Path) -> Path:
@@ -76,13 +79,15 @@ def test_both_bind_and_nothing_is_promised_twice(workload: ShareWorkload) -> Non
     stems = ("shared-a", "shared-b")
     for stem in stems:
         workload.add_shared(stem, 4)
+    workload.add_whole("whole", GPUS)
     workload.publish()
     gpus = [workload.gpu(stem, i) for stem in stems for i in range(4)]
     eventually(lambda: installation.metric("gpu_extender_active") == 2, "both are active")
     with Recorder(workload.api, workload.namespace) as recorder:
         for number in range(ROUNDS):
-            workload.create_all([workload.share(HALF) for _ in range(PODS)])
-            eventually(lambda: len(workload.bound()) == PODS, f"all pods of round {number} are bound", 90.0)
+            shares = [workload.share(HALF) for _ in range(PODS)]
+            workload.create_all(shares + [workload.pod({"nvidia.com/gpu": "1"}) for _ in range(WHOLE)])
+            eventually(lambda: len(workload.bound()) >= PLACES, f"all GPUs are bound, round {number}", 90.0)
             assert workload.pods_by_gpu() == dict.fromkeys(gpus, 2)
             workload.remove_all()
     assert workload.wrongs(recorder) == []
