@@ -162,7 +162,8 @@ class Book:
             version = self._fences.get(node, NEVER_WRITTEN)
             others = self.inventory.intents_on(node)
             for key, intent in self.inventory.assumed_on(node).items():
-                if key in others or (intent.reads == self._reads and len(others) < MAX_INTENTS - 1):
+                waits = intent.reads == self._reads and intent.pod.request.asks_gpu
+                if key in others or (waits and len(others) < MAX_INTENTS - 1):
                     others[key] = intent
             others.pop(reserved.key, None)
             info = self.inventory.info(node)

@@ -362,6 +362,15 @@ def test_a_pod_that_asks_nothing_of_a_gpu_is_bound_without_more() -> None:
     assert driven.bind("post ok").kind == "bound"
 
 
+def test_what_asks_nothing_is_not_written_with_others() -> None:
+    driven = Driven().knows(pod=replace(WHOLE_POD, request=GpuRequest())).knows(Pod("q-1", 1))
+    assert driven.bind("post unknown", "get same").kind == "unknown"
+    asked = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
+    assert driven.drive(asked, *FENCED, "post ok").kind == "bound"
+    [written] = [call.wanted for call in driven.calls if isinstance(call, PutReservation)]
+    assert [intent.uid for intent in written.intents] == ["q-1"]
+
+
 def test_a_whole_gpu_stays_promised_while_an_earlier_binding_is_open() -> None:
     driven = Driven().knows(pod=WHOLE_POD)
     driven.bind(*FENCED, "post unknown", "get same")
