@@ -364,9 +364,10 @@ def test_a_pod_that_asks_nothing_of_a_gpu_is_bound_without_more() -> None:
 
 def test_what_asks_nothing_is_not_written_with_others() -> None:
     driven = Driven().knows(pod=replace(WHOLE_POD, request=GpuRequest())).knows(Pod("q-1", 1))
+    driven.book.fence(Reservation("n", resource_version="5"), ())
     assert driven.bind("post unknown", "get same").kind == "unknown"
     asked = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
-    assert driven.drive(asked, *FENCED, "post ok").kind == "bound"
+    assert driven.drive(asked, "turn ok", "put ok", "post ok").kind == "bound"
     [written] = [call.wanted for call in driven.calls if isinstance(call, PutReservation)]
     assert [intent.uid for intent in written.intents] == ["q-1"]
 
