@@ -131,7 +131,7 @@ class LiveInventory:
 
     def _too_old(self) -> str | None:
         """Why what is known is too old to bind on; None when it is not."""
-        for reflector in self._reflectors:
+        for reflector in self._watched():
             health = reflector.health()
             if not health.synced:
                 return f"the list of {health.name} is not complete"
