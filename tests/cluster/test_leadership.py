@@ -154,9 +154,7 @@ class TestALostWatch:
             pytest.param(None, False, id="that does not say lasts as by default"),
         ],
     )
-    def test_a_lease(
-        self, server: ApiServer, leading: Leadership, seconds: int | None, active: bool
-    ) -> None:
+    def test_a_lease(self, server: ApiServer, leading: Leadership, seconds: int | None, active: bool) -> None:
         server.store.put(PATH, lease("me-7f9_1", leaseDurationSeconds=seconds))
         follow(leading)
         self.lose(server)
