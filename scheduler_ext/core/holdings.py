@@ -190,11 +190,12 @@ def share_peaks(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...]) ->
 
 def _share_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
     """The devices a container's share is on, as far as known; all when nobody has told."""
-    return _told_devices(pod, container, devices) or frozenset(device.uuid for device in devices)
+    return known_devices(pod, container, devices) or frozenset(device.uuid for device in devices)
 
 
-def _told_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
-    """The devices of a container's share as its pod's annotation says, else as the agent saw it."""
+def known_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
+    """The devices of a container's share as its pod's annotation says, else as the agent saw it; none where
+    nobody has told."""
     told = _annotated(pod, container, devices)
     if told:
         return told
