@@ -115,8 +115,8 @@ def _on(device: Device, pod: BoundPod, state: str, its: Holdings, info: NodeInfo
         # Seen by what it uses.
         containers = [None]
     if pod.request.units:
-        for container in containers:
-            yield _entry(pod, state, container, device.memory.total_mib)
+        for whose in containers:
+            yield _entry(pod, state, whose, device.memory.total_mib)
 
 
 def _entry(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -36,7 +37,7 @@ def inventory(*devices: Device, allocatable: dict[str, int] | None = None, **rep
     return built
 
 
-def asking(request: GpuRequest, devices: dict[str, tuple[str, ...]] | None = None) -> BoundPod:
+def asking(request: GpuRequest, devices: Mapping[str, tuple[str, ...]] | None = None) -> BoundPod:
     return BoundPod("uid-p", "ns", "p", 0, request, devices or {})
 
 
@@ -169,6 +170,14 @@ def test_what_others_did_is_a_fact_and_never_raises() -> None:
     found = built.info("a")
     assert found is not None
     assert {pod.name for pod in found.pods} == {"w", "p"}
+
+
+def test_who_waits_for_a_node_holds_nothing_against_whom_filters_let_by() -> None:
+    built = inventory(*TWO)
+    built.nominate(bound("w", wants(2, WHOLE)), "a")
+    built.nominate(bound("s", wants(1000, SHARE), devices={"main": ("GPU-0",)}), "a")
+    built.assume(Intent(asking(share(1000), ON_0), "1", "me"), "a")
+    built.assume(Intent(replace(asking(whole(1)), uid="uid-q"), "1", "me"), "a")
 
 
 def test_gpus_known_by_labels_alone_are_as_many_as_these_say() -> None:
