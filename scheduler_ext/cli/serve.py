@@ -136,7 +136,7 @@ def serve(
     log_format: str,
     workers: int | None,
 ) -> None:
-    """Answer kube-scheduler's filter and prioritize calls until told to stop."""
+    """Answer kube-scheduler's filter, prioritize, preempt and bind calls until told to stop."""
     # Here, because gunicorn reads its environment when imported, and the other commands need no server.
     from scheduler_ext.server.single_worker import refuse_workers
 

@@ -2,7 +2,8 @@
 
 A kubelet that registers its node anew sets what it does not know to 0, and copies capacity to allocatable.
 So whoever follows Nodes tells what stands there, and what does not agree is written again, until the watch
-says that it does: in a thread of its own, one node at a time, by a patch of that one amount.
+says that it does: by a patch of that one amount, never two at once for one node. While all goes well several
+nodes are written at once, for a patch is mostly waiting; until then, and after any refusal, one by one.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ _AGAIN_S = 1.0
 _UNCONFIRMED_S = (2 * _AGAIN_S, 60.0)
 # Whether we are active is asked this often while something is to be written.
 _ASK_S = 0.25
-# A patch takes milliseconds; one that hangs holds up all others.
+# A patch takes milliseconds; one that hangs holds up one writer.
 _PATCH_S = 5.0
+# All nodes of a cluster may be zeroed at once, and are to be right within 2 s.
+_WRITERS = 8
 # An account that may not write is not asked again for this long.
 _FORBIDDEN_S = 300.0
 # No answer, a server that is too busy, and one that is not there: the server's trouble, not the node's.
@@ -49,6 +52,16 @@ class _Node:
     not_before: float = 0.0
     backoff: Backoff = field(default_factory=lambda: Backoff(*_UNCONFIRMED_S))
     failing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """One write: ``pauses`` is how many pauses there were when it began."""
+
+    name: str
+    node: _Node
+    wanted: int | None
+    pauses: int
 
 
 class Advertiser:
@@ -72,19 +85,26 @@ class Advertiser:
         self._not_before = 0.0
         self._problem: str | None = None
         self._stopped = False
-        self._thread = Thread(target=self._run, name="advertise", daemon=True)
+        # The nodes that are being written, and how many may be: more than one where the last went well.
+        self._busy: set[str] = set()
+        self._at_once = 1
+        self._pauses = 0
+        self._threads = [
+            Thread(target=self._run, name=f"advertise-{i}", daemon=True) for i in range(_WRITERS)
+        ]
         self.writes = 0
         self.failures = 0
 
     def start(self) -> None:
         """Write from now on."""
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """Write no more."""
         with self._wake:
             self._stopped = True
-            self._wake.notify()
+            self._wake.notify_all()
 
     @property
     def wrong(self) -> int:
@@ -127,71 +147,93 @@ class Advertiser:
             with self._wake:
                 while (due := self._due()) is None and not self._stopped:
                     self._wake.wait(self._wait_s())
-                if self._stopped:
+                if self._stopped or due is None:
                     return
-            if due is not None:
-                try:
-                    self._write(*due)
-                except Exception:
-                    log.exception("what node %s advertises was not written", due[0])
-                    with self._wake:
-                        self._later(due[0], due[1], None)
+                self._busy.add(due.name)
+            try:
+                self._write(due)
+            except Exception:
+                log.exception("what node %s advertises was not written", due.name)
+                with self._wake:
+                    self._later(due.name, due.node, None)
+            finally:
+                with self._wake:
+                    self._busy.discard(due.name)
+                    self._wake.notify_all()
 
-    def _due(self) -> tuple[str, _Node, int | None] | None:
+    def _due(self) -> _Due | None:
         """What to write now."""
         now = time.monotonic()
-        if not self._wrong or now < self._not_before or not self._active():
+        if not self._wrong or now < self._not_before or len(self._busy) >= self._at_once:
+            return None
+        if not self._active():
             return None
         for name, node in self._wrong.items():
-            if node.not_before <= now:
+            if node.not_before <= now and name not in self._busy:
                 self._written_at[name] = now
-                return name, node, node.wanted
+                # Behind those that were not written yet: the next is found at once.
+                self._wrong[name] = self._wrong.pop(name)
+                return _Due(name, node, node.wanted, self._pauses)
         return None
 
     def _wait_s(self) -> float | None:
-        if not self._wrong:
+        if not self._wrong or len(self._busy) >= self._at_once:
+            # Whoever tells of a node, or has written one, wakes us.
             return None
         now = time.monotonic()
-        first = max(self._not_before, min(node.not_before for node in self._wrong.values()))
-        return max(first - now, 0.0) or _ASK_S
+        waiting = [node.not_before for name, node in self._wrong.items() if name not in self._busy]
+        if not waiting:
+            return None
+        return max(max(self._not_before, min(waiting)) - now, 0.0) or _ASK_S
 
-    def _write(self, name: str, node: _Node, wanted: int | None) -> None:
-        amount = None if wanted is None else str(wanted)
+    def _write(self, due: _Due) -> None:
+        amount = None if due.wanted is None else str(due.wanted)
         amounts = {self._resources.share: amount}
         patch: dict[str, Any] = {"status": {"capacity": amounts, "allocatable": amounts}}
-        path = f"/api/v1/nodes/{quote(name, safe='')}/status"
+        path = f"/api/v1/nodes/{quote(due.name, safe='')}/status"
         try:
             self._transport.send("PATCH", path, patch, MERGE, timeout_s=_PATCH_S)
         except ClusterError as error:
             with self._wake:
-                self._failed(name, node, error)
+                self._failed(due, error)
             return
         with self._wake:
             self.writes += 1
-            self._backoff.reset()
-            self._recovered(name, node)
-            node.not_before = time.monotonic() + node.backoff.wait_s()
+            if due.pauses == self._pauses:
+                # One that was on its way before a pause says nothing of what comes after it.
+                self._at_once = _WRITERS
+                self._backoff.reset()
+                self._recovered(due.name, due.node)
+            due.node.not_before = time.monotonic() + due.node.backoff.wait_s()
 
-    def _failed(self, name: str, node: _Node, error: ClusterError) -> None:
+    def _failed(self, due: _Due, error: ClusterError) -> None:
         self.failures += 1
         status = error.status if isinstance(error, RefusedError) else None
-        if status in _ALL_WAIT:
-            retry_after_s = error.retry_after_s if isinstance(error, RefusedError) else None
-            self._pause(self._backoff.wait_s(retry_after_s), f"what nodes advertise is not written: {error}")
-            if name in self._wrong:
+        if status in _ALL_WAIT or status == 403:
+            if due.pauses == self._pauses:
+                # Of several that were on their way the first says it for all.
+                self._pause_after(status, error)
+            if status != 403 and due.name in self._wrong:
                 # It may be this one after all: the others first.
-                self._wrong[name] = self._wrong.pop(name)
-        elif status == 403:
-            for_s = f"{_FORBIDDEN_S:.0f} s"
-            self._pause(_FORBIDDEN_S, f"may not write what nodes advertise, will not for {for_s}: {error}")
+                self._wrong[due.name] = self._wrong.pop(due.name)
         elif status == 404:
             # Deleted, and the watch will say so.
-            self._wrong.pop(name, None)
+            self._wrong.pop(due.name, None)
         else:
-            self._later(name, node, error)
+            self._later(due.name, due.node, error)
+
+    def _pause_after(self, status: int | None, error: ClusterError) -> None:
+        if status == 403:
+            for_s = f"{_FORBIDDEN_S:.0f} s"
+            self._pause(_FORBIDDEN_S, f"may not write what nodes advertise, will not for {for_s}: {error}")
+            return
+        retry_after_s = error.retry_after_s if isinstance(error, RefusedError) else None
+        self._pause(self._backoff.wait_s(retry_after_s), f"what nodes advertise is not written: {error}")
 
     def _pause(self, seconds: float, problem: str) -> None:
         self._not_before = time.monotonic() + seconds
+        self._pauses += 1
+        self._at_once = 1
         if self._problem is None:
             log.warning("%s", problem)
         self._problem = problem

@@ -1,16 +1,23 @@
-"""Which of several extenders is the active one: that whose own pod holds kube-scheduler's Lease."""
+"""Which of several extenders is the active one: that whose own pod holds kube-scheduler's Lease.
+
+Who does not hear of the Lease for longer than it is good for is not active: by then another may hold it.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from threading import Lock
 
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.transport import ServerClock, Transport
-from scheduler_ext.wire.lease import Lease
+from scheduler_ext.wire.lease import Lease, LeaseSpec
 from scheduler_ext.wire.watching import Broken, Decoder
 
 log = logging.getLogger(__name__)
+
+# Where a Lease does not say how long it is good for: kube-scheduler's default.
+_GOOD_FOR_S = 15.0
 
 
 class Leadership:
@@ -29,6 +36,11 @@ class Leadership:
         self._changed = changed
         self._prefix = f"{pod}_"
         self._holder = ""
+        self._good_for_s = _GOOD_FOR_S
+        # Whether nothing was heard of the Lease for too long, and nothing since.
+        self._lapsed = False
+        # A word on the Lease must not be taken back by somebody who looked before it came.
+        self._lock = Lock()
         self._listed = False
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self.reflectors = (
@@ -37,8 +49,26 @@ class Leadership:
 
     @property
     def active(self) -> bool:
-        """Whether our own pod holds it."""
-        return self._holder.startswith(self._prefix)
+        """Whether our own pod holds it, as far as can be known; False by itself while its watch is lost."""
+        if not self._is_ours(self._holder):
+            return False
+        with self._lock:
+            lapsed_now = not self._lapsed and self._is_lost()
+            self._lapsed = self._lapsed or lapsed_now
+            lapsed = self._lapsed
+        if lapsed_now:
+            log.warning(
+                "this extender is a standby now: nothing was heard of the Lease for %.0f s", self._good_for_s
+            )
+            self._changed(False)
+        return not lapsed
+
+    def _is_lost(self) -> bool:
+        health = self.reflectors[0].health()
+        return not health.connected and health.silent_s > self._good_for_s
+
+    def _is_ours(self, holder: str) -> bool:
+        return holder.startswith(self._prefix)
 
     def start(self) -> None:
         """Nothing to do: its reflector is started with the others."""
@@ -59,7 +89,10 @@ class Leadership:
         """The Lease changed, or is there."""
         for lease in items:
             self._listed = True
-            self._held_by((lease.spec.holder_identity if lease.spec else None) or "")
+            spec = lease.spec or LeaseSpec()
+            good_for_s = spec.lease_duration_seconds or 0
+            self._good_for_s = float(good_for_s) if good_for_s > 0 else _GOOD_FOR_S
+            self._held_by(spec.holder_identity or "")
 
     def gone(self, item: Lease | Broken) -> None:
         """Nobody leads."""
@@ -71,11 +104,12 @@ class Leadership:
         log.error("Lease %s cannot be read: %s", item.name, item.problem)
 
     def _held_by(self, holder: str) -> None:
-        was, now = self.active, holder.startswith(self._prefix)
+        was, now = self.active, self._is_ours(holder)
         if now and not was:
             # Before anybody can see it: whoever binds has to list anew first.
             self._changed(True)
-        self._holder = holder
+        with self._lock:
+            self._holder, self._lapsed = holder, False
         if was and not now:
             self._changed(False)
         if now != was:

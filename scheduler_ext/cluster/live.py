@@ -71,11 +71,12 @@ class LiveInventory:
         """``leader`` says whether this extender, called ``name``, is the active one; without it, always."""
         self._extender = extender
         # No other process has this name, nor had it.
-        self.book = Book(Inventory(*config.inventory_ages_s()), extender, f"{name}_{uuid.uuid4().hex[:8]}")
+        resources = config.resource_names()
+        inventory = Inventory(*config.inventory_ages_s(), resources, enforcing=config.bind.enabled)
+        self.book = Book(inventory, extender, f"{name}_{uuid.uuid4().hex[:8]}")
         self._inventory, self._lock = self.book.inventory, self.book.lock
         self._leader = leader(transport, changed=self._turned) if leader is not None else None
         self._notices = Notices(transport, self.active)
-        resources = config.resource_names()
         self._share_nodes = ShareNodes(self._notices.warn, resources)
         self._oldest_s = config.inventory_ages_s()[0]
         parts = (self._inventory, self._lock, resources, self._wake)
@@ -131,7 +132,7 @@ class LiveInventory:
 
     def _too_old(self) -> str | None:
         """Why what is known is too old to bind on; None when it is not."""
-        for reflector in self._reflectors:
+        for reflector in self._watched():
             health = reflector.health()
             if not health.synced:
                 return f"the list of {health.name} is not complete"

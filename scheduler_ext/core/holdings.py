@@ -42,7 +42,7 @@ class DeviceHoldings:
 class Holdings:
     """What is held on one node; ``unknown`` counts units per resource whose device nobody has told yet.
 
-    ``unplaced`` are the pods with a share of which nobody has told the device: bound by somebody else.
+    ``unplaced`` are the pods with a share whose device is not in their annotations: bound by somebody else.
     """
 
     devices: dict[str, DeviceHoldings] = field(default_factory=dict)
@@ -145,7 +145,8 @@ def _is_asked(instance: MigInstance, pod: BoundPod, profile: str | None) -> bool
 
 def _hold_shares(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...], held: Holdings) -> None:
     names = [name for name, _ in shares.running] + [share.container for share in shares.init]
-    if devices and not all(_told_devices(pod, name, devices) for name in names):
+    # What it is seen to use may be a part of what it will, so that no sighting opens the node.
+    if devices and not all(_annotated(pod, name, devices) for name in names):
         held.unplaced.append(pod)
     for uuid, asked in share_peaks(pod, shares, devices).items():
         held.devices[uuid].requested_mib += asked
@@ -189,13 +190,19 @@ def share_peaks(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...]) ->
 
 def _share_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
     """The devices a container's share is on, as far as known; all when nobody has told."""
-    return _told_devices(pod, container, devices) or frozenset(device.uuid for device in devices)
+    return known_devices(pod, container, devices) or frozenset(device.uuid for device in devices)
 
 
-def _told_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
-    """The devices of a container's share as its pod's annotation says, else as the agent saw it."""
-    told = {device.uuid for device in devices} & set(pod.devices.get(container, ()))
+def known_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
+    """The devices of a container's share as its pod's annotation says, else as the agent saw it; none where
+    nobody has told."""
+    told = _annotated(pod, container, devices)
     if told:
-        return frozenset(told)
+        return told
     seen = [(device.uuid, holder) for device in devices for holder in device.holders if pod.is_holder(holder)]
     return frozenset(uuid for uuid, holder in seen if holder.container in (None, container))
+
+
+def _annotated(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
+    """The devices of a container's share as its pod's annotation says."""
+    return frozenset({device.uuid for device in devices} & set(pod.devices.get(container, ())))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from scheduler_ext.core.advertised import is_of_shares
 from scheduler_ext.core.capacity import overallocated
 from scheduler_ext.core.caps import NO_CAPS, Caps, capped
 from scheduler_ext.core.cause import Cause
@@ -23,6 +24,7 @@ from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.intent import Intent
 from scheduler_ext.core.ledger import NO_PODS, Ledger, NodePods
 from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.resources import ResourceNames
 
 # Vendors that have an agent; the GPUs of others are known by labels for good.
 _REPORTED_VENDORS = ("nvidia",)
@@ -90,9 +92,18 @@ class _Entry:
 class Inventory:
     """What is known of every node. For one caller at a time."""
 
-    def __init__(self, stale_after_s: float, missing_after_s: float) -> None:
+    def __init__(
+        self,
+        stale_after_s: float,
+        missing_after_s: float,
+        resources: ResourceNames | None = None,
+        enforcing: bool = False,
+    ) -> None:
+        """``enforcing``: shares are bound here, so that they are on nodes of shares or nowhere."""
         self._stale_after_s = stale_after_s
         self._missing_after_s = missing_after_s
+        self._resources = resources or ResourceNames()
+        self._enforcing = enforcing
         self._entries: dict[str, _Entry] = {}
         self._ledger = Ledger(self._touch)
         self._pending: dict[str, PendingPod] = {}
@@ -165,14 +176,12 @@ class Inventory:
     def assume(self, intent: Intent, node: str) -> None:
         """A Binding of the pod to the node is about to be sent: what it will hold is promised from now on.
 
-        Raises OverAllocationError, and promises nothing, when a GPU's memory would be promised twice.
+        Raises OverAllocationError, and promises nothing, when the node does not have it, or has promised it.
         """
         info, pod = self.info(node), intent.pod
-        if info is not None:
-            others = tuple(other for other in info.pods if other.uid != pod.uid)
-            problem = overallocated(replace(info, pods=(*others, pod)), pod)
-            if problem is not None:
-                raise OverAllocationError(f"pod {pod.namespace}/{pod.name} on node {node}: {problem}")
+        problem = "there is no such node" if info is None else overallocated(info, pod, self._resources)
+        if problem is not None:
+            raise OverAllocationError(f"pod {pod.namespace}/{pod.name} on node {node}: {problem}")
         self._ledger.assume(intent, node)
 
     def forget(self, key: tuple[str, str], node: str) -> None:
@@ -207,7 +216,11 @@ class Inventory:
         if entry is None or entry.record is None:
             return None
         pods = self._ledger.pods(name)
-        return node_info(name, entry.record, entry.own_report(), pods, entry.freshness)
+        info = node_info(name, entry.record, entry.own_report(), pods, entry.freshness)
+        if self._enforcing and entry.record.allocatable.get(self._resources.share) and not is_of_shares(info):
+            # What stands there is of somebody else, or not taken away yet.
+            return replace(info, allocatable=entry.record.allocatable | {self._resources.share: 0})
+        return info
 
     def infos(self) -> Iterator[NodeInfo]:
         """What is known of every node."""

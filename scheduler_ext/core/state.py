@@ -83,14 +83,15 @@ def _without_taken(slots: list[tuple[Slot, str | None]], held: Holdings) -> list
         takers = [
             i
             for i, (slot, _) in enumerate(slots)
-            if slot.share_free_mib >= 0 and slot.model.vendor == vendor and _is_whole(slot)
+            if slot.share_free_mib >= 0 and slot.model.vendor == vendor and is_whole(slot)
         ]
         for i in sorted(takers, key=lambda i: -slots[i][0].share_free_mib)[:unknown]:
             slots[i] = (replace(slots[i][0], share_free_mib=-1), slots[i][1])
     return slots
 
 
-def _is_whole(slot: Slot) -> bool:
+def is_whole(slot: Slot) -> bool:
+    """Whether the device plugin may still hand out the GPU, or a replica of it, as a whole one."""
     return any(unit.free and not unit.resource.startswith(MIG_PREFIX) for unit in slot.units)
 
 

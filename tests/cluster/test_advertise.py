@@ -3,82 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from scheduler_ext.cluster import advertise as advertise_module
-from scheduler_ext.cluster.advertise import Advertiser, Seen
-from scheduler_ext.cluster.backoff import Backoff
-from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.cluster.advertise import Seen
 from scheduler_ext.core.node import NodeInfo
-from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.wire.kube import Node
-from scheduler_ext.wire.node import node_record
-from scheduler_ext.wire.watching import Decoder
+from tests.cluster.advertising import Advertising
 from tests.cluster.api_faults import After, Hang, Refuse, Reset
 from tests.cluster.api_paths import NODES
 from tests.cluster.api_requests import Request, writes
-from tests.cluster.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.core.reported import device
 from tests.core.reported import node as reported
-from tests.kube_objects import SHARE, node
+from tests.kube_objects import SHARE
 
 ROOM = 81920 - 8192
-
-
-class Advertising:
-    """An advertiser of a server that has the nodes a, b and c, which advertise nothing yet."""
-
-    def __init__(self, server: ApiServer, transport: Transport) -> None:
-        self.server = server
-        self.active = True
-        self.advertiser = Advertiser(transport, lambda: self.active, ResourceNames(), 10)
-        for name in "abc":
-            server.store.put(NODES, node(name, labels={"team": "x"}))
-
-    def seen(self, name: str) -> Seen:
-        """What stands there, as the watch would tell."""
-        line = b'{"type":"MODIFIED","object":%s}' % self.server.store.get(NODES, name).body
-        found = Decoder(Node).event(line).object
-        assert isinstance(found, Node)
-        return node_record(found, ResourceNames()).advertised
-
-    def stands(self, name: str, amount: int | None) -> None:
-        """Wait until this is advertised, and tell so."""
-        eventually(lambda: self.seen(name) == (amount, amount))
-        self.advertiser.tell(name, amount, (amount, amount))
-
-    def set(self, name: str, amount: str) -> None:
-        """Somebody else writes an amount."""
-
-        def change(before: dict[str, dict[str, dict[str, str]]]) -> dict[str, dict[str, dict[str, str]]]:
-            status = {key: before["status"][key] | {SHARE: amount} for key in ("capacity", "allocatable")}
-            return before | {"status": before["status"] | status}
-
-        self.server.store.update(NODES, name, change)
-
-    def written(self) -> list[str]:
-        """The nodes that were written to."""
-        return [request.path.split("/")[4] for request in self.server.log.all(writes(NODES))]
-
-
-@pytest.fixture
-def advertising(
-    server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Advertising]:
-    monkeypatch.setattr(advertise_module, "_AGAIN_S", 0.02)
-    monkeypatch.setattr(advertise_module, "_ASK_S", 0.01)
-    monkeypatch.setattr(advertise_module, "_UNCONFIRMED_S", (0.05, 0.2))
-    monkeypatch.setattr(advertise_module, "Backoff", lambda *waits: Backoff(*(waits or (0.01, 0.04))))
-    built = Advertising(server, transport)
-    yield built
-    server.faults.lift()
-    built.advertiser.stop()
-    if built.advertiser._thread.is_alive():
-        built.advertiser._thread.join(5)
-    assert not built.advertiser._thread.is_alive()
 
 
 def test_it_stands_in_capacity_and_allocatable_and_nothing_else_changes(advertising: Advertising) -> None:

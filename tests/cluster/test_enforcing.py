@@ -3,90 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
 
-from scheduler_ext.cluster.leadership import Leadership
-from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.transport import Transport
-from scheduler_ext.extender.service import Extender
-from scheduler_ext.wire.config import BindSection, Configuration
 from tests.cluster.api_faults import After, Refuse, Reset
-from tests.cluster.api_paths import GPU_NODES, GPU_RESERVATIONS, LEASES, NODES, PODS
+from tests.cluster.api_paths import GPU_RESERVATIONS, NODES, PODS
 from tests.cluster.api_requests import first_pages, writes
 from tests.cluster.api_server import ApiServer
+from tests.cluster.enforced import ADVERTISED, HALF, LABELS, Enforced, held_by
 from tests.cluster.following import eventually
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, names_body, node, pod
+from tests.kube_objects import SHARE, Json, node, pod
 
 pytestmark = pytest.mark.usefixtures("impatient")
-LABELS = {"gpu.scheduler-ext.io/sharing": "memory"}
-# Of an 80 GiB GPU, less a tenth.
-ADVERTISED = 2 * (81920 - 8192)
-HALF = 36_000
-DEVICES = "devices.gpu.scheduler-ext.io/main"
-
-
-class Enforced:
-    """Two nodes of two GPUs each, shared; an extender that binds."""
-
-    def __init__(self, server: ApiServer, transport: Transport, lease: bool = False) -> None:
-        self.server = server
-        config = Configuration(bind=BindSection(enabled=True, deadline="2s"))
-        self.extender = Extender(config)
-        leader = partial(Leadership, namespace="gpu-scheduler", name="gpu-scheduler", pod="me")
-        self.live = LiveInventory(transport, self.extender, config, leader if lease else None, "me")
-        for name in "ab":
-            server.store.put(NODES, node(name, {SHARE: str(ADVERTISED)}, labels=LABELS))
-            self.report(name)
-
-    def report(self, name: str) -> None:
-        found = gpu_node(name, [gpu(0, uuid=f"GPU-{name}0"), gpu(1, uuid=f"GPU-{name}1")])
-        written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.server.clock()))
-        found["metadata"]["managedFields"] = [{"subresource": "status", "time": written}]
-        self.server.store.put(GPU_NODES, found)
-
-    def start(self) -> None:
-        self.live.start()
-        eventually(lambda: self.live.snapshot is not None)
-        self.server.wait_for_watches(len(self.live.status().watches))
-
-    def share(self, name: str, mib: int = HALF) -> Json:
-        asking = pod(name, {SHARE: str(mib)}, schedulerName="gpu-scheduler")
-        self.server.store.put(PODS, asking)
-        return asking
-
-    def bind(self, name: str, on: str, uid: str = "") -> str:
-        """What kube-scheduler is told; empty when it is bound."""
-        binder = self.live.binder
-        assert binder is not None
-        asked = {
-            "PodName": name,
-            "PodNamespace": "default",
-            "PodUID": uid or f"uid-{name}",
-            "Node": on,
-        }
-        answer = binder.bind(json.dumps(asked).encode(), time.monotonic() + binder.deadline_s)
-        return str(json.loads(answer.body)["Error"])
-
-    def there(self, name: str) -> Json:
-        found: Json = self.server.store.get(PODS, name, "default").object()
-        return found
-
-    def gpu_of(self, name: str) -> str:
-        found = self.there(name)["metadata"]["annotations"][DEVICES]
-        assert isinstance(found, str)
-        return found
-
-    def fitting(self, asking: Json) -> str:
-        answer = self.extender.filter(names_body(asking, list("ab")), time.monotonic() + 60)
-        return "".join(json.loads(answer.body)["NodeNames"])
-
-    def counted(self) -> dict[str, int]:
-        assert self.live.binder is not None
-        return self.live.binder.counts.results()
 
 
 @pytest.fixture
@@ -210,16 +140,11 @@ def test_a_pod_that_changed_meanwhile_is_tried_once_more(enforced: Enforced) -> 
 class TestLeadership:
     @pytest.fixture
     def enforced(self, server: ApiServer, transport: Transport) -> Iterator[Enforced]:
-        self.lease(server, "other_1")
+        held_by(server, "other_1")
         built = Enforced(server, transport, lease=True)
         built.start()
         yield built
         built.live.stop()
-
-    @staticmethod
-    def lease(server: ApiServer, holder: str) -> None:
-        metadata = {"name": "gpu-scheduler", "namespace": "gpu-scheduler", "uid": "lease"}
-        server.store.put(LEASES, {"metadata": metadata, "spec": {"holderIdentity": holder}})
 
     def test_a_standby_binds_nothing_and_is_ready(self, enforced: Enforced) -> None:
         enforced.share("p")
@@ -231,7 +156,7 @@ class TestLeadership:
     def test_it_lists_anew_before_its_first_bind(self, enforced: Enforced) -> None:
         enforced.share("p")
         before = enforced.server.log.count(first_pages(PODS))
-        self.lease(enforced.server, "me_2")
+        held_by(enforced.server, "me_2")
         eventually(lambda: enforced.bind("p", "a") == "")
         assert enforced.server.log.count(first_pages(PODS)) >= before + 1
         assert enforced.server.log.count(first_pages(GPU_RESERVATIONS)) >= 2
@@ -249,3 +174,22 @@ class TestAdvertising:
             return [status[part].get(SHARE) for part in ("capacity", "allocatable")]
 
         eventually(lambda: amounts() == [str(ADVERTISED)] * 2)
+
+    @pytest.mark.parametrize(
+        ("room", "labels"),
+        [
+            pytest.param({SHARE: "80000"}, {}, id="that is not labelled"),
+            pytest.param({SHARE: "80000", "nvidia.com/gpu": "2"}, LABELS, id="of a device plugin's"),
+        ],
+    )
+    def test_no_share_is_bound_on_a_node(
+        self, enforced: Enforced, room: dict[str, str], labels: dict[str, str]
+    ) -> None:
+        """Whatever it advertises: the amount may be somebody else's, and may not be ours to take away."""
+        enforced.server.faults.place(Refuse(403), writes(NODES), times=None)
+        enforced.server.store.put(NODES, node("a", room, labels=labels))
+        asking = enforced.share("p")
+        enforced.start()
+        assert enforced.fitting(asking) == "b"
+        assert "no longer fits on node a" in enforced.bind("p", "a")
+        assert enforced.bind("p", "b") == ""

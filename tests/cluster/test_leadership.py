@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from scheduler_ext.cluster import leadership as leadership_module
 from scheduler_ext.cluster.leadership import Leadership
 from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.wire.watching import Broken
-from tests.cluster.api_faults import End, Line, Refuse
+from tests.cluster.api_faults import End, Line, Placed, Refuse
 from tests.cluster.api_paths import LEASES
 from tests.cluster.api_requests import watches
 from tests.cluster.api_server import ApiServer
@@ -20,8 +22,9 @@ pytestmark = pytest.mark.usefixtures("impatient")
 PATH = "/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases"
 
 
-def lease(holder: str | None, name: str = "gpu-scheduler") -> Json:
-    return {"metadata": {"name": name, "namespace": "gpu-scheduler"}, "spec": {"holderIdentity": holder}}
+def lease(holder: str | None, name: str = "gpu-scheduler", **spec: object) -> Json:
+    metadata = {"name": name, "namespace": "gpu-scheduler"}
+    return {"metadata": metadata, "spec": {"holderIdentity": holder} | spec}
 
 
 @pytest.fixture
@@ -111,3 +114,76 @@ def test_one_that_cannot_be_read_says_nothing_new(server: ApiServer, leading: Le
     leading.broken(Broken("gpu-scheduler/gpu-scheduler", "", "spec: Expected `object`"))
     leading.end()
     assert leading.active
+
+
+class TestALostWatch:
+    """Who does not hear of the Lease cannot know whether another holds it by now."""
+
+    @pytest.fixture(autouse=True)
+    def soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(leadership_module, "_GOOD_FOR_S", 0.3)
+
+    @staticmethod
+    def lose(server: ApiServer) -> Placed:
+        server.wait_for_watches(1)
+        refusal = server.faults.place(Refuse(503), watches(LEASES), times=None)
+        server.faults.place(End())
+        server.wait_for_watches(0)
+        return refusal
+
+    def test_it_is_active_no_longer_than_the_lease_lasts(
+        self, server: ApiServer, leading: Leadership, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        server.store.put(PATH, lease("me-7f9_1"))
+        follow(leading)
+        # Nothing is heard, but would be.
+        time.sleep(0.5)
+        assert leading.active
+        self.lose(server)
+        eventually(lambda: not leading.active)
+        health = leading.reflectors[0].health()
+        assert 0.3 < health.silent_s < 2
+        said = [line for line in caplog.messages if "nothing was heard of the Lease for" in line]
+        assert len(said) == 1
+
+    @pytest.mark.parametrize(
+        ("seconds", "active"),
+        [
+            pytest.param(60, True, id="that lasts longer"),
+            pytest.param(0, False, id="that says nonsense lasts as by default"),
+            pytest.param(None, False, id="that does not say lasts as by default"),
+        ],
+    )
+    def test_a_lease(self, server: ApiServer, leading: Leadership, seconds: int | None, active: bool) -> None:
+        server.store.put(PATH, lease("me-7f9_1", leaseDurationSeconds=seconds))
+        follow(leading)
+        self.lose(server)
+        eventually(lambda: leading.reflectors[0].health().silent_s > 0.4)
+        assert leading.active is active
+
+    def test_it_is_active_again_when_it_hears_that_it_still_leads(
+        self, server: ApiServer, leading: Leadership
+    ) -> None:
+        turns: list[tuple[bool, bool]] = []
+        leading._changed = lambda now: turns.append((now, leading.active))
+        server.store.put(PATH, lease("me-7f9_1"))
+        follow(leading)
+        refusal = self.lose(server)
+        eventually(lambda: not leading.active)
+        server.store.put(PATH, lease("me-7f9_1", renewTime="2026-11-21T00:00:02.000000Z"))
+        assert not leading.active
+        refusal.lift()
+        eventually(lambda: leading.active)
+        # As at any turn: told before it can be seen, so that pods are listed anew before the first bind.
+        assert turns == [(True, False), (False, False), (True, False)]
+
+    def test_it_is_not_when_another_leads_by_then(self, server: ApiServer, leading: Leadership) -> None:
+        server.store.put(PATH, lease("me-7f9_1"))
+        follow(leading)
+        refusal = self.lose(server)
+        eventually(lambda: not leading.active)
+        server.store.put(PATH, lease("other_1"))
+        refusal.lift()
+        server.wait_for_watches(1)
+        eventually(lambda: leading._holder == "other_1")
+        assert not leading.active

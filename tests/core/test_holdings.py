@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from scheduler_ext.core.gpu import Device, Holder
@@ -289,3 +291,37 @@ def test_pods_of_a_node_without_a_report_hold_without_devices() -> None:
     assert held.devices == {}
     assert held.unknown == {WHOLE: 2}
     assert held.requested == {WHOLE: 2, SHARE: 500}
+
+
+class TestASharePodThatSomebodyElseBound:
+    """No annotation says on which GPU its shares are."""
+
+    BOUND = bound("a", wants(4000, SHARE))
+
+    @pytest.mark.parametrize(
+        ("holders", "expected"),
+        [
+            pytest.param((), [4000, 4000], id="is anywhere while nobody has seen it"),
+            pytest.param((replace(BY_NAME, memory_mib=300),), [4000, 0], id="is where it was seen"),
+            pytest.param((BY_UID,), [4000, 0], id="also to have a GPU"),
+        ],
+    )
+    def test_it_closes_its_node_to_shares(self, holders: tuple[Holder, ...], expected: list[int]) -> None:
+        held = held_on(device(0, holders=holders), device(1), pods=(self.BOUND,))
+        assert promised(held) == expected
+        assert held.unplaced == [self.BOUND]
+
+    @pytest.mark.parametrize(
+        ("devices", "closed"),
+        [
+            pytest.param({"main": ("GPU-0",), "other": ("GPU-1",)}, False, id="all annotated"),
+            pytest.param({"main": ("GPU-0",)}, True, id="one of two"),
+            pytest.param({"main": ("GPU-0",), "other": ("GPU-x",)}, True, id="with a GPU that is not there"),
+        ],
+    )
+    def test_every_share_needs_its_annotation(
+        self, devices: dict[str, tuple[str, ...]], closed: bool
+    ) -> None:
+        two = bound("a", wants(10, SHARE), wants(10, SHARE, "other"), devices=devices)
+        held = held_on(device(0, holders=(BY_UID,)), device(1, holders=(BY_UID,)), pods=(two,))
+        assert held.unplaced == ([two] if closed else [])

@@ -15,7 +15,8 @@ from scheduler_ext.core.estimate import Estimate, estimate_from_labels
 from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.inventory import Inventory, NodeRecord
 from scheduler_ext.core.node import BoundPod, NodeInfo
-from tests.core.reported import WHOLE, bound, device, wants
+from scheduler_ext.core.resources import ResourceNames
+from tests.core.reported import SHARE, WHOLE, bound, device, wants
 
 STALE_S, MISSING_S = 150.0, 300.0
 LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8"}
@@ -283,3 +284,46 @@ def test_a_node_created_anew_gets_the_same_time_again() -> None:
     info = built.info("a")
     assert info is not None
     assert info.freshness == "Fresh"
+
+
+LABELLED = NodeRecord(uid="n", allocatable={SHARE: 5000}, share_node=True)
+
+
+class TestWhereSharesAreBound:
+    """An amount that stands on any other node is somebody else's, or not taken away yet."""
+
+    def amount(
+        self, record: NodeRecord, *, enforcing: bool, resources: ResourceNames | None = None
+    ) -> object:
+        built = Inventory(STALE_S, MISSING_S, resources, enforcing)
+        built.node_seen("a", record, 0.0)
+        info = built.info("a")
+        assert info is not None
+        assert info.allocatable is not None
+        assert record.allocatable.items() - info.allocatable.items() <= {(SHARE, 5000), ("my/mib", 5000)}
+        return info.allocatable.get((resources or ResourceNames()).share)
+
+    @pytest.mark.parametrize(
+        ("record", "enforced"),
+        [
+            pytest.param(LABELLED, 5000, id="a node of shares"),
+            pytest.param(replace(LABELLED, share_node=False), 0, id="one that is not labelled"),
+            pytest.param(
+                replace(LABELLED, allocatable={SHARE: 5000, WHOLE: 1}), 0, id="one of a device plugin's"
+            ),
+            pytest.param(
+                replace(LABELLED, allocatable={SHARE: 5000, "nvidia.com/mig-1g.10gb": 1}), 0, id="with MIG"
+            ),
+            pytest.param(
+                replace(LABELLED, allocatable={SHARE: 5000, WHOLE: 0}), 5000, id="whose plugin has gone"
+            ),
+            pytest.param(replace(LABELLED, allocatable={WHOLE: 1}), None, id="that advertises none"),
+        ],
+    )
+    def test_only_nodes_of_shares_have_any(self, record: NodeRecord, enforced: object) -> None:
+        assert self.amount(record, enforcing=True) == enforced
+        assert self.amount(record, enforcing=False) == record.allocatable.get(SHARE)
+
+    def test_under_any_name(self) -> None:
+        record = NodeRecord(uid="n", allocatable={"my/mib": 5000, SHARE: 5000})
+        assert self.amount(record, enforcing=True, resources=ResourceNames(share="my/mib")) == 0

@@ -19,7 +19,7 @@ from scheduler_ext.core.ledger import NO_PODS, Ledger, NodePods
 from scheduler_ext.core.node import BoundPod
 from scheduler_ext.core.request import GpuRequest, ShareAsk
 from tests.core.asked import share
-from tests.core.reported import SHARE, bound, device, node
+from tests.core.reported import NAMES, SHARE, bound, device, node
 
 NOW = 100.0
 EMPTY = Report((device(0),))
@@ -316,6 +316,6 @@ def test_what_can_be_promised_of_a_gpu(gpu: object, mib: int) -> None:
 )
 def test_promised_too_much(others: tuple[BoundPod, ...], problem: str | None) -> None:
     mine = replace(bound("p"), request=share(600), devices={"c0": ("GPU-0",)})
-    found = overallocated(node(device(0, memory=Memory(1000)), pods=(*others, mine)), mine)
+    found = overallocated(node(device(0, memory=Memory(1000)), pods=(*others, mine)), mine, NAMES)
     assert (found is None) == (problem is None)
     assert problem is None or problem in (found or "")

@@ -147,6 +147,21 @@ class TestAllocatable:
         state = resolved(node(device(0), pods=pods, allocatable=allocatable)).state
         assert state.share_limit == limit
 
+    @pytest.mark.parametrize(
+        "holders",
+        [
+            pytest.param((), id="nobody knows where it is"),
+            pytest.param((Holder(uid="uid-a", memory_mib=300),), id="the agent saw it on one GPU"),
+        ],
+    )
+    def test_a_share_that_no_annotation_places_closes_its_node(self, holders: tuple[Holder, ...]) -> None:
+        pods = (bound("a", wants(500, SHARE)),)
+        for allocatable in (None, {SHARE: 70000}):
+            info = node(device(0, holders=holders), device(1), pods=pods, allocatable=allocatable)
+            assert resolved(info).state.share_limit == 0
+            assert resolved(replace(info, pods=())).state.share_limit > 0
+            assert resolved(replace(info, pods=(replace(pods[0], finished=True),))).state.share_limit > 0
+
 
 LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8"}
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import time
+from typing import cast
 
 import pytest
 from flask import Flask
 from werkzeug.test import EnvironBuilder
 
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.binder import Binder
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.server.app import ANSWER, api_app
@@ -50,3 +54,28 @@ def test_the_names_asked_about_live_on_in_the_environ(api: Flask) -> None:
     environ = EnvironBuilder("/filter", method="POST", data=GOOD).get_environ()
     list(api(environ, lambda status, headers, exc_info=None: lambda piece: None))
     assert environ[ANSWER].args.names == json.loads(GOOD)["NodeNames"]
+
+
+class Recorder:
+    """Binds nothing, and remembers how long it had."""
+
+    deadline_s = 4000.0
+
+    def __init__(self) -> None:
+        self.had_s = 0.0
+
+    def bind(self, body: bytes, deadline: float) -> Answer:
+        self.had_s = deadline - time.monotonic()
+        return Answer(b"{}", 1, 1)
+
+
+@pytest.mark.parametrize("decision_deadline_s", [0.5, 9000.0])
+def test_a_bind_has_its_own_deadline(decision_deadline_s: float) -> None:
+    config = Configuration()
+    extender = Extender(config)
+    source = InventorySource(INVENTORY, extender, config.resource_names())
+    metrics = Metrics(source, config.resource_names())
+    binder = Recorder()
+    app = api_app(extender, cast(Binder, binder), metrics, LIMIT, decision_deadline_s)
+    assert app.test_client().post("/bind", data=b"{}").status_code == 200
+    assert 3900 < binder.had_s <= 4000

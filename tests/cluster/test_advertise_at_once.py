@@ -1,0 +1,89 @@
+"""Many nodes whose amounts are wrong at once: several are written together, while all goes well."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from scheduler_ext.cluster import advertise as advertise_module
+from tests.cluster.advertising import Advertising
+from tests.cluster.api_faults import Delay, Hang, Refuse
+from tests.cluster.api_paths import NODES
+from tests.cluster.api_requests import writes
+from tests.cluster.following import eventually
+from tests.kube_objects import node
+
+MANY = [f"n{i}" for i in range(40)]
+
+
+@pytest.fixture(autouse=True)
+def many(advertising: Advertising, monkeypatch: pytest.MonkeyPatch) -> Advertising:
+    """Forty more nodes, and one that was written without trouble."""
+    # Nobody tells what stands there, and it is not written again for that.
+    monkeypatch.setattr(advertise_module, "_UNCONFIRMED_S", (60.0, 60.0))
+    for name in MANY:
+        advertising.server.store.put(NODES, node(name))
+    advertising.advertiser.start()
+    advertising.advertiser.tell("a", 7, (None, None))
+    eventually(lambda: advertising.advertiser.writes == 1)
+    advertising.server.log.clear()
+    return advertising
+
+
+def tell_all(advertising: Advertising) -> None:
+    for name in MANY:
+        advertising.advertiser.tell(name, 7, (0, 0))
+
+
+def test_a_slow_server_is_asked_for_several_at_once(advertising: Advertising) -> None:
+    advertising.server.faults.place(Delay(0.05), writes(NODES), times=None)
+    began = time.monotonic()
+    tell_all(advertising)
+    eventually(lambda: advertising.advertiser.writes == 1 + len(MANY))
+    # One after the other it takes 2 s.
+    assert time.monotonic() - began < 1.5
+    assert sorted(advertising.written()) == sorted(MANY)
+    assert {advertising.seen(name) for name in MANY} == {(7, 7)}
+
+
+def test_not_more_than_eight_and_no_node_twice(advertising: Advertising) -> None:
+    hanging = advertising.server.faults.place(Hang(), writes(NODES), times=None)
+    tell_all(advertising)
+    eventually(lambda: len(advertising.written()) == 8)
+    for amount in range(8, 20):
+        for name in MANY:
+            # Right for a moment, and wrong again: that is another word on the same node.
+            advertising.advertiser.tell(name, 7, (7, 7))
+            advertising.advertiser.tell(name, amount, (0, 0))
+    time.sleep(0.1)
+    assert len(set(advertising.written())) == len(advertising.written()) == 8
+    hanging.lift()
+    for name in MANY:
+        advertising.stands(name, 19)
+
+
+def test_the_first_of_all_is_written_alone(advertising: Advertising) -> None:
+    """Who may not write finds out once."""
+    advertising.server.faults.place(Refuse(503), writes(NODES), times=1)
+    advertising.advertiser.tell("b", 7, (0, 0))
+    eventually(lambda: advertising.advertiser.failures == 1)
+    advertising.server.faults.place(Hang(), writes(NODES), times=None)
+    advertising.server.log.clear()
+    tell_all(advertising)
+    eventually(lambda: len(advertising.written()) == 1)
+    time.sleep(0.1)
+    assert len(advertising.written()) == 1
+
+
+@pytest.mark.parametrize("code", [403, 429, 503])
+def test_a_refusal_of_several_is_one(
+    advertising: Advertising, code: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advertise_module, "_FORBIDDEN_S", 0.05)
+    refusal = advertising.server.faults.place(Refuse(code), writes(NODES), times=8)
+    tell_all(advertising)
+    eventually(lambda: refusal.left == 0)
+    eventually(lambda: advertising.advertiser.writes == 1 + len(MANY))
+    assert advertising.advertiser.failures == 8
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1

@@ -1,0 +1,133 @@
+"""When an extender that binds does not: what it knows is too old, or it has just become active."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler_ext.cluster.budgets import BUDGETS
+from scheduler_ext.cluster.enforcing import Enforcing
+from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.core.intent import Intent, Reservation
+from scheduler_ext.core.node import BoundPod
+from scheduler_ext.wire.reservation import reservation_body
+from tests.cluster.api_faults import End, Hang, Placed, Refuse
+from tests.cluster.api_paths import GPU_NODES, GPU_RESERVATIONS, LEASES, NODES, PODS
+from tests.cluster.api_requests import Request, first_pages, lists, watches
+from tests.cluster.api_server import ApiServer
+from tests.cluster.enforced import Enforced, held_by
+from tests.cluster.following import eventually
+from tests.core.asked import share
+
+pytestmark = pytest.mark.usefixtures("impatient")
+
+
+@pytest.fixture
+def enforced(server: ApiServer, transport: Transport) -> Iterator[Enforced]:
+    """One that may be active or not, as the Lease says."""
+    built = Enforced(server, transport, lease=True)
+    yield built
+    server.faults.lift()
+    built.live.stop()
+
+
+def why_not(enforced: Enforced) -> str:
+    assert isinstance(enforced.live.enforcing, Enforcing)
+    return enforced.live.enforcing.why_not() or ""
+
+
+def active(enforced: Enforced) -> None:
+    """Start it as the active one."""
+    held_by(enforced.server, "me_1")
+    enforced.start()
+    eventually(lambda: not why_not(enforced))
+    enforced.server.wait_for_watches(len(enforced.live.status().watches))
+
+
+def lose(enforced: Enforced, path: str) -> Placed:
+    """Nothing is heard of a collection any more."""
+
+    def asked(request: Request) -> bool:
+        return lists(path)(request) or watches(path)(request)
+
+    refusal = enforced.server.faults.place(Refuse(503), asked, times=None)
+    enforced.server.faults.place(End(), watches(path))
+    enforced.server.log.wait_for(asked)
+    eventually(lambda: any(not watch.connected for watch in enforced.live.status().watches))
+    return refusal
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        (NODES, "nodes"),
+        (GPU_NODES, "gpunodes"),
+        (PODS, "pods"),
+        (BUDGETS, "poddisruptionbudgets"),
+        (GPU_RESERVATIONS, "gpureservations"),
+        (LEASES, "leases"),
+    ],
+)
+def test_nothing_is_bound_while_a_watch_is_lost_for_too_long(
+    enforced: Enforced, path: str, name: str
+) -> None:
+    active(enforced)
+    enforced.share("p")
+    eventually(lambda: enforced.live.book.pending("uid-p") is not None)
+    refusal = lose(enforced, path)
+    # A watch that is lost for a moment is nothing.
+    assert why_not(enforced) == ""
+    enforced.live._oldest_s = 0.2
+    eventually(lambda: f"the watch of {name} is lost for" in why_not(enforced))
+    assert f"p was not bound: the watch of {name} is lost for" in enforced.bind("p", "a")
+    assert enforced.counted() == {"standby": 1}
+    refusal.lift()
+    enforced.live._oldest_s = 60.0
+    eventually(lambda: enforced.bind("p", "a") == "")
+
+
+@pytest.mark.parametrize("path", [PODS, GPU_RESERVATIONS])
+def test_who_becomes_active_waits_for_the_list(enforced: Enforced, path: str) -> None:
+    held_by(enforced.server, "other_1")
+    enforced.start()
+    enforced.share("p")
+    eventually(lambda: enforced.live.book.pending("uid-p") is not None)
+    held_back = enforced.server.faults.place(Hang(), first_pages(path), times=None)
+    enforced.server.log.clear()
+    held_by(enforced.server, "me_1")
+    enforced.server.log.wait_for(first_pages(path))
+    eventually(enforced.live.active)
+    for _ in range(3):
+        assert "has just become active and lists pods anew" in enforced.bind("p", "a")
+        time.sleep(0.05)
+    assert enforced.there("p")["spec"].get("nodeName") is None
+    held_back.lift()
+    eventually(lambda: enforced.bind("p", "a") == "")
+
+
+def test_who_is_active_again_reads_what_another_wrote_meanwhile(enforced: Enforced) -> None:
+    active(enforced)
+    enforced.share("first", 1000)
+    eventually(lambda: enforced.bind("first", "a") == "")
+    held_by(enforced.server, "other_1")
+    eventually(lambda: not enforced.live.active())
+    # The other is about to bind two pods to the node where we wrote last.
+    intents = []
+    for i in range(2):
+        asking = enforced.share(f"theirs-{i}", 70_000)
+        version = str(enforced.there(f"theirs-{i}")["metadata"]["resourceVersion"])
+        gpu = {"c0": (f"GPU-a{i}",)}
+        pod = BoundPod(asking["metadata"]["uid"], "default", f"theirs-{i}", 0, share(70_000), gpu)
+        intents.append(Intent(pod, version, "other"))
+    there = enforced.server.store.get(GPU_RESERVATIONS, "a").object()
+    version = there["metadata"]["resourceVersion"]
+    body = reservation_body(Reservation("a", "node-uid", version, tuple(intents), "stamp"))
+    enforced.server.store.put(GPU_RESERVATIONS, body)
+    held_by(enforced.server, "me_2")
+    eventually(lambda: not why_not(enforced))
+    asking = enforced.share("q")
+    eventually(lambda: enforced.fitting(asking) == "b")
+    assert "no longer fits on node a" in enforced.bind("q", "a")
+    assert enforced.bind("q", "b") == ""
