@@ -36,7 +36,7 @@ def cluster_state(
     These are most of a cluster's memory. Raises ClusterError; InventoryError naming an object and its field.
     """
     resources = config.resource_names()
-    inventory = Inventory(*config.inventory_ages_s())
+    inventory = Inventory(*config.inventory_ages_s(), resources, enforcing=config.bind.enabled)
     objects = Objects()
     now = time.monotonic()
     for node, clock in _list(transport, NODES, Decoder(kube.Node)):
