@@ -41,6 +41,7 @@ SILENCE_S = 75.0
 # A host that is gone is missed sooner, where nothing between answers for it: (idle, interval, probes).
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 _CHUNK = 1 << 16
+_CONNECTIONS = 100
 Query = Mapping[str, str]
 NOTHING: Query = {}
 # No object is larger: etcd takes 1.5 MiB.
@@ -135,6 +136,8 @@ class Transport:
 
     def __init__(self, configuration: Configuration, monotonic: Callable[[], float] = time.monotonic) -> None:
         configuration.socket_options = [*HTTPConnection.default_socket_options, *_keepalive()]
+        # More than ask at once: a connection beyond it would be closed after its answer, and made anew.
+        configuration.connection_pool_maxsize = _CONNECTIONS
         # Whoever asks knows better when to ask again.
         configuration.retries = False
         self._configuration = configuration

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from scheduler_ext.cluster.transport import (
 from tests.cluster.api_faults import AnswerFault, Cut, Drip, End, Garbage, Hang, Line, Mute, Refuse, Reset
 from tests.cluster.api_handler import Answer
 from tests.cluster.api_paths import GPU_NODES, NODES
+from tests.cluster.api_requests import everything
 from tests.cluster.api_server import ApiServer
 from tests.kube_objects import gpu_node, node
 
@@ -180,6 +182,19 @@ def test_no_whole_answer_is_none(server: ApiServer, transport: Transport, fault:
     assert not isinstance(error.value, SilentError)
     assert "\n" not in str(error.value)
     assert transport.get(NODES).body
+
+
+def test_connections_of_a_burst_are_kept(
+    server: ApiServer, transport: Transport, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = server.faults.place(Hang(), everything, None)
+    with ThreadPoolExecutor(64) as pool:
+        answers = [pool.submit(transport.get, NODES) for _ in range(64)]
+        server.log.wait_for(everything, 64)
+        held.lift()
+        assert len({answer.result().body for answer in answers}) == 1
+    # What is over the size of the pool, urllib3 discards with a warning.
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_a_server_that_is_not_there(server: ApiServer, transport: Transport) -> None:
