@@ -6,6 +6,7 @@ Whoever promises memory does it here, in one step with the decision that there i
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -61,7 +62,8 @@ class Book:
         self._name = name or uuid4().hex
         self._monotonic = monotonic
         self._fences: dict[str, str] = {}
-        self._reads = 0
+        # How often we read what others wrote, by node.
+        self._reads: Counter[str] = Counter()
         # Held while nodes are on their way from the inventory to the extender, so that none is overtaken.
         self.publishing = Lock()
 
@@ -87,7 +89,7 @@ class Book:
         with self.lock:
             before = self.inventory.intents_on(node).get(key) or self.inventory.assumed_on(node).get(key)
             if before is not None:
-                intent = replace(before, extender=self._name, reads=self._reads)
+                intent = replace(before, extender=self._name, reads=self._reads[node])
                 try:
                     self.inventory.assume(intent, node)
                 except OverAllocationError as error:
@@ -105,7 +107,7 @@ class Book:
                 if isinstance(found, str):
                     return found
                 placed = replace(pod, devices=found.devices)
-                intent = Intent(placed, pending.resource_version, self._name, self._reads)
+                intent = Intent(placed, pending.resource_version, self._name, self._reads[node])
                 self.inventory.assume(intent, node)
         self._publish(node)
         return Reserved(node, pending, intent, again=before is not None)
@@ -162,7 +164,7 @@ class Book:
             version = self._fences.get(node, NEVER_WRITTEN)
             others = self.inventory.intents_on(node)
             for key, intent in self.inventory.assumed_on(node).items():
-                waits = intent.reads == self._reads and intent.pod.request.asks_gpu
+                waits = intent.reads == self._reads[node] and intent.pod.request.asks_gpu
                 if key in others or (waits and len(others) < MAX_INTENTS - 1):
                     others[key] = intent
             others.pop(reserved.key, None)
@@ -181,16 +183,16 @@ class Book:
         with self.lock:
             for pod in pods or ():
                 self._bound(pod, found.node)
-            self._reads += pods is not None
+            self._reads[found.node] += pods is not None
             self.inventory.intents_seen(found.node, found.intents, ours=pods is None)
             self._fences[found.node] = found.resource_version or NEVER_WRITTEN
         if pods is not None:
             self._publish(found.node)
 
     def is_outdated(self, reserved: Reserved) -> bool:
-        """Whether we read what others wrote after this was decided."""
+        """Whether we read what others wrote of the node after this was decided."""
         with self.lock:
-            return self._reads != reserved.intent.reads
+            return self._reads[reserved.node] != reserved.intent.reads
 
     def is_written(self, reserved: Reserved) -> bool:
         """Whether another bind of ours wrote this intent with its own while this one waited for its turn.

@@ -245,7 +245,7 @@ class ChoosesAnew(Book):
         if isinstance(found, str):
             return found
         placed = replace(pending.pod, devices=found.devices)
-        intent = Intent(placed, pending.resource_version, self._name, self._reads)
+        intent = Intent(placed, pending.resource_version, self._name, self._reads[node])
         self.inventory.assume(intent, node)
         return Reserved(node, pending, intent)
 

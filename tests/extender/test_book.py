@@ -104,6 +104,16 @@ class TestFence:
         book.lower()
         assert book.version("n") is None
 
+    def test_what_is_read_of_a_node_outdates_what_was_decided_there(self) -> None:
+        book = built()
+        found = reserved(book)
+        book.fence(Reservation("m", resource_version="4"), ())
+        assert not book.is_outdated(found)
+        book.fence(replace(book.with_intent(found), resource_version="5"))
+        assert not book.is_outdated(found)
+        book.fence(read(6), ())
+        assert book.is_outdated(found)
+
     def test_all_that_is_open_is_written(self) -> None:
         book = built()
         book.fence(read(5, Held("q-1", "1", "g0", "you"), Held("r-1", "1", "g1", "you")), ())

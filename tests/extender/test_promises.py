@@ -581,7 +581,7 @@ class Lavish(Book):
             return found
         intent = Intent(replace(pending.pod, devices=found.devices), pending.resource_version, "me")
         self.inventory._ledger.assume(intent, node)
-        return Reserved(node, pending, replace(intent, reads=self._reads))
+        return Reserved(node, pending, replace(intent, reads=self._reads[node]))
 
 
 class Optimist(Binding):
