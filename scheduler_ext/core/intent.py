@@ -15,7 +15,8 @@ class Intent:
     """One Binding: ``pod`` as it will hold its shares and units, and nothing else, and the version of the pod
     at which alone the Binding can succeed; ``extender`` is who posts it.
 
-    ``reads`` is how often that extender had read what others wrote of the node when it decided, for itself alone.
+    ``reads`` is how often that extender had read what others wrote of the node when it decided; nobody else
+    is told.
     """
 
     pod: BoundPod
