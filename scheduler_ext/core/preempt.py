@@ -6,7 +6,7 @@ What is not ours to see, kube-scheduler counts: of every other resource, as much
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from scheduler_ext.core.allocate import MAX_SEARCH_STEPS
@@ -103,11 +103,11 @@ class Preemption:
         """Whether a node takes the pod as it is."""
         return self._fits(seen_by(info, self._uid, self._request.priority))
 
-    def awaits(self, info: NodeInfo) -> bool:
+    def awaits(self, info: NodeInfo, evicted: Collection[str] = ()) -> bool:
         """Whether a node takes the pod when those of lower priority that leave it already have left, not yet
-        before."""
+        before. ``evicted`` are uids of some that leave though nobody has told yet."""
         seen = seen_by(info, self._uid, self._request.priority)
-        leaving = [pod for pod in self._lower(seen) if pod.terminating]
+        leaving = [pod for pod in self._lower(seen) if pod.terminating or pod.uid in evicted]
         return bool(leaving) and self._fits(without(seen, leaving)) and not self._fits(seen)
 
     def rescuable(self, info: NodeInfo) -> bool:

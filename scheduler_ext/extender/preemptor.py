@@ -30,9 +30,10 @@ _RESCUABLE_PART = 10
 _RESCUE_S = 0.25
 # Of the time for an answer to preempt, what is left for telling it when looking for cheaper victims ends.
 _RESERVED = 0.1
-# Pods whose nominated node filter has just refused: preempt is asked next, after kube-scheduler's dry run.
-_REFUSED = 1024
-_REFUSED_S = 5.0
+# Of so many pods, and for so long, it is known what was answered of them before kube-scheduler's own words on
+# that arrive: whose nominated node filter refused, and whom preempt has named.
+_REMEMBERED = 1024
+_BEHIND_S = 5.0
 
 
 class Preemptor:
@@ -48,7 +49,8 @@ class Preemptor:
         self._snapshot = snapshot
         self.budgets = budgets
         self._lock = Lock()
-        self._refused: TTLCache[tuple[str, str], bool] = TTLCache(_REFUSED, _REFUSED_S)
+        self._refused: TTLCache[tuple[str, str], bool] = TTLCache(_REMEMBERED, _BEHIND_S)
+        self._named: TTLCache[str, Mapping[str, Victims]] = TTLCache(_REMEMBERED, _BEHIND_S)
 
     def preempt(self, body: bytes, deadline: float) -> Answer:
         """The reply to preempt. Past the deadline (monotonic) what was found until then; RequestError 503
@@ -61,13 +63,14 @@ class Preemptor:
         preemption = self._preemption(args.pod)
         chosen: dict[str, Victims] = {}
         if preemption is not None and not self._waits(args.pod, preemption, snapshot):
-            proposals = admissible(
-                args, snapshot, pod_uid(args.pod), pod_priority(args.pod), self._sizing.resources
-            )
+            uid, priority = pod_uid(args.pod), pod_priority(args.pod)
+            proposals = admissible(args, snapshot, uid, priority, self._sizing.resources)
             candidates = self._candidates(preemption, proposals, snapshot, deadline)
             _search(candidates, deadline - _RESERVED * (deadline - began))
             found = {name: candidate.victims for name, candidate in candidates.items()}
             chosen = {name: victims for name, victims in found.items() if victims is not None}
+            with self._lock:
+                self._named[uid] = chosen
         return Answer(encode_victims(chosen), len(args.proposals), len(chosen))
 
     @staticmethod
@@ -99,18 +102,23 @@ class Preemptor:
         kube-scheduler takes it that an unresolvable refusal of the nominated node is for good
         (PodEligibleToPreemptOthers), and would empty one node after the other for as long as the last victim
         on the first takes to leave. Where its own filters refuse that node, filter is not asked about it, and
-        once nobody is leaving there it is no longer waited for. Only where filter has refused it just now and
-        it would pass meanwhile, kube-scheduler knew before us; it is told when we know.
+        once nobody is leaving there it is no longer waited for.
+
+        kube-scheduler may know of the victims' end before we know of its beginning. So those count as leaving
+        whom preempt has just named there; and where the node would take the pod by now though filter has just
+        refused it, kube-scheduler is told so and asks again.
         """
         name = pod.status.nominated_node_name if pod.status is not None else None
         info = _known(name, snapshot) if name else None
         if name is None or info is None:
             return False
-        if preemption.awaits(info):
-            return True
+        uid = pod_uid(pod)
         with self._lock:
-            behind = (pod_uid(pod), name) in self._refused
-        return behind and preemption.fits(info)
+            refused = (uid, name) in self._refused
+            named = self._named.get(uid, {}).get(name)
+        if preemption.awaits(info, named.uids if named is not None else ()):
+            return True
+        return refused and preemption.fits(info)
 
     def rescuable(self, pod: kube.Pod, names: Sequence[str], snapshot: Snapshot) -> list[str]:
         """Of nodes that filter refuses, those that would take the pod if pods of lower priority left; as many

@@ -122,6 +122,21 @@ def test_null_and_missing_parts_are_empty(sent: bytes, proposals: dict[str, Prop
             id="violations in words",
         ),
         pytest.param(
+            meta({"NumPDBViolations": 2**31}),
+            "NodeNameToMetaVictims.n.NumPDBViolations",
+            id="more violations than pods",
+        ),
+        pytest.param(
+            meta({"NumPDBViolations": 2**64}),
+            "NodeNameToMetaVictims.n.NumPDBViolations",
+            id="more than Go can count",
+        ),
+        pytest.param(
+            full({"NumPDBViolations": -1}),
+            "NodeNameToVictims.n.NumPDBViolations",
+            id="fewer violations than none",
+        ),
+        pytest.param(
             full({"Pods": [{}]}), "NodeNameToVictims.n.Pods[0].metadata.uid: missing", id="a pod without uid"
         ),
         pytest.param(
