@@ -312,6 +312,15 @@ def test_without_an_inventory_nobody_leaves() -> None:
 
 
 def test_negative_priorities_count_where_as_many_leave() -> None:
-    held = (on_gpu("a", "n", 0), on_gpu("b", "n", -1), on_gpu("d", "n", -5))
-    extender = extender_on(*whole_node("n", "a", "b", "d"), *held)
-    assert preempt(extender, pod("urgent", {WHOLE: "2"}, priority=100), {"n": uids("a")}) == {"n": ["b", "d"]}
+    """Two of one GPU either way, one of them of priority 0; the other two are not."""
+    low = (on_share("b", 30_000, "n", 0, -1), on_share("d", 30_000, "n", 1, -5))
+    equal = [on_share(f"a{i}", 40_000, "n", i, 0) for i in range(2)]
+    for one, start in zip(equal, ("2026-11-20T00:00:00Z", "2026-01-20T00:00:00Z"), strict=True):
+        one["status"]["startTime"] = start
+    extender = extender_on(*share_node("n", 2), *low, *equal)
+    assert preempt(extender, asks_shares("urgent", 70_000), {"n": uids()}) == {"n": ["a1", "d"]}
+
+
+def test_nobody_leaves_for_a_pod_that_cannot_be_read_though_kube_scheduler_names_somebody() -> None:
+    asking = pod("urgent", {WHOLE: "-1"}, priority=100)
+    assert preempt(extender_on(*whole_node("n1", None)), asking, {"n1": uids("web")}) == {}
