@@ -113,7 +113,7 @@ ORDER = {"first": node(*gpus(8)), "second": node(*mixed(*[t4(holders=HELD)] * 7,
             id="but an emptier node before better neighbours",
         ),
         pytest.param(
-            whole(priority=LOW),
+            whole(priority=-100),
             NEIGHBOURS,
             {"steady", "evictable"},
             id="low priority does not look at its neighbours",

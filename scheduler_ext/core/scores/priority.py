@@ -27,7 +27,9 @@ class Priority:
         level = scoring.level
         reliable = level * scoring.snapshot.health + (1 - level) * 0.5
         ranks = (scoring.snapshot.node.neighbours + NOBODY - 1) / (2 * NOBODY - 1)
-        steady = level * ranks + (1 - level) * 0.5
+        # Pods of low priority go with any neighbour.
+        high = max(0.0, 2 * level - 1)
+        steady = high * ranks + (1 - high) * 0.5
         now = reliable
         if scoring.request.strategy is None:
             empty = level * scoring.idle_after + (1 - level) * (1 - scoring.idle_after)
