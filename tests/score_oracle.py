@@ -138,9 +138,12 @@ def node_health(state: NodeState, placed: Placed) -> float:
 def priority(state: NodeState, placed: Placed) -> float:
     level, idle = placed.level, idle_after(state, placed)
     reliable = level * healthy_part(state) + (1 - level) * 0.5
+    high = max(0.0, 2 * level - 1)
+    steady = high * (state.neighbours + 10) / 21 + (1 - high) * 0.5
     if placed.request.strategy is not None:
-        return reliable
-    return 0.7 * (level * idle + (1 - level) * (1 - idle)) + 0.3 * reliable
+        return 0.95 * reliable + 0.05 * steady
+    now = 0.7 * (level * idle + (1 - level) * (1 - idle)) + 0.3 * reliable
+    return 0.95 * now + 0.05 * steady
 
 
 def spot(state: NodeState, placed: Placed) -> float:

@@ -129,7 +129,7 @@ def bound_pods(draw: DrawFn, name: str, uuids: Sequence[str]) -> BoundPod:
         uid=name,
         namespace="default",
         name=name,
-        priority=0,
+        priority=draw(st.sampled_from((0, 0, -5, 7, 100, 2 * 10**9))),
         request=GpuRequest(units, shares),
         devices=told,
         finished=draw(one_in(4)),

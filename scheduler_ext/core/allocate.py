@@ -110,7 +110,9 @@ class ShareFit:
         for column in np.flatnonzero(undecided):
             room = tuple(self._room[:, column].tolist())
             if room not in solved:
-                solved[room] = place_exactly(room, self._shares, steps)
+                solved[room] = (
+                    place_exactly(room, self._shares, steps) if _has_places(room, self._shares) else None
+                )
             found = solved[room]
             if found is not None:
                 self.fits[column] = True
@@ -138,11 +140,50 @@ def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] 
     return ShareFit(room_mib, shares, where, steps=steps).fits
 
 
+def placeable(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> bool:
+    """Whether the shares find GPUs on one node, as ShareFit says it of many; ``steps`` as there."""
+    if len(shares.running) + len(shares.init) == 1:
+        return max(room_mib, default=-1) >= shares.largest_mib
+    room = [max(mib, 0) for mib in room_mib]
+    if max(room, default=0) < shares.largest_mib or sum(room) < shares.total_mib:
+        return False
+    if _placed_greedily(room_mib, shares):
+        return True
+    return _has_places(room_mib, shares) and place_exactly(room_mib, shares, steps) is not None
+
+
+def _has_places(room_mib: Sequence[int], shares: ShareAsk) -> bool:
+    """Necessary: of each size there are places for all shares that are as large."""
+    return all(
+        sum(mib // size for mib in room_mib if mib >= size) >= count for size, count in shares.at_least
+    )
+
+
+def _placed_greedily(room_mib: Sequence[int], shares: ShareAsk) -> bool:
+    """Whether best fit, the largest first, finds a GPU for each."""
+    left = list(room_mib)
+    slots = [-1] * len(shares.running)
+    for i in sorted(range(len(slots)), key=lambda i: -shares.running[i][1]):
+        mib = shares.running[i][1]
+        slot = min((s for s, r in enumerate(left) if r >= mib), key=left.__getitem__, default=None)
+        if slot is None:
+            return False
+        slots[i] = slot
+        left[slot] -= mib
+    for share in shares.init:
+        beside = list(room_mib)
+        for i in share.beside:
+            beside[slots[i]] -= shares.running[i][1]
+        if max(beside, default=-1) < share.memory_mib:
+            return False
+    return True
+
+
 def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:
     """The slot of each share (running, then init) on one node, or None when no placement exists.
 
-    Depth first, largest first, one representative of equal GPUs. ``steps[0]`` is the budget left and is
-    counted down; when it is used up the answer is None.
+    Depth first, largest first, one representative of equal GPUs; of equal shares none goes before the last.
+    ``steps[0]`` is the budget left and is counted down; when it is used up the answer is None.
     """
     running = shares.running
     order = sorted(range(len(running)), key=lambda i: -running[i][1])
@@ -175,7 +216,10 @@ def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -
         mib = running[i][1]
         mark = 1 << i if i in beside else 0
         tried = set()
-        for slot, room in enumerate(left):
+        # Where init containers start beside one of two equal shares, these are not the same.
+        first = 0 if depth == 0 or beside or running[order[depth - 1]][1] != mib else slots[order[depth - 1]]
+        for slot in range(first, len(left)):
+            room = left[slot]
             if steps[0] <= 0:
                 return None
             steps[0] -= 1

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from scheduler_ext.core.lazy import lazy
 from scheduler_ext.core.models import GpuModel
-from scheduler_ext.core.node import UNLIMITED, NodeState, Unit
+from scheduler_ext.core.node import NOBODY, UNLIMITED, NodeState, Unit
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int32]
@@ -178,7 +178,7 @@ class UnitColumns:
 @dataclass(frozen=True, slots=True)
 class NodeColumns:
     """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many slots it has.
-    ``gpus`` and ``adrift`` are those of NodeState."""
+    ``gpus``, ``adrift`` and ``neighbours`` are those of NodeState."""
 
     count: Ints
     gpus: Ints
@@ -190,6 +190,7 @@ class NodeColumns:
     cuda: Ints
     spot: Bools
     share_limit: Ints
+    neighbours: Ints
     devices: Ints
 
     @classmethod
@@ -206,6 +207,7 @@ class NodeColumns:
             cuda=np.zeros(width, np.int32),
             spot=np.zeros(width, np.bool_),
             share_limit=np.full(width, UNLIMITED, np.int32),
+            neighbours=np.full(width, NOBODY, np.int32),
             devices=np.zeros(width, np.int32),
         )
 
@@ -220,6 +222,7 @@ class NodeColumns:
         self.cuda[column] = state.cuda
         self.spot[column] = state.spot
         self.share_limit[column] = state.share_limit
+        self.neighbours[column] = state.neighbours
         self.devices[column] = len(state.slots)
 
 

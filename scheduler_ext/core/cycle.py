@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.allocate import Cost, ShareFit, tightest
+from scheduler_ext.core.allocate import MAX_SEARCH_STEPS, Cost, ShareFit, tightest
 from scheduler_ext.core.columns import Bools, Floats, Ints
 from scheduler_ext.core.criterion import NearestMiss, Score, Scoring, View
 from scheduler_ext.core.filters import FILTERS
@@ -58,7 +58,8 @@ class Decision:
         if isinstance(request, InvalidRequest):
             self.verdict[:] = _CODE[INVALID_REQUEST]
         else:
-            self._view = View(request, snapshot, steps)
+            self._steps = [MAX_SEARCH_STEPS] if steps is None else steps
+            self._view = View(request, snapshot, self._steps)
             self._filter(request)
 
     def _filter(self, request: GpuRequest) -> None:
@@ -69,10 +70,20 @@ class Decision:
                     self.verdict[~passed & (self.verdict == FITS)] = _CODE[criterion.reason]
 
     @property
+    def exhausted(self) -> bool:
+        """Whether some states may be refused only because placing shares had used up its steps."""
+        return not isinstance(self.request, InvalidRequest) and self._steps[0] <= 0
+
+    @property
     def fits(self) -> Bools:
         """Which states fit, ``[state]``."""
         fits: Bools = self.verdict == FITS
         return fits
+
+    @property
+    def share_room_mib(self) -> Ints:
+        """Room for the request's shares on each GPU, ``[slot, state]``; -1 where none may go."""
+        return self._view.share_room_mib()
 
     @lazy
     def scoring(self) -> Scoring:

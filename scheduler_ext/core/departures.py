@@ -11,13 +11,15 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from scheduler_ext.core.allocate import MAX_SEARCH_STEPS
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.gpu import Device, Holder, Report
 from scheduler_ext.core.holdings import DeviceHoldings, Holdings, holdings_of
-from scheduler_ext.core.node import BoundPod, Node, NodeInfo, Slot
+from scheduler_ext.core.node import UNLIMITED, BoundPod, Node, NodeInfo, Slot
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.share_rooms import ShareRooms
 from scheduler_ext.core.state import resolve_held
 from scheduler_ext.core.table import build_snapshot
 
@@ -55,13 +57,16 @@ class Departures:
         self._request = request
         self._policy = policy
         self._resources = resources
-        self._steps = steps
+        self._steps = [MAX_SEARCH_STEPS] if steps is None else steps
         self.headroom_percent = headroom_percent
         self.held = holdings_of(info, resources)
         # Of two of one name, what the agent saw of one may be the other's: then nothing simply adds up.
         self._adds_up = _distinct(info.pods)
         self.reliefs = self._reliefs()
         self._fits: dict[Gone, bool] = {}
+        self._rooms: ShareRooms | None = None
+        # Then who leaves is never in the way; not worth finding out for a single question.
+        self.only_room_grows = bool(pods) and self._only_room_changes()
         # A device looks the same whoever else has gone: few of them are new in a set.
         self._devices: dict[tuple[str, Gone], DeviceHoldings] = {}
         self._slots: dict[tuple[str, Hashable], Slot] = {}
@@ -78,11 +83,82 @@ class Departures:
     def first_fit(self, sets: Sequence[Gone]) -> Gone | None:
         """The first of these sets after which the request fits; all of them are looked at together."""
         new = [gone for gone in dict.fromkeys(sets) if gone not in self._fits]
-        if new:
-            snapshot = build_snapshot({str(i): self.node_without(gone) for i, gone in enumerate(new)}, 0)
-            fits = Decision(self._request, snapshot, self._policy, self._steps).fits[snapshot.state_of[:-1]]
-            self._fits.update(zip(new, fits.tolist(), strict=True))
+        if new and self.only_room_grows:
+            self._look_at_rooms(new)
+        elif new:
+            self._decide(new)
         return next((gone for gone in sets if self._fits[gone]), None)
+
+    def confirm(self, gone: Gone) -> bool:
+        """Whether the filters say the same of a set that is taken to suffice; else only they are asked from
+        now on."""
+        if not self.only_room_grows:
+            return self.fits(gone)
+        self._decide([gone])
+        if not self._fits[gone]:
+            self.only_room_grows = False
+            self._fits.clear()
+            return False
+        return True
+
+    def _decide(self, sets: Sequence[Gone]) -> None:
+        snapshot = build_snapshot({str(i): self.node_without(gone) for i, gone in enumerate(sets)}, 0)
+        fits = Decision(self._request, snapshot, self._policy, self._steps).fits[snapshot.state_of[:-1]]
+        self._fits.update(zip(sets, fits.tolist(), strict=True))
+
+    def _look_at_rooms(self, sets: Sequence[Gone]) -> None:
+        shares = self._request.shares
+        assert shares is not None
+        if self._rooms is None:
+            self._rooms = self._share_rooms()
+        for gone in sets:
+            self._fits[gone] = self._share_limit(gone) >= shares.total_mib and self._rooms.fit(
+                shares, gone, self._steps
+            )
+
+    def _only_room_changes(self) -> bool:
+        """Whether nothing but room for shares tells the node before from the node after, and that only grows:
+        nobody has whole GPUs or instances."""
+        held, request = self.held, self._request
+        return (
+            self.info.report is not None
+            and request.shares is not None
+            and not request.units
+            and self._adds_up
+            and not any(held.unknown.values())
+            and not any(
+                each.units or each.instances for relief in self.reliefs for each in relief.devices.values()
+            )
+        )
+
+    def _share_rooms(self) -> ShareRooms:
+        """The GPUs that take shares when everybody has gone; who is left makes no other one do so."""
+        everybody = tuple(range(len(self.pods)))
+        node = self.node_without(everybody)
+        snapshot = build_snapshot({"0": node}, 0)
+        decision = Decision(self._request, snapshot, self._policy, self._steps)
+        state = snapshot.state_of[0]
+        takes: set[str | None] = set()
+        if decision.fits[state]:
+            rooms = decision.share_room_mib[:, state].tolist()
+            takes = {uuid for uuid, room in zip(node.uuids, rooms, strict=False) if room >= 0}
+        devices = self.info.report.devices if self.info.report is not None else ()
+        return ShareRooms(
+            [device for device in devices if device.uuid in takes],
+            [tuple(relief.devices) for relief in self.reliefs],
+            self._device_without,
+            self.headroom_percent,
+            self._request.min_free_mib,
+        )
+
+    def _share_limit(self, gone: Gone) -> int:
+        """What the node's sum has left for shares; none while nobody has told where somebody's share is."""
+        unplaced = len(self.held.unplaced) - sum(self.reliefs[i].unplaced for i in gone)
+        if unplaced or self.info.allocatable is None:
+            return 0 if unplaced else UNLIMITED
+        name = self._resources.share
+        freed = sum(self.reliefs[i].requested.get(name, 0) for i in gone)
+        return self.info.allocatable.get(name, 0) - self.held.requested[name] + freed
 
     def node_without(self, gone: Gone) -> Node:
         """The node when these have gone."""

@@ -17,6 +17,8 @@ from scheduler_ext.core.request import GpuRequest
 
 # No amount in a state exceeds this, so that every one fits a 32-bit column.
 UNLIMITED = 2**30
+# The rank of neighbours where there are none: above that of any priority, which has ten digits at most.
+NOBODY = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,8 @@ class Slot:
 class NodeState:
     """Everything a decision can see of a node. ``limits`` per resource: (resource, held on devices not
     known, allocatable less requests). ``gpus`` is how many it has (an estimate has one slot for all);
-    ``adrift`` how many GPUs' worth is held on devices nobody told."""
+    ``adrift`` how many GPUs' worth is held on devices nobody told; ``neighbours`` how hard it is to evict the
+    pod that is evicted most easily (``core.neighbours``)."""
 
     slots: tuple[Slot, ...] = ()
     gpus: int = 0
@@ -140,6 +143,7 @@ class NodeState:
     shared: bool = False
     cuda: int = 0
     spot: bool = False
+    neighbours: int = NOBODY
 
 
 UNKNOWN_NODE = NodeState(fresh=False)

@@ -11,11 +11,17 @@ from scheduler_ext.core.victim_search import Need
 
 
 class Freed:
-    """What kube-scheduler's own victims free, as far as they are known, of what is not ours to see."""
+    """What kube-scheduler's own victims free, as far as they are known, of what is not ours to see.
 
-    def __init__(self, pods: Sequence[BoundPod], unknown: int) -> None:
+    ``staying`` is what those hold whom it names and who must not leave: others are to free that instead.
+    """
+
+    def __init__(
+        self, pods: Sequence[BoundPod], unknown: int, staying: Sequence[Mapping[str, Fraction]] = ()
+    ) -> None:
         self._pods = pods
         self._unknown = unknown
+        self._staying = staying
 
     def needs(
         self, asked: Mapping[str, Fraction], pods: Sequence[BoundPod], leaving: Sequence[BoundPod]
@@ -26,9 +32,9 @@ class Freed:
         for name, amount in asked.items():
             if name == "pods":
                 continue
-            freed = _sum(self._pods, name)
-            much = min(freed, amount) - _sum(gone, name)
-            gains = [max(Fraction(0), pod.other_requests.get(name, Fraction(0))) for pod in pods]
+            freed = _sum([*(pod.other_requests for pod in self._pods), *self._staying], name)
+            much = min(freed, amount) - _sum([pod.other_requests for pod in gone], name)
+            gains = [_amount(pod.other_requests, name) for pod in pods]
             scale = lcm(much.denominator, *(gain.denominator for gain in gains))
             yield Need(int(much * scale), [int(gain * scale) for gain in gains])
         # Every pod has a place of its own on a node.
@@ -36,5 +42,9 @@ class Freed:
         yield Need(places, [1] * len(pods))
 
 
-def _sum(pods: Sequence[BoundPod], name: str) -> Fraction:
-    return sum((max(Fraction(0), pod.other_requests.get(name, Fraction(0))) for pod in pods), Fraction(0))
+def _sum(requests: Sequence[Mapping[str, Fraction]], name: str) -> Fraction:
+    return sum((_amount(each, name) for each in requests), Fraction(0))
+
+
+def _amount(requests: Mapping[str, Fraction], name: str) -> Fraction:
+    return max(Fraction(0), requests.get(name, Fraction(0)))

@@ -83,6 +83,12 @@ class ShareAsk:
         return max([mib for _, mib in self.running] + [share.memory_mib for share in self.init])
 
     @property
+    def at_least(self) -> list[tuple[int, int]]:
+        """How many running shares are of each size or larger: (MiB, count), the largest first."""
+        sizes = sorted((mib for _, mib in self.running), reverse=True)
+        return [(mib, i + 1) for i, mib in enumerate(sizes) if mib and sizes[i + 1 : i + 2] != [mib]]
+
+    @property
     def total_mib(self) -> int:
         """The effective sum as kube-scheduler counts it: the peak over the phases."""
         return max(

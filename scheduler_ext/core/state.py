@@ -10,13 +10,15 @@ from scheduler_ext.core.gpu import Device, MigInstance, Report
 from scheduler_ext.core.holdings import DeviceHoldings, Holdings, holdings_of
 from scheduler_ext.core.mig import resource_from_profile
 from scheduler_ext.core.models import GpuModel, canonical_model
+from scheduler_ext.core.neighbours import neighbours
 from scheduler_ext.core.node import UNLIMITED, Node, NodeInfo, NodeState, Slot, Unit, version_number
 from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
 
 
 def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> Node:
     """The node's state after all holdings; devices of equal state stay in their reported order."""
-    return resolve_held(info, holdings_of(info, resources), resources, headroom_percent)
+    node = resolve_held(info, holdings_of(info, resources), resources, headroom_percent)
+    return replace(node, state=replace(node.state, neighbours=neighbours(info.pods)))
 
 
 def resolve_held(
@@ -26,7 +28,8 @@ def resolve_held(
     headroom_percent: int,
     known: dict[tuple[str, Hashable], Slot] | None = None,
 ) -> Node:
-    """The same after these holdings, whatever its pods hold; ``known`` are slots of the same report."""
+    """The same after these holdings, whatever its pods hold and whoever they are; ``known`` are slots of the
+    same report."""
     known = {} if known is None else known
     slots: list[tuple[Slot, str | None]] = []
     if info.report is not None:

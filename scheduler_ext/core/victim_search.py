@@ -21,15 +21,19 @@ NO_PRIORITY = -(2**31)
 
 
 class Cost(NamedTuple):
-    """What the loss of some pods costs, compared as kube-scheduler compares nodes; less is better.
+    """What the loss of some pods costs; less is better, and one pod more is always worse.
 
-    ``age`` is the earliest start of those of the highest priority, negated: who started last goes first.
+    ``total_priority`` counts what is above zero only, else a pod more could make a set cheaper; of as many
+    pods, ``sum_of_priorities`` has all of it. kube-scheduler, which compares nodes in this order, adds 2**31
+    to each priority in its total, so that there fewer pods come before a lower sum. ``age`` is the earliest
+    start of those of the highest priority, negated: who started last goes first.
     """
 
     violations: int
     highest_priority: int
     total_priority: int
     pods: int
+    sum_of_priorities: int
     age: float
 
 
@@ -51,13 +55,15 @@ class Pricing:
     def cost(self, gone: Gone) -> Cost:
         """What it costs that these go, given the most important first."""
         if not gone:
-            return Cost(0, NO_PRIORITY, 0, 0, -float("inf"))
+            return Cost(0, NO_PRIORITY, 0, 0, 0, -float("inf"))
         first = self._pods[gone[0]]
+        priorities = [self._pods[i].priority for i in gone]
         return Cost(
             violations=sum(self.over(gone)) if self._any_counted else 0,
             highest_priority=first.priority,
-            total_priority=sum(max(0, self._pods[i].priority) for i in gone),
+            total_priority=sum(priority for priority in priorities if priority > 0),
             pods=len(gone),
+            sum_of_priorities=sum(priorities),
             age=-float("inf") if first.started_at is None else -first.started_at,
         )
 

@@ -44,13 +44,8 @@ _REMEMBERED_DECISIONS = 64
 _REMEMBERED_VIEWS = 16
 # Larger pods are not remembered: most have 2 to 10 kB, and anybody may send one.
 _REMEMBERED_POD_BYTES = 64 * 1024
-# kube-scheduler may hear that a victim is gone before we do, and asks at once about the node that it left.
-# Refused there, it would evict somebody on another node as well: what we hear within this time comes first.
-_BEHIND_S = 0.5
-_LOOK_S = 0.01
-# Some victims take their time to leave, and kube-scheduler asks about one pod at a time: after a wait in vain
-# nobody waits again for this long.
-_PATIENT_AGAIN_S = 5.0
+# In the bytes of a pod for which others leave a node, and of few others: so few are decoded to ask.
+_NOMINATED = b'"nominatedNodeName"'
 
 
 # The nodes that a pod sees in a way of its own, each with the pods that count there.
@@ -79,7 +74,6 @@ class Extender:
         self._decisions: LRUCache[tuple[GpuRequest, _Own], Decision] = LRUCache(_REMEMBERED_DECISIONS)
         self._views: LRUCache[_Own, Snapshot] = LRUCache(_REMEMBERED_VIEWS)
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_DECISIONS)
-        self._patient_from = 0.0
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -130,7 +124,9 @@ class Extender:
     def filter(self, body: bytes, deadline: float) -> Answer:
         """The reply to filter. ``deadline`` is on the monotonic clock; past it RequestError 503."""
         args = decode_args(body)
-        decision = self._decide_nominated(args, deadline)
+        decision = self._decide(args)
+        if len(args.names) == 1 and decision.exhausted:
+            decision = self._decide_alone(args.names[0], decision)
         _check(deadline)
         snapshot = decision.snapshot
         rows = snapshot.rows(args.names)
@@ -145,6 +141,8 @@ class Extender:
             # Only where nothing passes kube-scheduler looks for victims at all.
             found = self.preemptor.rescuable(args.pod, args.names, snapshot)
             rescuable = {name: refused.pop(name) for name in found if name in refused}
+        if _NOMINATED in args.raw_pod:
+            self._remember_nominated(args.pod, refused)
         answer = encode_filter_result(args, passed, refused, rescuable)
         _check(deadline)
         problem = None
@@ -163,34 +161,10 @@ class Extender:
         _check(deadline)
         return Answer(answer, len(args.names), len(args.names), args=args)
 
-    def _decide_nominated(self, args: ExtenderArgs, deadline: float) -> Decision:
-        """What is decided; where a pod comes to the node that it was nominated to, and somebody of lower
-        priority is still there as far as we know, what is decided once we have heard of the end."""
-        decision = self._decide(args)
-        node = args.pod.status.nominated_node_name if args.pod.status is not None else None
-        if not node or args.nodes is not None or node not in args.names:
-            return decision
-        if time.monotonic() < self._patient_from:
-            return decision
-        until = min(deadline, time.monotonic() + _BEHIND_S)
-        while self._waits_for_others(args, decision, node):
-            if time.monotonic() >= until:
-                self._patient_from = until + _PATIENT_AGAIN_S
-                break
-            time.sleep(_LOOK_S)
-            if self._snapshot is None or self._snapshot.generation != decision.snapshot.generation:
-                decision = self._decide(args)
-        return decision
-
-    @staticmethod
-    def _waits_for_others(args: ExtenderArgs, decision: Decision, node: str) -> bool:
-        """Whether a node refuses a pod and has others of lower priority."""
-        snapshot = decision.snapshot
-        known = snapshot.nodes.get(node)
-        if known is None or not decision.verdict[snapshot.state_of[snapshot.rows([node])]].any():
-            return False
-        priority = pod_priority(args.pod)
-        return any(pod.priority < priority for pod in known.info.pods)
+    def _remember_nominated(self, pod: kube.Pod, refused: Mapping[str, str]) -> None:
+        node = pod.status.nominated_node_name if pod.status is not None else None
+        if node and node in refused:
+            self.preemptor.refused_nominated(pod_uid(pod), node)
 
     def _decide(self, args: ExtenderArgs) -> Decision:
         request = self._request(args)
@@ -211,6 +185,16 @@ class Extender:
             with self._lock:
                 self._decisions[request, own] = decision
         return decision
+
+    def _decide_alone(self, name: str, decision: Decision) -> Decision:
+        """What is decided of the only node asked about, as a nominated one is, with all that may be spent on
+        placing shares spent on it; preempt has accepted it so."""
+        snapshot = decision.snapshot
+        node = snapshot.nodes.get(name)
+        if node is None:
+            return decision
+        alone = build_snapshot({name: node}, snapshot.generation, within=snapshot.cluster)
+        return Decision(decision.request, alone, self._policy)
 
     def _seen_by(self, args: ExtenderArgs, snapshot: Snapshot) -> tuple[Snapshot, _Own]:
         """The snapshot as this pod may count on it, and what is different in it: nothing, nearly always."""

@@ -136,6 +136,7 @@ class PodSpec(KubeStruct):
     node_selector: Strings | None = None
     priority: Int32 | None = None
     priority_class_name: str | None = None
+    preemption_policy: str | None = None
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None

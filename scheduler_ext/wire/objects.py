@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import msgspec
@@ -22,7 +22,7 @@ from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.decoding import explained
 from scheduler_ext.wire.node import node_info
-from scheduler_ext.wire.pod import bound_pod, is_finished, pod_name
+from scheduler_ext.wire.pod import bound_pod, is_finished, pending_pod, pod_name
 from scheduler_ext.wire.report import read_report
 
 # Far above a dump of any real cluster; aliases in YAML could otherwise unfold without end.
@@ -105,22 +105,33 @@ def assemble(
         last = previous.get(name) if previous else None
         reports[name] = read_report(gpu_node, last.report if last else None)
     pods: dict[str, list[BoundPod]] = {}
+    nominated: dict[str, list[BoundPod]] = {}
     for pod in objects.pods:
-        if pod.spec is not None and pod.spec.node_name:
-            try:
-                held = bound_pod(pod, resources)
-            except QuantityError as error:
-                raise InventoryError(f"{_named('Pod', pod.metadata)}: {error}") from None
-            pods.setdefault(pod.spec.node_name, []).append(held)
+        try:
+            if pod.spec is not None and pod.spec.node_name:
+                pods.setdefault(pod.spec.node_name, []).append(bound_pod(pod, resources))
+            elif (waiting := _nominated(pod, resources)) is not None:
+                nominated.setdefault(waiting[0], []).append(waiting[1])
+        except QuantityError as error:
+            raise InventoryError(f"{_named('Pod', pod.metadata)}: {error}") from None
     infos = {}
     for name in dict.fromkeys((*objects.gpu_nodes, *objects.nodes)):
         try:
-            infos[name] = node_info(
-                name, objects.nodes.get(name), reports.get(name), pods.get(name, ()), resources
-            )
+            info = node_info(name, objects.nodes.get(name), reports.get(name), pods.get(name, ()), resources)
+            infos[name] = replace(info, nominated=tuple(nominated.get(name, ())))
         except QuantityError as error:
             raise InventoryError(f"Node {name}: status: {error}") from None
     return infos
+
+
+def _nominated(pod: kube.Pod, resources: ResourceNames) -> tuple[str, BoundPod] | None:
+    """The node where a pod's place is kept until others have left, and the pod as it will hold it there."""
+    if pod.status is None or not pod.status.nominated_node_name or is_finished(pod):
+        return None
+    pending = pending_pod(pod, resources)
+    if pending.nominated_node is None or pending.invalid is not None or pending.pod.terminating:
+        return None
+    return pending.nominated_node, pending.pod
 
 
 def _add(objects: Objects, where: str, document: bytes | msgspec.Raw, implied: str | None) -> None:

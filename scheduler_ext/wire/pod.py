@@ -135,6 +135,11 @@ def pod_priority(pod: kube.Pod) -> int:
     return _priority(pod.spec or kube.PodSpec())
 
 
+def may_preempt(pod: kube.Pod) -> bool:
+    """Whether others may have to leave for the pod (its preemptionPolicy)."""
+    return pod.spec is None or pod.spec.preemption_policy != "Never"
+
+
 def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
     """A pod on a node as a holder: its amounts and devices; its wishes no longer matter.
 

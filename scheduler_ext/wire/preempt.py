@@ -7,16 +7,19 @@ crashes kube-scheduler and an empty list of them is an error to it (up to 1.37),
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 from msgspec import Raw, Struct
 
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.preempt import Victims
+from scheduler_ext.core.victim_candidate import Victims
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_body
 
 _KIND = "ExtenderPreemptionArgs"
+# Go has an int64. No node has so many pods, and what is added to it must not overflow.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 # The longest name a node can have is shown whole.
 _SHOWN_CHARS = 253
 
@@ -29,7 +32,7 @@ class _Args(Struct, rename="pascal", gc=False):
 
 class _Victims(Struct, rename="pascal", gc=False):
     pods: list[kube.Pod] | None = None
-    violations: int | None = msgspec.field(default=None, name="NumPDBViolations")
+    violations: _Count | None = msgspec.field(default=None, name="NumPDBViolations")
 
 
 class _MetaPod(Struct, gc=False):
@@ -38,7 +41,7 @@ class _MetaPod(Struct, gc=False):
 
 class _MetaVictims(Struct, rename="pascal", gc=False):
     pods: list[_MetaPod] | None = None
-    violations: int | None = msgspec.field(default=None, name="NumPDBViolations")
+    violations: _Count | None = msgspec.field(default=None, name="NumPDBViolations")
 
 
 class _Result(Struct, rename="pascal"):

@@ -56,6 +56,7 @@ def cost(pods: Sequence[BoundPod], budgets: Sequence[Budget]) -> tuple[float, ..
         highest,
         sum(max(0, pod.priority) for pod in pods),
         len(pods),
+        sum(pod.priority for pod in pods),
         -min((start(pod) for pod in pods if pod.priority == highest), default=0.0),
     )
 

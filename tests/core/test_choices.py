@@ -14,7 +14,7 @@ from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.request import GpuRequest
 from tests.core.asked import HELD, labelled, mig, share, t4, whole
-from tests.core.reported import device, node, sliced
+from tests.core.reported import SHARE, WHOLE, bound, device, node, sliced, wants
 from tests.strategies import snapshot_of
 
 HIGH, LOW = 1000, -1000
@@ -52,6 +52,23 @@ LOADS = {"full": node(*gpus(8, held=6)), "half": node(*gpus(8, held=4)), "empty"
 SHARE_LOADS = {"full": node(*loaded(60000)), "half": node(*loaded(30000)), "empty": node(*loaded(0))}
 SPOT = {"spot": node(*gpus(8), spot=True), "on-demand": node(*gpus(8))}
 SICK = {"sick": node(*gpus(8, sick=1)), "sound": node(*gpus(8, held=1))}
+
+
+def neighbour(priority: int, count: int) -> NodeInfo:
+    """Eight GPUs, of which a pod of that priority has some."""
+    pod = bound("held", wants(count, WHOLE), priority=priority)
+    devices = [device(i, holders=(Holder(uid=pod.uid),) if i < count else ()) for i in range(8)]
+    return node(*devices, pods=(pod,), allocatable={WHOLE: 8})
+
+
+def share_neighbour(priority: int) -> NodeInfo:
+    """A GPU with a share of a pod of that priority."""
+    pod = bound("held", wants(30_000, SHARE), priority=priority, devices={"main": ("GPU-0",)})
+    return node(device(0), pods=(pod,))
+
+
+NEIGHBOURS = {"steady": neighbour(10**6, 2), "evictable": neighbour(-100, 2)}
+SHARE_NEIGHBOURS = {"steady": share_neighbour(10**6), "evictable": share_neighbour(0)}
 ORDER = {"first": node(*gpus(8)), "second": node(*mixed(*[t4(holders=HELD)] * 7, t4()))}
 
 
@@ -71,6 +88,42 @@ ORDER = {"first": node(*gpus(8)), "second": node(*mixed(*[t4(holders=HELD)] * 7,
         pytest.param(whole(priority=LOW), SPOT, {"spot"}, id="low priority prefers them"),
         pytest.param(whole(), SPOT, {"spot", "on-demand"}, id="without priority they are equal"),
         pytest.param(whole(priority=HIGH), SICK, {"sound"}, id="high priority avoids a node with a sick GPU"),
+        pytest.param(
+            whole(priority=HIGH),
+            NEIGHBOURS,
+            {"steady"},
+            id="high priority prefers neighbours that are not evicted easily",
+        ),
+        pytest.param(
+            whole(priority=HIGH, strategy="binpack"), NEIGHBOURS, {"steady"}, id="whatever its strategy"
+        ),
+        pytest.param(
+            share(8192, priority=HIGH), SHARE_NEIGHBOURS, {"steady"}, id="a share of high priority does"
+        ),
+        pytest.param(
+            whole(priority=HIGH),
+            {"steady": NEIGHBOURS["steady"], "empty": node(*gpus(8))},
+            {"empty"},
+            id="best of all no neighbours",
+        ),
+        pytest.param(
+            whole(priority=HIGH),
+            {"steady": neighbour(10**6, 3), "evictable": neighbour(-100, 1)},
+            {"evictable"},
+            id="but an emptier node before better neighbours",
+        ),
+        pytest.param(
+            whole(priority=-100),
+            NEIGHBOURS,
+            {"steady", "evictable"},
+            id="low priority does not look at its neighbours",
+        ),
+        pytest.param(
+            whole(priority=HIGH),
+            {"one": neighbour(70, 1), "other": neighbour(30, 1)},
+            {"one", "other"},
+            id="neighbours of about the same priority are equal",
+        ),
         pytest.param(whole(), SICK, {"sound"}, id="so does a pod without priority, all else being equal"),
         pytest.param(whole(strategy="binpack"), LOADS, {"full"}, id="binpack takes the fullest"),
         pytest.param(whole(strategy="spread"), LOADS, {"empty"}, id="spread takes the emptiest"),

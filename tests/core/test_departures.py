@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.departures import Departures
 from scheduler_ext.core.gpu import Holder
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node import NOBODY, NodeInfo
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.state import resolve
@@ -52,7 +52,8 @@ def test_subtracting_what_pods_hold_is_as_if_they_had_left(info: NodeInfo, data:
         event(f"gone: {min(3, len(gone))}")
         expected = resolve(without(info, gone), RESOURCES, 10)
         found = all_of_it.node_without(gone)
-        assert found.state == expected.state
+        # Who the neighbours are is nothing that filters ask.
+        assert found.state == replace(expected.state, neighbours=NOBODY)
         assert found.uuids == expected.uuids
 
 
@@ -77,7 +78,8 @@ def test_what_a_pod_used_where_it_held_nothing_leaves_with_it() -> None:
     both = departures(info, share(60_000, 60_000))
     assert not both.fits(())
     assert both.fits((0,))
-    assert both.node_without((0,)).state == resolve(without(info, (0,)), RESOURCES, 10).state
+    expected = resolve(without(info, (0,)), RESOURCES, 10).state
+    assert both.node_without((0,)).state == replace(expected, neighbours=NOBODY)
 
 
 def test_of_two_pods_of_one_name_the_other_may_hold_what_the_agent_saw() -> None:
@@ -85,3 +87,32 @@ def test_of_two_pods_of_one_name_the_other_may_hold_what_the_agent_saw() -> None
     pods = (bound("a", wants(1, ONE_G)), replace(bound("a", wants(1, ONE_G)), uid="uid-b"))
     both = departures(node(device(0, mig=cut), pods=pods, report={"mig_strategy": "mixed"}), mig("1g.10gb"))
     assert [both.fits(gone) for gone in ((), (0,), (1,), (0, 1))] == [False, False, False, True]
+
+
+@given(share_nodes(), st.booleans())
+def test_where_only_room_for_shares_changes_the_filters_are_asked_in_the_end(
+    pair: tuple[NodeInfo, GpuRequest], said: bool
+) -> None:
+    """Whatever the arithmetic said: what it took to suffice is confirmed, or never said again."""
+    info, request = pair
+    together = departures(info, request)
+    everybody = tuple(range(len(info.pods)))
+    real = departures(info, request)
+    real.only_room_grows = False
+    if together.only_room_grows:
+        together._fits[everybody] = said
+    assert together.confirm(everybody) == real.fits(everybody)
+    assert together.fits(everybody) == real.fits(everybody)
+
+
+@given(share_nodes(), st.data())
+def test_room_for_shares_is_what_a_decision_says(
+    pair: tuple[NodeInfo, GpuRequest], data: st.DataObject
+) -> None:
+    info, request = pair
+    by_room, decided = departures(info, request), departures(info, request)
+    decided.only_room_grows = False
+    event(f"by room: {by_room.only_room_grows}")
+    for _ in range(5):
+        gone = data.draw(some_of(info))
+        assert by_room.fits(gone) == decided.fits(gone)

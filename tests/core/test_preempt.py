@@ -13,8 +13,9 @@ from scheduler_ext.core.disruption import Budget, Selector
 from scheduler_ext.core.gpu import Device, Holder, Memory
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.policy import Policy
-from scheduler_ext.core.preempt import Preemption, Victims
+from scheduler_ext.core.preempt import Preemption
 from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.victim_candidate import Victims
 from tests.core.asked import mig, share, t4, whole
 from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node, sliced, wants
 

@@ -15,8 +15,9 @@ from scheduler_ext.core.allocate import place_exactly
 from scheduler_ext.core.disruption import Budget, Selector
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.policy import Policy
-from scheduler_ext.core.preempt import Preemption, Victims
+from scheduler_ext.core.preempt import Preemption
 from scheduler_ext.core.request import ShareAsk
+from scheduler_ext.core.victim_candidate import Victims
 from tests.core.asked import share, whole
 from tests.core.preempt_oracle import HEADROOM_PERCENT, NAMES, Question, importance, violations
 from tests.core.preempt_strategies import mig_nodes, questions, share_nodes, whole_nodes

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scheduler_ext.core.node import BoundPod
 from scheduler_ext.core.nominated import seen_by
 from scheduler_ext.core.policy import Policy
-from scheduler_ext.core.preempt import Preemption, Victims
+from scheduler_ext.core.preempt import Preemption
+from scheduler_ext.core.victim_candidate import Victims
 from tests.core.preempt_oracle import HEADROOM_PERCENT, NAMES, Question, cost, importance, violations
 from tests.core.preempt_strategies import mig_nodes, mixed_nodes, questions, share_nodes, whole_nodes
 

@@ -22,6 +22,7 @@ ONE = {"nvidia.com/gpu": "1"}
 MIG = "nvidia.com/mig-3g.40gb"
 H100 = {f"{ANNOTATION}model": "H100"}
 QUIET_S = 20.0
+ROUNDS = 3
 GRACE_S = 6
 SETTLED_S = 2.0
 BUDGETS = "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"
@@ -272,3 +273,45 @@ def test_a_share_keeps_its_gpu_while_its_holder_leaves(share_workload: ShareWork
     assert workload.devices(name) == {"main": device}
     time.sleep(SETTLED_S)
     assert "nodeName" not in workload.get(late)["spec"]
+
+
+def on(node: str) -> Json:
+    """Fields of a pod that goes to that node."""
+    return {"nodeSelector": {"kubernetes.io/hostname": node}}
+
+
+def test_nobody_else_leaves_while_the_last_victim_is_still_leaving(share_workload: ShareWorkload) -> None:
+    """With the first one gone the node's sum suffices: kube-scheduler asks, is refused, and looks further."""
+    workload = share_workload
+    classes = Classes(workload)
+    first, second = workload.add_shared("first", 2), workload.add_shared("second", 1)
+    workload.publish()
+    placed(workload, 50000, classes.critical, **on(first))
+    quick, device = placed(workload, 40000, classes.low, terminationGracePeriodSeconds=2, **on(first))
+    slow, beside = placed(workload, 30000, classes.low, terminationGracePeriodSeconds=15, **on(first))
+    assert device == beside
+    middle, _ = placed(workload, 40000, classes.middle, **on(second))
+    time.sleep(SETTLED_S)
+    calls = filter_calls(workload.installation)
+    name = workload.create(workload.share(60000, priorityClassName=classes.critical))
+    eventually(lambda: not {quick, slow} & there(workload), "both leave")
+    assert workload.await_node(name) == first
+    assert workload.devices(name) == {"main": device}
+    assert middle in there(workload)
+    assert calls() < 10
+
+
+@pytest.mark.parametrize("attempt", range(ROUNDS))
+def test_nobody_else_leaves_when_the_only_victim_is_gone(share_workload: ShareWorkload, attempt: int) -> None:
+    """kube-scheduler may hear of the end before the extender does, and asks at once."""
+    workload = share_workload
+    classes = Classes(workload)
+    first, second = workload.add_shared("first", 1), workload.add_shared("second", 1)
+    workload.publish()
+    placed(workload, 60000, classes.low, terminationGracePeriodSeconds=1, **on(first))
+    middle, _ = placed(workload, 60000, classes.middle, **on(second))
+    # A pod that has just been bound is no victim before the extender has heard of it.
+    time.sleep(SETTLED_S)
+    name = workload.create(workload.share(60000, priorityClassName=classes.critical))
+    assert workload.await_node(name) == first, attempt
+    assert middle in there(workload)

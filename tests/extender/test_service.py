@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from threading import Timer
 from typing import Any
 
 import pytest
@@ -220,46 +219,6 @@ def test_a_new_inventory_is_seen_at_once() -> None:
     assert before is not None
     assert extender.snapshot is not None
     assert extender.snapshot.generation == before.generation + 2
-
-
-def nominated(priority: int) -> bytes:
-    """A pod that others left node n for."""
-    asking = pod("p", {WHOLE: "1"}, priority=priority)
-    asking["status"]["nominatedNodeName"] = "n"
-    return names_body(asking, ["n"])
-
-
-TAKEN = (gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}), pod("victim", {WHOLE: "1"}, on="n", priority=5))
-
-
-def test_a_nominated_pod_is_answered_when_its_victims_end_is_heard_of() -> None:
-    """kube-scheduler hears of it before, sometimes, and would evict somebody elsewhere."""
-    extender = extender_on(*TAKEN)
-    heard = Timer(0.05, replace, (extender, *TAKEN[:2]))
-    heard.start()
-    try:
-        assert filtered(extender, nominated(priority=10))[0] == ["n"]
-    finally:
-        heard.join()
-
-
-@pytest.mark.parametrize("priority", [5, 10])
-def test_a_nominated_pod_whose_victims_stay_is_refused(priority: int) -> None:
-    extender = extender_on(*TAKEN)
-    assert filtered(extender, nominated(priority))[0] == []
-
-
-def test_after_a_wait_in_vain_nobody_waits_for_a_while() -> None:
-    """Many may be nominated, and kube-scheduler asks about them one after the other."""
-    extender = extender_on(*TAKEN)
-    assert filtered(extender, nominated(priority=10))[0] == []
-    heard = Timer(0.2, replace, (extender, *TAKEN[:2]))
-    heard.start()
-    try:
-        assert filtered(extender, nominated(priority=10))[0] == []
-    finally:
-        heard.join()
-    assert filtered(extender, nominated(priority=10))[0] == ["n"]
 
 
 def test_answers_change_no_snapshot() -> None:

@@ -292,3 +292,34 @@ def test_a_pod_file_has_pods_only(items: list[Any], problem: str) -> None:
 def test_pods_are_read_in_order() -> None:
     pods = read_pods(yaml.safe_dump_all([pod("b"), pod("a")]).encode())
     assert [p.metadata.name for p in pods if p.metadata] == ["b", "a"]
+
+
+def test_pending_pods_hold_the_place_that_others_leave_for_them() -> None:
+    def waiting(name: str, on: str = "n", **more: Any) -> Json:
+        one = pod(name, {"nvidia.com/gpu": "1"}, priority=7)
+        return one | {"status": {"phase": "Pending", "nominatedNodeName": on}} | more
+
+    deleted = waiting("deleted")
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    bound = waiting("bound")
+    bound["spec"]["nodeName"] = "n"
+    items = [
+        *THREE[:2],
+        waiting("p"),
+        waiting("elsewhere", "m"),
+        waiting("finished", status={"phase": "Failed", "nominatedNodeName": "n"}),
+        deleted,
+        bound,
+        pod("plain", {"nvidia.com/gpu": "1"}),
+        waiting("invalid", spec={"containers": [{"resources": {"limits": {"nvidia.com/gpu": "-1"}}}]}),
+    ]
+    infos = assemble(read_objects(json.dumps(as_list(items)).encode()), NAMES)
+    assert [(each.uid, each.priority) for each in infos["n"].nominated] == [("uid-p", 7)]
+    assert [each.uid for each in infos["n"].pods] == ["uid-bound"]
+
+
+def test_an_unreadable_amount_of_a_nominated_pod_refuses_the_file() -> None:
+    one = pod("p", {"nvidia.com/gpu": True})
+    one["status"]["nominatedNodeName"] = "n"
+    with pytest.raises(InventoryError, match=r"Pod default/p: .*nvidia\.com/gpu"):
+        assemble(read_objects(json.dumps(as_list([one])).encode()), NAMES)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.preempt import Victims
+from scheduler_ext.core.victim_candidate import Victims
 from scheduler_ext.wire.preempt import PreemptionArgs, Proposal, decode_preemption, encode_victims
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -120,6 +120,21 @@ def test_null_and_missing_parts_are_empty(sent: bytes, proposals: dict[str, Prop
             meta({"NumPDBViolations": "1"}),
             "NodeNameToMetaVictims.n.NumPDBViolations",
             id="violations in words",
+        ),
+        pytest.param(
+            meta({"NumPDBViolations": 2**31}),
+            "NodeNameToMetaVictims.n.NumPDBViolations",
+            id="more violations than pods",
+        ),
+        pytest.param(
+            meta({"NumPDBViolations": 2**64}),
+            "NodeNameToMetaVictims.n.NumPDBViolations",
+            id="more than Go can count",
+        ),
+        pytest.param(
+            full({"NumPDBViolations": -1}),
+            "NodeNameToVictims.n.NumPDBViolations",
+            id="fewer violations than none",
         ),
         pytest.param(
             full({"Pods": [{}]}), "NodeNameToVictims.n.Pods[0].metadata.uid: missing", id="a pod without uid"

@@ -1,19 +1,21 @@
-"""High-priority pods take reliable, emptier nodes; low-priority ones fill what is left."""
+"""High-priority pods take reliable, emptier nodes among pods that stay; low-priority ones fill the rest."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from scheduler_ext.core.columns import Floats
 from scheduler_ext.core.criterion import Scoring
+from scheduler_ext.core.node import NOBODY
 
 _EMPTINESS_PART = 0.7
+# It decides where the rest is equal: whoever is to be evicted next matters less than room and health now.
+_NEIGHBOURS_PART = 0.05
 
 
 class Priority:
-    """Emptiness after placement (headroom kept) and health, in favour of high levels; fullness for low ones.
+    """Emptiness after placement (headroom kept), health and neighbours that are not evicted easily, in favour
+    of high levels; fullness for low ones.
 
-    A pod with a strategy of its own has said what it thinks of emptiness: then only reliability counts.
+    A pod with a strategy of its own has said what it thinks of emptiness: then only the others count.
     """
 
     name = "priority"
@@ -24,8 +26,13 @@ class Priority:
     def value(self, scoring: Scoring) -> Floats:
         level = scoring.level
         reliable = level * scoring.snapshot.health + (1 - level) * 0.5
-        if scoring.request.strategy is not None:
-            return np.asarray(reliable, np.float64)
-        empty = level * scoring.idle_after + (1 - level) * (1 - scoring.idle_after)
-        value: Floats = _EMPTINESS_PART * empty + (1 - _EMPTINESS_PART) * reliable
+        ranks = (scoring.snapshot.node.neighbours + NOBODY - 1) / (2 * NOBODY - 1)
+        # Pods of low priority go with any neighbour.
+        high = max(0.0, 2 * level - 1)
+        steady = high * ranks + (1 - high) * 0.5
+        now = reliable
+        if scoring.request.strategy is None:
+            empty = level * scoring.idle_after + (1 - level) * (1 - scoring.idle_after)
+            now = _EMPTINESS_PART * empty + (1 - _EMPTINESS_PART) * reliable
+        value: Floats = _NEIGHBOURS_PART * steady + (1 - _NEIGHBOURS_PART) * now
         return value

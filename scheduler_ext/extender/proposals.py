@@ -1,0 +1,70 @@
+"""Whom kube-scheduler proposes to evict, less those who must not be: it does not check whom we name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.pod import other_requests, pod_priority
+from scheduler_ext.wire.preempt import PreemptionArgs, Proposal
+
+
+@dataclass(frozen=True, slots=True)
+class Admissible:
+    """The proposal for one node: uids that are there as far as is known, the most important first.
+
+    ``staying`` is what pods of no lower priority hold that are named all the same. ``price`` orders nodes
+    roughly as kube-scheduler would.
+    """
+
+    info: NodeInfo
+    uids: tuple[str, ...]
+    violations: int
+    staying: tuple[Mapping[str, Fraction], ...]
+    price: tuple[int, ...]
+
+
+def admissible(
+    args: PreemptionArgs, snapshot: Snapshot, uid: str, priority: int, resources: ResourceNames
+) -> dict[str, Admissible]:
+    """What is proposed for each node that is known; ``uid`` and ``priority`` are of the pod that looks for a
+    place. Victims that are the pod itself, or on another node, are left out."""
+    infos = {name: snapshot.nodes[name].info for name in args.proposals if name in snapshot.nodes}
+    unknown = {
+        victim
+        for name, info in infos.items()
+        for victim in set(args.proposals[name].uids) - {pod.uid for pod in info.pods}
+    }
+    elsewhere = _known_anywhere(unknown, snapshot) | {uid}
+    found = {}
+    for name, info in infos.items():
+        proposal = args.proposals[name]
+        here = {pod.uid: pod for pod in info.pods}
+        high = _of_no_lower_priority(proposal, here, priority)
+        uids = tuple(
+            each for each in proposal.uids if each in here or (each not in elsewhere and each not in high)
+        )
+        lower = [here[each].priority for each in uids if each in here]
+        price = (proposal.violations, max(lower, default=0), sum(lower), len(uids))
+        staying = tuple(other_requests(pod.spec or kube.PodSpec(), resources) for pod in high.values())
+        found[name] = Admissible(info, uids, proposal.violations, staying, price)
+    return found
+
+
+def _known_anywhere(uids: set[str], snapshot: Snapshot) -> set[str]:
+    """Those of the uids that are of a pod on some node; of those not on the node that they are named for, a
+    pod of another node."""
+    if not uids:
+        return set()
+    return {pod.uid for node in snapshot.nodes.values() for pod in node.info.pods if pod.uid in uids}
+
+
+def _of_no_lower_priority(proposal: Proposal, here: Iterable[str], priority: int) -> dict[str, kube.Pod]:
+    """Of whole pods that are named and not known on the node, those that must stay."""
+    pods = zip(proposal.uids, proposal.pods, strict=False)
+    return {uid: pod for uid, pod in pods if uid not in here and pod_priority(pod) >= priority}

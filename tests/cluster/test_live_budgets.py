@@ -1,0 +1,52 @@
+"""A running extender counts the PodDisruptionBudgets of the cluster where pods are to leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler_ext.cluster import live as live_module
+from scheduler_ext.cluster.budgets import BUDGETS
+from scheduler_ext.cluster.transport import Transport
+from tests.cluster.api_paths import PODS
+from tests.cluster.api_server import ApiServer
+from tests.cluster.following import eventually
+from tests.cluster.living import WHOLE, Living
+from tests.extender.preempting import preempt, uids
+from tests.kube_objects import gpu, pod
+
+pytestmark = pytest.mark.usefixtures("impatient")
+
+
+@pytest.fixture
+def living(server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> Iterator[Living]:
+    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
+    built = Living(server, transport)
+    yield built
+    built.live.stop()
+
+
+def test_a_budget_keeps_its_pod_where_another_would_do(living: Living) -> None:
+    store = living.server.store
+    for name, priority in (("low", 1), ("high", 5)):
+        held = pod(name, {WHOLE: "1"}, on="a", priority=priority)
+        held["metadata"]["labels"] = {"app": name}
+        store.put(PODS, held)
+    living.report("a", gpu(0, "GPU-0"), gpu(1, "GPU-1"))
+    living.start()
+    urgent = pod("urgent", {WHOLE: "1"}, priority=100)
+
+    def leaves() -> list[str]:
+        return preempt(living.extender, urgent, {"a": uids("low")}).get("a", [])
+
+    eventually(lambda: leaves() == ["low"])
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "low", "namespace": "default", "uid": "uid-budget"},
+        "spec": {"selector": {"matchLabels": {"app": "low"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    store.put(BUDGETS, budget)
+    eventually(lambda: leaves() == ["high"])

@@ -1,0 +1,106 @@
+"""An extender over an inventory that is asked to preempt, and nodes of shares and of whole GPUs for it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.wire.config import Configuration, PreemptionSection
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, names_body, node, pod
+
+WHOLE = "nvidia.com/gpu"
+ROOM_MIB = 73_728
+_DEVICE = "devices.gpu.scheduler-ext.io/main"
+
+
+def extender_on(*objects: Json, empty_victims: bool = False) -> Extender:
+    """The extender that knows these objects."""
+    extender = Extender(Configuration(preemption=PreemptionSection(empty_victims=empty_victims)))
+    tell(extender, *objects)
+    return extender
+
+
+def tell(extender: Extender, *objects: Json) -> None:
+    """These are all there is from now on."""
+    infos = assemble(read_objects(inventory(*objects)), Configuration().resource_names())
+    extender.replace_nodes(infos.values())
+
+
+def whole_node(name: str, *held_by: str | None) -> list[Json]:
+    """A GPU for each, that this pod holds or nobody."""
+    devices = [
+        gpu(i, f"GPU-{name}-{i}") | ({"holders": [holder(by)]} if by else {}) for i, by in enumerate(held_by)
+    ]
+    return [gpu_node(name, devices), node(name, {WHOLE: str(len(held_by))})]
+
+
+def share_node(name: str, gpus: int) -> list[Json]:
+    """GPUs of ROOM_MIB for shares each."""
+    labels = {"gpu.scheduler-ext.io/sharing": "memory"}
+    devices = [gpu(i, f"GPU-{name}-{i}") for i in range(gpus)]
+    return [gpu_node(name, devices), node(name, {SHARE: str(ROOM_MIB * gpus)}, labels=labels)]
+
+
+def on_gpu(name: str, where: str, priority: int = 0, **fields: Any) -> Json:
+    """A pod that holds a whole GPU there."""
+    return pod(name, {WHOLE: "1"}, on=where, priority=priority, **fields)
+
+
+def on_share(name: str, mib: int, where: str, index: int, priority: int = 0, **fields: Any) -> Json:
+    """A pod with a share of that GPU."""
+    annotations = {_DEVICE: f"GPU-{where}-{index}"}
+    return pod(name, {SHARE: str(mib)}, on=where, annotations=annotations, priority=priority, **fields)
+
+
+def asks_shares(name: str, *mib: int, priority: int = 100) -> Json:
+    """A pod with a container for each share."""
+    asking = pod(name, priority=priority)
+    asking["spec"]["containers"] = [
+        {"name": f"c{i}", "resources": {"limits": {SHARE: str(each)}}} for i, each in enumerate(mib)
+    ]
+    return asking
+
+
+def leaving(one: Json) -> Json:
+    """The pod, being deleted."""
+    return one | {"metadata": one["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+
+
+def nominated(one: Json, where: str) -> Json:
+    """The pod, for which others leave that node."""
+    return one | {"status": one["status"] | {"nominatedNodeName": where}}
+
+
+def uids(*names: str, violations: int = 0) -> Json:
+    """Victims by uid."""
+    return {"Pods": [{"UID": f"uid-{name}"} for name in names], "NumPDBViolations": violations}
+
+
+def preempt_body(asking: Json, proposed: Json, *, whole_pods: bool = False) -> bytes:
+    """The body of preempt."""
+    forms = ("NodeNameToMetaVictims", "NodeNameToVictims")
+    sent, absent = reversed(forms) if whole_pods else forms
+    return json.dumps({"Pod": asking, sent: proposed, absent: None}).encode()
+
+
+def preempt(
+    extender: Extender, asking: Json, proposed: Json, *, whole_pods: bool = False, within_s: float = 60.0
+) -> dict[str, list[str]]:
+    """Who is to leave, by node, by name; the node's violations stand last where there are any."""
+    body = preempt_body(asking, proposed, whole_pods=whole_pods)
+    reply = json.loads(extender.preemptor.preempt(body, time.monotonic() + within_s).body)
+    return {
+        name: [each["UID"].removeprefix("uid-") for each in victims["Pods"]]
+        + ([f"{victims['NumPDBViolations']} violated"] if victims["NumPDBViolations"] else [])
+        for name, victims in reply["NodeNameToMetaVictims"].items()
+    }
+
+
+def filtered(extender: Extender, asking: Json, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What passes, and what is refused but may be preempted for."""
+    reply = json.loads(extender.filter(names_body(asking, names), time.monotonic() + 60).body)
+    return reply["NodeNames"], sorted(reply["FailedNodes"])

@@ -1,0 +1,134 @@
+"""Whatever preempt accepts, filter then accepts, and nobody else leaves meanwhile: random nodes of shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from scheduler_ext.extender.service import Extender
+from tests.extender.preempting import (
+    ROOM_MIB,
+    asks_shares,
+    extender_on,
+    filtered,
+    leaving,
+    nominated,
+    on_share,
+    preempt,
+    share_node,
+    tell,
+    uids,
+)
+from tests.kube_objects import Json
+
+SIZES = (10_000, 20_000, 30_000, 40_000, 70_000)
+PRIORITY = 50
+
+
+class Cluster:
+    """Nodes of shares with their pods, of which some are leaving."""
+
+    def __init__(self, nodes: dict[str, int], pods: dict[str, Json]) -> None:
+        self.nodes = nodes
+        self.pods = pods
+
+    @property
+    def objects(self) -> list[Json]:
+        """All there is."""
+        nodes = [each for name, gpus in self.nodes.items() for each in share_node(name, gpus)]
+        return [*nodes, *self.pods.values()]
+
+    def lower(self, node: str, *, only_leaving: bool = False) -> list[str]:
+        """The pods there that may have to leave."""
+        return [
+            name
+            for name, pod in self.pods.items()
+            if pod["spec"]["nodeName"] == node
+            and pod["spec"]["priority"] < PRIORITY
+            and ("deletionTimestamp" in pod["metadata"] or not only_leaving)
+        ]
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    nodes = {name: draw(st.integers(1, 3)) for name in ("a", "b", "c")[: draw(st.integers(1, 3))]}
+    pods: dict[str, Json] = {}
+    for node, gpus in nodes.items():
+        for index in range(gpus):
+            room = ROOM_MIB
+            for mib in draw(st.lists(st.sampled_from(SIZES), max_size=4)):
+                if mib <= room:
+                    room -= mib
+                    name = f"{node}{index}-{len(pods)}"
+                    pod = on_share(name, mib, node, index, draw(st.sampled_from((-5, 0, 10, 10, 50, 100))))
+                    pods[name] = leaving(pod) if draw(st.integers(0, 4)) == 0 else pod
+    return Cluster(nodes, pods)
+
+
+requests = st.lists(st.sampled_from(SIZES), min_size=1, max_size=4)
+
+
+def pick(extender: Extender, cluster: Cluster, asking: Json, named: bool) -> dict[str, list[str]]:
+    """What preempt answers for all nodes, where kube-scheduler names all lower pods or none."""
+    proposed = {node: uids(*(cluster.lower(node) if named else ())) for node in cluster.nodes}
+    return preempt(extender, asking, proposed)
+
+
+@given(clusters(), requests, st.booleans(), st.randoms(use_true_random=False))
+def test_once_its_victims_are_gone_the_pod_passes_and_till_then_nobody_else_leaves(
+    cluster: Cluster, mib: list[int], named: bool, random: object
+) -> None:
+    asking = asks_shares("urgent", *mib, priority=PRIORITY)
+    extender = extender_on(*cluster.objects)
+    answer = pick(extender, cluster, asking, named)
+    event(f"nodes: {len(answer)} of {len(cluster.nodes)}")
+    for node, victims in answer.items():
+        assert set(victims) <= set(cluster.lower(node))
+        after = Cluster(cluster.nodes, dict(cluster.pods))
+        after.pods.update({name: leaving(after.pods[name]) for name in victims})
+        follow(extender, after, nominated(asking, node), node, named, random)
+
+
+def follow(
+    extender: Extender, cluster: Cluster, waiting: Json, node: str, named: bool, random: object
+) -> None:
+    """Let those who leave the node go, one after the other."""
+    to_go = cluster.lower(node, only_leaving=True)
+    random.shuffle(to_go)  # type: ignore[attr-defined]
+    while True:
+        tell(extender, *cluster.objects, waiting)
+        passes = filtered(extender, waiting, [node])[0] == [node]
+        if not to_go:
+            assert passes
+        if passes:
+            return
+        assert pick(extender, cluster, waiting, named) == {}
+        del cluster.pods[to_go.pop()]
+
+
+def crowded(name: str, rooms: Sequence[int]) -> list[Json]:
+    """A node whose GPUs have so much room left, less what stays."""
+    pods = [
+        on_share(f"{name}-{i}", ROOM_MIB - room, name, i, 500)
+        for i, room in enumerate(rooms)
+        if room < ROOM_MIB
+    ]
+    return [*share_node(name, len(rooms)), *pods]
+
+
+@pytest.mark.parametrize("others", [0, 1, 3])
+def test_what_others_cost_does_not_keep_the_nominated_node(others: int) -> None:
+    """Half a million steps find the place on one node, and no number of them on others; all states of the
+    cluster share two millions."""
+    asking = asks_shares("urgent", 40_000, 30_000, 30_000, 20_000, *[20_500 + i * i for i in range(10)])
+    hard = [each for j in range(others) for each in crowded(f"a{j}", [41_500 + 10 * j + i for i in range(8)])]
+    rooms = [70_000, 50_000, *[42_000] * 5]
+    full = crowded("z", rooms)
+    victim = on_share("victim", 42_000, "z", 6, 1)
+    extender = extender_on(*hard, *full, victim)
+    assert preempt(extender, asking, {"z": uids("victim")}) == {"z": ["victim"]}
+    tell(extender, *hard, *full)
+    assert filtered(extender, asking, ["z"])[0] == ["z"]

@@ -1,0 +1,326 @@
+"""What the extender answers to preempt, and what filter says to begin it: rows are sentences."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from scheduler_ext.core.disruption import Budget, Selector
+from scheduler_ext.core.errors import RequestError
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.preempt import Preemption
+from scheduler_ext.extender import preemptor
+from tests.extender.preempting import (
+    WHOLE,
+    asks_shares,
+    extender_on,
+    filtered,
+    leaving,
+    nominated,
+    on_gpu,
+    on_share,
+    preempt,
+    preempt_body,
+    share_node,
+    tell,
+    uids,
+    whole_node,
+)
+from tests.kube_objects import Json, pod
+
+URGENT = pod("urgent", {WHOLE: "1"}, priority=100)
+TWO = (
+    *whole_node("n1", "a"),
+    *whole_node("n2", "b"),
+    on_gpu("a", "n1", 1),
+    on_gpu("b", "n2", 1),
+)
+
+
+def cpu(name: str, priority: int, amount: str = "1") -> Json:
+    """A pod of which nobody here knows, for it asks no GPU."""
+    asking = pod(name, {"cpu": amount}, on="n1", priority=priority)
+    asking["spec"]["containers"][0]["resources"]["requests"] = {"cpu": amount}
+    return asking
+
+
+@pytest.mark.parametrize(
+    ("proposed", "victims"),
+    [
+        pytest.param({"n1": uids("a"), "n2": uids("b")}, {"n1": ["a"], "n2": ["b"]}, id="each node its own"),
+        pytest.param({"n1": uids("b")}, {"n1": ["a"]}, id="a pod of another node is not named"),
+        pytest.param(
+            {"n1": uids("b", "a"), "n2": uids("b")}, {"n1": ["a"], "n2": ["b"]}, id="nor beside one"
+        ),
+        pytest.param({"n1": uids("urgent", "a")}, {"n1": ["a"]}, id="nor the pod itself"),
+        pytest.param({"n1": uids("web", "a")}, {"n1": ["web", "a"]}, id="a pod that holds no GPU is"),
+        pytest.param({"n1": uids()}, {"n1": ["a"]}, id="an empty list is filled"),
+        pytest.param({"n3": uids("a")}, {}, id="a node that nobody knows is left out"),
+        pytest.param(
+            {"n1": uids("web", "a", violations=2)},
+            {"n1": ["web", "a", "2 violated"]},
+            id="violations of a pod that is not known are as kube-scheduler counts them",
+        ),
+    ],
+)
+def test_victims_are_on_their_node(proposed: Json, victims: dict[str, list[str]]) -> None:
+    assert preempt(extender_on(*TWO), URGENT, proposed) == victims
+
+
+@pytest.mark.parametrize(
+    ("named", "asks", "victims"),
+    [
+        pytest.param([cpu("web", 5)], {}, {"n1": ["web", "a"]}, id="a lower one goes as well"),
+        pytest.param([cpu("web", 99)], {}, {"n1": ["web", "a"]}, id="just lower"),
+        pytest.param([cpu("web", 100)], {}, {"n1": ["a"]}, id="an equal one is spared"),
+        pytest.param([cpu("web", 5000)], {}, {"n1": ["a"]}, id="so is a higher one"),
+        pytest.param([pod("web", on="n1")], {}, {"n1": ["web", "a"]}, id="none said is 0"),
+        pytest.param([cpu("web", 5000)], {"cpu": "1"}, {}, id="where its CPU would be needed, nobody leaves"),
+        pytest.param(
+            [cpu("web", 5000, "2")],
+            {"cpu": "500m"},
+            {"n1": ["a"]},
+            id="but where others free enough of it, they do",
+        ),
+    ],
+)
+def test_whole_pods_tell_their_priority(named: list[Json], asks: Json, victims: dict[str, list[str]]) -> None:
+    a = on_gpu("a", "n1", 1)
+    a["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "500m"
+    extender = extender_on(*whole_node("n1", "a"), a)
+    asking = pod("urgent", {WHOLE: "1"} | asks, priority=100)
+    proposed = {"n1": {"Pods": [*named, a], "NumPDBViolations": 0}}
+    assert preempt(extender, asking, proposed, whole_pods=True) == victims
+
+
+def test_what_else_the_pod_asks_must_be_freed_too() -> None:
+    """Of two that hold a GPU, the one whose CPU kube-scheduler counts on, though the other is cheaper."""
+    dear = on_gpu("b", "n1", 5)
+    dear["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "4"
+    extender = extender_on(*whole_node("n1", "a", "b"), on_gpu("a", "n1", 1), dear)
+    proposed = {"n1": uids("b")}
+    assert preempt(extender, URGENT, proposed) == {"n1": ["a"]}
+    assert preempt(extender, pod("urgent", {WHOLE: "1", "cpu": "4"}, priority=100), proposed) == {"n1": ["b"]}
+
+
+def test_budgets_are_counted() -> None:
+    guarded = on_gpu("a", "n1", 1)
+    guarded["metadata"]["labels"] = {"app": "web"}
+    extender = extender_on(*whole_node("n1", "a", "b"), guarded, on_gpu("b", "n1", 5))
+    assert preempt(extender, URGENT, {"n1": uids("a")}) == {"n1": ["a"]}
+    extender.preemptor.budgets = lambda: (Budget("default", "web", Selector({"app": "web"}), 0),)
+    assert preempt(extender, URGENT, {"n1": uids("a")}) == {"n1": ["b"]}
+    both = pod("urgent", {WHOLE: "2"}, priority=100)
+    assert preempt(extender, both, {"n1": uids("a")}) == {"n1": ["b", "a", "1 violated"]}
+
+
+@pytest.mark.parametrize("empty_victims", [False, True])
+@pytest.mark.parametrize(
+    "asking",
+    [
+        pytest.param(pod("p", {WHOLE: "1"}, priority=100, preemptionPolicy="Never"), id="may not"),
+        pytest.param(pod("p", {WHOLE: "-1"}, priority=100), id="cannot be read"),
+        pytest.param(pod("p", {WHOLE: "1"}, priority=1), id="has no lower ones"),
+    ],
+)
+def test_nobody_leaves_for_a_pod_that(asking: Json, *, empty_victims: bool) -> None:
+    extender = extender_on(*TWO, empty_victims=empty_victims)
+    assert preempt(extender, asking, {"n1": uids("a")}) == {}
+    assert filtered(extender, asking, ["n1", "n2"]) == ([], [])
+
+
+class TestAPlaceOnItsWay:
+    """Nobody else leaves for a pod while those leave for whom it waits."""
+
+    ASKING = asks_shares("urgent", 60_000)
+    WAITING = nominated(ASKING, "first")
+    FIRST = (*share_node("first", 1), *share_node("second", 1), on_share("b", 40_000, "second", 0, 1))
+    LOW = on_share("a", 40_000, "first", 0, 1)
+
+    def second(self, *objects: Json, asking: Json = WAITING) -> dict[str, list[str]]:
+        return preempt(extender_on(*self.FIRST, *objects), asking, {"second": uids("b")})
+
+    def test_nobody(self) -> None:
+        assert self.second(leaving(self.LOW)) == {}
+
+    def test_but_where_it_is_not_nominated(self) -> None:
+        assert self.second(leaving(self.LOW), asking=self.ASKING) == {"second": ["b"]}
+
+    def test_but_where_nobody_leaves(self) -> None:
+        assert self.second(self.LOW) == {"second": ["b"]}
+
+    def test_but_where_it_is_not_enough(self) -> None:
+        stays = on_share("stays", 30_000, "first", 0, 100)
+        assert self.second(leaving(self.LOW), stays) == {"second": ["b"]}
+
+    def test_but_where_who_leaves_is_no_lower(self) -> None:
+        assert self.second(leaving(on_share("a", 40_000, "first", 0, 100))) == {"second": ["b"]}
+
+    def test_but_where_the_nominated_node_is_gone(self) -> None:
+        asking = nominated(self.ASKING, "nosuch")
+        assert self.second(leaving(self.LOW), asking=asking) == {"second": ["b"]}
+
+    def test_but_where_its_place_is_free_and_kube_scheduler_does_not_take_it(self) -> None:
+        """It has reasons of its own: a taint, say."""
+        assert self.second() == {"second": ["b"]}
+
+    def test_where_filter_refused_it_before_it_heard_of_the_end(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(preemptor, "_BEHIND_S", 0.5)
+        extender = extender_on(*self.FIRST, leaving(self.LOW))
+        assert filtered(extender, self.WAITING, ["first"]) == ([], [])
+        tell(extender, *self.FIRST)
+        assert preempt(extender, self.WAITING, {"second": uids("b")}) == {}
+        other = nominated(asks_shares("other", 60_000), "first")
+        assert preempt(extender, other, {"second": uids("b")}) == {"second": ["b"]}
+        time.sleep(0.6)
+        assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
+
+    def test_where_it_was_named_before_anybody_told_of_its_leaving(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(preemptor, "_BEHIND_S", 0.5)
+        extender = extender_on(*self.FIRST, self.LOW)
+        assert preempt(extender, self.ASKING, {"first": uids("a")}) == {"first": ["a"]}
+        assert preempt(extender, self.WAITING, {"second": uids("b")}) == {}
+        other = nominated(asks_shares("other", 60_000), "first")
+        assert preempt(extender, other, {"second": uids("b")}) == {"second": ["b"]}
+        time.sleep(0.6)
+        assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
+
+    def test_filter_refuses_at_once(self) -> None:
+        extender = extender_on(*self.FIRST, leaving(self.LOW))
+        began = time.monotonic()
+        assert filtered(extender, self.WAITING, ["first"]) == ([], [])
+        assert time.monotonic() - began < 0.05
+
+
+class TestEmptyVictims:
+    """Releases that take victims where they named none are told which nodes to preempt for."""
+
+    OBJECTS = (*TWO, *whole_node("n3", "c"), on_gpu("c", "n3", 500))
+    NAMES = ("n1", "n2", "n3", "nosuch")
+
+    def test_where_nothing_fits_those_nodes_are_named_where_somebody_may_leave(self) -> None:
+        extender = extender_on(*self.OBJECTS, empty_victims=True)
+        assert filtered(extender, URGENT, self.NAMES) == ([], ["n1", "n2"])
+        assert preempt(extender, URGENT, {"n1": uids(), "n3": uids()}) == {"n1": ["a"]}
+
+    def test_none_where_it_is_not_set(self) -> None:
+        assert filtered(extender_on(*self.OBJECTS), URGENT, self.NAMES) == ([], [])
+
+    def test_none_where_some_node_fits(self) -> None:
+        extender = extender_on(*self.OBJECTS, *whole_node("free", None), empty_victims=True)
+        assert filtered(extender, URGENT, [*self.NAMES, "free"]) == (["free"], [])
+
+    def test_a_share_that_the_nodes_sum_would_take(self) -> None:
+        """Room for it on no GPU, but on both together: only this way somebody leaves."""
+        objects = [
+            *share_node("n", 2),
+            on_share("a", 50_000, "n", 0, 1),
+            on_share("b", 50_000, "n", 1, 2),
+        ]
+        extender = extender_on(*objects, empty_victims=True)
+        asking = asks_shares("urgent", 40_000)
+        assert filtered(extender, asking, ["n"]) == ([], ["n"])
+        assert preempt(extender, asking, {"n": uids()}) == {"n": ["a"]}
+
+    def test_a_hundred_nodes_that_are_alike_take_no_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What is found of one serves all, so that the clock hardly matters."""
+        looked_at: list[NodeInfo] = []
+        real = Preemption._is_rescuable
+
+        def watched(self: Preemption, seen: NodeInfo) -> bool:
+            looked_at.append(seen)
+            return real(self, seen)
+
+        monkeypatch.setattr(Preemption, "_is_rescuable", watched)
+        names = [f"n{i}" for i in range(100)]
+        objects = [
+            each
+            for name in names
+            for each in (
+                *share_node(name, 2),
+                *(on_share(f"{name}-{i}", 50_000, name, i, 5) for i in range(2)),
+            )
+        ]
+        extender = extender_on(*objects, empty_victims=True)
+        assert filtered(extender, asks_shares("urgent", 40_000), names) == ([], sorted(names))
+        assert len(looked_at) == 1
+
+    def test_of_a_thousand_nodes_a_tenth_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """kube-scheduler looks at no more."""
+        monkeypatch.setattr(preemptor, "_RESCUABLE", 3)
+        monkeypatch.setattr(preemptor, "_RESCUE_S", 60.0)
+        names = [f"m{i}" for i in range(50)]
+        objects = [each for name in names for each in (*whole_node(name, name), on_gpu(name, name, 1))]
+        assert len(filtered(extender_on(*objects, empty_victims=True), URGENT, names)[1]) == 5
+
+
+def test_a_nominated_pod_holds_one_gpu_and_not_all() -> None:
+    """Only those that could be its own are lost to others, as soon as the extender hears of it."""
+    waiting = nominated(asks_shares("waiting", 70_000, priority=50), "n")
+    extender = extender_on(*share_node("n", 2), waiting)
+    lower = asks_shares("lower", 50_000, priority=50)
+    assert filtered(extender, lower, ["n"])[0] == ["n"]
+    assert filtered(extender, asks_shares("both", 50_000, 50_000, priority=50), ["n"])[0] == []
+    assert filtered(extender, asks_shares("both", 50_000, 50_000, priority=51), ["n"])[0] == ["n"]
+
+
+def test_its_own_place_does_not_count_against_a_pod() -> None:
+    waiting = nominated(URGENT, "n1")
+    extender = extender_on(*TWO, waiting)
+    assert preempt(extender, waiting, {"n1": uids("a")}) == {"n1": ["a"]}
+    other = pod("other", {WHOLE: "1"}, priority=100)
+    assert preempt(extender, other, {"n1": uids("a")}) == {}
+
+
+class TestTheDeadline:
+    def test_past_it_there_is_no_answer(self) -> None:
+        with pytest.raises(RequestError) as refusal:
+            preempt(extender_on(*TWO), URGENT, {"n1": uids("a")}, within_s=-0.001)
+        assert refusal.value.status == 503
+
+    def test_within_it_all_nodes_are_answered_before_any_is_searched(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """kube-scheduler's own proposal is what stays where there is no time for a better one."""
+        monkeypatch.setattr(preemptor, "_RESERVED", 2.0)
+        cheap = {
+            name: (
+                *whole_node(name, f"{name}a", f"{name}b"),
+                on_gpu(f"{name}a", name, 1),
+                on_gpu(f"{name}b", name, 5),
+            )
+            for name in ("n1", "n2")
+        }
+        extender = extender_on(*(each for objects in cheap.values() for each in objects))
+        proposed = {name: uids(f"{name}b") for name in cheap}
+        assert preempt(extender, URGENT, proposed) == {"n1": ["n1b"], "n2": ["n2b"]}
+        monkeypatch.undo()
+        assert preempt(extender, URGENT, proposed) == {"n1": ["n1a"], "n2": ["n2a"]}
+
+
+def test_without_an_inventory_nobody_leaves() -> None:
+    extender = extender_on()
+    extender._snapshot = None
+    with pytest.raises(RequestError) as refusal:
+        extender.preemptor.preempt(preempt_body(URGENT, {}), time.monotonic() + 60)
+    assert refusal.value.status == 503
+
+
+def test_negative_priorities_count_where_as_many_leave() -> None:
+    """Two of one GPU either way, one of them of priority 0; the other two are not."""
+    low = (on_share("b", 30_000, "n", 0, -1), on_share("d", 30_000, "n", 1, -5))
+    equal = [on_share(f"a{i}", 40_000, "n", i, 0) for i in range(2)]
+    for one, start in zip(equal, ("2026-11-20T00:00:00Z", "2026-01-20T00:00:00Z"), strict=True):
+        one["status"]["startTime"] = start
+    extender = extender_on(*share_node("n", 2), *low, *equal)
+    assert preempt(extender, asks_shares("urgent", 70_000), {"n": uids()}) == {"n": ["a1", "d"]}
+
+
+def test_nobody_leaves_for_a_pod_that_cannot_be_read_though_kube_scheduler_names_somebody() -> None:
+    asking = pod("urgent", {WHOLE: "-1"}, priority=100)
+    assert preempt(extender_on(*whole_node("n1", None)), asking, {"n1": uids("web")}) == {}
