@@ -553,7 +553,7 @@ LONG = settings.get_current_profile_name() == "long"
 
 
 def test_promises_hold() -> None:
-    examples = 4000 if LONG else 250
+    examples = 4000 if LONG else 150
     Promises.steps_taken = 0
     run_state_machine_as_test(Promises, settings=settings(max_examples=examples, stateful_step_count=50))
     print(f"{Promises.steps_taken} steps")

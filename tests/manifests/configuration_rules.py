@@ -6,6 +6,8 @@ import base64
 import ipaddress
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
@@ -42,13 +44,18 @@ def _configurations(objects: Sequence[Json], kind: str) -> Iterator[Json]:
         texts = [*mapping(config_map, "data").values()]
         texts += [base64.b64decode(each) for each in mapping(config_map, "binaryData").values()]
         for text in texts:
-            try:
-                documents = list(yaml.safe_load_all(text))
-            except (yaml.YAMLError, UnicodeDecodeError):
-                continue
-            for document in documents:
+            for document in _documents(text):
                 if isinstance(document, dict) and document.get("kind") == kind:
                     yield document
+
+
+@cache
+def _documents(text: str | bytes) -> tuple[Any, ...]:
+    """The documents of a text, none where it is no YAML; every rule reads the same ones, and changes none."""
+    try:
+        return tuple(yaml.safe_load_all(text))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return ()
 
 
 def schedulers_are_configured(objects: Sequence[Json]) -> Iterator[str]:
