@@ -60,11 +60,16 @@ class _Account:
 
     def pods(self) -> NodePods:
         bound = self.confirmed | {uid: pod for uid, (pod, _) in self.departed.items()}
-        # What we assume is newer than what we wrote of it.
-        assumed = self.intents | self.assumed
+        pods = [bound[uid] for uid in sorted(bound)]
+        for key in sorted(self.intents | self.assumed):
+            written, assumed = self.intents.get(key), self.assumed.get(key)
+            pods += [each.pod for each in (assumed, written) if each is not None][:1]
+            # Another extender chose another GPU for the same pod: either may come true.
+            if written is not None and assumed is not None and written.pod.devices != assumed.pod.devices:
+                pods.append(written.pod)
         return NodePods(
-            tuple(bound[uid] for uid in sorted(bound)) + tuple(assumed[key].pod for key in sorted(assumed)),
-            frozenset(uid for uid, _ in assumed),
+            tuple(pods),
+            frozenset(uid for uid, _ in (*self.intents, *self.assumed)),
             tuple(self.nominated[uid] for uid in sorted(self.nominated)),
         )
 

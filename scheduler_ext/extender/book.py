@@ -156,7 +156,8 @@ class Book:
         """A node's reservation as it is to be written: all whose end is not known, this one, and as many as
         there is room for of those that wait for their turn: one write is enough for all of them.
 
-        Left out are those that were decided before we read what others wrote: they are to be decided anew.
+        Left out are those that were decided before we read what others wrote, and those of which something is
+        written: who posts one that another extender may post writes it in its own name, in its own turn.
         """
         node = reserved.node
         with self.lock:
@@ -165,7 +166,7 @@ class Book:
             others = self.inventory.intents_on(node)
             for key, intent in self.inventory.assumed_on(node).items():
                 waits = intent.reads == self._reads[node] and intent.pod.request.asks_gpu
-                if key in others or (waits and len(others) < MAX_INTENTS - 1):
+                if waits and key not in others and len(others) < MAX_INTENTS - 1:
                     others[key] = intent
             others.pop(reserved.key, None)
             info = self.inventory.info(node)

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from scheduler_ext.core.intent import Intent, Reservation
+from scheduler_ext.core.ledger import NodePods, _Account
 from scheduler_ext.core.node import BoundPod, PendingPod
 from scheduler_ext.core.nominated import seen_by
 from scheduler_ext.core.placement import place
@@ -81,12 +82,21 @@ QUICK = {
     "a Binding that is refused though nothing changed": Model(
         Setting(ONE_GPU, TWO), asked("A p n", "A q n", "B p n"), Budget(conflicted=2, lost=1)
     ),
+    "a pod of both, and another": Model(Setting(TWO_GPUS, THREE), asked("A p n", "B p n", "B r n"), Budget()),
     "a Binding that no time was left for": Model(
         Setting(TWO_GPUS, THREE), asked("A p n", "A p n", "B r n"), Budget(unsent=1, lost=1)
     ),
 }
 
 LONG = {
+    "a pod of both, refused to one, and others": Model(
+        Setting(ONE_GPU, {"p": 600, "q": 100, "r": 600}),
+        asked("A p n", "B p n", "A q n", "A r n"),
+        Budget(refused=1),
+    ),
+    "a pod of both, changed, and another": Model(
+        Setting(TWO_GPUS, THREE), asked("A p n", "B p n", "B r n"), Budget(touched=1, conflicted=1)
+    ),
     "two pods for one GPU, with everything": Model(
         Setting(ONE_GPU, TWO),
         asked("A p n", "B q n"),
@@ -277,11 +287,14 @@ class WritesForAll(Book):
         return super().is_outdated(reserved) and not self.is_written(reserved)
 
 
-class TrustsItsMemory(Book):
-    """What was once written need not be written again by who posts it again."""
+class WritesOverOthers(Book):
+    """What another extender wrote of a pod is written anew with others, in our name."""
 
-    def is_written(self, reserved: Reserved) -> bool:
-        return super().is_written(replace(reserved, again=False))
+    def with_intent(self, reserved: Reserved) -> Reservation:
+        with self.lock:
+            assumed = self.inventory.assumed_on(reserved.node)
+        found = super().with_intent(reserved)
+        return replace(found, intents=tuple(assumed.get(i.key, i) for i in found.intents))
 
 
 class ForgetsForOthers(Book):
@@ -345,9 +358,12 @@ def planted(
         ),
         pytest.param(
             planted(
-                TWO_GPUS, THREE, book=TrustsItsMemory, lost=1, asked=("A p n", "B p n", "A p n", "B q n")
+                sizes={"p": 600, "q": 100, "r": 600},
+                book=WritesOverOthers,
+                refused=1,
+                asked=("A p n", "B p n", "A q n", "A r n"),
             ),
-            id="what was written once is not written again",
+            id="what others wrote is written over",
         ),
         pytest.param(
             planted(book=ForgetsForOthers, refused=1, asked=("A p n", "B p n", "A q n")),
@@ -385,3 +401,18 @@ def test_without_a_part_of_the_fence_a_coming_pod_is_overlooked(model: Model) ->
     found = search(replace(model, only_memory=False), most=400_000)
     assert found.problem is not None, f"not found in {found.states} states"
     assert "whose Binding may succeed" in found.problem or "does not count" in found.problem
+
+
+def hiding(account: _Account) -> NodePods:
+    """What we assume hides what another extender wrote of the same pod."""
+    assumed = account.intents | account.assumed
+    return NodePods(tuple(intent.pod for intent in assumed.values()), frozenset(uid for uid, _ in assumed))
+
+
+def test_what_is_assumed_hides_nothing_that_is_written() -> None:
+    """The other one chose another GPU for the same pod."""
+    model = planted(TWO_GPUS, THREE, asked=("A p n", "B p n", "B r n"))
+    with patch.object(_Account, "pods", hiding):
+        found = search(model)
+    assert found.problem is not None
+    assert "are bound on" in found.problem
