@@ -3,7 +3,7 @@
 A kubelet that registers its node anew sets what it does not know to 0, and copies capacity to allocatable.
 So whoever follows Nodes tells what stands there, and what does not agree is written again, until the watch
 says that it does: by a patch of that one amount, never two at once for one node. While all goes well several
-nodes are written at once, for a patch is mostly waiting; until then, and after any refusal, one by one.
+nodes are written at once, for a patch is mostly waiting; until then, and after a pause, one by one.
 """
 
 from __future__ import annotations
@@ -213,9 +213,6 @@ class Advertiser:
             if due.pauses == self._pauses:
                 # Of several that were on their way the first says it for all.
                 self._pause_after(status, error)
-            if status != 403 and due.name in self._wrong:
-                # It may be this one after all: the others first.
-                self._wrong[due.name] = self._wrong.pop(due.name)
         elif status == 404:
             # Deleted, and the watch will say so.
             self._wrong.pop(due.name, None)

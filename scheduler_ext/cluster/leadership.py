@@ -64,8 +64,8 @@ class Leadership:
         return not lapsed
 
     def _is_lost(self) -> bool:
-        health = self.reflectors[0].health()
-        return not health.connected and health.silent_s > self._good_for_s
+        # Its holder renews it every few seconds, also while the watch hangs and seems to be connected.
+        return self.reflectors[0].health().silent_s > self._good_for_s
 
     def _is_ours(self, holder: str) -> bool:
         return holder.startswith(self._prefix)

@@ -20,7 +20,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.node import node_record
 from scheduler_ext.wire.objects import Objects
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pod_name
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
 from scheduler_ext.wire.watching import Decoder
@@ -53,9 +53,13 @@ def cluster_state(
         spec = pod.spec or kube.PodSpec()
         if with_objects and spec.node_name and not is_finished(pod):
             objects.pods.append(pod)
-        if spec.node_name and asks_gpu(spec, resources):
-            with _named(f"{source}: Pod {pod_name(pod)}: spec"):
+        if not asks_gpu(spec, resources):
+            continue
+        with _named(f"{source}: Pod {pod_name(pod)}: spec"):
+            if spec.node_name:
                 inventory.pod_seen(bound_pod(pod, resources), spec.node_name, now)
+            elif not is_finished(pod):
+                inventory.pod_pending(pending_pod(pod, resources))
     problems: dict[str, str] = {}
     for gpu_node, clock in _reports(transport, problems):
         metadata = gpu_node.metadata or GpuNodeMeta()

@@ -59,7 +59,8 @@ class ShareNodes:
             if pods:
                 note = (
                     f"node {info.name} takes no new share while it has pods whose share is on a GPU that "
-                    f"nobody knows, because another scheduler bound them: {', '.join(pods)}"
+                    f"nobody knows: no annotation names one of this node. Another scheduler bound them, or "
+                    f"their GPU is gone: {', '.join(pods)}"
                 )
                 return _Problem(info.uid, "ShareWithoutGPU", note, len(pods))
         if info.share_node and info.allocatable is not None and not is_of_shares(info):

@@ -42,6 +42,8 @@ class Case:
         self._proposed = tuple(i for i, pod in enumerate(choice.pods) if pod.uid in set(proposed.named))
         self._gone = choice.at_once(self._proposed)
         self._searched = False
+        self._victims: tuple[list[int], int] | None = None
+        self._is_told = False
 
     @property
     def cost(self) -> Cost | None:
@@ -52,11 +54,17 @@ class Case:
         """Look for cheaper ones, once."""
         if not self._searched:
             self._searched = True
+            self._is_told = False
             keep = bool(self._proposed) and self._choice.suffices(self._proposed)
             self._gone = self._choice.cheapest(self._gone, keep=keep)
 
     def victims(self) -> tuple[list[int], int] | None:
         """The victims by the place of their uids, and how many violate a budget."""
+        if not self._is_told:
+            self._victims, self._is_told = self._tell(), True
+        return self._victims
+
+    def _tell(self) -> tuple[list[int], int] | None:
         if self._gone is None:
             return None
         choice, told = self._choice, self._told

@@ -45,8 +45,8 @@ class Reserved:
 
 
 class Book:
-    """What extenders know and have promised. Safe to use from several threads; the lock is held for a
-    millisecond at most."""
+    """What extenders know and have promised. Safe to use from several threads; the lock is held for a few
+    milliseconds where a node has dozens of pods. Filter does not take it."""
 
     def __init__(
         self,

@@ -31,8 +31,12 @@ def _node(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
     held = holdings_of(info, resources)
     pods = [(pod, _state(pod, info)) for pod in info.pods if pod.holds]
     pods += [(pod, "Nominated") for pod in info.nominated]
-    # What is one pod's of it is what there would be without all others.
-    alone = [(pod, state, holdings_of(_only(info, pod), resources)) for pod, state in pods]
+    # What is one pod's of it is what there would be without all others; of shares the pod itself says it.
+    nothing = Holdings()
+    alone = [
+        (pod, state, holdings_of(_only(info, pod), resources) if pod.request.units else nothing)
+        for pod, state in pods
+    ]
     return {
         "unknownDeviceGpus": sum(held.unknown.values()),
         "unknownDevices": [
@@ -111,12 +115,13 @@ def _on(device: Device, pod: BoundPod, state: str, its: Holdings, info: NodeInfo
             yield _entry(pod, state, instance.holder.container, None, instance)
     told = [holder for holder in device.holders if holder.memory_mib is None and pod.is_holder(holder)]
     containers = [holder.container for holder in told]
+    if not pod.request.units:
+        return
     if not told and pod.request.shares is None and pod.uid in its.devices[device.uuid].pods:
         # Seen by what it uses.
         containers = [None]
-    if pod.request.units:
-        for whose in containers:
-            yield _entry(pod, state, whose, device.memory.total_mib)
+    for whose in containers:
+        yield _entry(pod, state, whose, device.memory.total_mib)
 
 
 def _entry(

@@ -21,7 +21,7 @@ from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.proposals import Admissible, admissible
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod import may_preempt, other_requests, pod_priority, pod_request, pod_uid
-from scheduler_ext.wire.preempt import decode_preemption, encode_victims
+from scheduler_ext.wire.preempt import PreemptionArgs, decode_preemption, encode_victims
 
 # kube-scheduler looks at a hundred candidates or a tenth of those there are, whichever is more.
 _RESCUABLE = 100
@@ -62,13 +62,21 @@ class Preemptor:
             raise RequestError(503, "no inventory yet; try again")
         preemption = self._preemption(args.pod)
         chosen: dict[str, Victims] = {}
-        if preemption is not None and not self._waits(args.pod, preemption, snapshot):
+        if preemption is not None and not self._waits(args, preemption, snapshot):
             uid, priority = pod_uid(args.pod), pod_priority(args.pod)
             proposals = admissible(args, snapshot, uid, priority, self._sizing.resources)
             candidates = self._candidates(preemption, proposals, snapshot, deadline)
             _search(candidates, deadline - _RESERVED * (deadline - began))
-            found = {name: candidate.victims for name, candidate in candidates.items()}
-            chosen = {name: victims for name, victims in found.items() if victims is not None}
+            told = 0
+            for name, candidate in candidates.items():
+                if time.monotonic() > deadline:
+                    break
+                told += 1
+                if (victims := candidate.victims) is not None:
+                    chosen[name] = victims
+            if not chosen and told < len(proposals):
+                # To kube-scheduler an empty answer means that nobody helps: it would ask no more.
+                raise RequestError(503, "deadline exceeded; the server is overloaded")
             with self._lock:
                 self._named[uid] = chosen
         return Answer(encode_victims(chosen), len(args.proposals), len(chosen))
@@ -82,8 +90,6 @@ class Preemptor:
         candidates: dict[str, Candidate] = {}
         for name in sorted(proposals, key=lambda name: proposals[name].price):
             if time.monotonic() > deadline:
-                if not candidates:
-                    raise RequestError(503, "deadline exceeded; the server is overloaded")
                 break
             proposal = proposals[name]
             candidates[name] = preemption.candidate(
@@ -96,18 +102,19 @@ class Preemptor:
         with self._lock:
             self._refused[uid, node] = True
 
-    def _waits(self, pod: kube.Pod, preemption: Preemption, snapshot: Snapshot) -> bool:
+    def _waits(self, args: PreemptionArgs, preemption: Preemption, snapshot: Snapshot) -> bool:
         """Whether a pod's place is on its way already, so that nobody else need leave.
 
         kube-scheduler takes it that an unresolvable refusal of the nominated node is for good
         (PodEligibleToPreemptOthers), and would empty one node after the other for as long as the last victim
-        on the first takes to leave. Where its own filters refuse that node, filter is not asked about it, and
-        once nobody is leaving there it is no longer waited for.
+        on the first takes to leave. Where its own filters refuse that node for good, it has not asked filter
+        about it, nor does it propose it: then nobody waits for it.
 
         kube-scheduler may know of the victims' end before we know of its beginning. So those count as leaving
         whom preempt has just named there; and where the node would take the pod by now though filter has just
         refused it, kube-scheduler is told so and asks again.
         """
+        pod = args.pod
         name = pod.status.nominated_node_name if pod.status is not None else None
         info = _known(name, snapshot) if name else None
         if name is None or info is None:
@@ -116,6 +123,8 @@ class Preemptor:
         with self._lock:
             refused = (uid, name) in self._refused
             named = self._named.get(uid, {}).get(name)
+        if not refused and named is None and name not in args.proposals:
+            return False
         if preemption.awaits(info, named.uids if named is not None else ()):
             return True
         return refused and preemption.fits(info)

@@ -136,13 +136,13 @@ class Extender:
         if not passed and args.nodes is None and isinstance(decision.request, GpuRequest):
             self.refusals.remember(decision.request, rows, snapshot, time.monotonic())
         refused, rejected = _refusals(args.names, codes)
+        if _NOMINATED in args.raw_pod:
+            self._remember_nominated(args.pod, refused)
         rescuable: dict[str, str] = {}
         if self._empty_victims and not passed and isinstance(decision.request, GpuRequest):
             # Only where nothing passes kube-scheduler looks for victims at all.
             found = self.preemptor.rescuable(args.pod, args.names, snapshot)
             rescuable = {name: refused.pop(name) for name in found if name in refused}
-        if _NOMINATED in args.raw_pod:
-            self._remember_nominated(args.pod, refused)
         answer = encode_filter_result(args, passed, refused, rescuable)
         _check(deadline)
         problem = None

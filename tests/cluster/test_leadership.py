@@ -11,7 +11,7 @@ from scheduler_ext.cluster import leadership as leadership_module
 from scheduler_ext.cluster.leadership import Leadership
 from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.wire.watching import Broken
-from tests.cluster.api_faults import End, Line, Placed, Refuse
+from tests.cluster.api_faults import End, Line, Mute, Placed, Refuse
 from tests.cluster.api_paths import LEASES
 from tests.cluster.api_requests import watches
 from tests.cluster.api_server import ApiServer
@@ -131,15 +131,20 @@ class TestALostWatch:
         server.wait_for_watches(0)
         return refusal
 
+    @pytest.mark.parametrize("how", ["the connection ends", "it hangs", "nobody renews the Lease"])
     def test_it_is_active_no_longer_than_the_lease_lasts(
-        self, server: ApiServer, leading: Leadership, caplog: pytest.LogCaptureFixture
+        self, server: ApiServer, leading: Leadership, caplog: pytest.LogCaptureFixture, how: str
     ) -> None:
         server.store.put(PATH, lease("me-7f9_1"))
         follow(leading)
-        # Nothing is heard, but would be.
-        time.sleep(0.5)
+        for second in range(6):
+            time.sleep(0.1)
+            server.store.put(PATH, lease("me-7f9_1", renewTime=f"2026-11-21T00:00:0{second}.000000Z"))
         assert leading.active
-        self.lose(server)
+        if how == "the connection ends":
+            self.lose(server)
+        elif how == "it hangs":
+            server.faults.place(Mute())
         eventually(lambda: not leading.active)
         health = leading.reflectors[0].health()
         assert 0.3 < health.silent_s < 2

@@ -169,3 +169,12 @@ def test_what_cannot_be_listed_is_an_error(
     server.faults.place(fault, lists(path))
     with pytest.raises(error):
         state(transport)
+
+
+def test_a_nominated_pod_holds_its_place(server: ApiServer, transport: Transport) -> None:
+    server.store.put_all(NODES, [node("n", {WHOLE: "1"})])
+    server.store.put_all(GPU_NODES, [reported("n")])
+    waiting = pod("waits", {WHOLE: "1"}, priority=100)
+    waiting["status"]["nominatedNodeName"] = "n"
+    server.store.put_all(PODS, [waiting, pod("other", {WHOLE: "1"})])
+    assert [each.name for each in state(transport).infos["n"].nominated] == ["waits"]

@@ -138,11 +138,21 @@ class TestAPlaceOnItsWay:
     FIRST = (*share_node("first", 1), *share_node("second", 1), on_share("b", 40_000, "second", 0, 1))
     LOW = on_share("a", 40_000, "first", 0, 1)
 
-    def second(self, *objects: Json, asking: Json = WAITING) -> dict[str, list[str]]:
-        return preempt(extender_on(*self.FIRST, *objects), asking, {"second": uids("b")})
+    def second(
+        self, *objects: Json, asking: Json = WAITING, asked: bool = True, empty_victims: bool = False
+    ) -> dict[str, list[str]]:
+        """Who is to leave the second node, once kube-scheduler has asked filter about the first."""
+        extender = extender_on(*self.FIRST, *objects, empty_victims=empty_victims)
+        if asked:
+            filtered(extender, asking, ["first"])
+        return preempt(extender, asking, {"second": uids("b")})
 
     def test_nobody(self) -> None:
         assert self.second(leaving(self.LOW)) == {}
+
+    def test_but_where_kube_scheduler_does_not_ask_about_it_any_more(self) -> None:
+        """It was cordoned, say: whoever leaves there may take an hour, and make room for nobody."""
+        assert self.second(leaving(self.LOW), asked=False) == {"second": ["b"]}
 
     def test_but_where_it_is_not_nominated(self) -> None:
         assert self.second(leaving(self.LOW), asking=self.ASKING) == {"second": ["b"]}
@@ -165,12 +175,13 @@ class TestAPlaceOnItsWay:
         """It has reasons of its own: a taint, say."""
         assert self.second() == {"second": ["b"]}
 
+    @pytest.mark.parametrize("empty_victims", [False, True])
     def test_where_filter_refused_it_before_it_heard_of_the_end(
-        self, monkeypatch: pytest.MonkeyPatch
+        self, monkeypatch: pytest.MonkeyPatch, empty_victims: bool
     ) -> None:
         monkeypatch.setattr(preemptor, "_BEHIND_S", 0.5)
-        extender = extender_on(*self.FIRST, leaving(self.LOW))
-        assert filtered(extender, self.WAITING, ["first"]) == ([], [])
+        extender = extender_on(*self.FIRST, leaving(self.LOW), empty_victims=empty_victims)
+        assert filtered(extender, self.WAITING, ["first"])[0] == []
         tell(extender, *self.FIRST)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {}
         other = nominated(asks_shares("other", 60_000), "first")
@@ -189,12 +200,6 @@ class TestAPlaceOnItsWay:
         assert preempt(extender, other, {"second": uids("b")}) == {"second": ["b"]}
         time.sleep(0.6)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
-
-    def test_filter_refuses_at_once(self) -> None:
-        extender = extender_on(*self.FIRST, leaving(self.LOW))
-        began = time.monotonic()
-        assert filtered(extender, self.WAITING, ["first"]) == ([], [])
-        assert time.monotonic() - began < 0.05
 
 
 class TestEmptyVictims:
@@ -277,10 +282,35 @@ def test_its_own_place_does_not_count_against_a_pod() -> None:
     assert preempt(extender, other, {"n1": uids("a")}) == {}
 
 
+class Ticking:
+    """A clock on which every look is a second."""
+
+    def __init__(self, ends_after: int) -> None:
+        self.end = float(ends_after)
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1
+        return self.now
+
+
 class TestTheDeadline:
     def test_past_it_there_is_no_answer(self) -> None:
         with pytest.raises(RequestError) as refusal:
             preempt(extender_on(*TWO), URGENT, {"n1": uids("a")}, within_s=-0.001)
+        assert refusal.value.status == 503
+
+    def test_where_it_cuts_the_looking_short_nobody_is_told_that_nobody_helps(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """kube-scheduler would not ask again."""
+        ticking = Ticking(ends_after=3)
+        monkeypatch.setattr(preemptor, "time", ticking)
+        useless = (*whole_node("n1", "kept"), on_gpu("kept", "n1", 1000), pod("low", on="n1", priority=1))
+        asked = {"n1": uids("low"), "n2": uids("b", violations=1)}
+        extender = extender_on(*useless, *whole_node("n2", "b"), on_gpu("b", "n2", 1))
+        with pytest.raises(RequestError) as refusal:
+            extender.preemptor.preempt(preempt_body(URGENT, asked), ticking.end)
         assert refusal.value.status == 503
 
     def test_within_it_all_nodes_are_answered_before_any_is_searched(
@@ -324,3 +354,20 @@ def test_negative_priorities_count_where_as_many_leave() -> None:
 def test_nobody_leaves_for_a_pod_that_cannot_be_read_though_kube_scheduler_names_somebody() -> None:
     asking = pod("urgent", {WHOLE: "-1"}, priority=100)
     assert preempt(extender_on(*whole_node("n1", None)), asking, {"n1": uids("web")}) == {}
+
+
+class TestTwoThatWaitForOnePlace:
+    """Of one priority; preempt answered the second before it had heard of the first."""
+
+    HELD = (on_share("h", 48_000, "n", 1, 500), *share_node("n", 2))
+    ONE = nominated(asks_shares("aaa", 60_000, priority=50), "n")
+    OTHER = nominated(asks_shares("bbb", 50_000, priority=50), "n")
+
+    def test_the_first_gets_it(self) -> None:
+        extender = extender_on(*self.HELD, self.ONE, self.OTHER)
+        assert filtered(extender, self.ONE, ["n"])[0] == ["n"]
+        assert filtered(extender, self.OTHER, ["n"])[0] == []
+
+    def test_and_whoever_else_comes_neither(self) -> None:
+        extender = extender_on(*self.HELD, self.ONE, self.OTHER)
+        assert filtered(extender, asks_shares("late", 1000, priority=50), ["n"])[0] == []
