@@ -101,10 +101,15 @@ def moved(events: Iterable[Event]) -> Iterator[str]:
 def audited(log: Path) -> list[Json]:
     """The writes of an audit log that were done or may have been, in the order in which they were received.
 
-    A server that answers that it ran out of time, because whoever asked is gone, may have done it.
+    A server that answers that it ran out of time, because whoever asked is gone, may have done it; but not what
+    it never read to its end.
     """
     lines = [json.loads(line) for line in log.read_bytes().splitlines()]
-    done = [each for each in lines if _is_sure(each) or each["responseStatus"]["code"] >= 500]
+    done = [
+        each
+        for each in lines
+        if _is_sure(each) or (each["responseStatus"]["code"] >= 500 and "requestObject" in each)
+    ]
     return sorted(done, key=lambda each: str(each["requestReceivedTimestamp"]))
 
 

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from tests.e2e.cluster.api import eventually
+from tests.e2e.share_workload import ROOM_MIB, ShareWorkload
 from tests.e2e.workload import Workload
-from tests.kube_objects import SHARE, gpu
 
 # Its time limits are those of a machine of its own.
 pytestmark = pytest.mark.alone
@@ -49,15 +49,13 @@ def test_what_is_too_much_waits(workload: Workload) -> None:
     eventually(lambda: bound(workload).total() == 12, "one that waited has the GPU that was given back")
 
 
-def test_shares_at_once_never_exceed_the_sum_a_node_advertises(workload: Workload) -> None:
-    sharing = {"gpu.scheduler-ext.io/sharing": "memory"}
+def test_shares_at_once_never_exceed_what_a_gpu_has(share_workload: ShareWorkload) -> None:
     for i in range(2):
-        device = gpu(0, f"GPU-{workload.name(f'share-{i}')}", total=46068, model="L40S")
-        workload.add_node(f"share-{i}", {SHARE: "41461"}, [device], sharing)
-    workload.publish()
-    names = workload.create_all([workload.pod({SHARE: "10000"}) for _ in range(16)])
-    eventually(lambda: bound(workload).total() == 8, "four shares on each node are bound")
+        share_workload.add_shared(f"share-{i}", 1)
+    share_workload.publish()
+    names = share_workload.create_all([share_workload.share(ROOM_MIB * 2 // 9) for _ in range(16)])
+    eventually(lambda: bound(share_workload).total() == 8, "four shares on each node are bound")
     for name in names:
-        if "nodeName" not in workload.get(name)["spec"]:
-            workload.await_event(name, "FailedScheduling")
-    assert set(bound(workload).values()) == {4}
+        if "nodeName" not in share_workload.get(name)["spec"]:
+            share_workload.await_event(name, "FailedScheduling")
+    assert set(bound(share_workload).values()) == {4}
