@@ -101,8 +101,8 @@ def moved(events: Iterable[Event]) -> Iterator[str]:
 def audited(log: Path) -> list[Json]:
     """The writes of an audit log that were done or may have been, in the order in which they were received.
 
-    A server that answers that it ran out of time, because whoever asked is gone, may have done it; but not what
-    it never read to its end.
+    A server that answers that it ran out of time, because whoever asked is gone, may have done it; what it
+    never read to its end it has not.
     """
     lines = [json.loads(line) for line in log.read_bytes().splitlines()]
     done = [
