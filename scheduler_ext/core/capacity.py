@@ -33,7 +33,7 @@ def overallocated(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> st
 def _problems(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> Iterator[str]:
     request, shares = pod.request, pod.request.shares
     amounts = [(ask.resource, ask.count) for ask in request.units]
-    amounts += [(resources.share, mib) for _, mib in _sizes(shares)]
+    amounts += [(resources.share, mib) for _, mib in (shares.by_container if shares is not None else ())]
     yield from (f"{amount} is no amount of {name}" for name, amount in amounts if amount < 0)
     beside = replace(info, pods=tuple(other for other in info.pods if other.uid != pod.uid))
     held = holdings_of(beside, resources)
@@ -55,13 +55,6 @@ def _devices(info: NodeInfo) -> tuple[Device, ...]:
     return info.report.devices if info.report is not None else ()
 
 
-def _sizes(shares: ShareAsk | None) -> list[tuple[str, int]]:
-    """The share of each container, in MiB."""
-    if shares is None:
-        return []
-    return [*shares.running, *((share.container, share.memory_mib) for share in shares.init)]
-
-
 def _units(ask: UnitAsk, node: Node, held: Holdings) -> Iterator[str]:
     """Whole GPUs and instances; of sick ones as well, for the device plugin hands out those that it thinks
     are not."""
@@ -80,7 +73,7 @@ def _places(info: NodeInfo, pod: BoundPod, shares: ShareAsk) -> Iterator[str]:
         yield "a share would be promised where no GPU is known"
         return
     known = {device.uuid for device in info.report.devices}
-    for container, _ in _sizes(shares):
+    for container, _ in shares.by_container:
         uuids = pod.devices.get(container, ())
         if not uuids:
             yield f"the share of container {container} would be on no GPU"

@@ -144,7 +144,7 @@ def _is_asked(instance: MigInstance, pod: BoundPod, profile: str | None) -> bool
 
 
 def _hold_shares(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...], held: Holdings) -> None:
-    names = [name for name, _ in shares.running] + [share.container for share in shares.init]
+    names = [name for name, _ in shares.by_container]
     # What it is seen to use may be a part of what it will, so that no sighting opens the node.
     if devices and not all(_annotated(pod, name, devices) for name in names):
         held.unplaced.append(pod)

@@ -60,7 +60,7 @@ def share_devices(node: Node, state: int, decision: Decision) -> dict[str, tuple
         return {}
     fit = decision.scoring.fit
     assert fit is not None
-    names = [name for name, _ in request.shares.running] + [share.container for share in request.shares.init]
+    names = [name for name, _ in request.shares.by_container]
     uuids = [node.uuids[int(slots[state])] for slots in fit.slots]
     return {name: (uuid,) for name, uuid in zip(names, uuids, strict=True) if uuid is not None}
 

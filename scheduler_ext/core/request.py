@@ -78,6 +78,11 @@ class ShareAsk:
     init: tuple[InitShare, ...] = ()
 
     @property
+    def by_container(self) -> tuple[tuple[str, int], ...]:
+        """Each container's share in MiB, running ones first."""
+        return (*self.running, *((share.container, share.memory_mib) for share in self.init))
+
+    @property
     def largest_mib(self) -> int:
         """The largest single share."""
         return max([mib for _, mib in self.running] + [share.memory_mib for share in self.init])

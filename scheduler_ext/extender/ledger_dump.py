@@ -68,12 +68,9 @@ def _state(pod: BoundPod, info: NodeInfo) -> str:
     return "Assumed" if pod.uid in info.assumed else "Confirmed"
 
 
-def _sizes(pod: BoundPod) -> dict[str, int]:
+def _sizes(pod: BoundPod) -> tuple[tuple[str, int], ...]:
     """The share of each container, in MiB."""
-    shares = pod.request.shares
-    if shares is None:
-        return {}
-    return {**dict(shares.running), **{share.container: share.memory_mib for share in shares.init}}
+    return pod.request.shares.by_container if pod.request.shares is not None else ()
 
 
 def _without_device(
@@ -85,7 +82,7 @@ def _without_device(
     ]
     unknown += [
         (container, resources.share, mib)
-        for container, mib in _sizes(pod).items()
+        for container, mib in _sizes(pod)
         if not known_devices(pod, container, _devices(info))
     ]
     for container, resource, count in unknown:
@@ -107,7 +104,7 @@ def _departed(pod: BoundPod, info: NodeInfo, resources: ResourceNames) -> dict[s
 
 def _on(device: Device, pod: BoundPod, state: str, its: Holdings, info: NodeInfo) -> Iterator[dict[str, Any]]:
     """What a pod holds of one GPU: its shares, its instances, or all of it."""
-    for container, mib in _sizes(pod).items():
+    for container, mib in _sizes(pod):
         if device.uuid in known_devices(pod, container, _devices(info)):
             yield _entry(pod, state, container, mib)
     for instance in device.mig.instances:
