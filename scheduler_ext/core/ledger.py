@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from scheduler_ext.core.cause import Cause
 from scheduler_ext.core.gpu import Report
@@ -61,11 +62,11 @@ class _Account:
     def pods(self) -> NodePods:
         bound = self.confirmed | {uid: pod for uid, (pod, _) in self.departed.items()}
         pods = [bound[uid] for uid in sorted(bound)]
-        for key in sorted(self.intents | self.assumed):
-            written, assumed = self.intents.get(key), self.assumed.get(key)
-            pods += [each.pod for each in (assumed, written) if each is not None][:1]
+        for key, latest in sorted((self.intents | self.assumed).items(), key=itemgetter(0)):
+            pods.append(latest.pod)
+            written = self.intents.get(key)
             # Another extender chose another GPU for the same pod: either may come true.
-            if written is not None and assumed is not None and written.pod.devices != assumed.pod.devices:
+            if written is not None and written.pod.devices != latest.pod.devices:
                 pods.append(written.pod)
         return NodePods(
             tuple(pods),
