@@ -6,6 +6,7 @@ What is not ours to see, kube-scheduler counts: of every other resource, as much
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
@@ -107,7 +108,7 @@ class Preemption:
         """Whether a node takes the pod when those of lower priority that leave it already have left, not yet
         before. ``evicted`` are uids of some that leave though nobody has told yet."""
         seen = seen_by(info, self._uid, self._request.priority)
-        leaving = [pod for pod in self._lower(seen) if pod.terminating or pod.uid in evicted]
+        leaving = [pod for pod in self._lower(seen, evicted) if pod.terminating or pod.uid in evicted]
         return bool(leaving) and self._fits(without(seen, leaving)) and not self._fits(seen)
 
     def rescuable(self, info: NodeInfo) -> bool:
@@ -131,13 +132,19 @@ class Preemption:
         # All at once may free too much: GPUs that do not meet the pod's wishes, one that is cordoned.
         return _may_free_too_much(self._request, empty) and self.victims(seen) is not None
 
-    def _lower(self, info: NodeInfo) -> list[BoundPod]:
-        """The pods that may have to leave, the most important first. One that is only assumed may not: its
-        binding may still fail, and what it would free with it."""
+    def _lower(self, info: NodeInfo, named: Collection[str] = ()) -> list[BoundPod]:
+        """The pods that may have to leave, the most important first.
+
+        One that is only assumed may if kube-scheduler names it, which then knows it there: whether its
+        binding succeeds or fails, its place is free once it is deleted. That of which two extenders have
+        chosen different GPUs counts twice, and stays.
+        """
+        here = Counter(pod.uid for pod in info.pods)
+        staying = {uid for uid in info.assumed if uid not in named or here[uid] > 1}
         return most_important_first(
             pod
             for pod in info.pods
-            if pod.holds and pod.uid and pod.priority < self._request.priority and pod.uid not in info.assumed
+            if pod.holds and pod.uid and pod.priority < self._request.priority and pod.uid not in staying
         )
 
     def _fits(self, seen: NodeInfo) -> bool:
@@ -152,7 +159,7 @@ class Preemption:
         staying: Sequence[Mapping[str, Fraction]],
         uids: Sequence[str],
     ) -> Case:
-        lower = self._lower(info)
+        lower = self._lower(info, named)
         leaving = [pod for pod in lower if pod.terminating]
         known = {pod.uid: pod for pod in info.pods}
         freed = Freed([known[uid] for uid in named if uid in known], len(unknown), staying)

@@ -91,8 +91,11 @@ class Question:
             if not pod.finished
             and not pod.departed
             and pod.priority < self.request.priority
-            and pod.uid not in self.info.assumed
+            and (pod.uid not in self.info.assumed or self._is_named_once(pod.uid))
         ]
+
+    def _is_named_once(self, uid: str) -> bool:
+        return uid in self.named and sum(pod.uid == uid for pod in self.info.pods) == 1
 
     @property
     def leaving(self) -> list[BoundPod]:

@@ -427,6 +427,35 @@ CPU: dict[str, Any] = {"other_requests": {"cpu": Fraction(4)}}
             "b",
             id="one that is gone",
         ),
+        pytest.param(
+            gpus(on_gpu("a", 1), on_gpu("b", 5), assumed=frozenset({"uid-a"})),
+            1,
+            "a",
+            {},
+            "a",
+            id="one whose binding is under way, which it knows there",
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 1), on_gpu("b", 5), assumed=frozenset({"uid-a"})),
+            1,
+            "b",
+            {},
+            "b",
+            id="but no other of those, however cheap",
+        ),
+        pytest.param(
+            shares(
+                on_share("a", 1000, 0, 1),
+                on_share("a", 1000, 1, 1),
+                assumed=frozenset({"uid-a"}),
+                allocatable=None,
+            ),
+            1,
+            "a",
+            {},
+            None,
+            id="nor one that two extenders bind to different GPUs",
+        ),
     ],
 )
 def test_what_kube_scheduler_proposes(

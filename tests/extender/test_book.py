@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
 from scheduler_ext.core.intent import Intent, Reservation
 from scheduler_ext.core.inventory import Inventory, NodeRecord
+from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.extender.book import NEVER_WRITTEN, Book, Reserved
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration, MemorySection
 from tests.extender.bind_states import SHARE, Held, Pod, Setting, Written, report
+from tests.extender.preempting import asks_shares, nominated, preempt
+from tests.kube_objects import Json
 
 SETTING = Setting({"n": ("g0", "g1"), "m": ("m0",)}, {"p": 600, "q": 600, "r": 600})
 P, Q = SETTING.pending(Pod("p-1", 1)), SETTING.pending(Pod("q-1", 1))
@@ -226,3 +230,40 @@ def test_filter_sees_a_promise_at_once() -> None:
         book.withdraw(found)
         assert published(extender) == ["p"]
     assert "n" in book.inventory.take_changes()
+
+
+class TestAPodWhoseBindingIsUnderWay:
+    """kube-scheduler knows it on its node already, and no watch has told of it yet."""
+
+    ASKING = asks_shares("urgent", 600)
+    PROPOSED: ClassVar[Json] = {"Pods": [{"UID": "p-1"}]}
+
+    def extender(self) -> Extender:
+        extender = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
+        book = built(extender)
+        extender.replace_nodes(book.inventory.infos())
+        reserved(book, P, "m")
+        reserved(book, Q, "n")
+        return extender
+
+    def test_leaves_where_it_is_named(self) -> None:
+        extender = self.extender()
+        assert preempt(extender, self.ASKING, {"m": self.PROPOSED}) == {"m": ["p-1"]}
+        assert preempt(extender, self.ASKING, {"m": {"Pods": []}}) == {}
+
+    def test_is_waited_for_once_it_is(self) -> None:
+        extender = self.extender()
+        waiting = nominated(self.ASKING, "m")
+        other = {"n": {"Pods": [{"UID": "q-1"}]}}
+        extender.update_nodes({"n": full(extender)})
+        assert preempt(extender, waiting, other) == {"n": ["q-1"]}
+        assert preempt(extender, self.ASKING, {"m": self.PROPOSED}) == {"m": ["p-1"]}
+        assert preempt(extender, waiting, other) == {}
+
+
+def full(extender: Extender) -> NodeInfo:
+    """The node with two GPUs, of which a pod that stays has one."""
+    assert extender.snapshot is not None
+    info = extender.snapshot.nodes["n"].info
+    stays = replace(SETTING.bound(Pod("r-1", 1, "n", "g1")), priority=1000)
+    return replace(info, pods=(*info.pods, stays))
