@@ -95,7 +95,10 @@ LONG = {
         Budget(refused=1),
     ),
     "a pod of both, changed, and another": Model(
-        Setting(TWO_GPUS, THREE), asked("A p n", "B p n", "B r n"), Budget(touched=1, conflicted=1)
+        Setting(TWO_GPUS, THREE), asked("A p n", "B p n", "B r n"), Budget(touched=1)
+    ),
+    "a pod of both, refused though nothing changed, and another": Model(
+        Setting(TWO_GPUS, THREE), asked("A p n", "B p n", "B r n"), Budget(conflicted=1)
     ),
     "two pods for one GPU, with everything": Model(
         Setting(ONE_GPU, TWO),
