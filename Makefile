@@ -51,7 +51,7 @@ bench-scheduler: .venv ## Measure a real kube-scheduler with and without extende
 bench-live: .venv ## Measure what following a large cluster costs (three minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.live --json benchmarks/results/live.json $(ARGS)
 
-bench-bind: .venv ## Measure binding beside kube-scheduler's own binder (ten minutes; ARGS=--smoke: one)
+bench-bind: .venv ## Measure binding beside kube-scheduler's own binder (twenty minutes; ARGS=--smoke: one)
 	@$(BIN)/python -m tests.e2e.cluster.binaries
 	$(BIN)/python -m benchmarks.binding --json benchmarks/results/binding.json $(ARGS)
 

@@ -7,9 +7,9 @@ follows it. Three contenders schedule a queue of pods in turn (benchmarks/schedu
 
     default      the extender filters and scores, kube-scheduler binds: pods that ask a whole GPU
     ours         the same pods, and the extender binds
-    ours-share   the extender binds pods that ask a share: each after its intent is written (docs/decisions)
+    ours-share   the same for pods that ask a share of a GPU, of which several fit on one
 
-Both kinds of pods are bound by one POST; a share costs one PUT more, and one after the other on a node.
+Each pod that we bind costs a PUT of its intent before the POST of its Binding (docs/decisions/0012-fence.md).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _ROOM_MIB = _TOTAL_MIB - 8192
 _ASKED_MIB = _ROOM_MIB // 4
 _WARM_UP = 20
 _PATIENCE_S = 30.0
-_REPORTED_S = 600.0
+_REPORTED_S = 1200.0
 _ASK_EVERY_S = 3.0
 # Reports are written once: nothing else goes on while it is measured.
 _CONFIGURATION = {
