@@ -28,6 +28,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.api_calls import ApiCalls, read_calls
 from benchmarks.machine import describe_machine, machine_line
 from benchmarks.processes import running_listeners
 from benchmarks.report import aligned
@@ -62,6 +63,14 @@ _CONFIGURATION = {
     "bind": {"enabled": True},
     "inventory": {"staleAfter": "12h", "missingAfter": "24h"},
 }
+# Columns of which the median is enough.
+_MEDIANS = {
+    "BIND MS": "bindMeanMs",
+    "BINDING MS": "bindingMeanMs",
+    "INTENT MS": "intentMeanMs",
+    "INTENTS/BIND": "intentWritesPerBind",
+    "READS/BIND": "intentReadsPerBind",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +94,13 @@ BINDERS = (
 class Measured:
     """One contender in one round; `bind_ms` is what the extender says of itself, None where it binds none.
 
-    Attempts that failed and were made again are the block's errors; `unbound` are pods that were never bound.
+    `calls` is what the API server counted meanwhile. Attempts that failed and were made again are the block's
+    errors; `unbound` are pods that were never bound.
     """
 
     block: Block
     bind_ms: float | None
+    calls: ApiCalls
     unbound: int
 
 
@@ -180,20 +191,22 @@ def measure(
     """One contender's turn on fresh pods, which are gone in the end."""
     warm_up = min(_WARM_UP, pods)
     create_pods(plane.api, warm_up + pods, binder.limits)
+    before = read_calls(plane.api)
     try:
         running = Running(extender.url, extender.health_url, binder.binds)
         readings = run_block(plane, directory, binder.name, running, warm_up, pods, _PATIENCE_S)
+        calls = read_calls(plane.api).since(before)
     finally:
         delete_pods(plane.api)
     block = block_of(binder.name, nodes, number, warm_up + pods, readings)
     bind_ms = None
     if readings.extender is not None:
-        before, after = (
+        then, now = (
             Exposition(text).histogram("gpu_extender_request_duration_seconds", verb="bind")
             for text in readings.extender
         )
-        bind_ms = after.since(before).mean_ms
-    return Measured(block, bind_ms, warm_up + pods - readings.bound)
+        bind_ms = now.since(then).mean_ms
+    return Measured(block, bind_ms, calls, warm_up + pods - readings.bound)
 
 
 def run(sizes: Sequence[int], pods: int, rounds: int) -> list[Measured]:
@@ -252,6 +265,10 @@ def rows(measured: Sequence[Measured]) -> list[dict[str, Any]]:
                 "podsPerSecond": _json(spread(each.block.pods_per_s for each in own)),
                 "toDefault": _json(spread(ratios)),
                 "bindMeanMs": _json(spread(each.bind_ms for each in own)),
+                "bindingMeanMs": _json(spread(each.calls.bindings.mean_ms for each in own)),
+                "intentMeanMs": _json(spread(each.calls.written.mean_ms for each in own)),
+                "intentWritesPerBind": _json(spread(each.calls.writes_per_bind for each in own)),
+                "intentReadsPerBind": _json(spread(each.calls.reads_per_bind for each in own)),
                 "failedAttempts": sum(each.block.errors for each in own),
                 "unbound": sum(each.unbound for each in own),
             }
@@ -266,12 +283,11 @@ def _json(found: Spread | None) -> dict[str, float] | None:
 def table(found: Sequence[dict[str, Any]]) -> str:
     """The rows as text."""
     lines = [
-        ("NODES", "BINDER", "PODS/S", "MIN-MAX", "TO DEFAULT", "MIN-MAX", "BIND MS", "FAILED", "UNBOUND")
+        ("NODES", "BINDER", "PODS/S", "MIN-MAX", "TO DEFAULT", "MIN-MAX", *_MEDIANS, "FAILED", "UNBOUND")
     ]
     for row in found:
-        cells = [cell for key in ("podsPerSecond", "toDefault") for cell in _cells(row[key])] + _cells(
-            row["bindMeanMs"]
-        )[:1]
+        cells = [cell for key in ("podsPerSecond", "toDefault") for cell in _cells(row[key])]
+        cells += [_cells(row[key])[0] for key in _MEDIANS.values()]
         lines.append(
             (str(row["nodes"]), row["contender"], *cells, str(row["failedAttempts"]), str(row["unbound"]))
         )

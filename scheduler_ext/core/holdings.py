@@ -74,7 +74,14 @@ def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
     return held
 
 
-def _pod_of(holder: Holder, pods: tuple[BoundPod, ...]) -> BoundPod | None:
+def unknown_gpus(node: NodeInfo, held: Holdings) -> int:
+    """How many whole GPUs pods hold without anybody having told which; instances do not count."""
+    whole = {ask.resource for pod in node.pods for ask in pod.request.units if ask.profile is None}
+    return sum(held.unknown[resource] for resource in whole)
+
+
+def pod_of(holder: Holder, pods: tuple[BoundPod, ...]) -> BoundPod | None:
+    """The known pod that a holder is, None for a stranger."""
     mine = [pod for pod in pods if pod.is_holder(holder)]
     # By name it may be one that has left, too.
     return next((pod for pod in mine if pod.holds), mine[0] if mine else None)
@@ -84,18 +91,16 @@ def _hold_seen(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings)
     """Instances in use, and devices in use by holders that are none of the known pods."""
     for instance in device.mig.instances:
         if instance.holder is not None:
-            pod = _pod_of(instance.holder, pods)
+            pod = pod_of(instance.holder, pods)
             if pod is None or pod.holds:
                 held.instances.add(instance.uuid)
-    held.units += sum(
-        holder.memory_mib is None and _pod_of(holder, pods) is None for holder in device.holders
-    )
+    held.units += sum(holder.memory_mib is None and pod_of(holder, pods) is None for holder in device.holders)
 
 
 def _count_foreign(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings) -> None:
     """Use by pods that hold nothing on the device, known ones and others."""
     for holder in device.holders:
-        pod = _pod_of(holder, pods)
+        pod = pod_of(holder, pods)
         if (pod is None or pod.uid not in held.pods) and not (pod is not None and pod.departed):
             held.foreign_mib += holder.memory_mib or 0
 

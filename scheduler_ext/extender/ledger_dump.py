@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler_ext.core.gpu import Device, MigInstance
-from scheduler_ext.core.holdings import Holdings, holdings_of, known_devices
+from scheduler_ext.core.holdings import Holdings, holdings_of, known_devices, unknown_gpus
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
@@ -38,7 +38,7 @@ def _node(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
         for pod, state in pods
     ]
     return {
-        "unknownDeviceGpus": sum(held.unknown.values()),
+        "unknownDeviceGpus": unknown_gpus(info, held),
         "unknownDevices": [
             entry for pod, state, its in alone for entry in _without_device(pod, state, its, info, resources)
         ],

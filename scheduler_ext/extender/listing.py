@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scheduler_ext.core.gpu import Device, MigInstance
-from scheduler_ext.core.holdings import DeviceHoldings, holdings_of
+from scheduler_ext.core.holdings import DeviceHoldings, holdings_of, unknown_gpus
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.state import instance_memory_mib
 from scheduler_ext.extender.explain import API_VERSION
@@ -39,8 +39,7 @@ def inventory_list(
 
 def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | None) -> dict[str, Any]:
     held = holdings_of(info, config.resource_names())
-    # As in the ledger: GPUs and instances that pods hold without anybody having told which.
-    unknown = sum(held.unknown.values())
+    unknown = unknown_gpus(info, held)
     if info.report is None:
         return {
             "node": info.name,

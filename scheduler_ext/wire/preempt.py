@@ -81,13 +81,14 @@ _encoder = msgspec.json.Encoder()
 def decode_preemption(body: bytes) -> PreemptionArgs:
     """A preempt request, its pod left for later. Raises RequestError (400) naming the field.
 
-    Both forms null or absent is a request about no node; a node without a list has no victims proposed.
+    Both forms null, empty or absent is a request about no node; of both, the one that names nodes counts. A
+    node without a list has no victims proposed.
     """
     args = decode_body(_args_decoder, body, kind=_KIND)
     raw_pod = bytes(args.pod)
     if raw_pod == b"null":
         raise RequestError(400, f"Pod: missing; send an extender/v1 {_KIND}")
-    if args.node_name_to_victims is not None:
+    if args.node_name_to_victims:
         return PreemptionArgs(
             raw_pod, {name: _whole(name, raw) for name, raw in args.node_name_to_victims.items()}
         )

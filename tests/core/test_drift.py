@@ -35,7 +35,48 @@ def used(used_mib: int, unaccounted_mib: int | None = None, *, by: str = "p") ->
         pytest.param(used(1500), 500, id="more than was promised"),
         pytest.param(used(3900, 3000), 0, id="by nobody that is a pod"),
         pytest.param(used(4500, 3000), 500, id="more, and by nobody"),
-        pytest.param(used(1500, by="q"), 500, id="by a pod that was promised nothing"),
+        pytest.param(used(1500, by="q"), 1500, id="by a pod that was promised nothing"),
+        pytest.param(
+            node(
+                device(
+                    0,
+                    memory=Memory(80_000, 0, 1100),
+                    holders=(Holder(uid="uid-p", memory_mib=700), Holder(uid="uid-q", memory_mib=400)),
+                ),
+                device(1),
+                pods=(*PROMISED, bound("q", wants(5000, SHARE), devices={"main": ("GPU-1",)})),
+            ),
+            400,
+            id="of a GPU that it was not promised, though who was leaves some",
+        ),
+        pytest.param(
+            node(
+                device(
+                    0,
+                    memory=Memory(80_000, 0, 1600),
+                    holders=(Holder(uid="uid-p", memory_mib=1200), Holder(uid="uid-q", memory_mib=400)),
+                ),
+                pods=(*PROMISED, bound("q", wants(5000, SHARE), devices=ON_0)),
+            ),
+            200,
+            id="one uses more than its own while another leaves some",
+        ),
+        pytest.param(
+            node(
+                device(0, memory=Memory(80_000, 0, 900), holders=(Holder(uid="uid-p", memory_mib=900),)),
+                device(1),
+                pods=(
+                    bound(
+                        "p",
+                        wants(600, SHARE, "a"),
+                        wants(5000, SHARE, "b"),
+                        devices={"a": ("GPU-0",), "b": ("GPU-1",)},
+                    ),
+                ),
+            ),
+            300,
+            id="one container uses more than its own, however much another has elsewhere",
+        ),
         pytest.param(replace(used(1500), report=None), 0, id="without a report"),
         pytest.param(replace(used(1500), pods=()), 1500, id="all of it, where nothing is promised"),
         pytest.param(

@@ -46,7 +46,16 @@ def test_the_extenders_binding_brings_the_annotations_with_the_node(shares: Shar
     assert pod["metadata"]["annotations"] == {ASSIGNED: "{}", f"{DEVICES}main": "GPU-1"}
 
 
-@pytest.mark.parametrize("key", [ASSIGNED, f"{DEVICES}main"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        ASSIGNED,
+        f"{DEVICES}main",
+        "nvidia.cdi.k8s.io",
+        "nvidia.cdi.k8s.io/container.main",
+        "cdi.k8s.io/gpus",
+    ],
+)
 @pytest.mark.parametrize("path", ["pods/{name}/binding", "bindings"])
 @pytest.mark.parametrize("user", ["the administrator", "kube-scheduler", "another account of our namespace"])
 def test_nobody_else_binds_with(

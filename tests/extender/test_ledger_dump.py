@@ -116,6 +116,12 @@ def test_whole_gpus_that_nobody_has_told(fields: dict[str, Any], state: str) -> 
     assert dumped(info)["unknownDeviceGpus"] == (0 if state == "Nominated" else 2)
 
 
+def test_instances_that_nobody_has_told_are_no_gpus() -> None:
+    info = node(device(0, mig=sliced(("1g.10gb", 0))), pods=(bound("p", wants(1, ONE_G)),))
+    assert [count for _, _, _, count, _ in unknown(info)] == [1]
+    assert dumped(info)["unknownDeviceGpus"] == 0
+
+
 @pytest.mark.parametrize(
     "holder",
     [

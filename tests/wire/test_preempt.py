@@ -67,6 +67,11 @@ class TestAsKubeSchedulerSendsThem:
     [
         pytest.param(body(), {}, id="both forms null"),
         pytest.param(b'{"Pod":{}}', {}, id="both absent"),
+        pytest.param(
+            b'{"Pod":{},"NodeNameToVictims":{},"NodeNameToMetaVictims":{"n":{"Pods":[{"UID":"u"}]}}}',
+            {"n": Proposal(("u",))},
+            id="one empty",
+        ),
         pytest.param(body(NodeNameToMetaVictims={}), {}, id="no node"),
         pytest.param(meta(None), {"n": Proposal()}, id="null victims"),
         pytest.param(meta({}), {"n": Proposal()}, id="no list"),

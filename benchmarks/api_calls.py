@@ -1,0 +1,53 @@
+"""What binding asks of the API server, as that counts it: how often per pod, and how long it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.scheduler.exposition import Exposition, Histogram, merged
+from tests.e2e.cluster.api import Api
+
+_NAME = "apiserver_request_duration_seconds"
+_FENCE = {"resource": "gpureservations"}
+_BINDING = {"verb": "POST", "resource": "pods", "subresource": "binding"}
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCalls:
+    """Calls since the API server began: reads of reservations, writes of them, and Bindings."""
+
+    read: Histogram
+    written: Histogram
+    bindings: Histogram
+
+    def since(self, earlier: ApiCalls) -> ApiCalls:
+        """What came after an earlier reading."""
+        return ApiCalls(
+            self.read.since(earlier.read),
+            self.written.since(earlier.written),
+            self.bindings.since(earlier.bindings),
+        )
+
+    @property
+    def writes_per_bind(self) -> float | None:
+        """One write serves all binds that wait for it; None where nothing was bound."""
+        return self.written.count / self.bindings.count if self.bindings.count else None
+
+    @property
+    def reads_per_bind(self) -> float | None:
+        """The first bind to a node reads what others wrote there, with the node's pods."""
+        return self.read.count / self.bindings.count if self.bindings.count else None
+
+
+def read_calls(api: Api) -> ApiCalls:
+    """The counts as they are now. Raises ApiError."""
+    lines = [
+        line for line in api.text("/metrics").splitlines() if line.startswith((_NAME, f"# TYPE {_NAME}"))
+    ]
+    found = Exposition("\n".join(lines) + "\n")
+    posts, puts = (found.histogram(_NAME, verb=verb, **_FENCE) for verb in ("POST", "PUT"))
+    return ApiCalls(
+        found.histogram(_NAME, verb="GET", **_FENCE),
+        merged((posts, puts)),
+        found.histogram(_NAME, **_BINDING),
+    )
