@@ -19,6 +19,8 @@ from scheduler_ext.core.request import ShareAsk
 MAX_SEARCH_STEPS = 2_000_000
 
 _TOO_DEAR = 1e18
+# More than any difference between GPUs, less than the order of wished models.
+_HELD_MORE = 1e8
 
 # What putting a share on a GPU costs, below that: (room before, room after) in MiB, all [slot, state].
 Cost = Callable[[Ints, Ints], Floats]
@@ -80,10 +82,13 @@ class ShareFit:
             slot, fits = self._cheapest(room, mib, fits, cost)
             slots[i] = np.where(fits, slot, np.int32(-1))
             room[slot, self._columns] -= np.where(fits, np.int32(mib), np.int32(0))
+        load = self._room - room
         for j, share in enumerate(self._shares.init, start=len(running)):
-            beside = self._room - self._running_load(slots, share.beside)
-            slot, fits = self._cheapest(beside, share.memory_mib, fits, cost)
+            there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
+            slot, fits = self._cheapest_for_init(load, there, fits, cost)
             slots[j] = slot
+            more = np.where(fits, there[slot, self._columns], np.int32(0))
+            load[slot, self._columns] = np.maximum(load[slot, self._columns], more)
         self.slots = [np.where(fits, new, old) for new, old in zip(slots, self.slots, strict=True)]
         self.fits = self.fits | fits
 
@@ -94,6 +99,15 @@ class ShareFit:
         price = cost(room, after) + (after < 0) * _TOO_DEAR
         slot = price.argmin(0).astype(np.int32)
         return slot, fits & (after[slot, self._columns] >= 0)
+
+    def _cheapest_for_init(self, load: Ints, there: Ints, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
+        """The same for an init container: ``load`` is what the pod holds of each GPU already, ``there`` what
+        it would while that container runs. What it holds anyway comes before all else."""
+        after = np.maximum(load, there)
+        price = cost(self._room - load, self._room - after)
+        price = price + (after > load) * _HELD_MORE + (there > self._room) * _TOO_DEAR
+        slot = price.argmin(0).astype(np.int32)
+        return slot, fits & (there[slot, self._columns] <= self._room[slot, self._columns])
 
     def _running_load(self, slots: Sequence[Ints], which: Sequence[int]) -> Ints:
         """What the running shares of those numbers, as far as placed, put on each GPU."""
@@ -197,15 +211,21 @@ def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -
     def place_init() -> tuple[int, ...] | None:
         steps[0] -= init_steps
         placed = []
+        held = [before - now for before, now in zip(room_mib, left, strict=True)]
         for share in shares.init:
-            room = list(room_mib)
+            there = [share.memory_mib] * len(left)
             for i in share.beside:
-                room[slots[i]] -= running[i][1]
-            slot = min(
-                (s for s, r in enumerate(room) if r >= share.memory_mib), key=room.__getitem__, default=None
-            )
-            if slot is None:
+                there[slots[i]] += running[i][1]
+            # What the pod holds anyway for later, else best fit.
+            choices = [
+                (there[s] > held[s], room_mib[s] - max(held[s], there[s]), s)
+                for s in range(len(left))
+                if there[s] <= room_mib[s]
+            ]
+            if not choices:
                 return None
+            slot = min(choices)[2]
+            held[slot] = max(held[slot], there[slot])
             placed.append(slot)
         return (*slots, *placed)
 

@@ -153,6 +153,37 @@ def test_one_share_goes_where_it_costs_least(cost: Cost, slot: int) -> None:
     assert [slots.tolist() for slots in fit.slots] == [[slot]]
 
 
+@pytest.mark.parametrize(
+    ("running", "init", "slots"),
+    [
+        pytest.param(
+            (6,), ((4, 0),), [0, 0], id="what it holds anyway for its app, though another is tighter"
+        ),
+        pytest.param((1, 6), ((3, 1),), [0, 0], id="also beside a sidecar"),
+        pytest.param(
+            (5,), ((8, 0), (4, 0)), [0, 0, 0], id="what it holds anyway for an init container before"
+        ),
+        pytest.param((10,), ((4, 0), (10, 0)), [0, 0, 0], id="all of its app's GPU"),
+    ],
+)
+def test_an_init_container_is_given_what_its_pod_holds_anyway(
+    running: tuple[int, ...], init: tuple[tuple[int, int], ...], slots: list[int]
+) -> None:
+    """kube-scheduler counts the larger of init containers and app: on two GPUs the pod would hold both."""
+    shares = ShareAsk(
+        tuple((f"c{i}", mib) for i, mib in enumerate(running)),
+        tuple(InitShare(f"i{i}", mib, tuple(range(sidecars))) for i, (mib, sidecars) in enumerate(init)),
+    )
+    room = (10, 4)
+    for cost in COSTS:
+        fit = ShareFit(columns([room]), shares, everywhere([room]), cost)
+        # A sidecar goes where it costs least.
+        assert [int(slot[0]) for slot in fit.slots][len(running) - 1 :] == slots
+    found = place_exactly(room, shares, [1000])
+    assert found is not None
+    assert list(found[len(running) - 1 :]) == slots
+
+
 def test_what_best_fit_places_fits_under_every_cost_even_without_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
