@@ -15,11 +15,10 @@ import pytest
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.installation import filter_calls
 from tests.e2e.share_workload import HALF, ROOM_MIB, ShareWorkload
-from tests.e2e.workload import Workload
-from tests.kube_objects import ANNOTATION, gpu
+from tests.e2e.workload import MIG_HALF, Workload
+from tests.kube_objects import ANNOTATION
 
 ONE = {"nvidia.com/gpu": "1"}
-MIG = "nvidia.com/mig-3g.40gb"
 H100 = {f"{ANNOTATION}model": "H100"}
 QUIET_S = 20.0
 ROUNDS = 3
@@ -79,14 +78,7 @@ def assert_nobody_is_evicted(
 
 def mig_node(workload: Workload, stem: str) -> str:
     """A node of one A100 in two halves."""
-    instances = [
-        {"uuid": f"MIG-{workload.name(stem)}-{start}", "profile": "3g.40gb", "start": start, "size": 4}
-        for start in (0, 4)
-    ]
-    device = gpu(
-        0, f"GPU-{workload.name(stem)}", mig={"enabled": True, "gridSize": 8, "instances": instances}
-    )
-    return workload.add_node(stem, {MIG: "2"}, [device], migStrategy="mixed")
+    return workload.add_mig(stem)
 
 
 def gpu_node(workload: Workload, stem: str) -> str:
@@ -98,7 +90,7 @@ def gpu_node(workload: Workload, stem: str) -> str:
     ("limits", "add"),
     [
         pytest.param(ONE, gpu_node, id="of whole GPUs"),
-        pytest.param({MIG: "1"}, mig_node, id="of MIG instances"),
+        pytest.param({MIG_HALF: "1"}, mig_node, id="of MIG instances"),
     ],
 )
 class TestWhatADevicePluginPicks:

@@ -7,9 +7,10 @@ import json
 import pytest
 
 from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.history import ASSIGNED, DEVICES
+from tests.e2e.history import ASSIGNED
 from tests.e2e.share_cluster import VISIBLE, VOID, own, variables
 from tests.e2e.share_workload import HALF, ROOM_MIB, ShareWorkload
+from tests.held import DEVICES
 from tests.kube_objects import SHARE
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
