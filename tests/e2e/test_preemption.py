@@ -86,6 +86,13 @@ def gpu_node(workload: Workload, stem: str) -> str:
     return workload.add_whole(stem, 2)
 
 
+@pytest.fixture(params=["workload", "share_workload"], ids=["kube-scheduler binds", "the extender binds"])
+def either(request: pytest.FixtureRequest) -> Workload:
+    """Where the extender binds it knows what it has bound before any watch tells."""
+    workload: Workload = request.getfixturevalue(request.param)
+    return workload
+
+
 @pytest.mark.parametrize(
     ("limits", "add"),
     [
@@ -97,9 +104,9 @@ class TestWhatADevicePluginPicks:
     """Whole GPUs and MIG instances."""
 
     def test_one_of_the_lowest_priority_leaves(
-        self, workload: Workload, limits: Json, add: Callable[[Workload, str], str]
+        self, either: Workload, limits: Json, add: Callable[[Workload, str], str]
     ) -> None:
-        classes = Classes(workload)
+        workload, classes = either, Classes(either)
         cheap, dear = add(workload, "cheap"), add(workload, "dear")
         workload.publish()
         low = holders(workload, cheap, limits, 2, classes.low)
@@ -111,10 +118,10 @@ class TestWhatADevicePluginPicks:
         assert len(low & there(workload)) == 1
 
     def test_a_budget_is_kept_where_another_node_would_do(
-        self, workload: Workload, limits: Json, add: Callable[[Workload, str], str]
+        self, either: Workload, limits: Json, add: Callable[[Workload, str], str]
     ) -> None:
         """Of two nodes that are alike, that whose pods have no budget; and where it costs more."""
-        classes = Classes(workload)
+        workload, classes = either, Classes(either)
         guarded, other = add(workload, "guarded"), add(workload, "other")
         workload.publish()
         labels = {"app": "guarded"}
@@ -147,10 +154,10 @@ class TestWhatADevicePluginPicks:
         assert_nobody_is_evicted(workload, name, low, calls)
 
     def test_a_place_is_kept_while_its_holder_leaves(
-        self, workload: Workload, limits: Json, add: Callable[[Workload, str], str]
+        self, either: Workload, limits: Json, add: Callable[[Workload, str], str]
     ) -> None:
         """A pod of lower priority that comes meanwhile does not get it."""
-        classes = Classes(workload)
+        workload, classes = either, Classes(either)
         node = add(workload, "full")
         workload.publish()
         holders(workload, node, limits, 1, classes.critical)
