@@ -10,6 +10,7 @@ from tests.kube_objects import SHARE, Json
 DEVICES = "devices.gpu.scheduler-ext.io/"
 FINISHED = ("Succeeded", "Failed")
 _PLUGIN = "nvidia.com/"
+_SUFFIXES = {"k": 10**3, "M": 10**6}
 
 
 def held(pod: Json) -> dict[str, int] | None:
@@ -28,11 +29,19 @@ def held(pod: Json) -> dict[str, int] | None:
                     device = told.get(DEVICES + container["name"])
                     if not device:
                         return None
-                    found[device] += int(amount)
+                    found[device] += amount_of(amount)
                 elif resource.startswith(_PLUGIN):
-                    found[f"{node}/{resource}"] += int(amount)
+                    found[f"{node}/{resource}"] += amount_of(amount)
         peak |= found
     return dict(peak)
+
+
+def amount_of(text: str) -> int:
+    """A whole amount as the API server writes it: 30000 is 30k there."""
+    for suffix, times in _SUFFIXES.items():
+        if text.endswith(suffix):
+            return int(text.removesuffix(suffix)) * times
+    return int(text)
 
 
 def _phases(spec: Json) -> Iterator[list[Json]]:

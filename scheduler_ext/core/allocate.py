@@ -62,6 +62,8 @@ class ShareFit:
             self._place_greedily(possible & ~self.fits, tightest)
         self._search(possible & ~self.fits, [MAX_SEARCH_STEPS] if steps is None else steps)
         self.load_mib = self._peak()
+        if shares.init and len(self.slots) > 1:
+            self._hold_less(cost)
 
     def _can_fit(self) -> Bools:
         """Necessary: the largest share finds a GPU, and the sum does not exceed what all GPUs have."""
@@ -85,10 +87,7 @@ class ShareFit:
         load = self._room - room
         for j, share in enumerate(self._shares.init, start=len(running)):
             there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
-            slot, fits = self._cheapest_for_init(load, there, fits, cost)
-            slots[j] = slot
-            more = np.where(fits, there[slot, self._columns], np.int32(0))
-            load[slot, self._columns] = np.maximum(load[slot, self._columns], more)
+            slots[j], fits = self._cheapest_beside(load, there, fits, cost)
         self.slots = [np.where(fits, new, old) for new, old in zip(slots, self.slots, strict=True)]
         self.fits = self.fits | fits
 
@@ -100,14 +99,41 @@ class ShareFit:
         slot = price.argmin(0).astype(np.int32)
         return slot, fits & (after[slot, self._columns] >= 0)
 
-    def _cheapest_for_init(self, load: Ints, there: Ints, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
-        """The same for an init container: ``load`` is what the pod holds of each GPU already, ``there`` what
-        it would while that container runs. What it holds anyway comes before all else."""
+    def _cheapest_beside(self, load: Ints, there: Ints, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
+        """The same where the pod holds ``load`` of each GPU in any phase so far, and ``there`` in that of the
+        share, with it: what it holds anyway comes before all else. ``load`` is raised to what it holds."""
         after = np.maximum(load, there)
         price = cost(self._room - load, self._room - after)
         price = price + (after > load) * _HELD_MORE + (there > self._room) * _TOO_DEAR
         slot = price.argmin(0).astype(np.int32)
-        return slot, fits & (there[slot, self._columns] <= self._room[slot, self._columns])
+        at = slot, self._columns
+        fits = fits & (there[at] <= self._room[at])
+        load[at] = np.where(fits, after[at], load[at])
+        return slot, fits
+
+    def _hold_less(self, cost: Cost) -> None:
+        """Where the app fits into what its init containers leave, it goes there: in the order in which they
+        start all are placed again, and that counts in those states where the pod then holds less in all."""
+        running = self._shares.running
+        early = {i for share in self._shares.init for i in share.beside}
+        slots = [np.full(len(self._columns), -1, np.int32) for _ in self.slots]
+        load, now, fits = np.zeros_like(self._room), np.zeros_like(self._room), self.fits
+
+        def start(those: set[int]) -> None:
+            nonlocal fits
+            for i in sorted(those, key=lambda i: -running[i][1]):
+                mib = np.int32(running[i][1])
+                slots[i], fits = self._cheapest_beside(load, now + mib, fits, cost)
+                now[slots[i], self._columns] += np.where(fits, mib, np.int32(0))
+
+        start(early)
+        for j, share in enumerate(self._shares.init, start=len(running)):
+            there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
+            slots[j], fits = self._cheapest_beside(load, there, fits, cost)
+        start(set(range(len(running))) - early)
+        less = fits & (load.sum(0, dtype=np.int64) < self.load_mib.sum(0, dtype=np.int64))
+        self.slots = [np.where(less, new, old) for new, old in zip(slots, self.slots, strict=True)]
+        self.load_mib = np.where(less, load, self.load_mib)
 
     def _running_load(self, slots: Sequence[Ints], which: Sequence[int]) -> Ints:
         """What the running shares of those numbers, as far as placed, put on each GPU."""
@@ -211,21 +237,15 @@ def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -
     def place_init() -> tuple[int, ...] | None:
         steps[0] -= init_steps
         placed = []
-        held = [before - now for before, now in zip(room_mib, left, strict=True)]
         for share in shares.init:
-            there = [share.memory_mib] * len(left)
+            room = list(room_mib)
             for i in share.beside:
-                there[slots[i]] += running[i][1]
-            # What the pod holds anyway for later, else best fit.
-            choices = [
-                (there[s] > held[s], room_mib[s] - max(held[s], there[s]), s)
-                for s in range(len(left))
-                if there[s] <= room_mib[s]
-            ]
-            if not choices:
+                room[slots[i]] -= running[i][1]
+            slot = min(
+                (s for s, r in enumerate(room) if r >= share.memory_mib), key=room.__getitem__, default=None
+            )
+            if slot is None:
                 return None
-            slot = min(choices)[2]
-            held[slot] = max(held[slot], there[slot])
             placed.append(slot)
         return (*slots, *placed)
 

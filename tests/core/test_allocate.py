@@ -154,34 +154,31 @@ def test_one_share_goes_where_it_costs_least(cost: Cost, slot: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("running", "init", "slots"),
+    ("room", "running", "init", "slots"),
     [
+        pytest.param((10, 4), (6,), ((4, 0),), [0, 0], id="its app's GPU, though another is tighter"),
+        pytest.param((10, 4), (1, 6), ((3, 1),), [0, 0], id="also beside a sidecar"),
+        pytest.param((10, 4), (5,), ((8, 0), (4, 0)), [0, 0, 0], id="that of an init container before"),
+        pytest.param((10, 4), (10,), ((4, 0), (10, 0)), [0, 0, 0], id="all of its app's GPU"),
+        pytest.param((10, 3), (3,), ((7, 0),), [0, 0], id="the app has its init container's"),
+        pytest.param((10, 3), (1, 3), ((6, 1),), [0, 0], id="also where that is beside a sidecar"),
         pytest.param(
-            (6,), ((4, 0),), [0, 0], id="what it holds anyway for its app, though another is tighter"
+            (10, 6), (10, 4), ((6, 0),), [1, 0], id="of two GPUs of its app the one that has as much"
         ),
-        pytest.param((1, 6), ((3, 1),), [0, 0], id="also beside a sidecar"),
-        pytest.param(
-            (5,), ((8, 0), (4, 0)), [0, 0, 0], id="what it holds anyway for an init container before"
-        ),
-        pytest.param((10,), ((4, 0), (10, 0)), [0, 0, 0], id="all of its app's GPU"),
     ],
 )
-def test_an_init_container_is_given_what_its_pod_holds_anyway(
-    running: tuple[int, ...], init: tuple[tuple[int, int], ...], slots: list[int]
+def test_what_a_pod_holds_anyway_comes_first(
+    room: tuple[int, ...], running: tuple[int, ...], init: tuple[tuple[int, int], ...], slots: list[int]
 ) -> None:
     """kube-scheduler counts the larger of init containers and app: on two GPUs the pod would hold both."""
     shares = ShareAsk(
         tuple((f"c{i}", mib) for i, mib in enumerate(running)),
         tuple(InitShare(f"i{i}", mib, tuple(range(sidecars))) for i, (mib, sidecars) in enumerate(init)),
     )
-    room = (10, 4)
     for cost in COSTS:
         fit = ShareFit(columns([room]), shares, everywhere([room]), cost)
-        # A sidecar goes where it costs least.
+        # From the last one that runs on: a sidecar goes where it costs least.
         assert [int(slot[0]) for slot in fit.slots][len(running) - 1 :] == slots
-    found = place_exactly(room, shares, [1000])
-    assert found is not None
-    assert list(found[len(running) - 1 :]) == slots
 
 
 def test_what_best_fit_places_fits_under_every_cost_even_without_search(

@@ -69,6 +69,11 @@ def before(one: Json, *init: Json, gpu: str | None = "GPU-0") -> Json:
         pytest.param(
             [("ADDED", share("a")), ("ADDED", share("b", on=None))], 0, id="one that waits holds nothing"
         ),
+        pytest.param(
+            [("ADDED", pod("a", {SHARE: "1k"}, on="n", annotations={f"{DEVICES}main": "GPU-0"}))],
+            1,
+            id="a thousand as the API server writes it",
+        ),
         pytest.param([("ADDED", share("a", gpu=None))], 1, id="a share on no GPU"),
         pytest.param([("ADDED", share("a", 10, gpu="GPU-7"))], 1, id="a GPU that is not there"),
         pytest.param([("ADDED", whole("a")), ("ADDED", whole("b"))], 1, id="more pods than whole GPUs"),

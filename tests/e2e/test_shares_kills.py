@@ -20,6 +20,7 @@ from tests.e2e.faulty_extender import DELAYS, KILLS, arm
 from tests.e2e.history import Recorder
 from tests.e2e.share_workload import ROOM_MIB, ShareWorkload, running_share_installation, share_workload_on
 from tests.e2e.workload import MIG_HALF
+from tests.held import amount_of
 from tests.kube_objects import SHARE
 
 # Its time limits are those of a machine of its own.
@@ -197,4 +198,4 @@ def asked(pod: Json, container: str) -> int:
     all_of_them = (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"])
     (found,) = (each for each in all_of_them if each["name"] == container)
     (mib,) = found["resources"]["limits"].values()
-    return int(mib)
+    return amount_of(mib)
