@@ -231,7 +231,7 @@ def _with_init(room_mib: Sequence[int], shares: ShareAsk, slots: tuple[int, ...]
     return (*slots, *init)
 
 
-def peak_mib(shares: ShareAsk, slots: Sequence[int], slot: int) -> int:
+def peak_mib(shares: ShareAsk, slots: Sequence[object], slot: object) -> int:
     """The most that shares on those slots hold at once on one of them, over the pod's phases."""
     phases = [sum(mib for (_, mib), at in zip(shares.running, slots, strict=False) if at == slot)]
     for share, at in zip(shares.init, slots[len(shares.running) :], strict=True):

@@ -19,6 +19,8 @@ from scheduler_ext.core.request import ShareAsk
 MAX_SEARCH_STEPS = 2_000_000
 
 _TOO_DEAR = 1e18
+# More than any difference between GPUs, less than the order of wished models.
+_HELD_MORE = 1e8
 
 # What putting a share on a GPU costs, below that: (room before, room after) in MiB, all [slot, state].
 Cost = Callable[[Ints, Ints], Floats]
@@ -60,6 +62,8 @@ class ShareFit:
             self._place_greedily(possible & ~self.fits, tightest)
         self._search(possible & ~self.fits, [MAX_SEARCH_STEPS] if steps is None else steps)
         self.load_mib = self._peak()
+        if shares.init and len(self.slots) > 1:
+            self._hold_less(cost)
 
     def _can_fit(self) -> Bools:
         """Necessary: the largest share finds a GPU, and the sum does not exceed what all GPUs have."""
@@ -80,10 +84,10 @@ class ShareFit:
             slot, fits = self._cheapest(room, mib, fits, cost)
             slots[i] = np.where(fits, slot, np.int32(-1))
             room[slot, self._columns] -= np.where(fits, np.int32(mib), np.int32(0))
+        load = self._room - room
         for j, share in enumerate(self._shares.init, start=len(running)):
-            beside = self._room - self._running_load(slots, share.beside)
-            slot, fits = self._cheapest(beside, share.memory_mib, fits, cost)
-            slots[j] = slot
+            there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
+            slots[j], fits = self._cheapest_beside(load, there, fits, cost)
         self.slots = [np.where(fits, new, old) for new, old in zip(slots, self.slots, strict=True)]
         self.fits = self.fits | fits
 
@@ -94,6 +98,42 @@ class ShareFit:
         price = cost(room, after) + (after < 0) * _TOO_DEAR
         slot = price.argmin(0).astype(np.int32)
         return slot, fits & (after[slot, self._columns] >= 0)
+
+    def _cheapest_beside(self, load: Ints, there: Ints, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
+        """The same where the pod holds ``load`` of each GPU in any phase so far, and ``there`` in that of the
+        share, with it: what it holds anyway comes before all else. ``load`` is raised to what it holds."""
+        after = np.maximum(load, there)
+        price = cost(self._room - load, self._room - after)
+        price = price + (after > load) * _HELD_MORE + (there > self._room) * _TOO_DEAR
+        slot = price.argmin(0).astype(np.int32)
+        at = slot, self._columns
+        fits = fits & (there[at] <= self._room[at])
+        load[at] = np.where(fits, after[at], load[at])
+        return slot, fits
+
+    def _hold_less(self, cost: Cost) -> None:
+        """Where the app fits into what its init containers leave, it goes there: in the order in which they
+        start all are placed again, and that counts in those states where the pod then holds less in all."""
+        running = self._shares.running
+        early = {i for share in self._shares.init for i in share.beside}
+        slots = [np.full(len(self._columns), -1, np.int32) for _ in self.slots]
+        load, now, fits = np.zeros_like(self._room), np.zeros_like(self._room), self.fits
+
+        def start(those: set[int]) -> None:
+            nonlocal fits
+            for i in sorted(those, key=lambda i: -running[i][1]):
+                mib = np.int32(running[i][1])
+                slots[i], fits = self._cheapest_beside(load, now + mib, fits, cost)
+                now[slots[i], self._columns] += np.where(fits, mib, np.int32(0))
+
+        start(early)
+        for j, share in enumerate(self._shares.init, start=len(running)):
+            there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
+            slots[j], fits = self._cheapest_beside(load, there, fits, cost)
+        start(set(range(len(running))) - early)
+        less = fits & (load.sum(0, dtype=np.int64) < self.load_mib.sum(0, dtype=np.int64))
+        self.slots = [np.where(less, new, old) for new, old in zip(slots, self.slots, strict=True)]
+        self.load_mib = np.where(less, load, self.load_mib)
 
     def _running_load(self, slots: Sequence[Ints], which: Sequence[int]) -> Ints:
         """What the running shares of those numbers, as far as placed, put on each GPU."""

@@ -153,6 +153,34 @@ def test_one_share_goes_where_it_costs_least(cost: Cost, slot: int) -> None:
     assert [slots.tolist() for slots in fit.slots] == [[slot]]
 
 
+@pytest.mark.parametrize(
+    ("room", "running", "init", "slots"),
+    [
+        pytest.param((10, 4), (6,), ((4, 0),), [0, 0], id="its app's GPU, though another is tighter"),
+        pytest.param((10, 4), (1, 6), ((3, 1),), [0, 0], id="also beside a sidecar"),
+        pytest.param((10, 4), (5,), ((8, 0), (4, 0)), [0, 0, 0], id="that of an init container before"),
+        pytest.param((10, 4), (10,), ((4, 0), (10, 0)), [0, 0, 0], id="all of its app's GPU"),
+        pytest.param((10, 3), (3,), ((7, 0),), [0, 0], id="the app has its init container's"),
+        pytest.param((10, 3), (1, 3), ((6, 1),), [0, 0], id="also where that is beside a sidecar"),
+        pytest.param(
+            (10, 6), (10, 4), ((6, 0),), [1, 0], id="of two GPUs of its app the one that has as much"
+        ),
+    ],
+)
+def test_what_a_pod_holds_anyway_comes_first(
+    room: tuple[int, ...], running: tuple[int, ...], init: tuple[tuple[int, int], ...], slots: list[int]
+) -> None:
+    """kube-scheduler counts the larger of init containers and app: on two GPUs the pod would hold both."""
+    shares = ShareAsk(
+        tuple((f"c{i}", mib) for i, mib in enumerate(running)),
+        tuple(InitShare(f"i{i}", mib, tuple(range(sidecars))) for i, (mib, sidecars) in enumerate(init)),
+    )
+    for cost in COSTS:
+        fit = ShareFit(columns([room]), shares, everywhere([room]), cost)
+        # From the last one that runs on: a sidecar goes where it costs least.
+        assert [int(slot[0]) for slot in fit.slots][len(running) - 1 :] == slots
+
+
 def test_what_best_fit_places_fits_under_every_cost_even_without_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from tests.e2e.cluster.api import Api, Json
-from tests.kube_objects import SHARE
+from tests.held import DEVICES, held
 
 Event = tuple[str, Json]
-DEVICES = "devices.gpu.scheduler-ext.io/"
 ASSIGNED = "gpu.scheduler-ext.io/assigned"
-_FINISHED = ("Succeeded", "Failed")
-_PLUGIN = "nvidia.com/"
 
 
 class Recorder:
@@ -46,25 +43,6 @@ class Recorder:
     def _record(self) -> None:
         for event in self._api.watch(self._path, self._stopping.is_set):
             self.events.append(event)
-
-
-def held(pod: Json) -> dict[str, int] | None:
-    """What a bound pod holds: MiB by GPU, and what its node's device plugin gives by NODE/RESOURCE; empty
-    where it holds nothing, None where it has a share and nobody said on which GPU."""
-    node = pod["spec"].get("nodeName")
-    if node is None or pod["status"].get("phase") in _FINISHED:
-        return {}
-    found: Counter[str] = Counter()
-    for container in pod["spec"]["containers"]:
-        for resource, amount in container["resources"].get("limits", {}).items():
-            if resource == SHARE:
-                device = pod["metadata"].get("annotations", {}).get(DEVICES + container["name"])
-                if not device:
-                    return None
-                found[device] += int(amount)
-            elif resource.startswith(_PLUGIN):
-                found[f"{node}/{resource}"] += int(amount)
-    return dict(found)
 
 
 def over_promised(events: Iterable[Event], room: Mapping[str, int]) -> Iterator[str]:

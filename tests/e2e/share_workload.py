@@ -16,10 +16,11 @@ from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.gpunode_api import PATH as GPU_NODES
-from tests.e2e.history import DEVICES, Recorder, audited, wrongs
+from tests.e2e.history import Recorder, audited, wrongs
 from tests.e2e.installation import Installation
 from tests.e2e.share_cluster import ShareCluster
 from tests.e2e.workload import Workload
+from tests.held import DEVICES
 from tests.kube_objects import SHARE, gpu
 
 SHARING = {"gpu.scheduler-ext.io/sharing": "memory"}

@@ -10,7 +10,6 @@ import pytest
 
 from tests.e2e.cluster.api import Json
 from tests.e2e.history import (
-    DEVICES,
     Event,
     audited,
     disagreements,
@@ -19,9 +18,12 @@ from tests.e2e.history import (
     over_promised,
     unannounced,
 )
+from tests.held import DEVICES
 from tests.kube_objects import SHARE, pod
 
-ROOM = {"GPU-0": 100, "n/nvidia.com/gpu": 1}
+MIG = "nvidia.com/mig-3g.40gb"
+ROOM = {"GPU-0": 100, "n/nvidia.com/gpu": 1, f"n/{MIG}": 2}
+SIDECAR = {"restartPolicy": "Always"}
 OURS = "system:serviceaccount:gpu-scheduler:gpu-scheduler"
 
 
@@ -32,6 +34,18 @@ def share(name: str, mib: int = 60, gpu: str | None = "GPU-0", on: str | None = 
 
 def whole(name: str) -> Json:
     return pod(name, {"nvidia.com/gpu": "1"}, on="n")
+
+
+def asking(name: str, limits: Json, **more: Any) -> Json:
+    """An init container; it asks that first."""
+    return {"name": name, "resources": {"limits": limits}} | more
+
+
+def before(one: Json, *init: Json, gpu: str | None = "GPU-0") -> Json:
+    """A pod with init containers that have their shares there."""
+    told = {f"{DEVICES}{each['name']}": gpu for each in init if gpu is not None}
+    metadata = one["metadata"] | {"annotations": one["metadata"]["annotations"] | told}
+    return one | {"metadata": metadata, "spec": one["spec"] | {"initContainers": list(init)}}
 
 
 @pytest.mark.parametrize(
@@ -55,9 +69,77 @@ def whole(name: str) -> Json:
         pytest.param(
             [("ADDED", share("a")), ("ADDED", share("b", on=None))], 0, id="one that waits holds nothing"
         ),
+        pytest.param(
+            [("ADDED", pod("a", {SHARE: "1k"}, on="n", annotations={f"{DEVICES}main": "GPU-0"}))],
+            1,
+            id="a thousand as the API server writes it",
+        ),
         pytest.param([("ADDED", share("a", gpu=None))], 1, id="a share on no GPU"),
         pytest.param([("ADDED", share("a", 10, gpu="GPU-7"))], 1, id="a GPU that is not there"),
         pytest.param([("ADDED", whole("a")), ("ADDED", whole("b"))], 1, id="more pods than whole GPUs"),
+        pytest.param(
+            [("ADDED", pod("a", {MIG: "2"}, on="n")), ("ADDED", pod("b", {MIG: "1"}, on="n"))],
+            1,
+            id="more MIG instances than there are",
+        ),
+        pytest.param(
+            [("ADDED", before(share("a", 10), asking("load", {SHARE: "60"}))), ("ADDED", share("b"))],
+            1,
+            id="an init container's share counts",
+        ),
+        pytest.param(
+            [("ADDED", before(share("a"), asking("load", {SHARE: "60"}))), ("ADDED", share("b", 40))],
+            0,
+            id="it is over before the app starts",
+        ),
+        pytest.param(
+            [("ADDED", before(share("a", 10, gpu="GPU-1"), asking("load", {SHARE: "60"}), gpu="GPU-7"))],
+            2,
+            id="each on a GPU that is not there",
+        ),
+        pytest.param(
+            [("ADDED", before(share("a", 30), asking("log", {SHARE: "71"}, **SIDECAR)))],
+            1,
+            id="a sidecar runs beside the app",
+        ),
+        pytest.param(
+            [
+                (
+                    "ADDED",
+                    before(
+                        share("a", 1),
+                        asking("log", {SHARE: "40"}, **SIDECAR),
+                        asking("load", {SHARE: "61"}),
+                    ),
+                )
+            ],
+            1,
+            id="and beside the init containers after it",
+        ),
+        pytest.param(
+            [
+                (
+                    "ADDED",
+                    before(
+                        share("a", 1),
+                        asking("load", {SHARE: "61"}),
+                        asking("log", {SHARE: "40"}, **SIDECAR),
+                    ),
+                )
+            ],
+            0,
+            id="not beside those before it",
+        ),
+        pytest.param(
+            [("ADDED", before(share("a"), asking("load", {SHARE: "10"}), gpu=None))],
+            1,
+            id="an init container's share on no GPU",
+        ),
+        pytest.param(
+            [("ADDED", before(whole("a"), asking("load", {"nvidia.com/gpu": "2"})))],
+            1,
+            id="more whole GPUs for an init container than there are",
+        ),
     ],
 )
 def test_over_promised(events: list[Event], wrong: int) -> None:

@@ -15,11 +15,10 @@ import pytest
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.installation import filter_calls
 from tests.e2e.share_workload import HALF, ROOM_MIB, ShareWorkload
-from tests.e2e.workload import Workload
-from tests.kube_objects import ANNOTATION, gpu
+from tests.e2e.workload import MIG_HALF, Workload
+from tests.kube_objects import ANNOTATION
 
 ONE = {"nvidia.com/gpu": "1"}
-MIG = "nvidia.com/mig-3g.40gb"
 H100 = {f"{ANNOTATION}model": "H100"}
 QUIET_S = 20.0
 ROUNDS = 3
@@ -79,14 +78,7 @@ def assert_nobody_is_evicted(
 
 def mig_node(workload: Workload, stem: str) -> str:
     """A node of one A100 in two halves."""
-    instances = [
-        {"uuid": f"MIG-{workload.name(stem)}-{start}", "profile": "3g.40gb", "start": start, "size": 4}
-        for start in (0, 4)
-    ]
-    device = gpu(
-        0, f"GPU-{workload.name(stem)}", mig={"enabled": True, "gridSize": 8, "instances": instances}
-    )
-    return workload.add_node(stem, {MIG: "2"}, [device], migStrategy="mixed")
+    return workload.add_mig(stem)
 
 
 def gpu_node(workload: Workload, stem: str) -> str:
@@ -94,20 +86,27 @@ def gpu_node(workload: Workload, stem: str) -> str:
     return workload.add_whole(stem, 2)
 
 
+@pytest.fixture(params=["workload", "share_workload"], ids=["kube-scheduler binds", "the extender binds"])
+def either(request: pytest.FixtureRequest) -> Workload:
+    """Where the extender binds it knows what it has bound before any watch tells."""
+    workload: Workload = request.getfixturevalue(request.param)
+    return workload
+
+
 @pytest.mark.parametrize(
     ("limits", "add"),
     [
         pytest.param(ONE, gpu_node, id="of whole GPUs"),
-        pytest.param({MIG: "1"}, mig_node, id="of MIG instances"),
+        pytest.param({MIG_HALF: "1"}, mig_node, id="of MIG instances"),
     ],
 )
 class TestWhatADevicePluginPicks:
     """Whole GPUs and MIG instances."""
 
     def test_one_of_the_lowest_priority_leaves(
-        self, workload: Workload, limits: Json, add: Callable[[Workload, str], str]
+        self, either: Workload, limits: Json, add: Callable[[Workload, str], str]
     ) -> None:
-        classes = Classes(workload)
+        workload, classes = either, Classes(either)
         cheap, dear = add(workload, "cheap"), add(workload, "dear")
         workload.publish()
         low = holders(workload, cheap, limits, 2, classes.low)
@@ -119,10 +118,10 @@ class TestWhatADevicePluginPicks:
         assert len(low & there(workload)) == 1
 
     def test_a_budget_is_kept_where_another_node_would_do(
-        self, workload: Workload, limits: Json, add: Callable[[Workload, str], str]
+        self, either: Workload, limits: Json, add: Callable[[Workload, str], str]
     ) -> None:
         """Of two nodes that are alike, that whose pods have no budget; and where it costs more."""
-        classes = Classes(workload)
+        workload, classes = either, Classes(either)
         guarded, other = add(workload, "guarded"), add(workload, "other")
         workload.publish()
         labels = {"app": "guarded"}
@@ -155,10 +154,10 @@ class TestWhatADevicePluginPicks:
         assert_nobody_is_evicted(workload, name, low, calls)
 
     def test_a_place_is_kept_while_its_holder_leaves(
-        self, workload: Workload, limits: Json, add: Callable[[Workload, str], str]
+        self, either: Workload, limits: Json, add: Callable[[Workload, str], str]
     ) -> None:
         """A pod of lower priority that comes meanwhile does not get it."""
-        classes = Classes(workload)
+        workload, classes = either, Classes(either)
         node = add(workload, "full")
         workload.publish()
         holders(workload, node, limits, 1, classes.critical)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.history import ASSIGNED, DEVICES
+from tests.e2e.history import ASSIGNED
 from tests.e2e.share_cluster import VISIBLE, VOID, own, variables
 from tests.e2e.share_workload import HALF, ROOM_MIB, ShareWorkload
+from tests.e2e.workload import MIG_HALF
+from tests.held import DEVICES, held
 from tests.kube_objects import SHARE
 
+SIZES_OF = {"beside": 10000, "load": 60000, "check": 20000, "main": 30000}
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
@@ -70,17 +74,76 @@ def test_a_pod_is_bound_with_a_gpu_for_each_container(share_workload: ShareWorkl
     eventually(lambda: in_ledger(workload, node) == [[], []], "and have it no more")
 
 
-def test_whole_gpus_are_bound_without_a_device(share_workload: ShareWorkload) -> None:
-    """The device plugin picks it."""
+@pytest.mark.parametrize(
+    ("resource", "add"),
+    [
+        pytest.param("nvidia.com/gpu", lambda workload: workload.add_whole("node", 3), id="whole GPUs"),
+        pytest.param(MIG_HALF, lambda workload: workload.add_mig("node", 2), id="MIG instances"),
+    ],
+)
+def test_what_the_device_plugin_picks_is_bound_without_a_device(
+    share_workload: ShareWorkload, resource: str, add: Callable[[ShareWorkload], str]
+) -> None:
+    """The ledger counts it without one, an init container's where that is more."""
     workload = share_workload
-    node = workload.add_whole("whole", 2)
+    node = add(workload)
     workload.publish()
-    name = workload.create(workload.pod({"nvidia.com/gpu": "2"}))
+    main = {"name": "main", "image": "train:1", "resources": {"limits": {resource: "1"}}}
+    load = {**main, "name": "load", "resources": {"limits": {resource: "2"}}}
+    name = workload.create(workload.pod(containers=[main], initContainers=[load]))
     assert workload.await_node(name) == node
     annotations = workload.get(name)["metadata"]["annotations"]
     assert [key for key in annotations if key.startswith(DEVICES)] == []
-    containers = [{"container": "main", "resource": "nvidia.com/gpu", "count": 2}]
+    containers = [
+        {"container": "load", "resource": resource, "count": 2},
+        {"container": "main", "resource": resource, "count": 1},
+    ]
     assert json.loads(annotations[ASSIGNED]) == {"node": node, "containers": containers}
+
+    def without_device() -> list[list[tuple[str, str, int, str]]]:
+        return [
+            [
+                (each["name"], each["resource"], each["count"], each["state"])
+                for each in workload.ledger(extender)[node]["unknownDevices"]
+            ]
+            for extender in workload.installation.pods()
+        ]
+
+    expected = [(name, resource, 2, "Confirmed")]
+    eventually(lambda: without_device() == [expected, expected], "both ledgers count two of no device")
+    assert workload.place(workload.pod({resource: "1"})) == node
+    late = workload.create(workload.pod({resource: "2"}))
+    workload.await_event(late, "FailedScheduling")
+    assert "nodeName" not in workload.get(late)["spec"]
+
+
+def test_init_containers_and_sidecars_are_given_gpus_too(share_workload: ShareWorkload) -> None:
+    """As much is held as kube-scheduler counts: the peak, of which the app has only a part."""
+    workload = share_workload
+    node = workload.add_shared("shared", 2)
+    workload.publish()
+    crowd = workload.create(workload.share(ROOM_MIB - 5000))
+    workload.await_node(crowd)
+    beside, load, check, main = (asking(each, mib) for each, mib in SIZES_OF.items())
+    init = [beside | {"restartPolicy": "Always"}, load, check, asking("logs")]
+    name = workload.create(workload.pod(containers=[main], initContainers=init))
+    assert workload.await_node(name) == node
+    pod, gpus = workload.get(name), workload.devices(name)
+    (other,) = workload.devices(crowd).values()
+    assert gpus.keys() == {"beside", "load", "check", "main"}
+    free = ({workload.gpu("shared", 0), workload.gpu("shared", 1)} - {other}).pop()
+    assert set(gpus.values()) == {free}
+    assert {each: seen_gpu(pod, each) for each in gpus} == gpus
+    assert variables(pod)["logs"] == [VOID]
+    assert held(pod) == {free: 70000}
+    rows = [(name, each, mib, gpus[each], "Confirmed") for each, mib in SIZES_OF.items()]
+    rows.append((crowd, "main", ROOM_MIB - 5000, other, "Confirmed"))
+    eventually(lambda: in_ledger(workload, node) == [sorted(rows)] * 2, "both ledgers have them all")
+    assert workload.place_on_gpu(workload.share(5000)) == other
+    assert workload.place_on_gpu(workload.share(ROOM_MIB - 70000)) == free
+    late = workload.create(workload.share(1))
+    assert "Insufficient" in workload.await_event(late, "FailedScheduling")["note"]
+    assert "nodeName" not in workload.get(late)["spec"]
 
 
 @pytest.mark.parametrize("how", ["zeroed by a kubelet that registers anew", "taken away"])

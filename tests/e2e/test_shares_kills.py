@@ -19,6 +19,9 @@ from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.faulty_extender import DELAYS, KILLS, arm
 from tests.e2e.history import Recorder
 from tests.e2e.share_workload import ROOM_MIB, ShareWorkload, running_share_installation, share_workload_on
+from tests.e2e.workload import MIG_HALF
+from tests.held import amount_of
+from tests.kube_objects import SHARE
 
 # Its time limits are those of a machine of its own.
 pytestmark = pytest.mark.alone
@@ -54,17 +57,26 @@ def workload(tmp_path: Path, fault: Path) -> Iterator[ShareWorkload]:
 
 
 def mixed_pods(workload: ShareWorkload, rng: random.Random) -> Iterator[Json]:
-    """Shares of several sizes, some in two containers; whole GPUs; some take their time to end. No end."""
+    """Shares of several sizes, some in two containers, in init containers or sidecars; whole GPUs; MIG
+    instances; some take their time to end. No end."""
     for number in itertools.count():
         grace: Json = {"terminationGracePeriodSeconds": rng.choice((0, 0, 1))}
         if number % 5 == 4:
-            yield workload.pod({"nvidia.com/gpu": str(rng.choice((1, 1, 2)))}, **grace)
+            resource = MIG_HALF if number % 2 else "nvidia.com/gpu"
+            yield workload.pod({resource: str(rng.choice((1, 1, 2)))}, **grace)
             continue
         mib = int(rng.choice(SIZES) * ROOM_MIB)
         pod = workload.share(mib, **grace)
+        (main,) = pod["spec"]["containers"]
         if number % 7 == 3:
-            (main,) = pod["spec"]["containers"]
             pod["spec"]["containers"].append({**main, "name": "second"})
+        if number % 7 == 5:
+            larger = {SHARE: str(int(rng.choice(SIZES) * ROOM_MIB))}
+            pod["spec"]["initContainers"] = [{**main, "name": "load", "resources": {"limits": larger}}]
+        if number % 14 == 6:
+            small = {SHARE: str(int(SIZES[0] * ROOM_MIB))}
+            sidecar = {**main, "name": "beside", "resources": {"limits": small}, "restartPolicy": "Always"}
+            pod["spec"]["initContainers"] = [sidecar, {**main, "name": "load"}]
         yield pod
 
 
@@ -105,6 +117,8 @@ def test_nothing_is_promised_twice_and_nobody_is_forgotten(workload: ShareWorklo
         workload.add_shared(f"shared-{i}", 4)
     for i in range(4):
         workload.add_whole(f"whole-{i}", 8)
+    for i in range(2):
+        workload.add_mig(f"mig-{i}", 4)
     workload.publish()
     due: list[str | float] = [
         *itertools.chain.from_iterable((*KILLS, *DELAYS) for _ in range(TURNS)),
@@ -151,8 +165,8 @@ def unsettled(workload: ShareWorkload) -> list[str]:
         each["name"]
         for extender in workload.installation.pods()
         for node in workload.ledger(extender).values()
-        for device in node["devices"].values()
-        for each in device["holdings"]
+        for held in (*(device["holdings"] for device in node["devices"].values()), node["unknownDevices"])
+        for each in held
         if each["state"] != "Confirmed"
     ]
 
@@ -181,6 +195,7 @@ def held_by_pods(workload: ShareWorkload) -> set[tuple[str, str, str, int]]:
 
 
 def asked(pod: Json, container: str) -> int:
-    (found,) = (each for each in pod["spec"]["containers"] if each["name"] == container)
+    all_of_them = (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"])
+    (found,) = (each for each in all_of_them if each["name"] == container)
     (mib,) = found["resources"]["limits"].values()
-    return int(mib)
+    return amount_of(mib)

@@ -16,6 +16,8 @@ from tests.kube_objects import gpu, gpu_node
 TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists"}
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 SCHEDULER = "gpu-scheduler"
+# An instance of half an A100 with 80 GB.
+MIG_HALF = "nvidia.com/mig-3g.40gb"
 # Product label and memory in MiB of the models used here, as GPU Feature Discovery gives them.
 GFD = {
     "A100-80GB": ("NVIDIA-A100-SXM4-80GB", 81920),
@@ -98,6 +100,18 @@ class Workload:
         }
         devices = [gpu(i, f"GPU-{self.name(stem)}-{i}", model=model, total=total_mib) for i in range(gpus)]
         return self.add_node(stem, {"nvidia.com/gpu": str(gpus)}, devices, discovered | (labels or {}))
+
+    def add_mig(self, stem: str, gpus: int = 1) -> str:
+        """A node of A100s in two halves each, all free."""
+        devices = []
+        for i in range(gpus):
+            uuid = f"GPU-{self.name(stem)}-{i}"
+            halves = [
+                {"uuid": f"MIG-{uuid}-{start}", "profile": "3g.40gb", "start": start, "size": 4}
+                for start in (0, 4)
+            ]
+            devices.append(gpu(i, uuid, mig={"enabled": True, "gridSize": 8, "instances": halves}))
+        return self.add_node(stem, {MIG_HALF: str(2 * gpus)}, devices, migStrategy="mixed")
 
     def remove_node(self, name: str) -> None:
         """Delete a node and what was reported of it."""

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.intent import MAX_INTENTS, Intent, Reservation
 from scheduler_ext.core.inventory import Inventory, NodeRecord
+from scheduler_ext.core.node import BoundPod
 from scheduler_ext.core.request import GpuRequest, UnitAsk
 from scheduler_ext.extender.bind import (
     Binding,
@@ -27,6 +29,7 @@ from scheduler_ext.extender.bind import (
 )
 from scheduler_ext.extender.book import Book
 from scheduler_ext.extender.outcome import Done, Outcome, Refused, Unknown, Unsent
+from tests.core.reported import ONE_G, device, sliced
 from tests.extender.bind_states import EXTENDER, SHARE, Held, Pod, Setting, Written, report
 
 SETTING = Setting({"n": ("g0", "g1"), "m": ("m0",)}, {"p": 600, "q": 600, "r": 600, "s": 600})
@@ -91,6 +94,9 @@ class Driven:
             record = NodeRecord(f"uid-{node}", {SHARE: 1000 * len(uuids), WHOLE: len(uuids)})
             self.book.inventory.node_seen(node, record, 0.0)
             self.book.inventory.report_seen(node, report(uuids), 0.0, 0.0)
+        sole = Report((device(0, mig=sliced(("1g.10gb", 0))),), mig_strategy="mixed")
+        self.book.inventory.node_seen("mig", NodeRecord("uid-mig", {ONE_G: 1}), 0.0)
+        self.book.inventory.report_seen("mig", sole, 0.0, 0.0)
         self.counts: Counter[str] = Counter()
         self.binding = Binding(
             self.book, lambda name: name == "ours", lambda kind: self.counts.update([kind])
@@ -339,22 +345,40 @@ def test_conflicts_are_counted(told: tuple[str, ...], counts: dict[str, int]) ->
 
 
 WHOLE_POD = replace(SETTING.bound(P), request=GpuRequest(units=(UnitAsk(WHOLE, 1),)), devices={})
+MIG_POD = replace(WHOLE_POD, request=GpuRequest(units=(UnitAsk(ONE_G, 1, "1g.10gb"),)))
 
 
 @pytest.mark.parametrize(
     ("told", "kind", "holds"),
     [
-        pytest.param(("post ok",), "bound", "p on n", id="bound, and confirmed"),
+        pytest.param(("post ok",), "bound", "p on {}", id="bound, and confirmed"),
         pytest.param(("post 403",), "failed", "", id="refused"),
-        pytest.param(("post unknown", "get same"), "unknown", "p on n!", id="kept while nobody knows"),
+        pytest.param(("post unknown", "get same"), "unknown", "p on {}!", id="kept while nobody knows"),
     ],
 )
-def test_a_whole_gpu_is_fenced_like_a_share(told: tuple[str, ...], kind: str, holds: str) -> None:
-    driven = Driven().knows(pod=WHOLE_POD)
-    assert driven.bind(*FENCED, *told).kind == kind
-    assert driven.holds() == holds
+@pytest.mark.parametrize(
+    ("pod", "node"),
+    [pytest.param(WHOLE_POD, "n", id="a whole GPU"), pytest.param(MIG_POD, "mig", id="a MIG instance")],
+)
+def test_what_a_device_plugin_picks_is_fenced_like_a_share(
+    pod: BoundPod, node: str, told: tuple[str, ...], kind: str, holds: str
+) -> None:
+    driven = Driven().knows(pod=pod)
+    assert driven.bind(*FENCED, *told, node=node).kind == kind
+    assert driven.holds() == holds.format(node)
     [written] = [call.wanted for call in driven.calls if isinstance(call, PutReservation)]
-    assert [intent.pod.request.units for intent in written.intents] == [(UnitAsk(WHOLE, 1),)]
+    assert [(intent.pod.request.units, intent.pod.devices) for intent in written.intents] == [
+        (pod.request.units, {})
+    ]
+
+
+def test_the_only_instance_is_promised_once() -> None:
+    driven = Driven().knows(pod=MIG_POD)
+    driven.knows(Pod("q-1", 1), pod=replace(MIG_POD, uid="q-1", name="q"))
+    driven.bind(*FENCED, "post unknown", "get same", node="mig")
+    result = driven.drive(driven.binding.bind(Wanted("ns", "q", "q-1", "mig")))
+    assert result.kind == "conflict"
+    assert driven.holds() == "p on mig!"
 
 
 def test_a_pod_that_asks_nothing_of_a_gpu_is_bound_without_more() -> None:

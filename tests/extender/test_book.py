@@ -10,9 +10,11 @@ import pytest
 from scheduler_ext.core.intent import Intent, Reservation
 from scheduler_ext.core.inventory import Inventory, NodeRecord
 from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.request import Role
 from scheduler_ext.extender.book import NEVER_WRITTEN, Book, Reserved
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration, MemorySection
+from tests.core.reported import ask, wants
 from tests.extender.bind_states import SHARE, Held, Pod, Setting, Written, report
 from tests.extender.preempting import asks_shares, nominated, preempt
 from tests.kube_objects import Json
@@ -70,6 +72,19 @@ class TestReserve:
         assert book.reserve(Q, "m") == "Insufficient GPU memory on one device"
         assert book.reserve(Q, "nowhere") == "node(s) had no fresh GPU inventory"
         assert held(book, "m") == {"p": ("m0",)}
+
+    def test_an_init_container_has_its_gpu_in_the_intent(self) -> None:
+        """Beside its sidecar it asks more than the app: that much is promised."""
+        book = built()
+        asked = ask(
+            wants(100, SHARE, "log", Role.SIDECAR), wants(700, SHARE, "load", Role.INIT), wants(300, SHARE)
+        )
+        found = reserved(book, replace(P, pod=replace(P.pod, request=asked)))
+        [written] = book.with_intent(found).intents
+        assert written.pod.devices == {"log": ("g0",), "main": ("g0",), "load": ("g0",)}
+        assert written.pod.request.shares == asked.shares
+        rest = ask(wants(201, SHARE))
+        assert reserved(book, replace(Q, pod=replace(Q.pod, request=rest))).devices == {"main": ("g1",)}
 
     def test_what_it_was_promised_elsewhere_is_not_in_its_way(self) -> None:
         book = built()

@@ -1,4 +1,5 @@
-"""Any order of anything that can happen to one extender, against a cluster that is told one thing at a time.
+"""Any order of anything that can happen to one extender, against a cluster that is told one thing at a time:
+shares in containers, init containers and sidecars, whole GPUs and MIG instances.
 
 After every step: no GPU has more than it has, in truth and in the ledger; whoever is bound, or may be by a
 Binding on its way, is counted. When all has been heard: nothing is counted that is not there, an extender
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -30,6 +31,7 @@ from hypothesis.stateful import (
 )
 
 from scheduler_ext.core.capacity import shareable_mib
+from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.intent import Intent
 from scheduler_ext.core.inventory import Inventory, NodeRecord
 from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
@@ -49,8 +51,10 @@ from scheduler_ext.extender.book import Book, Reserved
 from scheduler_ext.extender.outcome import Done, Outcome, Refused, Unknown, Unsent
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration, MemorySection
-from tests.extender.promise_server import ASKS, GPU_MIB, NODES, WHOLE, Server, asks_whole, held, holds, now
-from tests.kube_objects import SHARE, Json, names_body
+from tests.extender.promise_cluster import ASKS, HANDED_OUT, NODES, OFFERS, ROOM
+from tests.extender.promise_server import Server, holder, now
+from tests.kube_objects import Json, names_body
+from tests.oracle import peak_mib
 
 PODS = st.sampled_from(("p", "q", "r", "s", "t"))
 SOME_NODE = st.sampled_from(tuple(NODES))
@@ -86,7 +90,7 @@ class Promises(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000.0
         self.server = Server()
-        self.reports = {node: (self.server.report(node), self.now) for node in NODES}
+        self.reports = {node: [(self.server.report(node), self.now)] for node in NODES}
         self.orphans: list[Call] = []
         self.begin()
 
@@ -107,13 +111,15 @@ class Promises(RuleBasedStateMachine):
     def built(self, extender: Extender) -> Book:
         """A book that knows what a LIST of everything says."""
         book = self.book_class(self.inventory_class(150.0, 300.0), extender, "me", lambda: self.now)
-        for node, uuids in NODES.items():
-            share = {WHOLE: len(uuids)} if node == "w" else {SHARE: GPU_MIB * len(uuids)}
-            book.inventory.node_seen(node, NodeRecord(f"uid-{node}", share), self.now)
-            report, written_at = self.reports[node]
-            book.inventory.report_seen(node, report, written_at, self.now)
+        for node, offer in OFFERS.items():
+            book.inventory.node_seen(node, NodeRecord(f"uid-{node}", offer), self.now)
+            self.reported(book, node, self.reports[node][-1])
         self.listed(book)
         return book
+
+    def reported(self, book: Book, node: str, report: tuple[Report, float]) -> None:
+        """A report as a watch tells it."""
+        book.inventory.report_seen(node, *report, self.now)
 
     def listed(self, book: Book) -> None:
         before = book.inventory.known_pods()
@@ -198,10 +204,9 @@ class Promises(RuleBasedStateMachine):
     @rule(node=SOME_NODE, later_s=st.sampled_from((0.0, 1.0, 5.0)))
     def report(self, node: str, later_s: float) -> None:
         self.now += later_s
-        told = self.reports[node] = (self.server.report(node), self.now)
-        self.happened(
-            "report", node, lambda book: book.inventory.report_seen(node, told[0], told[1], self.now)
-        )
+        told = (self.server.report(node), self.now)
+        self.reports[node].append(told)
+        self.happened("report", node, lambda book: self.reported(book, node, told))
 
     @rule(seconds=st.sampled_from((1.0, 1.0, 3.0, 160.0)))
     def wait(self, seconds: float) -> None:
@@ -219,9 +224,22 @@ class Promises(RuleBasedStateMachine):
             self.hear_again(pick)
 
     @precondition(lambda self: self.last)
-    @rule(pick=PICK)
-    def hear_again(self, pick: int) -> None:
-        self.last[sorted(self.last)[pick % len(self.last)]](self.book)
+    @rule(pick=PICK, behind=st.integers(0, 3))
+    def hear_again(self, pick: int, behind: int = 0) -> None:
+        kind, name = sorted(self.last)[pick % len(self.last)]
+        if kind == "report":
+            self.list_reports_again(name, behind)
+        else:
+            self.last[kind, name](self.book)
+
+    def list_reports_again(self, node: str, behind: int) -> None:
+        """From a cache that is behind: an older one after a newer one. Those that follow are told again."""
+        count = len(self.late["report", node]) + 1 + behind
+        self.late["report", node] = [
+            lambda book, told=told: self.reported(book, node, told)  # type: ignore[misc]
+            for told in self.reports[node][-count:]
+        ]
+        self.tell(("report", node))
 
     def tell(self, key: tuple[str, str]) -> None:
         told = self.late[key].pop(0)
@@ -254,7 +272,7 @@ class Promises(RuleBasedStateMachine):
         there = self.server.pods.get(name)
         if there is None or (uid := there["metadata"]["uid"]) in self.busy():
             return
-        node = "w" if asks_whole(there) else node
+        node = next((HANDED_OUT[name] for name in asked(there) if name in HANDED_OUT), node)
         under = self.go(self.binding.bind(Wanted("default", name, uid, node)), uid)
         while under in self.under_way:
             how = {PutReservation: put, PostBinding: post}.get(type(under.call), "ok")
@@ -358,23 +376,24 @@ class Promises(RuleBasedStateMachine):
         type(self).steps_taken += 1
         if self.check("truth"):
             for where, used in self.server.used().items():
-                most = len(NODES[where]) if where in NODES else GPU_MIB
-                assert used <= most, f"truth: {where} has {used} of {most}"
+                assert used <= ROOM.get(where, 0), f"truth: {where} has {used} of {ROOM.get(where, 0)}"
 
     @invariant()
     def no_gpu_is_promised_more_than_it_has(self) -> None:
         if not self.check("ledger"):
             return
         for info in self.book.inventory.infos():
-            promised: dict[tuple[str, str], int] = {}
+            promised: dict[str, Counter[str]] = defaultdict(Counter)
             for pod in info.pods:
-                for gpu in pod.devices.get("main", ()):
-                    asked = pod.request.shares.total_mib if pod.holds and pod.request.shares else 0
-                    promised[gpu, pod.uid] = max(asked, promised.get((gpu, pod.uid), 0))
+                if pod.holds:
+                    # One that is promised two places comes to one of them.
+                    promised[pod.uid] |= holdings(pod)
+            total = sum(promised.values(), Counter())
             assert info.report is not None
-            for device in info.report.devices:
-                total = sum(mib for (gpu, _), mib in promised.items() if gpu == device.uuid)
-                assert total <= shareable_mib(device), f"ledger: {device.uuid} is promised {total}"
+            room = info.allocatable or {}
+            room = dict(room) | {device.uuid: shareable_mib(device) for device in info.report.devices}
+            for where, much in total.items():
+                assert much <= room.get(where, 0), f"ledger: {where} is promised {much}"
 
     @invariant()
     def whoever_holds_or_may_is_counted(self) -> None:
@@ -383,21 +402,18 @@ class Promises(RuleBasedStateMachine):
 
     def all_counted(self, book: Book) -> None:
         counted = {
-            (info.name, pod.uid, *pod.devices.get("main", ()))
+            (info.name, pod.uid, *sorted(pod.devices.items()))
             for info in book.inventory.infos()
             for pod in info.pods
             if pod.holds
         }
-        for there in self.server.pods.values():
-            node = there["spec"]["nodeName"]
-            if node and holds(there, node):
-                pod = held(there)
-                key = (node, pod.uid, *pod.devices.get("main", ()))
+        for node in NODES:
+            for pod in map(holder, self.server.on(node)):
+                key = (node, pod.uid, *sorted(pod.devices.items()))
                 assert key in counted, f"counted: {key} is bound"
         sent = self.orphans + [under.call for under in self.under_way if under.answer is None]
         for call in self.server.coming(sent):
-            gpus = call.reserved.devices.get("main", ())
-            key = (call.reserved.node, call.reserved.intent.uid, *gpus)
+            key = (call.reserved.node, call.reserved.intent.uid, *sorted(call.reserved.devices.items()))
             assert key in counted, f"counted: {key} is on its way"
 
     # --- what holds when all has been heard ---
@@ -430,10 +446,9 @@ class Promises(RuleBasedStateMachine):
             there["metadata"]["uid"] for there in self.server.pods.values() if not there["spec"]["nodeName"]
         }
         for info in self.book.inventory.infos():
+            bound = {there["metadata"]["uid"] for there in self.server.on(info.name)}
             for pod in info.pods:
-                there = self.server.pods.get(pod.name)
-                bound = there is not None and there["metadata"]["uid"] == pod.uid and holds(there, info.name)
-                assert not pod.holds or bound or (info.name, pod.uid) in open_ones, (
+                assert not pod.holds or pod.uid in bound or (info.name, pod.uid) in open_ones, (
                     f"leaks: {pod.uid} on {info.name}"
                 )
         for node, uid in open_ones:
@@ -501,8 +516,8 @@ class Promises(RuleBasedStateMachine):
         lower = {
             node: [
                 {"UID": other["metadata"]["uid"]}
-                for other in self.server.pods.values()
-                if holds(other, node) and other["spec"]["priority"] < there["spec"]["priority"]
+                for other in self.server.on(node)
+                if other["spec"]["priority"] < there["spec"]["priority"]
             ]
             for node in NODES
         }
@@ -537,6 +552,21 @@ class Promises(RuleBasedStateMachine):
         assert self.book.unsettled() == [], "leaks: open"
         for info in self.book.inventory.infos():
             assert (info.pods, info.nominated) == ((), ()), f"leaks: {info.name}"
+
+
+def asked(there: Json) -> Json:
+    """What a pod's app asks, by resource."""
+    limits: Json = there["spec"]["containers"][0]["resources"]["limits"]
+    return limits
+
+
+def holdings(pod: BoundPod) -> Counter[str]:
+    """What a pod holds or may: MiB by GPU, and units by resource."""
+    found = Counter({ask.resource: ask.count for ask in pod.request.units})
+    if pod.request.shares is not None:
+        where = [pod.devices[container] for container, _ in pod.request.shares.by_container]
+        found.update({gpus[0]: peak_mib(pod.request.shares, where, gpus) for gpus in where})
+    return found
 
 
 def known(info: NodeInfo) -> NodeInfo:

@@ -126,6 +126,16 @@ def containers(*asks: tuple[str, Json], init: tuple[tuple[str, Json], ...] = ())
             id="each container its own, init ones first",
         ),
         pytest.param(
+            containers(("main", {ONE_G: "1"}), init=(("i", {ONE_G: "2"}),)),
+            {},
+            [
+                {"container": "i", "resource": ONE_G, "count": 2},
+                {"container": "main", "resource": ONE_G, "count": 1},
+            ],
+            {},
+            id="an init container's instances, too, are the plugin's to pick",
+        ),
+        pytest.param(
             containers(("main", {WHOLE: "2"}), ("small", {ONE_G: "1"})),
             {},
             [

@@ -1,0 +1,197 @@
+"""What is bound beyond one share in one container: what a device plugin picks, init containers, sidecars."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.extender.ledger_dump import ledger_dump
+from tests.cluster.api_paths import GPU_NODES, GPU_RESERVATIONS, NODES, PODS
+from tests.cluster.api_server import ApiServer
+from tests.cluster.enforced import Enforced
+from tests.cluster.following import eventually
+from tests.core.reported import NAMES
+from tests.held import DEVICES, held
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, names_body, node, pod
+
+pytestmark = pytest.mark.usefixtures("impatient")
+
+HALF = "nvidia.com/mig-3g.40gb"
+WHOLE = "nvidia.com/gpu"
+ASSIGNED = "gpu.scheduler-ext.io/assigned"
+
+
+@pytest.fixture
+def enforced(server: ApiServer, transport: Transport) -> Iterator[Enforced]:
+    """With a node m of one GPU in two halves, and a node w of two whole ones."""
+    built = Enforced(server, transport)
+    server.store.put(NODES, node("m", {HALF: "2"}))
+    server.store.put(NODES, node("w", {WHOLE: "2"}))
+    report(built, "m", [in_halves(None, None)])
+    report(built, "w", [gpu(0, "GPU-w0"), gpu(1, "GPU-w1")])
+    yield built
+    built.live.stop()
+
+
+def in_halves(*held_by: str | None) -> Json:
+    """A GPU whose two instances these pods hold."""
+    instances = [
+        {"uuid": f"MIG-{4 * i}", "profile": "3g.40gb", "start": 4 * i, "size": 4}
+        | ({"holder": holder(name)} if name is not None else {})
+        for i, name in enumerate(held_by)
+    ]
+    return gpu(0, "GPU-m0", mig={"enabled": True, "gridSize": 8, "instances": instances})
+
+
+def report(enforced: Enforced, name: str, devices: list[Json]) -> None:
+    found = gpu_node(name, devices, migStrategy="mixed")
+    written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(enforced.server.clock()))
+    found["metadata"]["managedFields"] = [{"subresource": "status", "time": written}]
+    enforced.server.store.put(GPU_NODES, found)
+
+
+def container(name: str, limits: Json, **more: str) -> Json:
+    return {"name": name, "resources": {"limits": limits}} | more
+
+
+def waits(enforced: Enforced, name: str, limits: Json, *init: Json) -> Json:
+    asking = pod(name, limits, schedulerName="gpu-scheduler", initContainers=list(init))
+    enforced.server.store.put(PODS, asking)
+    return asking
+
+
+def passes(enforced: Enforced, asking: Json, on: str) -> bool:
+    answer = enforced.extender.filter(names_body(asking, [on]), time.monotonic() + 60)
+    return bool(json.loads(answer.body)["NodeNames"] == [on])
+
+
+def intent(enforced: Enforced, on: str) -> Json:
+    """What the reservation of a node says that its one pod will hold."""
+    written = enforced.server.store.get(GPU_RESERVATIONS, on).object()
+    (only,) = written["spec"]["intents"]
+    found: Json = only["pod"]
+    return found
+
+
+def ledger(enforced: Enforced, on: str) -> Json:
+    found: Json = ledger_dump(enforced.live.snapshot, NAMES)["nodes"][on]
+    return found
+
+
+def without_device(enforced: Enforced, on: str) -> list[tuple[str, str, int]]:
+    return [
+        (each["name"], each["resource"], each["count"]) for each in ledger(enforced, on)["unknownDevices"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resource", "on"), [pytest.param(HALF, "m", id="MIG instances"), pytest.param(WHOLE, "w", id="GPUs")]
+)
+class TestWhatADevicePluginPicks:
+    def test_it_is_bound_by_resource_and_count(self, enforced: Enforced, resource: str, on: str) -> None:
+        waits(enforced, "p", {resource: "1"}, container("load", {resource: "2"}))
+        enforced.start()
+        assert enforced.bind("p", on) == ""
+        annotations = enforced.there("p")["metadata"]["annotations"]
+        assert annotations.keys() == {ASSIGNED}
+        assert json.loads(annotations[ASSIGNED]) == {
+            "node": on,
+            "containers": [
+                {"container": "load", "resource": resource, "count": 2},
+                {"container": "main", "resource": resource, "count": 1},
+            ],
+        }
+        assert intent(enforced, on) == {"priority": 0, "units": [{"resource": resource, "count": 2}]}
+
+    def test_what_is_promised_is_refused_to_others(self, enforced: Enforced, resource: str, on: str) -> None:
+        """To filter at once, and to a bind that filter had let pass."""
+        for name in "pqr":
+            waits(enforced, name, {resource: "1"})
+        enforced.start()
+        late = enforced.there("r")
+        for name in "pq":
+            assert passes(enforced, late, on)
+            assert enforced.bind(name, on) == ""
+        assert not passes(enforced, late, on)
+        assert "no longer fits on node" in enforced.bind("r", on)
+        assert enforced.there("r")["spec"]["nodeName"] is None
+
+    def test_where_too_few_are_left_it_is_refused(self, enforced: Enforced, resource: str, on: str) -> None:
+        waits(enforced, "p", {resource: "1"})
+        both = waits(enforced, "q", {resource: "1"}, container("load", {resource: "2"}))
+        enforced.start()
+        assert passes(enforced, both, on)
+        assert enforced.bind("p", on) == ""
+        assert not passes(enforced, both, on)
+        assert "no longer fits on node" in enforced.bind("q", on)
+
+
+def test_an_instance_has_no_device_until_kubelet_tells(enforced: Enforced) -> None:
+    waits(enforced, "p", {HALF: "1"})
+    enforced.start()
+    assert enforced.bind("p", "m") == ""
+    assert without_device(enforced, "m") == [("p", HALF, 1)]
+    assert ledger(enforced, "m")["devices"]["GPU-m0"]["holdings"] == []
+    report(enforced, "m", [in_halves(None, "p")])
+    eventually(lambda: without_device(enforced, "m") == [])
+    (seen,) = ledger(enforced, "m")["devices"]["GPU-m0"]["holdings"]
+    assert (seen["name"], seen["profile"], seen["start"]) == ("p", "3g.40gb", 4)
+    waits(enforced, "q", {HALF: "2"})
+    assert not passes(enforced, enforced.there("q"), "m")
+
+
+def test_init_containers_and_sidecars_have_their_gpus(enforced: Enforced) -> None:
+    """In the intent, in the annotations, and in the ledger: the same of each, and the same peak."""
+    beside = container("beside", {SHARE: "10000"}, restartPolicy="Always")
+    waits(enforced, "p", {SHARE: "30000"}, beside, container("load", {SHARE: "60000"}))
+    enforced.start()
+    assert enforced.bind("p", "a") == ""
+    there = enforced.there("p")
+    assert held(there) == {enforced.gpu_of("p"): 70000}
+    told = {
+        key.removeprefix(DEVICES): value
+        for key, value in there["metadata"]["annotations"].items()
+        if key.startswith(DEVICES)
+    }
+    assert told.keys() == {"beside", "load", "main"}
+    assert intent(enforced, "a")["shares"] == [
+        {"container": "beside", "memoryMiB": 10000, "device": told["beside"]},
+        {"container": "main", "memoryMiB": 30000, "device": told["main"]},
+        {
+            "container": "load",
+            "memoryMiB": 60000,
+            "device": told["load"],
+            "init": True,
+            "beside": [0],
+        },
+    ]
+    ledgers = ledger(enforced, "a")["devices"]
+    assert {
+        each["container"]: (uuid, each["memoryMiB"])
+        for uuid, device in ledgers.items()
+        for each in device["holdings"]
+    } == {
+        "beside": (told["beside"], 10000),
+        "main": (told["main"], 30000),
+        "load": (told["load"], 60000),
+    }
+
+
+@pytest.mark.parametrize(
+    ("mib", "same"),
+    [
+        pytest.param(73728 - 70000, True, id="what its peak leaves is another's"),
+        pytest.param(73728 - 70000 + 1, False, id="and no MiB more, though its app alone asks less"),
+    ],
+)
+def test_beside_the_peak_of_an_init_container(enforced: Enforced, mib: int, same: bool) -> None:
+    beside = container("beside", {SHARE: "10000"}, restartPolicy="Always")
+    waits(enforced, "p", {SHARE: "30000"}, beside, container("load", {SHARE: "60000"}))
+    waits(enforced, "q", {SHARE: str(mib)})
+    enforced.start()
+    assert [enforced.bind(name, "a") for name in "pq"] == ["", ""]
+    assert (enforced.gpu_of("q") == enforced.gpu_of("p")) is same
