@@ -297,7 +297,8 @@ def test_nobody_else_leaves_while_the_last_victim_is_still_leaving(share_workloa
     assert workload.await_node(name) == first
     assert workload.devices(name) == {"main": device}
     assert middle in there(workload)
-    assert calls() < 10
+    # Each change wakes it once; the wait takes a quarter of a minute.
+    assert calls() < 20
 
 
 @pytest.mark.parametrize("attempt", range(ROUNDS))
