@@ -140,7 +140,12 @@ def test_eight_connections_of_mixed_requests_get_their_own_answers(
     clients += [Client(server, exchanges, start=5 * number) for number in range(CLIENTS)]
     for client in clients:
         client.start()
-    time.sleep(1.5)
+    # Each exchange on each connection, however slow the machine is now.
+    end = time.monotonic() + 30
+    while time.monotonic() < end and any(
+        client.answers <= len(exchanges) and not client.failure for client in clients
+    ):
+        time.sleep(0.1)
     for client in clients:
         client.end()
     assert [client.failure for client in clients if client.failure] == []
