@@ -45,7 +45,7 @@ def is_of_shares(info: NodeInfo) -> bool:
 
 def _room_mib(device: Device, headroom_percent: int) -> int:
     """What shares can have of a GPU in all. A sick one has nothing, and who is on it had better leave: till
-    then its shares count against the sum, which can only err towards refusing."""
+    then their shares count against the sum of the others."""
     if not device.healthy or device.mig.enabled:
         return 0
     memory = device.memory

@@ -84,10 +84,7 @@ class ShareFit:
             slot, fits = self._cheapest(room, mib, fits, cost)
             slots[i] = np.where(fits, slot, np.int32(-1))
             room[slot, self._columns] -= np.where(fits, np.int32(mib), np.int32(0))
-        load = self._room - room
-        for j, share in enumerate(self._shares.init, start=len(running)):
-            there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
-            slots[j], fits = self._cheapest_beside(load, there, fits, cost)
+        fits = self._place_init(slots, self._room - room, fits, cost)
         self.slots = [np.where(fits, new, old) for new, old in zip(slots, self.slots, strict=True)]
         self.fits = self.fits | fits
 
@@ -98,6 +95,13 @@ class ShareFit:
         price = cost(room, after) + (after < 0) * _TOO_DEAR
         slot = price.argmin(0).astype(np.int32)
         return slot, fits & (after[slot, self._columns] >= 0)
+
+    def _place_init(self, slots: list[Ints], load: Ints, fits: Bools, cost: Cost) -> Bools:
+        """Give init containers their slots beside what runs then, and raise ``load`` by them: what fits."""
+        for j, share in enumerate(self._shares.init, start=len(self._shares.running)):
+            there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
+            slots[j], fits = self._cheapest_beside(load, there, fits, cost)
+        return fits
 
     def _cheapest_beside(self, load: Ints, there: Ints, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
         """The same where the pod holds ``load`` of each GPU in any phase so far, and ``there`` in that of the
@@ -127,9 +131,7 @@ class ShareFit:
                 now[slots[i], self._columns] += np.where(fits, mib, np.int32(0))
 
         start(early)
-        for j, share in enumerate(self._shares.init, start=len(running)):
-            there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
-            slots[j], fits = self._cheapest_beside(load, there, fits, cost)
+        fits = self._place_init(slots, load, fits, cost)
         start(set(range(len(running))) - early)
         less = fits & (load.sum(0, dtype=np.int64) < self.load_mib.sum(0, dtype=np.int64))
         self.slots = [np.where(less, new, old) for new, old in zip(slots, self.slots, strict=True)]
