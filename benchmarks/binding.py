@@ -29,7 +29,6 @@ from typing import Any
 import yaml
 
 from benchmarks.api_calls import ApiCalls, read_calls
-from benchmarks.machine import describe_machine, machine_line
 from benchmarks.processes import running_listeners
 from benchmarks.report import aligned
 from benchmarks.scheduler.block import Block, Running, block_of, run_block
@@ -38,6 +37,7 @@ from benchmarks.scheduler.pods import PATH as PODS
 from benchmarks.scheduler.pods import delete_pods
 from benchmarks.scheduler.suite import turned
 from benchmarks.scheduler.summary import Spread, spread
+from scheduler_ext.sim.machine import describe_machine, machine_line
 from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import Api, eventually
 from tests.e2e.cluster.binaries import find_binaries, kubernetes_version

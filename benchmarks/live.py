@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.connection import Connection, exchange
-from benchmarks.machine import describe_machine, machine_line
 from benchmarks.pods import pod_json
 from benchmarks.processes import running_listeners
 from benchmarks.report import aligned
 from benchmarks.shapes import SHAPES
+from scheduler_ext.sim.machine import describe_machine, machine_line
 from tests.cluster import large
 
 PHASES = ("quiet", "events", "relist")

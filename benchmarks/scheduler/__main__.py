@@ -14,7 +14,6 @@ from types import FrameType
 
 import click
 
-from benchmarks.machine import describe_machine, machine_line
 from benchmarks.processes import ProcessError
 from benchmarks.scheduler.block import Block
 from benchmarks.scheduler.contenders import CONTENDERS, Contender
@@ -23,6 +22,7 @@ from benchmarks.scheduler.plot import write_plot
 from benchmarks.scheduler.report import bound_lines, ratio_table, scheduler_report, scheduler_table
 from benchmarks.scheduler.suite import Settings, measure
 from benchmarks.scheduler.summary import ratios_of, rows_of
+from scheduler_ext.sim.machine import describe_machine, machine_line
 from tests.e2e.cluster.api import ApiError
 from tests.e2e.cluster.binaries import Binaries, BinariesError, find_binaries
 from tests.e2e.cluster.child import ChildError

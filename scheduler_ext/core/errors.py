@@ -6,6 +6,7 @@ SchedulerExtError
 │   └── ImpossibleReportError   a GPUNode report that contradicts itself
 ├── ClusterError           a cluster that cannot be reached as told; names the kubeconfig or the file
 ├── OverAllocationError    a promise of memory that was made already: a bug, and nothing was promised
+├── SimulationError        a simulation that cannot be run as asked; names the file, option or line
 ├── PodError               a pod to explain whose fields cannot be read; names the field
 └── RequestError           a caller's bytes that are no request; carries the HTTP status
 
@@ -42,6 +43,10 @@ class OverAllocationError(SchedulerExtError):
 
 class PodError(SchedulerExtError):
     """A pod to explain whose fields cannot be read; the text names the field."""
+
+
+class SimulationError(SchedulerExtError):
+    """A simulation that cannot be run as asked; the text names the file, the option or the line."""
 
 
 class RequestError(SchedulerExtError):

@@ -35,7 +35,7 @@ def residual_values(demand: Mapping[int, float], capacity: int) -> Floats:
     patterns = np.diag(capacity // sizes).astype(np.float64)
     used = np.array([demand[int(size)] for size in sizes]) / np.diag(patterns)
     for _ in range(_MAX_ROUNDS):
-        prices = np.linalg.solve(patterns.T, np.ones(len(sizes)))
+        prices = np.linalg.solve(patterns.T, np.ones(len(sizes))).astype(np.float64)
         values, last = _filled(sizes, prices, capacity)
         if values[-1] <= 1 + _TOLERANCE:
             break

@@ -1,0 +1,133 @@
+"""What simulations found, as one SimulationReport, as CSV, and as means over seeds."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+API_VERSION = "cli.scheduler-ext.io/v1alpha1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One policy on one sequence of pods; what does not apply is None.
+
+    ``allocation_percent`` by arrived load in per cent, as text; amounts in thousandths of a GPU (of a slice
+    for MIG); ``rejected_by_class`` the same by what was asked.
+    """
+
+    trace: str
+    policy: str
+    seed: int
+    allocation_percent: Mapping[str, float] | None = None
+    mean_allocation_percent: float | None = None
+    slice_acceptance_percent: float | None = None
+    unallocated_gpus: float | None = None
+    fragmentation_percent_at_90: float | None = None
+    arrived_milli: int
+    allocated_milli: int
+    rejected_milli: int
+    rejected_by_class: Mapping[str, int] = field(default_factory=dict)
+    evicted_milli: int | None = None
+    decisions_per_second: float
+    p99_ms: float
+
+    def as_json(self) -> dict[str, Any]:
+        """As in a SimulationReport."""
+        return {
+            "trace": self.trace,
+            "policy": self.policy,
+            "seed": self.seed,
+            "allocationPercent": _rounded(self.allocation_percent),
+            "meanAllocationPercent": _round(self.mean_allocation_percent),
+            "sliceAcceptancePercent": _round(self.slice_acceptance_percent),
+            "unallocatedGpus": _round(self.unallocated_gpus),
+            "fragmentationPercentAt90": _round(self.fragmentation_percent_at_90),
+            "arrivedMilli": self.arrived_milli,
+            "allocatedMilli": self.allocated_milli,
+            "rejectedMilli": self.rejected_milli,
+            "rejectedByClass": dict(self.rejected_by_class),
+            "evictedMilli": self.evicted_milli,
+            "decisionsPerSecond": round(self.decisions_per_second, 1),
+            "p99Ms": round(self.p99_ms, 4),
+        }
+
+
+# What is averaged over the seeds of one policy on one trace, by its name in JSON.
+_MEANS = (
+    "meanAllocationPercent",
+    "sliceAcceptancePercent",
+    "unallocatedGpus",
+    "fragmentationPercentAt90",
+    "decisionsPerSecond",
+    "p99Ms",
+)
+
+
+def report(runs: Sequence[Run], machine: str) -> dict[str, Any]:
+    """The SimulationReport of all runs; ``machine`` is the line that says what it ran on."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "SimulationReport",
+        "machine": machine,
+        "runs": [run.as_json() for run in runs],
+        "summary": summary(runs),
+    }
+
+
+def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """The mean over seeds for each trace and policy, in the order in which they first come."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for run in runs:
+        groups.setdefault((run.trace, run.policy), []).append(run.as_json())
+    return [
+        {
+            "trace": trace,
+            "policy": policy,
+            "seeds": len(group),
+            "allocationPercent": _mean_by_load([run["allocationPercent"] for run in group]),
+            **{name: _mean([run[name] for run in group]) for name in _MEANS},
+        }
+        for (trace, policy), group in groups.items()
+    ]
+
+
+def as_csv(runs: Sequence[Run]) -> str:
+    """One line per run: the columns of the JSON, each arrived load a column of its own."""
+    loads = list(dict.fromkeys(load for run in runs for load in run.allocation_percent or {}))
+    rows = []
+    for run in runs:
+        row = run.as_json()
+        by_load = row.pop("allocationPercent") or {}
+        del row["rejectedByClass"]
+        rows.append(row | {f"allocationPercent{load}": by_load.get(load) for load in loads})
+    text = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return text.getvalue()
+
+
+def _mean_by_load(values: Sequence[Mapping[str, float] | None]) -> dict[str, float] | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    means = {load: _mean([value.get(load) for value in known]) for load in known[0]}
+    return {load: mean for load, mean in means.items() if mean is not None}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return _round(sum(known) / len(known)) if known else None
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(float(value), 4)
+
+
+def _rounded(values: Mapping[str, float] | None) -> dict[str, float] | None:
+    return None if values is None else {key: round(float(value), 4) for key, value in values.items()}

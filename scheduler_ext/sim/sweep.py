@@ -1,0 +1,87 @@
+"""Many simulations side by side: on this machine's cores, or on others' through joblib's backends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeVar
+
+from scheduler_ext.core.errors import SimulationError
+
+BACKENDS = ("loky", "dask", "ray")
+
+_Result = TypeVar("_Result")
+
+
+def run_all(
+    tasks: Sequence[Callable[[], _Result]],
+    *,
+    jobs: int = 1,
+    backend: str = "loky",
+    scheduler: str | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[_Result]:
+    """The results of all tasks, in their order; each task and result is pickled where it runs elsewhere.
+
+    ``scheduler`` is the address of a Dask scheduler or a Ray cluster. ``progress`` hears how many more are
+    done. Raises SimulationError where a backend cannot be used.
+    """
+    import joblib
+
+    results: list[_Result | None] = [None] * len(tasks)
+    with _backend(backend, scheduler):
+        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
+        for number, result in parallel(joblib.delayed(_numbered)(i, task) for i, task in enumerate(tasks)):
+            results[number] = result
+            progress(1)
+    return [result for result in results if result is not None]
+
+
+def _numbered(number: int, task: Callable[[], _Result]) -> tuple[int, _Result]:
+    return number, task()
+
+
+def _backend(name: str, scheduler: str | None) -> AbstractContextManager[Any]:
+    if name == "dask":
+        return _dask(scheduler)
+    if name == "ray":
+        return _ray(scheduler)
+    if scheduler is not None:
+        raise SimulationError(
+            f"scheduler {scheduler}: backend {name} runs on this machine; drop it or choose dask"
+        )
+    return nullcontext()
+
+
+@contextmanager
+def _dask(scheduler: str | None) -> Iterator[None]:
+    import joblib
+
+    try:
+        from distributed import Client
+    except ImportError:
+        raise SimulationError("backend dask: not installed; pip install 'scheduler-ext[dask]'") from None
+    try:
+        client: Any = Client(scheduler) if scheduler else Client(processes=True)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise SimulationError(f"scheduler {scheduler}: {error}") from None
+    with client, joblib.parallel_config("dask"):
+        yield
+
+
+@contextmanager
+def _ray(scheduler: str | None) -> Iterator[None]:
+    import joblib
+
+    try:
+        import ray
+        from ray.util.joblib import register_ray
+    except ImportError:
+        raise SimulationError("backend ray: not installed; pip install 'scheduler-ext[ray]'") from None
+    ray.init(address=scheduler)
+    register_ray()
+    try:
+        with joblib.parallel_config("ray"):
+            yield
+    finally:
+        ray.shutdown()
