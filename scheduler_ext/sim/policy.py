@@ -1,0 +1,52 @@
+"""What a placement policy is: nodes in, a score and a GPU for each of them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from scheduler_ext.core.columns import Floats, Ints
+from scheduler_ext.core.workload import Workload
+from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.world import Cluster, NodesView
+
+
+class Evaluation(NamedTuple):
+    """``score``, ``[node]``: higher is better, -inf does not fit; ``slot``, ``[node]``: the GPU that a share
+    would get, anything for other pods."""
+
+    score: Floats
+    slot: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a policy may know beforehand: the cluster's constants, the workload it expects, a seed."""
+
+    cluster: Cluster
+    workload: Workload
+    seed: int = 0
+
+
+class Policy(Protocol):
+    """A way to choose nodes. It sees the pod, the nodes and the expected workload, never the future."""
+
+    name: str
+    # The tie rule that the policy is ("first" or "random"), None where it leaves that to the scheduler.
+    ties: str | None
+    # Whether a node's evaluation depends on nothing but that node, the kind and the workload.
+    local: bool
+    # Whether it says itself which nodes have the GPUs (by -inf); else it sees only nodes that have them.
+    filters: bool
+    # Whether its scores reach the scheduler as an extender's do, as 0 to 10.
+    points: bool
+
+    def retarget(self, workload: Workload) -> None:
+        """Expect another workload from now on."""
+
+    def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
+        """Score the nodes, all of which have the CPU and the memory."""
+
+
+Factory = Callable[[Target], Policy]

@@ -1,0 +1,183 @@
+"""The simulated cluster: what is free on each node, and which nodes changed when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_ext.core.columns import Bools, Ints
+from scheduler_ext.core.errors import OverAllocationError
+from scheduler_ext.sim.workload import GPU_MILLI, PodKind
+
+Indexes = npt.NDArray[np.intp]
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShape:
+    """A node as its trace has it: thousandths of a core, MiB of main memory, GPUs of one model."""
+
+    name: str
+    cpu_milli: int
+    memory_mib: int
+    gpus: int
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What never changes of a cluster, ``[node]`` each; ``model`` indexes ``models``."""
+
+    names: tuple[str, ...]
+    models: tuple[str, ...]
+    cpu_milli: Longs
+    memory_mib: Longs
+    gpus: Ints
+    model: Ints
+
+    @classmethod
+    def of(cls, nodes: Sequence[NodeShape]) -> Cluster:
+        """The cluster of these nodes, in their order."""
+        models = tuple(sorted({node.model for node in nodes}))
+        number = {model: index for index, model in enumerate(models)}
+        return cls(
+            names=tuple(node.name for node in nodes),
+            models=models,
+            cpu_milli=np.array([node.cpu_milli for node in nodes], np.int64),
+            memory_mib=np.array([node.memory_mib for node in nodes], np.int64),
+            gpus=np.array([node.gpus for node in nodes], np.int32),
+            model=np.array([number[node.model] for node in nodes], np.int32),
+        )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def capacity_milli(self) -> int:
+        """Thousandths of a GPU in all."""
+        return int(self.gpus.sum()) * GPU_MILLI
+
+    def ordered(self, order: Indexes) -> Cluster:
+        """The same nodes in another order."""
+        return Cluster(
+            names=tuple(self.names[index] for index in order),
+            models=self.models,
+            cpu_milli=self.cpu_milli[order],
+            memory_mib=self.memory_mib[order],
+            gpus=self.gpus[order],
+            model=self.model[order],
+        )
+
+    def admits(self, models: Sequence[str]) -> Bools:
+        """Which nodes have a GPU of one of these models, ``[node]``; all where there are none."""
+        if not models:
+            return np.ones(len(self), np.bool_)
+        wanted = [index for index, model in enumerate(self.models) if model in models]
+        admitted: Bools = np.isin(self.model, wanted)
+        return admitted
+
+
+class World:
+    """A cluster that pods come to and leave.
+
+    ``cpu_free`` (milli) and ``memory_free`` (MiB) are ``[node]``; ``room_milli`` is ``[slot, node]``, 0 where
+    a node has no such GPU; ``tasks`` is ``[tag, node]``, how many pods there share a GPU (tag 0) or hold that
+    many whole ones.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        depth = int(cluster.gpus.max(initial=1))
+        self.cpu_free = cluster.cpu_milli.copy()
+        self.memory_free = cluster.memory_mib.copy()
+        slots = np.arange(depth, dtype=np.int32)[:, None]
+        self.room_milli: Ints = np.where(slots < cluster.gpus, GPU_MILLI, 0).astype(np.int32)
+        self.tasks: Ints = np.zeros((depth + 1, len(cluster)), np.int32)
+        self.allocated_milli = 0
+        # Counts the changes; a node carries the count at its last one.
+        self.tick = 0
+        self._changed_at = np.zeros(len(cluster), np.int64)
+
+    def changed_since(self, tick: int) -> Indexes:
+        """Which nodes changed after that tick."""
+        return np.flatnonzero(self._changed_at > tick)
+
+    def whole_gpus(self, node: int, count: int) -> tuple[int, ...]:
+        """The first so many slots of a node that are wholly free."""
+        free = np.flatnonzero(self.room_milli[:, node] == GPU_MILLI)[:count]
+        return tuple(free.tolist())
+
+    def fits(self, kind: PodKind, node: int) -> bool:
+        """Whether a node has room for the pod now, by all it asks but the model."""
+        if kind.cpu_milli > self.cpu_free[node] or kind.memory_mib > self.memory_free[node]:
+            return False
+        if not kind.gpus:
+            return True
+        return int(np.count_nonzero(self.room_milli[:, node] >= kind.gpu_milli)) >= kind.gpus
+
+    def place(self, kind: PodKind, node: int, slots: tuple[int, ...]) -> None:
+        """Put a pod on a node and on these of its GPUs; raises OverAllocationError where it does not fit."""
+        rooms = [int(self.room_milli[slot, node]) for slot in slots]
+        if (
+            len(set(slots)) != kind.gpus
+            or min(rooms, default=GPU_MILLI) < kind.gpu_milli
+            or kind.cpu_milli > self.cpu_free[node]
+            or kind.memory_mib > self.memory_free[node]
+        ):
+            raise OverAllocationError(f"{self.cluster.names[node]}: GPUs {slots} have {rooms} for {kind}")
+        self._change(kind, node, slots, 1)
+
+    def release(self, kind: PodKind, node: int, slots: tuple[int, ...]) -> None:
+        """Take a pod that was placed so away again."""
+        self._change(kind, node, slots, -1)
+
+    def _change(self, kind: PodKind, node: int, slots: tuple[int, ...], sign: int) -> None:
+        self.cpu_free[node] -= sign * kind.cpu_milli
+        self.memory_free[node] -= sign * kind.memory_mib
+        for slot in slots:
+            self.room_milli[slot, node] -= sign * kind.gpu_milli
+        if kind.gpus:
+            self.tasks[0 if kind.is_share else kind.gpus, node] += sign
+        self.allocated_milli += sign * kind.demand_milli
+        self.tick += 1
+        self._changed_at[node] = self.tick
+
+
+class NodesView:
+    """Some nodes of a world as a policy sees them; every array ends in ``[node]``, the nodes of the view."""
+
+    def __init__(self, world: World, only: Indexes | None = None) -> None:
+        """``only`` are indexes of nodes; all without."""
+        self.world = world
+        self.only = only
+        cluster = world.cluster
+        if only is None:
+            self.cpu_free, self.memory_free = world.cpu_free, world.memory_free
+            self.room_milli, self.gpus, self.model = world.room_milli, cluster.gpus, cluster.model
+        else:
+            self.cpu_free, self.memory_free = world.cpu_free[only], world.memory_free[only]
+            self.room_milli = world.room_milli.take(only, axis=1)
+            self.gpus, self.model = cluster.gpus[only], cluster.model[only]
+
+    def __len__(self) -> int:
+        return len(self.cpu_free)
+
+    @property
+    def cpu_milli(self) -> Longs:
+        """What the nodes have in all."""
+        total = self.world.cluster.cpu_milli
+        return total if self.only is None else total[self.only]
+
+    @property
+    def memory_mib(self) -> Longs:
+        """What the nodes have in all."""
+        total = self.world.cluster.memory_mib
+        return total if self.only is None else total[self.only]
+
+    @property
+    def tasks(self) -> Ints:
+        """As World.tasks, ``[tag, node]``."""
+        return self.world.tasks if self.only is None else self.world.tasks.take(self.only, axis=1)
