@@ -1,0 +1,151 @@
+"""The CSV files of Alibaba's GPU cluster trace of 2023 ("openb"): nodes, and pods with parts of GPUs.
+
+Columns: Weng et al., "Beware of Fragmentation" (USENIX ATC'23), alibaba/clusterdata
+cluster-trace-gpu-v2023. Times of the pods are not read: they say when pods ran, not what was asked.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.workload import GPU_MILLI, PodKind, TracePod
+from scheduler_ext.sim.world import NodeShape
+
+NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+# Some pod files end after the first five.
+OPTIONAL_POD_COLUMNS = ("gpu_spec", "qos")
+# More than any machine has, and little enough for sums in 64 bits.
+_LARGEST = 10**12
+_MOST_GPUS = 64
+
+
+class _Row:
+    """One line of a file, which its errors name."""
+
+    def __init__(self, path: Path, line: int, values: dict[str, str]) -> None:
+        self._path, self._line, self._values = path, line, values
+
+    def text(self, column: str) -> str:
+        return (self._values.get(column) or "").strip()
+
+    def number(self, column: str, most: int = _LARGEST) -> int:
+        text = self.text(column)
+        try:
+            value = int(text)
+        except ValueError:
+            raise self.error(column, f"{text!r} is no whole number; write one of 0 to {most}") from None
+        if not 0 <= value <= most:
+            raise self.error(column, f"{value} is not within 0 to {most}")
+        return value
+
+    def error(self, column: str, problem: str) -> SimulationError:
+        return SimulationError(f"{self._path}, line {self._line}, {column}: {problem}")
+
+
+def read_nodes(path: Path) -> list[NodeShape]:
+    """The nodes of a file; raises SimulationError, which names file, line and column."""
+    nodes = []
+    seen: set[str] = set()
+    for row in _rows(path, NODE_COLUMNS):
+        name = row.text("sn")
+        if not name or name in seen:
+            raise row.error("sn", f"{name!r} names another node already" if name else "a node needs a name")
+        seen.add(name)
+        gpus = row.number("gpu", _MOST_GPUS)
+        model = row.text("model")
+        if gpus and not model:
+            raise row.error("model", "a node with GPUs needs their model")
+        nodes.append(NodeShape(name, row.number("cpu_milli"), row.number("memory_mib"), gpus, model))
+    if not any(node.gpus for node in nodes):
+        raise SimulationError(f"{path}: no node has a GPU; there is nothing to place on")
+    return nodes
+
+
+def read_pods(path: Path, models: Collection[str]) -> list[TracePod]:
+    """The pods of a file; ``models`` are the cluster's, of which a constrained pod admits at least one.
+
+    Raises SimulationError, which names file, line and column.
+    """
+    return [
+        TracePod(row.text("name"), _kind(row, models), row.text("qos")) for row in _rows(path, POD_COLUMNS)
+    ]
+
+
+def write_nodes(path: Path, nodes: Sequence[NodeShape]) -> None:
+    """Write nodes as ``read_nodes`` reads them."""
+    rows = [(node.name, node.cpu_milli, node.memory_mib, node.gpus, node.model) for node in nodes]
+    _write(path, NODE_COLUMNS, rows)
+
+
+def write_pods(path: Path, pods: Sequence[TracePod]) -> None:
+    """Write pods as ``read_pods`` reads them; their priorities are not part of the schema."""
+    rows = [
+        (
+            pod.name,
+            pod.kind.cpu_milli,
+            pod.kind.memory_mib,
+            pod.kind.gpus,
+            pod.kind.gpu_milli,
+            "|".join(pod.kind.models),
+            pod.qos,
+        )
+        for pod in pods
+    ]
+    _write(path, POD_COLUMNS + OPTIONAL_POD_COLUMNS, rows)
+
+
+def _kind(row: _Row, models: Collection[str]) -> PodKind:
+    gpus = row.number("num_gpu", _MOST_GPUS)
+    gpu_milli = row.number("gpu_milli", GPU_MILLI)
+    if gpus and not gpu_milli:
+        raise row.error("gpu_milli", f"0 of {gpus} GPUs; write 1 to {GPU_MILLI}, or num_gpu 0")
+    if gpus > 1 and gpu_milli < GPU_MILLI:
+        raise row.error("gpu_milli", f"{gpu_milli} of each of {gpus} GPUs; parts are of one GPU only")
+    admitted = tuple(sorted({model.strip() for model in row.text("gpu_spec").split("|")} - {""}))
+    if admitted and not any(model in models for model in admitted):
+        known = ", ".join(sorted(models))
+        raise row.error("gpu_spec", f"no node has {' or '.join(admitted)}; the cluster's are {known}")
+    # A pod without GPUs goes anywhere.
+    return PodKind(
+        row.number("cpu_milli"),
+        row.number("memory_mib"),
+        gpus,
+        gpu_milli if gpus else 0,
+        admitted if gpus else (),
+    )
+
+
+def _rows(path: Path, needed: Sequence[str]) -> Iterator[_Row]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            columns = reader.fieldnames or ()
+            missing = [column for column in needed if column not in columns]
+            if missing:
+                raise SimulationError(
+                    f"{path}, line 1: no column {missing[0]}; the first line names {', '.join(needed)}"
+                )
+            empty = True
+            for values in reader:
+                empty = False
+                yield _Row(path, reader.line_num, values)
+            if empty:
+                raise SimulationError(f"{path}: has no rows; write one per line after the column names")
+    except OSError as error:
+        raise SimulationError(f"{path}: cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise SimulationError(f"{path}: is no CSV in UTF-8: {error}") from None
+
+
+def _write(path: Path, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(rows)
+    except OSError as error:
+        raise SimulationError(f"{path}: cannot be written: {error.strerror}") from None
