@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from scheduler_ext.core.columns import Floats, Ints
 from scheduler_ext.core.workload import Workload
-from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import Cluster, NodesView
 
 
@@ -47,6 +47,24 @@ class Policy(Protocol):
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         """Score the nodes, all of which have the CPU and the memory."""
+
+
+class Reference:
+    """What most policies have in common: they look at each node by itself and expect nothing."""
+
+    ties: str | None = None
+    local = True
+    filters = False
+    points = False
+
+    def __init__(self, target: Target) -> None:
+        cluster = target.cluster
+        # What amounts are divided by: the largest node's, as the FGD paper's comparison has it.
+        self._largest_cpu_milli = max(int(cluster.cpu_milli.max(initial=0)), 1)
+        self._largest_gpu_milli = max(int(cluster.gpus.max(initial=0)), 1) * GPU_MILLI
+
+    def retarget(self, workload: Workload) -> None:
+        """Nothing follows."""
 
 
 Factory = Callable[[Target], Policy]

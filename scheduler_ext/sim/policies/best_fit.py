@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler_ext.core.workload import Workload
-from scheduler_ext.sim.policy import Evaluation, Policy, Target
+from scheduler_ext.sim.policy import Evaluation, Policy, Reference
 from scheduler_ext.sim.tightest import tightest_slot
-from scheduler_ext.sim.workload import GPU_MILLI, PodKind
+from scheduler_ext.sim.workload import PodKind
 from scheduler_ext.sim.world import NodesView
 
 
-class BestFit:
+class BestFit(Reference):
     """As compared in Weng et al., USENIX ATC'23: what is left of each resource over the largest node's, half
     and half, as an integer of 0 to 100."""
 
     name = "best-fit"
-    ties: str | None = None
-    local = True
-    filters = False
-    points = False
-
-    def __init__(self, target: Target) -> None:
-        self._largest_cpu_milli = max(int(target.cluster.cpu_milli.max(initial=0)), 1)
-        self._largest_gpu_milli = max(int(target.cluster.gpus.max(initial=0)), 1) * GPU_MILLI
-
-    def retarget(self, workload: Workload) -> None:
-        """Expects nothing."""
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         """Score the nodes."""
