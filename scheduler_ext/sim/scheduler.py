@@ -1,0 +1,176 @@
+"""kube-scheduler in miniature: which nodes fit a pod, which of them score best, and who wins among equals."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from scheduler_ext.core.columns import Bools, Floats, Ints
+from scheduler_ext.core.cycle import points
+from scheduler_ext.core.workload import Workload
+from scheduler_ext.sim.intree_scores import INTREE_SCORES
+from scheduler_ext.sim.policy import Policy
+from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.world import Indexes, NodesView, World
+
+TIES = ("random", "first")
+# kube-scheduler scores nodes of 0 to 100, and multiplies an extender's 0 to 10 up to that.
+_EXTENDER_POINT = 10.0
+# kube-scheduler, pkg/scheduler/schedule_one.go: never fewer feasible nodes than these are looked for.
+_LEAST_FEASIBLE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How kube-scheduler is set up.
+
+    ``ties`` among the best nodes: any of them ("random", as kube-scheduler does) or the first of an order
+    drawn once ("first", as in the published comparison). ``points`` maps every policy's scores to 0 to 10 as
+    an extender's must be; else only those that ask for it. ``sampled_percent`` of the nodes suffice, 100:
+    all. ``intree`` weights of kube-scheduler's own scores, by name.
+    """
+
+    ties: str = "random"
+    points: bool = False
+    sampled_percent: int = 100
+    intree: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a pod goes: a node's index and the GPUs there."""
+
+    node: int
+    slots: tuple[int, ...]
+
+
+class _Scored:
+    """What is known of all nodes for one kind of pod, as of a tick: -inf does not fit."""
+
+    def __init__(self, admits: Bools) -> None:
+        count = len(admits)
+        self.admits = admits
+        self.tick = -1
+        self.score: Floats = np.full(count, -np.inf)
+        self.slot: Ints = np.zeros(count, np.int32)
+        self.intree: Floats | None = None
+
+
+class Scheduler:
+    """Decides, and measures how long each decision took, in ``latencies_s``. The world it only reads."""
+
+    def __init__(self, world: World, policy: Policy, settings: Settings, seed: int = 0) -> None:
+        """With first ties, the nodes' order in the world is the order."""
+        self._world = world
+        self._policy = policy
+        self._settings = settings
+        self._first = (policy.ties or settings.ties) == "first"
+        self._points = policy.points or settings.points or bool(settings.intree)
+        self._random = random.Random(f"ties {seed}")
+        self._scored: dict[PodKind, _Scored] = {}
+        self._admitting: dict[tuple[str, ...], Bools] = {}
+        self._start = 0
+        self.latencies_s: list[float] = []
+
+    def retarget(self, workload: Workload) -> None:
+        """Expect another workload from now on: what was computed for the last one is forgotten."""
+        self._policy.retarget(workload)
+        self._scored.clear()
+
+    def choose(self, kind: PodKind) -> Placement | None:
+        """Where the pod goes now; None where it fits nowhere."""
+        began = time.perf_counter()
+        placement = self._choose(kind)
+        self.latencies_s.append(time.perf_counter() - began)
+        return placement
+
+    def _choose(self, kind: PodKind) -> Placement | None:
+        scored = self._up_to_date(kind)
+        totals = scored.score
+        if self._settings.sampled_percent < 100:
+            totals = self._sampled(totals)
+        if self._points:
+            totals = self._as_points(totals, scored)
+        best = int(totals.argmax())
+        if totals[best] == -np.inf:
+            return None
+        if not self._first:
+            equal = np.flatnonzero(totals == totals[best])
+            if len(equal) > 1:
+                best = int(equal[self._random.randrange(len(equal))])
+        if not kind.gpus:
+            return Placement(best, ())
+        if kind.is_share:
+            return Placement(best, (int(scored.slot[best]),))
+        return Placement(best, self._world.whole_gpus(best, kind.gpus))
+
+    def _up_to_date(self, kind: PodKind) -> _Scored:
+        scored = self._scored.get(kind)
+        if scored is None:
+            scored = self._scored[kind] = _Scored(self._admits(kind.models))
+        changed = None if scored.tick < 0 else self._world.changed_since(scored.tick)
+        if changed is None or not self._policy.local:
+            self._evaluate(kind, scored, np.flatnonzero(scored.admits))
+        elif len(changed):
+            self._evaluate(kind, scored, changed)
+        scored.tick = self._world.tick
+        return scored
+
+    def _evaluate(self, kind: PodKind, scored: _Scored, nodes: Indexes) -> None:
+        scored.score[nodes] = -np.inf
+        fitting = nodes[self._fit(kind, scored.admits, nodes)]
+        if not len(fitting):
+            return
+        view = NodesView(self._world, None if len(fitting) == len(scored.score) else fitting)
+        evaluation = self._policy.evaluate(kind, view)
+        scored.score[fitting] = evaluation.score
+        scored.slot[fitting] = evaluation.slot
+        if self._settings.intree:
+            if scored.intree is None:
+                scored.intree = np.zeros(len(scored.score))
+            scored.intree[fitting] = sum(
+                weight * INTREE_SCORES[name](kind, view) for name, weight in self._settings.intree.items()
+            )
+
+    def _fit(self, kind: PodKind, admits: Bools, nodes: Indexes) -> Bools:
+        world = self._world
+        fits: Bools = (world.cpu_free[nodes] >= kind.cpu_milli) & (
+            world.memory_free[nodes] >= kind.memory_mib
+        )
+        if kind.gpus:
+            fits &= admits[nodes]
+            if not self._policy.filters:
+                enough = (world.room_milli.take(nodes, axis=1) >= kind.gpu_milli).sum(0)
+                fits &= enough >= kind.gpus
+        return fits
+
+    def _admits(self, models: tuple[str, ...]) -> Bools:
+        admits = self._admitting.get(models)
+        if admits is None:
+            admits = self._admitting[models] = self._world.cluster.admits(models)
+        return admits
+
+    def _sampled(self, score: Floats) -> Floats:
+        """Only the first so many fitting nodes from where the last search ended; -inf for the others."""
+        count = len(score)
+        wanted = max(count * self._settings.sampled_percent // 100, _LEAST_FEASIBLE)
+        order = np.roll(np.arange(count), -self._start)
+        fitting = np.flatnonzero(score[order] > -np.inf)[:wanted]
+        looked_at = int(fitting[-1]) + 1 if len(fitting) == wanted else count
+        self._start = (self._start + looked_at) % count
+        sampled = np.full(count, -np.inf)
+        chosen = order[fitting]
+        sampled[chosen] = score[chosen]
+        return sampled
+
+    def _as_points(self, score: Floats, scored: _Scored) -> Floats:
+        """The scores as an extender's 0 to 10, and kube-scheduler's own beside them where it has a say."""
+        mapped = points(score).astype(np.float64) * _EXTENDER_POINT
+        if scored.intree is not None:
+            mapped += scored.intree
+        mapped[score == -np.inf] = -np.inf
+        return mapped
