@@ -1,36 +1,42 @@
 """How much of a node would be requested or free, by resource, as kube-scheduler counts it.
 
-Sources: kube-scheduler, pkg/scheduler/framework/plugins/noderesources, least_allocated.go,
-most_allocated.go and balanced_allocation.go: integers of 0 to 100 per resource, and an extended resource
-counts only where the pod asks for it.
+Source: kube-scheduler 1.36, pkg/scheduler/framework/plugins/noderesources: integers of 0 to 100 per resource,
+and an extended resource counts only where the pod asks for it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from scheduler_ext.core.columns import Floats
 from scheduler_ext.sim.workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import Longs, NodesView
 
 
-def free_percent(kind: PodKind, nodes: NodesView) -> Floats:
+def free_percent(kind: PodKind, nodes: NodesView) -> Longs:
     """What would stay free, ``[resource, node]``: CPU, memory, and GPUs where asked; none where there are
     none."""
     return np.array([_percent(left, total) for left, total in _left_and_total(kind, nodes)])
 
 
-def requested_percent(kind: PodKind, nodes: NodesView) -> Floats:
+def requested_percent(kind: PodKind, nodes: NodesView) -> Longs:
     """What would be requested, ``[resource, node]``: CPU, memory, and GPUs where asked."""
     return np.array([_percent(total - left, total) for left, total in _left_and_total(kind, nodes)])
 
 
-def balance_percent(kind: PodKind, nodes: NodesView) -> Floats:
-    """How alike the requested parts of CPU and memory would be, ``[node]``: 100 where they are the same."""
-    cpu, memory = _left_and_total(kind, nodes)[:2]
-    parts = [np.minimum(1.0 - left / np.maximum(total, 1), 1.0) for left, total in (cpu, memory)]
+def balance_percent(kind: PodKind, nodes: NodesView) -> Longs:
+    """How much more alike the requested parts of CPU and memory would become, ``[node]``: 75 where they stay
+    as they are, 50 to 100."""
+    before, after = _balance(PodKind(0, 0), nodes), _balance(kind, nodes)
+    balance: Longs = 50 + (50 + after - before) // 2
+    return balance
+
+
+def _balance(kind: PodKind, nodes: NodesView) -> Longs:
+    cpu, memory = (
+        np.minimum(1.0 - left / np.maximum(total, 1), 1.0) for left, total in _left_and_total(kind, nodes)[:2]
+    )
     # The standard deviation of two is half their distance.
-    balance: Floats = np.floor((1.0 - np.abs(parts[0] - parts[1]) / 2.0) * 100.0)
+    balance: Longs = ((1.0 - np.abs(cpu - memory) / 2.0) * 100.0).astype(np.int64)
     return balance
 
 

@@ -20,8 +20,9 @@ from scheduler_ext.sim.world import Indexes, NodesView, World
 TIES = ("random", "first")
 # kube-scheduler scores nodes of 0 to 100, and multiplies an extender's 0 to 10 up to that.
 _EXTENDER_POINT = 10.0
-# kube-scheduler, pkg/scheduler/schedule_one.go: never fewer feasible nodes than these are looked for.
+# kube-scheduler 1.36, pkg/scheduler/schedule_one.go: how many nodes suffice.
 _LEAST_FEASIBLE = 100
+_LEAST_PERCENT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,9 @@ class Settings:
 
     ``ties`` among the best nodes: any of them ("random", as kube-scheduler does) or the first of an order
     drawn once ("first", as in the published comparison). ``points`` maps every policy's scores to 0 to 10 as
-    an extender's must be; else only those that ask for it. ``sampled_percent`` of the nodes suffice, 100:
-    all. ``intree`` weights of kube-scheduler's own scores, by name.
+    an extender's must be; else only those that ask for it. ``sampled_percent`` of the nodes suffice; 100 is
+    all, 0 what kube-scheduler takes for a cluster of this size. ``intree``: weights of kube-scheduler's own
+    scores, by name.
     """
 
     ties: str = "random"
@@ -157,7 +159,8 @@ class Scheduler:
     def _sampled(self, score: Floats) -> Floats:
         """Only the first so many fitting nodes from where the last search ended; -inf for the others."""
         count = len(score)
-        wanted = max(count * self._settings.sampled_percent // 100, _LEAST_FEASIBLE)
+        percent = self._settings.sampled_percent or max(50 - count // 125, _LEAST_PERCENT)
+        wanted = max(count * percent // 100, _LEAST_FEASIBLE)
         order = np.roll(np.arange(count), -self._start)
         fitting = np.flatnonzero(score[order] > -np.inf)[:wanted]
         looked_at = int(fitting[-1]) + 1 if len(fitting) == wanted else count

@@ -18,8 +18,9 @@ class LeastAllocated(Reference):
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         """Score the nodes."""
-        score = np.floor(free_percent(kind, nodes).mean(axis=0))
-        return Evaluation(score, tightest_slot(kind, nodes.room_milli))
+        percent = free_percent(kind, nodes)
+        score = percent.sum(axis=0) // len(percent)
+        return Evaluation(score.astype(np.float64), tightest_slot(kind, nodes.room_milli))
 
 
 policy: type[Policy] = LeastAllocated

@@ -1,0 +1,94 @@
+"""Which pods arrive, made of a trace's pods by a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.workload import TracePod
+from scheduler_ext.sim.world import Cluster
+
+PRIORITIES = ("none", "qos", "drawn")
+# What the traces call latency-sensitive goes before the best effort.
+_PRIORITY_BY_QOS = {"Guaranteed": 2, "LS": 2, "Burstable": 1, "BE": 0}
+_DRAWN_PRIORITIES = (0, 1, 2)
+_DRAWN_PARTS = (0.5, 0.3, 0.2)
+_DRAWN_MODELS = (1, 2)
+
+
+def inflated(
+    pods: Sequence[TracePod], capacity_milli: int, load: float, random: np.random.Generator
+) -> list[TracePod]:
+    """The whole trace in random order, then pods of it drawn with replacement until the next one would pass
+    ``load`` times the capacity; where the trace asks more already, less random pods until it does not.
+
+    The inflation protocol of Weng et al., USENIX ATC'23. Raises SimulationError where no pod asks a GPU.
+    """
+    asked = _asked_milli(pods)
+    most = load * capacity_milli
+    order = list(random.permutation(len(pods)))
+    total = int(asked.sum())
+    while total > most:
+        position = int(random.integers(len(order)))
+        total -= int(asked[order[position]])
+        order[position] = order[-1]
+        order.pop()
+    while True:
+        drawn = int(random.integers(len(pods)))
+        if total + asked[drawn] > most:
+            return [pods[index] for index in order]
+        total += int(asked[drawn])
+        order.append(drawn)
+
+
+def mean_demand_milli(pods: Sequence[TracePod]) -> float:
+    """What a pod asks on average, in thousandths of a GPU; raises SimulationError where none asks any."""
+    return float(_asked_milli(pods).mean())
+
+
+def constrained(
+    pods: Sequence[TracePod], cluster: Cluster, percent: float, random: np.random.Generator
+) -> list[TracePod]:
+    """The pods, of which that part of those that ask GPUs may go to one or two models only.
+
+    A model is drawn by its part of the cluster's GPUs; what was constrained before and is not drawn stays so.
+    """
+    gpus = np.bincount(cluster.model, weights=cluster.gpus, minlength=len(cluster.models))
+    parts = gpus / gpus.sum()
+    offered = int(np.count_nonzero(parts))
+    result = []
+    for pod in pods:
+        if pod.kind.gpus and random.random() * 100.0 < percent:
+            count = min(int(random.choice(_DRAWN_MODELS)), offered)
+            drawn = random.choice(len(parts), size=count, replace=False, p=parts)
+            models = tuple(sorted(cluster.models[index] for index in drawn))
+            pod = replace(pod, kind=replace(pod.kind, models=models))
+        result.append(pod)
+    return result
+
+
+def prioritised(pods: Sequence[TracePod], source: str, random: np.random.Generator) -> list[TracePod]:
+    """The pods with priorities by their QoS class ("qos"), any ("drawn"), or all alike ("none").
+
+    Raises SimulationError for pods without the QoS class that priorities are wanted by.
+    """
+    if source == "none":
+        return list(pods)
+    if source == "qos":
+        if not any(pod.qos for pod in pods):
+            raise SimulationError(
+                "priorities qos: the pods have no qos column; take --priorities drawn, or add it"
+            )
+        return [replace(pod, priority=_PRIORITY_BY_QOS.get(pod.qos, 0)) for pod in pods]
+    drawn = random.choice(_DRAWN_PRIORITIES, size=len(pods), p=_DRAWN_PARTS)
+    return [replace(pod, priority=int(priority)) for pod, priority in zip(pods, drawn, strict=True)]
+
+
+def _asked_milli(pods: Sequence[TracePod]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    asked = np.array([pod.kind.demand_milli for pod in pods], np.int64)
+    if not asked.any():
+        raise SimulationError("no pod asks a GPU: give pods with num_gpu above 0")
+    return asked

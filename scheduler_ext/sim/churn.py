@@ -1,0 +1,123 @@
+"""The churn protocol: pods come at random times, run for random times, and leave again.
+
+Arrivals are Poisson and lifetimes exponential with mean 1, so that the offered load is the rate times the
+mean demand over the capacity. A pod that fits nowhere leaves at once, unless it may evict others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler_ext.sim.arrivals import constrained, mean_demand_milli, prioritised
+from scheduler_ext.sim.expectation import Expectation
+from scheduler_ext.sim.experiment import Experiment, Outcome
+from scheduler_ext.sim.policies import policy_factory
+from scheduler_ext.sim.policy import Target
+from scheduler_ext.sim.preemption import Preemption
+from scheduler_ext.sim.report import Run
+from scheduler_ext.sim.residents import Residents
+from scheduler_ext.sim.scheduler import Placement, Scheduler
+from scheduler_ext.sim.tally import Tally, models_of, pace, rooms_at_end
+from scheduler_ext.sim.workload import TracePod
+from scheduler_ext.sim.world import Cluster, World
+
+
+def run_churn(experiment: Experiment) -> Outcome:
+    """Run it; raises SimulationError where it cannot be run as asked."""
+    return _Churn(experiment).run()
+
+
+class _Churn:
+    """One run: its state, and what is counted of it once it has warmed up."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self._random = np.random.default_rng(experiment.seed)
+        cluster = Cluster.of(experiment.nodes)
+        cluster = cluster.ordered(np.random.default_rng([experiment.seed, 1]).permutation(len(cluster)))
+        pods = constrained(experiment.pods, cluster, experiment.constrain_percent, self._random)
+        self._pods = prioritised(pods, experiment.priorities, self._random)
+        self._expectation = Expectation(experiment.target, self._pods)
+        self._world = World(cluster)
+        target = Target(cluster, self._expectation.workload, experiment.seed)
+        policy = policy_factory(experiment.policy)(target)
+        self._scheduler = Scheduler(self._world, policy, experiment.settings, experiment.seed)
+        self._residents = Residents(self._world)
+        self._preemption = Preemption(self._world, self._residents, experiment.seed)
+        self._tally = Tally()
+        self._evicted_milli = 0
+        # Allocated demand times time since the end of the warm-up, up to ``_integrated_to``.
+        self._area_milli = 0.0
+        self._integrated_to = experiment.warm_up
+
+    def run(self) -> Outcome:
+        """From an empty cluster to the end."""
+        experiment = self._experiment
+        end = experiment.warm_up + experiment.measured
+        gap = mean_demand_milli(self._pods) / (experiment.load * self._world.cluster.capacity_milli)
+        now = self._random.exponential(gap)
+        while now < end:
+            self._pass_time(now)
+            pod = self._pods[int(self._random.integers(len(self._pods)))]
+            self._arrive(pod, now)
+            now += self._random.exponential(gap)
+        self._pass_time(end)
+        return self._outcome()
+
+    def _pass_time(self, now: float) -> None:
+        for ends in self._residents.ending(now):
+            self._integrate(ends)
+        self._integrate(now)
+
+    def _integrate(self, now: float) -> None:
+        if now > self._integrated_to:
+            self._area_milli += self._world.allocated_milli * (now - self._integrated_to)
+            self._integrated_to = now
+
+    def _arrive(self, pod: TracePod, now: float) -> None:
+        workload = self._expectation.saw(pod.kind)
+        if workload is not None:
+            self._scheduler.retarget(workload)
+        counts = now >= self._experiment.warm_up
+        placement = self._scheduler.choose(pod.kind)
+        if placement is None and pod.priority > 0:
+            placement = self._make_room(pod, counts=counts)
+        if placement is not None:
+            self._residents.enter(pod, placement, now + self._random.exponential())
+        if counts:
+            self._tally.arrived(pod.kind, placed=placement is not None)
+
+    def _make_room(self, pod: TracePod, *, counts: bool) -> Placement | None:
+        victims = self._preemption.victims(pod)
+        for victim in victims:
+            self._residents.leave(victim)
+            if counts:
+                self._evicted_milli += victim.pod.kind.demand_milli
+        # It is scheduled like any other, and may find a better place than its victims'.
+        return self._scheduler.choose(pod.kind) if victims else None
+
+    def _outcome(self) -> Outcome:
+        experiment, world, tally = self._experiment, self._world, self._tally
+        mean_milli = self._area_milli / experiment.measured
+        decisions_per_second, p99_ms = pace(self._scheduler.latencies_s)
+        run = Run(
+            trace=experiment.trace,
+            policy=experiment.policy,
+            seed=experiment.seed,
+            mean_allocation_percent=mean_milli / world.cluster.capacity_milli * 100.0,
+            unallocated_gpus=(world.cluster.capacity_milli - mean_milli) / 1000,
+            arrived_milli=tally.arrived_milli,
+            allocated_milli=tally.allocated_milli,
+            rejected_milli=tally.rejected_milli,
+            rejected_by_class=dict(sorted(tally.rejected.items())),
+            evicted_milli=None if experiment.priorities == "none" else self._evicted_milli,
+            decisions_per_second=decisions_per_second,
+            p99_ms=p99_ms,
+        )
+        return Outcome(
+            run=run,
+            allocation_percent={},
+            fragmentation_percent={},
+            rooms_milli=rooms_at_end(world),
+            models=models_of(world),
+        )

@@ -1,0 +1,82 @@
+"""Which workload a policy is told to expect: the trace's own, or what the pods that came so far say."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.workload import SeenPods, TaskClass, Workload
+from scheduler_ext.sim.workload import PodKind, TracePod, task_class
+
+# Before anything was seen: parts of a GPU and whole ones, the small more often than the large.
+NEUTRAL = Workload.of(
+    {
+        TaskClass(cpu_milli=2000, shares_mib=(250,)): 2,
+        TaskClass(cpu_milli=4000, shares_mib=(500,)): 3,
+        TaskClass(cpu_milli=8000, gpus=1): 3,
+        TaskClass(cpu_milli=16000, gpus=2): 1,
+        TaskClass(cpu_milli=32000, gpus=4): 0.5,
+        TaskClass(cpu_milli=64000, gpus=8): 0.5,
+    }
+)
+# Believed as if so many pods had come already.
+_NEUTRAL_PODS = 20
+# Old pods count half after so many new ones: some ten thousand make up a cluster's load.
+HALF_LIFE_PODS = 2000
+# What is expected is worked out anew after so many pods, each time twice as many, up to the last.
+_FIRST_INTERVAL = 25
+_LAST_INTERVAL = 800
+_FIRST_PATTERN = re.compile(r"first:([1-9][0-9]{0,8})")
+
+
+def workload_of(pods: Sequence[TracePod]) -> Workload:
+    """The workload of all these pods."""
+    kinds = Counter(pod.kind for pod in pods)
+    classes: dict[TaskClass, float] = {}
+    for kind, count in kinds.items():
+        classes[task_class(kind)] = classes.get(task_class(kind), 0.0) + count
+    return Workload.of(classes)
+
+
+def first_count(target: str) -> int | None:
+    """N of a target "first:N"; None for the targets "trace" and "online".
+
+    Raises SimulationError for anything else.
+    """
+    match = _FIRST_PATTERN.fullmatch(target)
+    if match is None and target not in ("trace", "online"):
+        raise SimulationError(f"target {target}: unknown; write trace, online, or first:N with N above 0")
+    return int(match[1]) if match else None
+
+
+class Expectation:
+    """Hears of every pod that comes and says when there is something else to expect; it sees no other pod
+    but where the target is the trace."""
+
+    def __init__(self, target: str, pods: Sequence[TracePod]) -> None:
+        self._first = first_count(target)
+        self._online = target == "online"
+        self.workload = workload_of(pods) if target == "trace" else NEUTRAL
+        if self._online:
+            self._seen = SeenPods(HALF_LIFE_PODS, NEUTRAL, _NEUTRAL_PODS)
+        else:
+            # Counted alike: nothing is forgotten between the first and the last.
+            self._seen = SeenPods(float("inf"))
+        self._due = self._first or _FIRST_INTERVAL
+        self._classes: dict[PodKind, TaskClass] = {}
+
+    def saw(self, kind: PodKind) -> Workload | None:
+        """A pod came; what to expect from now on, None for the same as before."""
+        if not self._online and (self._first is None or self._seen.seen >= self._first):
+            return None
+        task = self._classes.get(kind)
+        if task is None:
+            task = self._classes[kind] = task_class(kind)
+        self._seen.saw(task)
+        if self._seen.seen < self._due:
+            return None
+        self._due += min(self._due, _LAST_INTERVAL)
+        self.workload = self._seen.workload()
+        return self.workload

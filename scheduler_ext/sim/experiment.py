@@ -1,0 +1,54 @@
+"""One simulation as it was asked for, and what came out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_ext.sim.report import Run
+from scheduler_ext.sim.scheduler import Settings
+from scheduler_ext.sim.workload import TracePod
+from scheduler_ext.sim.world import NodeShape
+
+Rooms = npt.NDArray[np.int16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """One policy on one sequence of pods.
+
+    ``load`` is arrived demand (inflation) or offered load (churn) over capacity; ``target`` as Expectation
+    takes it. ``constrain_percent`` of the pods with GPUs are given models; ``priorities`` is "none", "qos" or
+    "drawn", and churn preempts by them. Churn lasts ``warm_up`` and then ``measured`` mean lifetimes.
+    """
+
+    trace: str
+    nodes: tuple[NodeShape, ...]
+    pods: tuple[TracePod, ...]
+    policy: str
+    seed: int
+    load: float = 1.3
+    target: str = "trace"
+    settings: Settings = field(default_factory=Settings)
+    constrain_percent: float = 0.0
+    priorities: str = "none"
+    warm_up: float = 3.0
+    measured: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What an experiment found: the run of the report, and what plots need beside it.
+
+    ``allocation_percent`` and ``fragmentation_percent`` of the cluster by arrived load in per cent;
+    ``rooms_milli`` is ``[slot, node]`` at the end, -1 where a node has no such GPU; ``models`` is ``[node]``.
+    """
+
+    run: Run
+    allocation_percent: Mapping[int, float]
+    fragmentation_percent: Mapping[int, float]
+    rooms_milli: Rooms
+    models: tuple[str, ...]

@@ -1,0 +1,110 @@
+"""Which pods have to go for one of higher priority: the cheapest set of lower ones on one node.
+
+As kube-scheduler does it (pkg/scheduler/framework/preemption): all lower pods of a node go, and whoever may
+stay is taken back, the highest priority first; of the nodes looked at, the cheapest set wins.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler_ext.sim.residents import Resident, Residents
+from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.world import World
+
+# kube-scheduler's defaults (DefaultPreemptionArgs): so many nodes with victims are compared.
+_LEAST_CANDIDATES = 100
+_CANDIDATES_PERCENT = 10
+
+
+class _Cost(NamedTuple):
+    """Compared in this order: the highest victim's priority, what they hold, how many they are."""
+
+    priority: int
+    demand_milli: int
+    pods: int
+
+
+class Preemption:
+    """Finds victims in a world; evicts nobody."""
+
+    def __init__(self, world: World, residents: Residents, seed: int) -> None:
+        self._world = world
+        self._residents = residents
+        self._random = random.Random(f"preemption {seed}")
+
+    def victims(self, pod: TracePod) -> Sequence[Resident]:
+        """Who has to go; nobody where that would not help, or where all are as important."""
+        cluster, kind = self._world.cluster, pod.kind
+        able = (
+            (cluster.cpu_milli >= kind.cpu_milli)
+            & (cluster.memory_mib >= kind.memory_mib)
+            & (cluster.gpus >= kind.gpus)
+            & cluster.admits(kind.models)
+        )
+        nodes = np.flatnonzero(able).tolist()
+        wanted = max(len(cluster) * _CANDIDATES_PERCENT // 100, _LEAST_CANDIDATES)
+        start = self._random.randrange(len(nodes)) if nodes else 0
+        best: tuple[_Cost, list[Resident]] | None = None
+        found = 0
+        for node in nodes[start:] + nodes[:start]:
+            victims = self._victims_on(node, pod)
+            if victims:
+                found += 1
+                cost = _cost(victims)
+                if best is None or cost < best[0]:
+                    best = cost, victims
+            if found >= wanted:
+                break
+        return best[1] if best else []
+
+    def _victims_on(self, node: int, pod: TracePod) -> list[Resident]:
+        lower = [resident for resident in self._residents.on(node) if resident.pod.priority < pod.priority]
+        if not lower:
+            return []
+        left = _Left(self._world, node)
+        for resident in lower:
+            left.take(resident, -1)
+        if not left.fits(pod.kind):
+            return []
+        lower.sort(key=lambda resident: (-resident.pod.priority, -resident.pod.kind.demand_milli))
+        victims = []
+        for resident in lower:
+            left.take(resident, 1)
+            if not left.fits(pod.kind):
+                left.take(resident, -1)
+                victims.append(resident)
+        return victims
+
+
+class _Left:
+    """What would be free on one node."""
+
+    def __init__(self, world: World, node: int) -> None:
+        self._cpu_milli = int(world.cpu_free[node])
+        self._memory_mib = int(world.memory_free[node])
+        self._room_milli: list[int] = world.room_milli[:, node].tolist()
+
+    def take(self, resident: Resident, sign: int) -> None:
+        kind = resident.pod.kind
+        self._cpu_milli -= sign * kind.cpu_milli
+        self._memory_mib -= sign * kind.memory_mib
+        for slot in resident.placement.slots:
+            self._room_milli[slot] -= sign * kind.gpu_milli
+
+    def fits(self, kind: PodKind) -> bool:
+        if self._cpu_milli < kind.cpu_milli or self._memory_mib < kind.memory_mib:
+            return False
+        return sum(room >= kind.gpu_milli for room in self._room_milli) >= kind.gpus
+
+
+def _cost(victims: Sequence[Resident]) -> _Cost:
+    return _Cost(
+        max(victim.pod.priority for victim in victims),
+        sum(victim.pod.kind.demand_milli for victim in victims),
+        len(victims),
+    )
