@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import Any
 
 import click
 
 from scheduler_ext import __version__
+from scheduler_ext.cli.lazy_commands import LazyCommands
 from scheduler_ext.core.errors import SchedulerExtError
 
-_NAMES = ("serve", "agent", "inventory", "explain", "reasons", "check-config", "demo")
-
-
-class _Commands(Mapping[str, click.Command]):
-    """Each imported when it is asked for: an agent on every node need not hold the extender in memory."""
-
-    def __getitem__(self, name: str) -> click.Command:
-        if name not in _NAMES:
-            raise KeyError(name)
-        module = name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"scheduler_ext.cli.{module}"), module)
-        return command
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_NAMES)
-
-    def __len__(self) -> int:
-        return len(_NAMES)
+_NAMES = ("serve", "agent", "inventory", "explain", "reasons", "check-config", "simulate", "demo")
 
 
 class _Group(click.Group):
@@ -43,8 +25,8 @@ class _Group(click.Group):
 
 @click.group(
     cls=_Group,
-    # click only reads it.
-    commands=_Commands(),
+    # An agent on every node need not hold the extender in memory. click only reads them.
+    commands=LazyCommands("scheduler_ext.cli", _NAMES),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name="scheduler-ext")

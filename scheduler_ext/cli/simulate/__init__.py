@@ -1,0 +1,14 @@
+"""``scheduler-ext simulate``: what would happen, without a cluster."""
+
+from __future__ import annotations
+
+import click
+
+from scheduler_ext.cli.lazy_commands import LazyCommands
+
+_NAMES = ("trace",)
+
+
+@click.group(commands=LazyCommands(__name__, _NAMES))
+def simulate() -> None:
+    """Simulate placements: policies on a trace of pods."""

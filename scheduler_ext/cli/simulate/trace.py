@@ -1,0 +1,161 @@
+"""``scheduler-ext simulate trace``: policies on pods that come one after another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from scheduler_ext.cli.simulate.options import IntreeWeight, Policies, TargetName
+from scheduler_ext.cli.simulate.results import FORMS, check_out, write_report
+from scheduler_ext.cli.simulate.seeds import Seeds
+from scheduler_ext.sim.arrivals import PRIORITIES
+from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.protocols import PROTOCOLS, run_experiments
+from scheduler_ext.sim.scheduler import TIES, Settings
+from scheduler_ext.sim.sources import generate_traces, read_traces
+from scheduler_ext.sim.sweep import BACKENDS
+
+_csv = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.option("--nodes", type=_csv, help="CSV of the nodes, as in the openb traces.")
+@click.option("--pods", type=_csv, multiple=True, help="CSV of the pods; several for several traces.")
+@click.option(
+    "--generate",
+    type=click.IntRange(1, 100_000),
+    default=200,
+    show_default=True,
+    help="How many nodes are made up, with pods for them, where no CSVs are given.",
+)
+@click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="inflation", show_default=True)
+@click.option(
+    "--load",
+    type=click.FloatRange(0, 10, min_open=True),
+    default=1.3,
+    show_default=True,
+    help="What is asked in the end (inflation) or at a time (churn), in parts of the GPUs.",
+)
+@click.option("--policy", "policies", type=Policies(), required=True, help="Policies, separated by commas.")
+@click.option("--seeds", type=Seeds(), default="42-51", show_default=True)
+@click.option(
+    "--ties",
+    type=click.Choice(TIES),
+    default="random",
+    show_default=True,
+    help="Which of equally good nodes wins: any, as in kube-scheduler, or the first in an order by seed.",
+)
+@click.option(
+    "--target",
+    type=TargetName(),
+    default="trace",
+    show_default=True,
+    help="What policies expect: the trace's pods, what came so far (online), or what came first (first:N).",
+)
+@click.option("--points", is_flag=True, help="Map every policy's scores to an extender's 0 to 10.")
+@click.option(
+    "--intree",
+    type=IntreeWeight(),
+    multiple=True,
+    help="Add one of kube-scheduler's own scores; implies --points.",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(0, 100),
+    default=100,
+    show_default=True,
+    help="Per cent of the nodes that kube-scheduler looks at; 0: as many as it does by default.",
+)
+@click.option(
+    "--constrain",
+    type=click.FloatRange(0, 100),
+    default=0.0,
+    show_default=True,
+    help="Per cent of the pods with GPUs that are given one or two models they may go to.",
+)
+@click.option(
+    "--priorities",
+    type=click.Choice(PRIORITIES),
+    default="none",
+    show_default=True,
+    help="In churn, pods evict pods of lower priority: by their QoS class, or drawn.",
+)
+@click.option(
+    "--lifetimes",
+    type=click.FloatRange(0, 1000, min_open=True),
+    default=5.0,
+    show_default=True,
+    help="How long churn is measured, in mean lifetimes, after three to warm up.",
+)
+@click.option("--jobs", type=int, default=1, show_default=True, help="Runs side by side; -1: one per core.")
+@click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True)
+@click.option("--scheduler", metavar="ADDRESS", help="Of the Dask or Ray cluster that the runs go to.")
+@click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True)
+@click.option("--out", type=_csv, help="File for the JSON or CSV instead of standard output.")
+def trace(
+    nodes: Path | None,
+    pods: Sequence[Path],
+    generate: int,
+    protocol: str,
+    load: float,
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    ties: str,
+    target: str,
+    points: bool,
+    intree: Sequence[tuple[str, int]],
+    sample: int,
+    constrain: float,
+    priorities: str,
+    lifetimes: float,
+    jobs: int,
+    backend: str,
+    scheduler: str | None,
+    output: str,
+    out: Path | None,
+) -> None:
+    """Simulate policies on pods that come one after another, and report how much of the GPUs they fill.
+
+    Inflation: pods stay until more was asked than there is. Churn: they come and leave at random.
+    """
+    _check(nodes, pods, protocol, priorities, jobs)
+    check_out(output, out)
+    shapes, traces = read_traces(nodes, pods) if nodes is not None else generate_traces(generate)
+    settings = Settings(ties=ties, points=points, sampled_percent=sample, intree=dict(intree))
+    experiments = [
+        Experiment(
+            trace=name,
+            nodes=shapes,
+            pods=trace_pods,
+            policy=policy,
+            seed=seed,
+            load=load,
+            target=target,
+            settings=settings,
+            constrain_percent=constrain,
+            priorities=priorities,
+            measured=lifetimes,
+        )
+        for name, trace_pods in traces.items()
+        for policy in policies
+        for seed in seeds
+    ]
+    with click.progressbar(length=len(experiments), file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+        outcomes = run_experiments(
+            protocol, experiments, jobs=jobs, backend=backend, scheduler=scheduler, progress=bar.update
+        )
+    write_report([outcome.run for outcome in outcomes], output, out)
+
+
+def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: str, jobs: int) -> None:
+    if (nodes is None) != (not pods):
+        raise click.UsageError("--nodes and --pods come together; give both, or neither for made-up ones")
+    if len({path.stem for path in pods}) < len(pods):
+        raise click.UsageError("--pods: two files have the same name, by which their results are known")
+    if priorities != "none" and protocol != "churn":
+        raise click.UsageError("--priorities: nobody is evicted by inflation; take --protocol churn")
+    if jobs == 0:
+        raise click.UsageError("--jobs: 0 runs do nothing; give 1 or more, or -1 for one per core")

@@ -1,0 +1,32 @@
+"""Where a simulation's nodes and pods come from: CSV files, or the generator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from scheduler_ext.sim.generator import generate_nodes, generate_pods
+from scheduler_ext.sim.openb import read_nodes, read_pods
+from scheduler_ext.sim.workload import TracePod
+from scheduler_ext.sim.world import NodeShape
+
+GENERATED = "generated"
+_GENERATOR_SEED = 0
+
+Traces = dict[str, tuple[TracePod, ...]]
+
+
+def read_traces(nodes_csv: Path, pods_csv: Sequence[Path]) -> tuple[tuple[NodeShape, ...], Traces]:
+    """The nodes, and the pods of each file by the file's name without its ending.
+
+    Raises SimulationError, which names file, line and column.
+    """
+    nodes = tuple(read_nodes(nodes_csv))
+    models = {node.model for node in nodes if node.gpus}
+    return nodes, {path.stem: tuple(read_pods(path, models)) for path in pods_csv}
+
+
+def generate_traces(node_count: int) -> tuple[tuple[NodeShape, ...], Traces]:
+    """The same from the generator: for so many nodes always the same."""
+    nodes = tuple(generate_nodes(node_count, _GENERATOR_SEED))
+    return nodes, {GENERATED: tuple(generate_pods(nodes, _GENERATOR_SEED))}
