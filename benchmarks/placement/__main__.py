@@ -1,0 +1,118 @@
+"""The command: `python -m benchmarks.placement` (what is measured stands in `__init__.py`)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from benchmarks.placement.published import POLICIES, SEEDS, TIES
+from benchmarks.placement.table import HEADER, cells_of, rows_of
+from scheduler_ext.cli.output import print_table
+from scheduler_ext.cli.simulate.options import Policies, TargetName
+from scheduler_ext.cli.simulate.seeds import Seeds
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.sim.plots import write_plots
+from scheduler_ext.sim.protocols import run_experiments
+from scheduler_ext.sim.report import as_csv, report
+from scheduler_ext.sim.scheduler import TIES as TIE_RULES
+from scheduler_ext.sim.scheduler import Settings
+from scheduler_ext.sim.sources import Traces, generate_traces, read_traces
+from scheduler_ext.sim.sweep import BACKENDS
+from scheduler_ext.sim.world import NodeShape
+
+_NODES_CSV = "openb_node_list_gpu_node.csv"
+_PODS_CSV = "openb_pod_list_"
+_GENERATED_NODES = 300
+
+_file = click.Path(dir_okay=False, path_type=Path)
+_folder = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option("--traces", type=_folder, help="Folder of the openb CSVs; the generator's pods without.")
+@click.option("--variants", metavar="NAME,...", help="Only these of the folder's traces.")
+@click.option("--policy", "policies", type=Policies(), default=",".join(POLICIES), show_default=True)
+@click.option("--seeds", type=Seeds(), default=f"{SEEDS[0]}-{SEEDS[-1]}", show_default=True)
+@click.option("--ties", type=click.Choice(TIE_RULES), default=TIES, show_default=True)
+@click.option("--points", is_flag=True, help="Map every policy's scores to an extender's 0 to 10.")
+@click.option("--target", type=TargetName(), default="trace", show_default=True)
+@click.option("--jobs", type=int, default=-1, show_default=True)
+@click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True)
+@click.option("--scheduler", metavar="ADDRESS", help="Of the Dask or Ray cluster that the runs go to.")
+@click.option("--json", "json_file", type=_file, help="Write the SimulationReport here.")
+@click.option("--csv", "csv_file", type=_file, help="Write a line per run here.")
+@click.option("--png", "png_folder", type=_folder, help="Write the plots of each trace into this folder.")
+def main(
+    traces: Path | None,
+    variants: str | None,
+    policies: tuple[str, ...],
+    seeds: tuple[int, ...],
+    ties: str,
+    points: bool,
+    target: str,
+    jobs: int,
+    backend: str,
+    scheduler: str | None,
+    json_file: Path | None,
+    csv_file: Path | None,
+    png_folder: Path | None,
+) -> None:
+    """Run the inflation protocol of the published comparison, and print ours beside the published figures."""
+    try:
+        nodes, by_name = _read(traces, variants)
+        experiments = [
+            Experiment(
+                trace=name,
+                nodes=nodes,
+                pods=pods,
+                policy=policy,
+                seed=seed,
+                target=target,
+                settings=Settings(ties=ties, points=points),
+            )
+            for name, pods in by_name.items()
+            for policy in policies
+            for seed in seeds
+        ]
+        with click.progressbar(
+            length=len(experiments), file=sys.stderr, hidden=not sys.stderr.isatty()
+        ) as bar:
+            outcomes = run_experiments(
+                "inflation", experiments, jobs=jobs, backend=backend, scheduler=scheduler, progress=bar.update
+            )
+        if png_folder is not None:
+            write_plots(png_folder, outcomes)
+    except SimulationError as error:
+        raise click.ClickException(str(error)) from None
+    runs = [outcome.run for outcome in outcomes]
+    machine = machine_line(describe_machine())
+    print_table(HEADER, [cells_of(row) for row in rows_of(runs)])
+    click.echo(machine)
+    if json_file is not None:
+        json_file.write_text(json.dumps(report(runs, machine), indent=2) + "\n", encoding="utf-8")
+    if csv_file is not None:
+        csv_file.write_text(as_csv(runs), encoding="utf-8")
+
+
+def _read(folder: Path | None, variants: str | None) -> tuple[tuple[NodeShape, ...], Traces]:
+    if folder is None:
+        return generate_traces(_GENERATED_NODES)
+    files = {path.stem.removeprefix(_PODS_CSV): path for path in sorted(folder.glob(f"{_PODS_CSV}*.csv"))}
+    wanted = list(files) if variants is None else variants.split(",")
+    unknown = [name for name in wanted if name not in files]
+    if unknown or not wanted:
+        raise SimulationError(
+            f"{folder}: has no {_PODS_CSV}{unknown[0] if unknown else '*'}.csv; "
+            f"it has {', '.join(files) or 'no traces'}"
+        )
+    nodes, pods = read_traces(folder / _NODES_CSV, [files[name] for name in wanted])
+    return nodes, {name: pods[files[name].stem] for name in wanted}
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m benchmarks.placement")

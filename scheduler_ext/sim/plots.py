@@ -1,0 +1,127 @@
+"""Pictures of outcomes: allocation and fragmentation against arrived load, and a cluster at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scheduler_ext.core.columns import Floats
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.experiment import Outcome
+from scheduler_ext.sim.workload import GPU_MILLI
+
+_DPI = 120
+# From which load on policies differ.
+_FROM_PERCENT = 60
+
+Grouped = Mapping[str, Sequence[Outcome]]
+
+
+def write_plots(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
+    """Write the pictures of each trace into a folder: TRACE-allocation.png and TRACE-fragmentation.png where
+    load grew, and TRACE-cluster.png.
+
+    Raises SimulationError where matplotlib is missing, or the folder cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [path for trace in _traces(outcomes) for path in _write(folder, trace, outcomes)]
+    except OSError as error:
+        raise SimulationError(f"{folder}: cannot be written: {error.strerror}") from None
+
+
+def _traces(outcomes: Sequence[Outcome]) -> list[str]:
+    return list(dict.fromkeys(outcome.run.trace for outcome in outcomes))
+
+
+def _write(folder: Path, trace: str, outcomes: Sequence[Outcome]) -> list[Path]:
+    by_policy: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.run.trace == trace:
+            by_policy.setdefault(outcome.run.policy, []).append(outcome)
+    written = []
+    if all(outcome.allocation_percent for group in by_policy.values() for outcome in group):
+        allocation = {
+            policy: [outcome.allocation_percent for outcome in group] for policy, group in by_policy.items()
+        }
+        fragmentation = {
+            policy: [outcome.fragmentation_percent for outcome in group]
+            for policy, group in by_policy.items()
+        }
+        written.append(folder / f"{trace}-allocation.png")
+        _draw_curves(written[-1], f"{trace}: allocated", "GPUs allocated, %", allocation, _FROM_PERCENT)
+        written.append(folder / f"{trace}-fragmentation.png")
+        _draw_curves(written[-1], f"{trace}: fragmented", "GPUs idle and fragmented, %", fragmentation, 0)
+    written.append(folder / f"{trace}-cluster.png")
+    _draw_clusters(written[-1], trace, by_policy)
+    return written
+
+
+def _figure(**options: Any) -> Any:
+    try:
+        from matplotlib.figure import Figure  # imported late: slow, and needed for pictures only
+    except ImportError:
+        raise SimulationError(
+            "plots: matplotlib is not installed; pip install 'scheduler-ext[bench]'"
+        ) from None
+    return Figure(**options)
+
+
+def _draw_curves(
+    path: Path, title: str, label: str, curves: Mapping[str, Sequence[Mapping[int, float]]], start: int
+) -> None:
+    """A line per policy: the mean over seeds, and from the least to the most of them."""
+    figure = _figure(figsize=(8, 5))
+    axes = figure.subplots()
+    for policy, group in curves.items():
+        loads = sorted(load for load in set.intersection(*(set(curve) for curve in group)) if load >= start)
+        values = np.array([[curve[load] for load in loads] for curve in group])
+        line = axes.plot(loads, values.mean(axis=0), label=policy, linewidth=1.2)[0]
+        axes.fill_between(
+            loads, values.min(axis=0), values.max(axis=0), color=line.get_color(), alpha=0.15, linewidth=0
+        )
+    axes.set(title=title, xlabel="arrived load, % of the GPUs", ylabel=label)
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=_DPI)
+
+
+def _draw_clusters(path: Path, trace: str, by_policy: Grouped) -> None:
+    """A panel per policy, of its first seed: a column per node, by model, and a cell per GPU."""
+    figure = _figure(figsize=(12, 1.0 + 1.3 * len(by_policy)))
+    panels = figure.subplots(len(by_policy), 1, squeeze=False)[:, 0]
+    image = None
+    for axes, (policy, group) in zip(panels, by_policy.items(), strict=True):
+        used, borders = _cells(group[0])
+        image = axes.imshow(
+            np.ma.masked_invalid(used), aspect="auto", cmap="viridis", vmin=0, vmax=100, interpolation="none"
+        )
+        axes.set_title(f"{policy}, seed {group[0].run.seed}", fontsize=8, loc="left")
+        axes.set_yticks([])
+        axes.set_xticks([(start + end - 1) / 2 for _, start, end in borders])
+        axes.set_xticklabels([model for model, _, _ in borders], fontsize=6)
+        for _, start, _ in borders[1:]:
+            axes.axvline(start - 0.5, color="white", linewidth=0.8)
+    figure.suptitle(f"{trace}: used part of every GPU at the end, nodes by model and use", fontsize=10)
+    figure.tight_layout(rect=(0, 0, 0.92, 0.98))
+    figure.colorbar(image, ax=list(panels), label="used, %", fraction=0.03)
+    figure.savefig(path, dpi=_DPI)
+
+
+def _cells(outcome: Outcome) -> tuple[Floats, list[tuple[str, int, int]]]:
+    """The used part of each GPU, ``[slot, node]``, nan where there is none, nodes in order of model and use;
+    and from where to where each model's nodes stand."""
+    rooms = outcome.rooms_milli.astype(np.float64)
+    used = np.where(rooms < 0, np.nan, 100.0 * (1.0 - rooms / GPU_MILLI))
+    # The fullest GPU of a node stands on top.
+    used = -np.sort(-used, axis=0)
+    models = np.array(outcome.models)
+    order = np.lexsort((-np.nansum(used, axis=0), models))
+    names, starts = np.unique(models[order], return_index=True)
+    ends = [*starts[1:].tolist(), len(models)]
+    borders = list(zip(names.tolist(), starts.tolist(), ends, strict=True))
+    return used[:, order], borders
