@@ -92,7 +92,7 @@ def _draw_curves(
 
 def _draw_clusters(path: Path, trace: str, by_policy: Grouped) -> None:
     """A panel per policy, of its first seed: a column per node, by model, and a cell per GPU."""
-    figure = _figure(figsize=(12, 1.0 + 1.3 * len(by_policy)))
+    figure = _figure(figsize=(12, 1.0 + 1.5 * len(by_policy)))
     panels = figure.subplots(len(by_policy), 1, squeeze=False)[:, 0]
     image = None
     for axes, (policy, group) in zip(panels, by_policy.items(), strict=True):
@@ -103,7 +103,7 @@ def _draw_clusters(path: Path, trace: str, by_policy: Grouped) -> None:
         axes.set_title(f"{policy}, seed {group[0].run.seed}", fontsize=8, loc="left")
         axes.set_yticks([])
         axes.set_xticks([(start + end - 1) / 2 for _, start, end in borders])
-        axes.set_xticklabels([model for model, _, _ in borders], fontsize=6)
+        axes.set_xticklabels([model for model, _, _ in borders], fontsize=6, rotation=30, ha="right")
         for _, start, _ in borders[1:]:
             axes.axvline(start - 0.5, color="white", linewidth=0.8)
     figure.suptitle(f"{trace}: used part of every GPU at the end, nodes by model and use", fontsize=10)

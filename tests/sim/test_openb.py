@@ -1,0 +1,139 @@
+"""The CSV files of traces: what is read, and what an error names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.generator import generate_nodes, generate_pods
+from scheduler_ext.sim.openb import read_nodes, read_pods, write_nodes, write_pods
+from scheduler_ext.sim.workload import PodKind
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,8000,1000,0,\n"
+PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos\n"
+
+
+def written(tmp_path: Path, text: str, name: str = "trace.csv") -> Path:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_nodes(tmp_path: Path) -> None:
+    first, second = read_nodes(written(tmp_path, NODES))
+    assert (first.name, first.cpu_milli, first.memory_mib, first.gpus, first.model) == (
+        "n0",
+        64000,
+        262144,
+        2,
+        "P100",
+    )
+    assert second.gpus == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "kind"),
+    [
+        pytest.param("p,8000,30517,0,0,,BE", PodKind(8000, 30517), id="a pod without GPUs"),
+        pytest.param("p,100,2,1,460,,LS", PodKind(100, 2, 1, 460), id="a share"),
+        pytest.param("p,100,2,8,1000,,LS", PodKind(100, 2, 8, 1000), id="whole GPUs"),
+        pytest.param("p,1,2,1,1000,T4|P100,", PodKind(1, 2, 1, 1000, ("P100", "T4")), id="models, sorted"),
+        pytest.param("p,1,2,1,1000,P100|K80,", PodKind(1, 2, 1, 1000, ("K80", "P100")), id="one is there"),
+        pytest.param("p,1,2,0,0,P100,", PodKind(1, 2), id="a model is no matter without GPUs"),
+    ],
+)
+def test_pods(tmp_path: Path, row: str, kind: PodKind) -> None:
+    (pod,) = read_pods(written(tmp_path, PODS + row + "\n"), {"P100", "T4"})
+    assert pod.kind == kind
+
+
+def test_pods_with_the_first_five_columns_only(tmp_path: Path) -> None:
+    text = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1000,2,1,500\n"
+    (pod,) = read_pods(written(tmp_path, text), {"P100"})
+    assert (pod.kind, pod.qos) == (PodKind(1000, 2, 1, 500), "")
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        pytest.param("p,x,1,0,0,,", "line 3, cpu_milli: 'x' is no whole number", id="a word for a number"),
+        pytest.param("p,,1,0,0,,", "line 3, cpu_milli: '' is no whole number", id="nothing for a number"),
+        pytest.param("p,1,-1,0,0,,", "line 3, memory_mib: -1 is not within 0", id="a negative number"),
+        pytest.param("p,1,1,1,1001,,", "line 3, gpu_milli: 1001 is not within 0 to 1000", id="beyond a GPU"),
+        pytest.param("p,1,1,2,500,,", "line 3, gpu_milli: 500 of each of 2 GPUs", id="parts of several GPUs"),
+        pytest.param("p,1,1,1,0,,", "line 3, gpu_milli: 0 of 1 GPUs", id="nothing of a GPU"),
+        pytest.param(
+            "p,1,1,1,5,K80,", "line 3, gpu_spec: no node has K80; the cluster's are P100", id="model"
+        ),
+        pytest.param("p,1,1", "line 3, num_gpu: '' is no whole number", id="a row that ends early"),
+    ],
+)
+def test_pods_that_cannot_be(tmp_path: Path, row: str, told: str) -> None:
+    path = written(tmp_path, PODS + "good,1,1,1,5,,\n" + row + "\n")
+    with pytest.raises(SimulationError) as error:
+        read_pods(path, {"P100"})
+    assert str(error.value).startswith(f"{path}, {told}")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        pytest.param("", "no column sn", id="an empty file"),
+        pytest.param("sn,cpu_milli,memory_mib,gpu\n", "no column model", id="a column is missing"),
+        pytest.param("sn,cpu_milli,memory_mib,gpu,model\n", "has no rows", id="no rows"),
+        pytest.param(NODES.replace("n1", "n0"), "line 3, sn: 'n0' names another node", id="a name twice"),
+        pytest.param(NODES.replace(",P100", ","), "line 2, model: a node with GPUs needs", id="no model"),
+        pytest.param(NODES.replace("2,P100", "0,"), "no node has a GPU", id="no GPUs"),
+        pytest.param(NODES.replace("2,P100", "65,P100"), "line 2, gpu: 65 is not within 0 to 64", id="GPUs"),
+    ],
+)
+def test_nodes_that_cannot_be(tmp_path: Path, text: str, told: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(SimulationError) as error:
+        read_nodes(path)
+    assert str(error.value).startswith(str(path))
+    assert told in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(SimulationError, match=r"missing\.csv: cannot be read: No such file"):
+        read_nodes(tmp_path / "missing.csv")
+    binary = tmp_path / "binary.csv"
+    binary.write_bytes(b"sn,cpu_milli,memory_mib,gpu,model\n\xff\xfe\n")
+    with pytest.raises(SimulationError, match="is no CSV in UTF-8"):
+        read_nodes(binary)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_column(tmp_path: Path) -> None:
+    path = tmp_path / "bom.csv"
+    path.write_text(NODES, encoding="utf-8-sig")
+    assert len(read_nodes(path)) == 2
+
+
+class TestGenerator:
+    def test_what_it_writes_is_read_back(self, tmp_path: Path) -> None:
+        nodes = generate_nodes(20, seed=3)
+        pods = generate_pods(nodes, seed=3)
+        write_nodes(tmp_path / "nodes.csv", nodes)
+        write_pods(tmp_path / "pods.csv", pods)
+        assert read_nodes(tmp_path / "nodes.csv") == nodes
+        assert read_pods(tmp_path / "pods.csv", {node.model for node in nodes}) == pods
+
+    def test_a_seed_is_all_that_decides(self) -> None:
+        nodes = generate_nodes(20, seed=3)
+        assert generate_nodes(20, seed=3) == nodes
+        assert generate_nodes(20, seed=4) != nodes
+        assert generate_pods(nodes, seed=3) == generate_pods(nodes, seed=3)
+        assert generate_pods(nodes, seed=3) != generate_pods(nodes, seed=4)
+
+    def test_there_is_some_of_everything(self) -> None:
+        nodes = generate_nodes(100, seed=1)
+        pods = generate_pods(nodes, seed=1)
+        asked = {pod.kind.request_class for pod in pods}
+        assert {"cpu-only", "share", "1-gpu", "2-gpu", "8-gpu", "share-constrained"} <= asked
+        assert len({node.model for node in nodes}) > 3
+        capacity = sum(node.gpus for node in nodes) * 1000
+        assert capacity <= sum(pod.kind.demand_milli for pod in pods) < capacity * 1.2

@@ -1,0 +1,91 @@
+"""The simulated cluster: nothing is given twice, and what leaves leaves no trace."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from scheduler_ext.core.errors import OverAllocationError
+from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.world import NodesView, World
+from tests.sim.small import cluster_of, kinds, share, whole, worlds
+
+
+def test_a_new_world_is_free() -> None:
+    world = World(cluster_of((8000, 2, "A100"), (4000, 1, "T4")))
+    assert world.room_milli.tolist() == [[1000, 1000], [1000, 0]]
+    assert world.cluster.capacity_milli == 3000
+    assert world.whole_gpus(0, 2) == (0, 1)
+
+
+def test_a_share_leaves_the_rest_of_its_gpu() -> None:
+    world = World(cluster_of((8000, 2, "A100")))
+    world.place(share(300), 0, (1,))
+    assert world.room_milli[:, 0].tolist() == [1000, 700]
+    assert (world.cpu_free[0], world.memory_free[0], world.allocated_milli) == (7000, 99000, 300)
+    assert world.whole_gpus(0, 2) == (0,)
+    assert world.tasks[:, 0].tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "slots"),
+    [
+        pytest.param(share(800), (1,), id="more than is left of the GPU"),
+        pytest.param(whole(1), (1,), id="a whole GPU that is in use"),
+        pytest.param(whole(2), (0,), id="fewer GPUs than asked"),
+        pytest.param(whole(2), (0, 0), id="one GPU twice"),
+        pytest.param(PodKind(8001, 1), (), id="more CPU than there is"),
+        pytest.param(PodKind(1, 100_001), (), id="more memory than there is"),
+    ],
+)
+def test_what_does_not_fit_is_refused(kind: PodKind, slots: tuple[int, ...]) -> None:
+    world = World(cluster_of((8000, 2, "A100")))
+    world.place(share(300), 0, (1,))
+    with pytest.raises(OverAllocationError, match="n0"):
+        world.place(kind, 0, slots)
+
+
+@given(worlds, kinds)
+def test_a_pod_that_left_leaves_no_trace(world: World, kind: PodKind) -> None:
+    before = [world.cpu_free.copy(), world.memory_free.copy(), world.room_milli.copy(), world.tasks.copy()]
+    for node in range(len(world.cluster)):
+        if kind.is_share:
+            slots = (int(world.room_milli[:, node].argmax()),)
+        else:
+            slots = world.whole_gpus(node, kind.gpus)
+        if world.fits(kind, node):
+            world.place(kind, node, slots)
+            world.release(kind, node, slots)
+    after = [world.cpu_free, world.memory_free, world.room_milli, world.tasks]
+    assert all(np.array_equal(*pair) for pair in zip(before, after, strict=True))
+
+
+def test_changes_are_told_by_when_they_were() -> None:
+    world = World(cluster_of(*[(8000, 1, "A100")] * 3))
+    start = world.tick
+    world.place(share(300), 2, (0,))
+    between = world.tick
+    world.place(share(300), 0, (0,))
+    assert world.changed_since(start).tolist() == [0, 2]
+    assert world.changed_since(between).tolist() == [0]
+    assert world.changed_since(world.tick).tolist() == []
+
+
+def test_an_order_keeps_each_node_together() -> None:
+    cluster = cluster_of((8000, 2, "A100"), (4000, 1, "T4")).ordered(np.array([1, 0]))
+    assert cluster.names == ("n1", "n0")
+    assert [cluster.models[index] for index in cluster.model] == ["T4", "A100"]
+    assert cluster.admits(("T4",)).tolist() == [True, False]
+    assert cluster.admits(()).tolist() == [True, True]
+    assert cluster.admits(("K80",)).tolist() == [False, False]
+
+
+def test_a_view_has_the_columns_of_its_nodes() -> None:
+    world = World(cluster_of((8000, 2, "A100"), (4000, 1, "T4")))
+    world.place(share(300), 1, (0,))
+    view = NodesView(world, np.array([1]))
+    assert (view.cpu_free.tolist(), view.cpu_milli.tolist()) == ([3000], [4000])
+    assert view.memory_mib.tolist() == [100_000]
+    assert view.room_milli.tolist() == [[700], [0]]
+    assert view.tasks.tolist() == [[1], [0], [0]]
