@@ -34,7 +34,7 @@ class _Churn:
         self._experiment = experiment
         self._random = np.random.default_rng(experiment.seed)
         cluster = Cluster.of(experiment.nodes)
-        cluster = cluster.ordered(np.random.default_rng([experiment.seed, 1]).permutation(len(cluster)))
+        cluster = cluster.ordered(self._random.permutation(len(cluster)))
         pods = constrained(experiment.pods, cluster, experiment.constrain_percent, self._random)
         self._pods = prioritised(pods, experiment.priorities, self._random)
         self._expectation = Expectation(experiment.target, self._pods)

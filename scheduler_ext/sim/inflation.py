@@ -6,14 +6,15 @@ arrived; one that fits anywhere is placed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from scheduler_ext.sim.arrivals import constrained, inflated
 from scheduler_ext.sim.expectation import Expectation, workload_of
 from scheduler_ext.sim.experiment import Experiment, Outcome
-from scheduler_ext.sim.fragmentation import Fragmentation
+from scheduler_ext.sim.fragmentation import TARGET_PART, Fragmentation
 from scheduler_ext.sim.policies import policy_factory
-from scheduler_ext.sim.policies.fgd import TARGET_PART
 from scheduler_ext.sim.policy import Target
 from scheduler_ext.sim.report import Run
 from scheduler_ext.sim.scheduler import Scheduler
@@ -27,12 +28,12 @@ FRAGMENTATION_PERCENT = 90
 
 def run_inflation(experiment: Experiment) -> Outcome:
     """Run it; raises SimulationError where it cannot be run as asked."""
-    arrivals_random = np.random.default_rng(experiment.seed)
+    random = np.random.default_rng(experiment.seed)
     cluster = Cluster.of(experiment.nodes)
-    # An order of its own seed, so that it is the same whatever pods come.
-    cluster = cluster.ordered(np.random.default_rng([experiment.seed, 1]).permutation(len(cluster)))
-    pods = constrained(experiment.pods, cluster, experiment.constrain_percent, arrivals_random)
-    arrivals = inflated(pods, cluster.capacity_milli, experiment.load, arrivals_random)
+    # The order comes first, so that it is the same whatever pods come.
+    cluster = cluster.ordered(random.permutation(len(cluster)))
+    pods = constrained(experiment.pods, cluster, experiment.constrain_percent, random)
+    arrivals = inflated(pods, cluster.capacity_milli, experiment.load, random)
 
     expectation = Expectation(experiment.target, pods)
     target = Target(cluster, expectation.workload, experiment.seed)
@@ -80,19 +81,29 @@ class _Curves:
         return {load: total / count / capacity_milli * 100.0 for load, (total, count) in self._sums.items()}
 
 
+def _at(curve: Mapping[int, float], load: int) -> float:
+    """The value at a load; in a small cluster, where one pod may skip it, at the last load before."""
+    return curve[max((known for known in curve if known <= load), default=min(curve))]
+
+
 def _outcome(
     experiment: Experiment, world: World, tally: Tally, curves: _Curves, scheduler: Scheduler
 ) -> Outcome:
     allocation = curves.allocation_percent
-    told = dict.fromkeys((FULL_PERCENT, round(experiment.load * 100)))
+    last = round(experiment.load * 100)
+    told = dict.fromkeys(load for load in (FULL_PERCENT, last) if load <= last)
     decisions_per_second, p99_ms = pace(scheduler.latencies_s)
     run = Run(
         trace=experiment.trace,
         policy=experiment.policy,
         seed=experiment.seed,
-        allocation_percent={str(load): allocation[load] for load in told if load in allocation},
+        allocation_percent={str(load): _at(allocation, load) for load in told},
         unallocated_gpus=(world.cluster.capacity_milli - world.allocated_milli) / 1000,
-        fragmentation_percent_at_90=curves.fragmentation_percent.get(FRAGMENTATION_PERCENT),
+        fragmentation_percent_at_90=(
+            _at(curves.fragmentation_percent, FRAGMENTATION_PERCENT)
+            if last >= FRAGMENTATION_PERCENT
+            else None
+        ),
         arrived_milli=tally.arrived_milli,
         allocated_milli=tally.allocated_milli,
         rejected_milli=tally.rejected_milli,

@@ -51,14 +51,15 @@ def test_a_pod_that_left_leaves_no_trace(world: World, kind: PodKind) -> None:
     before = [world.cpu_free.copy(), world.memory_free.copy(), world.room_milli.copy(), world.tasks.copy()]
     for node in range(len(world.cluster)):
         if kind.is_share:
-            slots = (int(world.room_milli[:, node].argmax()),)
+            slots: tuple[int, ...] = (int(world.room_milli[:, node].argmax()),)
         else:
             slots = world.whole_gpus(node, kind.gpus)
         if world.fits(kind, node):
             world.place(kind, node, slots)
             world.release(kind, node, slots)
     after = [world.cpu_free, world.memory_free, world.room_milli, world.tasks]
-    assert all(np.array_equal(*pair) for pair in zip(before, after, strict=True))
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_changes_are_told_by_when_they_were() -> None:

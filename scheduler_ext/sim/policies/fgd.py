@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from scheduler_ext.core.workload import Workload
-from scheduler_ext.sim.fragmentation import Fragmentation
+from scheduler_ext.sim.fragmentation import TARGET_PART, Fragmentation
 from scheduler_ext.sim.policy import Evaluation, Policy, Reference, Target
 from scheduler_ext.sim.workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import NodesView
 
-# The paper looks at the commonest classes that make up so much of the workload.
-TARGET_PART = 0.95
 # A difference of nothing must not fall to the next lower integer by rounding.
 _ROUNDING = 1e-9
 

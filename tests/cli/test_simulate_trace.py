@@ -1,0 +1,164 @@
+"""scheduler-ext simulate trace: its forms, its exit codes, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from scheduler_ext.sim.generator import generate_nodes, generate_pods
+from scheduler_ext.sim.openb import write_nodes, write_pods
+from tests.cli.commands import error_of, run
+
+SMALL = ("--generate", "10", "--policy", "fgd,random", "--seeds", "42-43")
+
+
+def simulate(*args: str | Path) -> Result:
+    return run("simulate", "trace", *args)
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> tuple[Path, Path]:
+    """The CSVs of nodes and of pods."""
+    nodes = generate_nodes(8, seed=1)
+    write_nodes(tmp_path / "nodes.csv", nodes)
+    write_pods(tmp_path / "pods.csv", generate_pods(nodes, seed=1))
+    return tmp_path / "nodes.csv", tmp_path / "pods.csv"
+
+
+def report_of(result: Result) -> dict[str, Any]:
+    assert (result.exit_code, result.stderr) == (0, "")
+    report: dict[str, Any] = json.loads(result.stdout)
+    return report
+
+
+def test_json() -> None:
+    report = report_of(simulate(*SMALL, "-o", "json"))
+    assert (report["apiVersion"], report["kind"]) == ("cli.scheduler-ext.io/v1alpha1", "SimulationReport")
+    assert "numpy" in report["machine"]
+    assert [(run["policy"], run["seed"]) for run in report["runs"]] == [
+        ("fgd", 42),
+        ("fgd", 43),
+        ("random", 42),
+        ("random", 43),
+    ]
+    first = report["runs"][0]
+    assert first["trace"] == "generated"
+    assert list(first["allocationPercent"]) == ["100", "130"]
+    assert first["arrivedMilli"] == first["allocatedMilli"] + first["rejectedMilli"]
+    assert first["decisionsPerSecond"] > 0
+    assert (first["meanAllocationPercent"], first["sliceAcceptancePercent"]) == (None, None)
+    assert [(mean["policy"], mean["seeds"]) for mean in report["summary"]] == [("fgd", 2), ("random", 2)]
+
+
+def test_table() -> None:
+    result = simulate(*SMALL)
+    assert (result.exit_code, result.stderr) == (0, "")
+    header, *rows = result.stdout.splitlines()
+    assert header.split("   ")[0] == "TRACE"
+    assert "ALLOCATED % AT 130" in header
+    assert "SLICE" not in header
+    assert [row.split()[:3] for row in rows] == [["generated", "fgd", "2"], ["generated", "random", "2"]]
+
+
+def test_csv_in_a_file(tmp_path: Path) -> None:
+    result = simulate(*SMALL, "-o", "csv", "--out", tmp_path / "runs.csv")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text(encoding="utf-8"))))
+    assert [row["seed"] for row in rows] == ["42", "43", "42", "43"]
+    assert float(rows[0]["allocationPercent130"]) > 50
+
+
+def test_churn_of_files(traces: tuple[Path, Path]) -> None:
+    nodes, pods = traces
+    result = simulate(
+        "--nodes", nodes, "--pods", pods, "--protocol", "churn", "--load", "1.1", "--policy", "best-fit",
+        "--seeds", "7", "--lifetimes", "1", "--priorities", "qos", "--target", "online", "-o", "json",
+    )  # fmt: skip
+    (only,) = report_of(result)["runs"]
+    assert (only["trace"], only["seed"], only["allocationPercent"]) == ("pods", 7, None)
+    assert 0 < only["meanAllocationPercent"] < 100
+    assert only["evictedMilli"] is not None
+
+
+def test_the_same_seeds_side_by_side() -> None:
+    def allocation(*args: str) -> list[Any]:
+        runs = report_of(simulate(*SMALL, "-o", "json", *args))["runs"]
+        return [run["allocationPercent"] for run in runs]
+
+    assert allocation() == allocation("--jobs", "2")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        pytest.param(("--ties", "first", "--points"), id="an extender's points"),
+        pytest.param(("--intree", "NodeResourcesFit=1", "--sample", "0"), id="kube-scheduler's defaults"),
+        pytest.param(("--constrain", "30", "--target", "first:50"), id="constrained, by the first pods"),
+    ],
+)
+def test_settings(args: tuple[str, ...]) -> None:
+    plain = report_of(simulate(*SMALL, "-o", "json"))
+    other = report_of(simulate(*SMALL, "-o", "json", *args))
+    assert [run["seed"] for run in other["runs"]] == [42, 43, 42, 43]
+    assert other["runs"][2] != plain["runs"][2]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        pytest.param(("--policy", "fgd2"), "policy fgd2: unknown; known are best-fit", id="policy"),
+        pytest.param(("--policy", "fgd", "--seeds", "9-1"), "'9-1' is no range", id="a range backwards"),
+        pytest.param(("--policy", "fgd", "--seeds", "1,x"), "'x' is no seed", id="no seed"),
+        pytest.param(("--policy", "fgd", "--seeds", "1-3,2"), "names a seed twice", id="a seed twice"),
+        pytest.param(("--policy", "fgd", "--target", "first:0"), "write trace, online", id="target"),
+        pytest.param(("--policy", "fgd", "--load", "0"), "--load", id="no load"),
+        pytest.param(("--policy", "fgd", "--ties", "last"), "--ties", id="ties"),
+        pytest.param(("--policy", "fgd", "--intree", "Fit=1"), "known are NodeResourcesFit", id="score"),
+        pytest.param(("--policy", "fgd", "--intree", "NodeResourcesFit"), "=WEIGHT", id="weight"),
+        pytest.param(
+            ("--policy", "fgd", "--nodes", "n.csv"), "--nodes and --pods come together", id="no pods"
+        ),
+        pytest.param(("--policy", "fgd", "--priorities", "qos"), "take --protocol churn", id="priorities"),
+        pytest.param(("--policy", "fgd", "--jobs", "0"), "--jobs: 0 runs", id="no jobs"),
+        pytest.param(("--policy", "fgd", "--out", "x"), "--out: a table is for a terminal", id="table out"),
+        pytest.param((), "Missing option '--policy'", id="no policy"),
+    ],
+)
+def test_usage(args: tuple[str, ...], told: str) -> None:
+    result = simulate(*args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in result.stderr
+
+
+def test_two_files_of_one_name(traces: tuple[Path, Path]) -> None:
+    nodes, pods = traces
+    result = simulate("--policy", "fgd", "--nodes", nodes, "--pods", pods, "--pods", pods)
+    assert result.exit_code == 2
+    assert "two files have the same name" in result.stderr
+
+
+def test_errors_are_one_line(traces: tuple[Path, Path], tmp_path: Path) -> None:
+    nodes, pods = traces
+    missing = simulate("--policy", "fgd", "--nodes", tmp_path / "none.csv", "--pods", pods)
+    assert error_of(missing).endswith("none.csv: cannot be read: No such file or directory")
+    broken = tmp_path / "broken.csv"
+    broken.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1,1,1,2000\n", encoding="utf-8")
+    told = error_of(simulate("--policy", "fgd", "--nodes", nodes, "--pods", broken))
+    assert told.endswith("broken.csv, line 2, gpu_milli: 2000 is not within 0 to 1000")
+    unwritable = simulate(*SMALL, "-o", "json", "--out", tmp_path / "no" / "f.json")
+    assert "cannot be written: No such file" in error_of(unwritable)
+    elsewhere = simulate(*SMALL, "--scheduler", "tcp://10.0.0.1:1")
+    assert "backend loky runs on this machine" in error_of(elsewhere)
+
+
+def test_help_lists_what_can_be_simulated() -> None:
+    assert "trace" in run("simulate", "--help").stdout
+    unknown = run("simulate", "nothing")
+    assert unknown.exit_code == 2
+    assert "No such command 'nothing'" in unknown.stderr

@@ -1,0 +1,86 @@
+"""What a policy is told to expect, and that it is never told of pods to come."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.sim.expectation import NEUTRAL, Expectation, workload_of
+from scheduler_ext.sim.workload import PodKind, TracePod, task_class
+from tests.sim.small import share, whole
+
+PODS = [
+    TracePod("a", share(500)),
+    TracePod("b", share(500)),
+    TracePod("c", whole(2)),
+    TracePod("d", share(250)),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        pytest.param(PodKind(2000, 7), TaskClass(cpu_milli=2000), id="a pod without GPUs"),
+        pytest.param(
+            PodKind(2000, 7, 1, 300, ("T4",)),
+            TaskClass(cpu_milli=2000, shares_mib=(300,), models=("T4",)),
+            id="a share is so many MiB of a GPU of 1000",
+        ),
+        pytest.param(PodKind(2000, 7, 4, 1000), TaskClass(cpu_milli=2000, gpus=4), id="whole GPUs"),
+    ],
+)
+def test_classes(kind: PodKind, expected: TaskClass) -> None:
+    assert task_class(kind) == expected
+
+
+def test_the_trace_is_known_from_the_start() -> None:
+    expectation = Expectation("trace", PODS)
+    assert expectation.workload == Workload(
+        {task_class(share(500)): 0.5, task_class(whole(2)): 0.25, task_class(share(250)): 0.25}
+    )
+    assert expectation.saw(whole(8)) is None
+
+
+def test_memory_is_no_part_of_a_class() -> None:
+    pods = [TracePod("a", PodKind(1000, memory, 1, 500)) for memory in (1, 2)]
+    assert len(workload_of(pods).parts) == 1
+
+
+@pytest.mark.parametrize("target", ["online", "first:3"])
+def test_nothing_of_the_trace_is_known_beforehand(target: str) -> None:
+    assert Expectation(target, PODS).workload == NEUTRAL
+
+
+def test_the_first_pods_are_counted_once() -> None:
+    expectation = Expectation("first:4", [])
+    told = [expectation.saw(pod.kind) for pod in PODS]
+    assert told[:3] == [None] * 3
+    assert told[3] == workload_of(PODS)
+    assert all(expectation.saw(whole(1)) is None for _ in range(100))
+    assert expectation.workload == workload_of(PODS)
+
+
+def test_what_came_is_worked_out_at_growing_intervals() -> None:
+    expectation = Expectation("online", [])
+    told = [number for number in range(1, 3001) if expectation.saw(share(500)) is not None]
+    assert told == [25, 50, 100, 200, 400, 800, 1600, 2400]
+
+
+def test_drift_is_followed() -> None:
+    expectation = Expectation("online", [])
+    for _ in range(4000):
+        expectation.saw(share(500))
+    for _ in range(8000):
+        expectation.saw(whole(2))
+    parts = expectation.workload.parts
+    assert parts[task_class(whole(2))] > 0.9
+    assert 0 < parts[task_class(share(500))] < 0.1
+
+
+@pytest.mark.parametrize(
+    "target", ["", "first", "first:", "first:0", "first:-1", "first:1.5", "Trace", "future"]
+)
+def test_an_unknown_target_is_told(target: str) -> None:
+    with pytest.raises(SimulationError, match="write trace, online, or first:N"):
+        Expectation(target, PODS)

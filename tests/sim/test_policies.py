@@ -1,0 +1,216 @@
+"""The reference policies: how they are found, and what each prefers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.sim import policies
+from scheduler_ext.sim.policies import policy_factory, policy_names
+from scheduler_ext.sim.policy import Target
+from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.world import Cluster, NodesView, World
+from tests.sim.small import cluster_of, kinds, scheduler_of, share, whole, workloads, worlds
+
+REFERENCES = (
+    "best-fit",
+    "dot-product",
+    "fgd",
+    "first-fit",
+    "gpu-clustering",
+    "gpu-packing",
+    "least-allocated",
+    "most-allocated",
+    "random",
+)
+NOTHING = Workload()
+
+
+def world_with(cluster: Cluster, *placed: tuple[PodKind, int, tuple[int, ...]]) -> World:
+    world = World(cluster)
+    for kind, node, slots in placed:
+        world.place(kind, node, slots)
+    return world
+
+
+TWO_NODES = cluster_of((8000, 2, "A100"), (8000, 2, "A100"))
+
+
+class TestDiscovery:
+    def test_all_are_there(self) -> None:
+        assert set(REFERENCES) <= set(policy_names())
+
+    @pytest.mark.parametrize("name", policy_names())
+    def test_a_module_is_called_like_its_policy(self, name: str) -> None:
+        assert policy_factory(name)(Target(TWO_NODES, NOTHING)).name == name
+
+    def test_a_file_is_all_it_takes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = Path(policies.__path__[0], "first_fit.py").read_text(encoding="utf-8")
+        (tmp_path / "one_more.py").write_text(text.replace("first-fit", "one-more"), encoding="utf-8")
+        monkeypatch.setattr(policies, "__path__", [*policies.__path__, str(tmp_path)])
+        try:
+            assert "one-more" in policy_names()
+            assert policy_factory("one-more")(Target(TWO_NODES, NOTHING)).name == "one-more"
+        finally:
+            sys.modules.pop("scheduler_ext.sim.policies.one_more", None)
+
+    @pytest.mark.parametrize("name", ["", "fgd2", "__init__", "../fgd", "first_fit"])
+    def test_an_unknown_one_is_told_with_those_there_are(self, name: str) -> None:
+        with pytest.raises(SimulationError, match=r"unknown; known are best-fit, .*fgd, first-fit"):
+            policy_factory(name)
+
+
+@pytest.mark.parametrize(
+    ("policy", "placed", "kind", "node", "slots"),
+    [
+        pytest.param(
+            "best-fit", [(whole(1), 1, (0,))], whole(1), 1, (1,), id="best fit goes where less is left"
+        ),
+        pytest.param(
+            "best-fit",
+            [(PodKind(4000, 1), 1, ())],
+            PodKind(1000, 1),
+            1,
+            (),
+            id="best fit looks at CPU as well",
+        ),
+        pytest.param(
+            "dot-product", [(whole(1), 1, (0,))], whole(1), 1, (1,), id="dot product avoids what is free"
+        ),
+        pytest.param(
+            "gpu-packing",
+            [(share(300), 1, (1,))],
+            share(300),
+            1,
+            (1,),
+            id="packing prefers a GPU in use",
+        ),
+        pytest.param(
+            "gpu-packing",
+            [(share(800), 1, (1,))],
+            share(300),
+            1,
+            (0,),
+            id="packing opens a GPU of a used node first",
+        ),
+        pytest.param(
+            "gpu-clustering",
+            [(share(300), 0, (0,)), (whole(1), 1, (0,))],
+            whole(1),
+            1,
+            (1,),
+            id="clustering joins pods that ask alike",
+        ),
+        pytest.param(
+            "gpu-clustering",
+            [(share(300), 0, (0,))],
+            whole(1),
+            1,
+            (0,),
+            id="clustering takes an empty node before others",
+        ),
+        pytest.param(
+            "least-allocated", [(whole(1), 0, (0,))], whole(1), 1, (0,), id="least allocated spreads"
+        ),
+        pytest.param("most-allocated", [(whole(1), 1, (0,))], whole(1), 1, (1,), id="most allocated packs"),
+        pytest.param("first-fit", [(whole(1), 1, (0,))], whole(1), 0, (0,), id="first fit takes the first"),
+        pytest.param(
+            "first-fit",
+            [(share(300), 0, (1,))],
+            share(300),
+            0,
+            (1,),
+            id="first fit takes the tightest GPU",
+        ),
+        pytest.param(
+            "first-fit",
+            [(share(800), 0, (0,))],
+            share(300),
+            0,
+            (1,),
+            id="a GPU without room is no choice",
+        ),
+    ],
+)
+def test_preferences(
+    policy: str,
+    placed: list[tuple[PodKind, int, tuple[int, ...]]],
+    kind: PodKind,
+    node: int,
+    slots: tuple[int, ...],
+) -> None:
+    placement = scheduler_of(world_with(TWO_NODES, *placed), policy).choose(kind)
+    assert placement is not None
+    assert (placement.node, placement.slots) == (node, slots)
+
+
+class TestFgd:
+    def test_the_gpu_whose_rest_is_still_asked_for(self) -> None:
+        # 500 left on one GPU, 600 on the other: whoever asks 600 later needs the second one.
+        world = world_with(TWO_NODES, (share(500), 0, (0,)), (share(400), 0, (1,)), (whole(2), 1, (0, 1)))
+        expected = Workload.of({TaskClass(cpu_milli=1000, shares_mib=(600,)): 1})
+        placement = scheduler_of(world, "fgd", workload=expected).choose(share(500))
+        assert placement is not None
+        assert (placement.node, placement.slots) == (0, (0,))
+
+    def test_it_expects_what_it_was_told_last(self) -> None:
+        world = world_with(TWO_NODES, (share(500), 0, (0,)), (share(400), 0, (1,)), (whole(2), 1, (0, 1)))
+        scheduler = scheduler_of(world, "fgd", workload=Workload.of({TaskClass(shares_mib=(600,)): 1}))
+        scheduler.choose(share(500))
+        # Now the rest of the second GPU, 100, can be used, and that of the first, 0, leaves no less.
+        scheduler.retarget(Workload.of({TaskClass(shares_mib=(100,)): 1}))
+        first = scheduler.choose(share(500))
+        scheduler.retarget(Workload.of({TaskClass(shares_mib=(550,)): 1}))
+        second = scheduler.choose(share(500))
+        assert first is not None
+        assert second is not None
+        assert (first.slots, second.slots) == ((0,), (0,))
+
+    def test_scores_are_whole_numbers_and_50_where_nothing_changes(self) -> None:
+        world = World(TWO_NODES)
+        expected = Workload.of({TaskClass(cpu_milli=1000, gpus=1): 1})
+        fgd = policy_factory("fgd")(Target(TWO_NODES, expected))
+        view = NodesView(world)
+        assert fgd.evaluate(whole(1), view).score.tolist() == [50.0, 50.0]
+        # A share of 300 makes 700 unusable: 100 * sigmoid(-0.7) = 33.2.
+        assert fgd.evaluate(share(300), view).score.tolist() == [33.0, 33.0]
+
+
+@given(worlds, kinds, workloads, st.sampled_from(policy_names()))
+def test_whatever_is_chosen_has_room(world: World, kind: PodKind, workload: Workload, policy: str) -> None:
+    placement = scheduler_of(world, policy, workload=workload).choose(kind)
+    admits = world.cluster.admits(kind.models)
+    fitting = [node for node in range(len(world.cluster)) if world.fits(kind, node) and admits[node]]
+    if not fitting:
+        assert placement is None
+        return
+    assert placement is not None
+    assert placement.node in fitting
+    # Raises where it is given twice.
+    world.place(kind, placement.node, placement.slots)
+
+
+def test_random_reaches_every_gpu() -> None:
+    world = World(TWO_NODES)
+    seen = set()
+    for seed in range(40):
+        placement = scheduler_of(world, "random", seed=seed).choose(share(300))
+        assert placement is not None
+        seen.add((placement.node, placement.slots))
+    assert seen == {(node, (slot,)) for node in (0, 1) for slot in (0, 1)}
+
+
+def test_scores_of_a_part_are_that_part_of_all_scores() -> None:
+    world = world_with(TWO_NODES, (share(300), 1, (0,)), (whole(1), 0, (1,)))
+    for name in REFERENCES:
+        policy = policy_factory(name)(Target(TWO_NODES, NOTHING))
+        all_scores = policy.evaluate(share(200), NodesView(world)).score
+        part = policy.evaluate(share(200), NodesView(world, np.array([1]))).score
+        assert part.tolist() == all_scores[1:].tolist(), name

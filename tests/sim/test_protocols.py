@@ -1,0 +1,171 @@
+"""Inflation and churn: every pod is accounted for, and a seed decides all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.arrivals import constrained, inflated, prioritised
+from scheduler_ext.sim.churn import run_churn
+from scheduler_ext.sim.experiment import Experiment, Outcome
+from scheduler_ext.sim.generator import generate_nodes, generate_pods
+from scheduler_ext.sim.inflation import run_inflation
+from scheduler_ext.sim.scheduler import Settings
+from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.world import Cluster, NodeShape
+from tests.sim.small import share, whole
+
+NODES = tuple(generate_nodes(12, seed=5))
+PODS = tuple(generate_pods(NODES, seed=5))
+SMALL = Experiment(trace="small", nodes=NODES, pods=PODS, policy="fgd", seed=42)
+RUNS = {"inflation": run_inflation, "churn": run_churn}
+TARGETS = ("trace", "online", "first:20")
+
+
+def without_pace(outcome: Outcome) -> object:
+    return replace(outcome.run, decisions_per_second=0.0, p99_ms=0.0)
+
+
+@settings(max_examples=15)
+@given(
+    st.sampled_from(sorted(RUNS)),
+    st.sampled_from(("fgd", "random", "best-fit")),
+    st.integers(0, 2**32),
+    st.sampled_from((0.4, 1.1, 1.3)),
+    st.sampled_from(TARGETS),
+    st.sampled_from((0.0, 40.0)),
+)
+def test_what_arrived_was_allocated_or_rejected(
+    protocol: str, policy: str, seed: int, load: float, target: str, constrain: float
+) -> None:
+    outcome = RUNS[protocol](
+        replace(
+            SMALL,
+            policy=policy,
+            seed=seed,
+            load=load,
+            target=target,
+            constrain_percent=constrain,
+            measured=0.5,
+        )
+    )
+    run = outcome.run
+    assert run.arrived_milli == run.allocated_milli + run.rejected_milli
+    assert run.rejected_milli == sum(run.rejected_by_class.values())
+    used = np.where(outcome.rooms_milli >= 0, 1000 - outcome.rooms_milli, 0).sum()
+    if protocol == "inflation":
+        assert run.allocated_milli == used
+    assert 0 <= used <= sum(node.gpus for node in NODES) * 1000
+
+
+@pytest.mark.parametrize("protocol", sorted(RUNS))
+@pytest.mark.parametrize("policy", ["fgd", "random"])
+def test_a_seed_decides_all(protocol: str, policy: str) -> None:
+    experiment = replace(SMALL, policy=policy, constrain_percent=20.0, settings=Settings(ties="random"))
+    run = RUNS[protocol]
+    assert without_pace(run(experiment)) == without_pace(run(experiment))
+    assert without_pace(run(experiment)) != without_pace(run(replace(experiment, seed=43)))
+
+
+class TestInflation:
+    def test_all_is_told(self) -> None:
+        outcome = run_inflation(replace(SMALL, load=1.2))
+        assert list(outcome.run.allocation_percent or {}) == ["100", "120"]
+        assert max(outcome.allocation_percent) <= 120
+        assert 0 < (outcome.run.fragmentation_percent_at_90 or 0) < 100
+        assert outcome.run.evicted_milli is None
+        assert outcome.run.mean_allocation_percent is None
+
+    def test_little_load_is_all_placed(self) -> None:
+        outcome = run_inflation(replace(SMALL, load=0.3))
+        assert outcome.run.rejected_milli == 0
+        # The next pod would have asked 8 GPUs of the cluster's at most.
+        assert list(outcome.run.allocation_percent or {}) == ["30"]
+        assert dict(outcome.run.allocation_percent or {})["30"] == pytest.approx(30, abs=15)
+        assert outcome.run.fragmentation_percent_at_90 is None
+
+    def test_a_pod_that_fits_is_placed(self) -> None:
+        nodes = (NodeShape("n", 8000, 8000, 1, "A100"),)
+        pods = (TracePod("p", share(250)),)
+        outcome = run_inflation(replace(SMALL, nodes=nodes, pods=pods, load=1.3))
+        assert (outcome.run.arrived_milli, outcome.run.allocated_milli) == (1250, 1000)
+        assert outcome.run.rejected_by_class == {"share": 250}
+        assert outcome.run.unallocated_gpus == 0
+        # No pod arrives at load 130, the last at 125.
+        assert outcome.run.allocation_percent == {"100": 100.0, "130": 100.0}
+
+    def test_no_pod_asks_a_gpu(self) -> None:
+        pods = (TracePod("p", PodKind(1000, 1000)),)
+        for run in RUNS.values():
+            with pytest.raises(SimulationError, match="no pod asks a GPU"):
+                run(replace(SMALL, pods=pods))
+
+    def test_policies_meet_the_same_pods(self) -> None:
+        arrived = {
+            run_inflation(replace(SMALL, policy=policy)).run.arrived_milli
+            for policy in ("fgd", "random", "best-fit")
+        }
+        assert len(arrived) == 1
+
+
+class TestArrivals:
+    def test_the_whole_trace_comes_before_any_pod_again(self) -> None:
+        pods = [TracePod(str(index), whole(1)) for index in range(10)]
+        arrivals = inflated(pods, 10_000, 1.3, np.random.default_rng(1))
+        assert sorted(pod.name for pod in arrivals[:10]) == [str(index) for index in range(10)]
+        assert len(arrivals) == 13
+
+    def test_a_trace_that_asks_more_loses_pods(self) -> None:
+        pods = [TracePod(str(index), whole(1)) for index in range(30)]
+        arrivals = inflated(pods, 10_000, 1.3, np.random.default_rng(1))
+        assert len(arrivals) == len({pod.name for pod in arrivals}) == 13
+
+    def test_constrained_pods_go_where_gpus_are(self) -> None:
+        cluster = Cluster.of(
+            [NodeShape("a", 1, 1, 9, "A100"), NodeShape("t", 1, 1, 1, "T4"), NodeShape("c", 1, 1, 0, "")]
+        )
+        pods = [TracePod("p", share(250))] * 2000 + [TracePod("c", PodKind(1, 1))]
+        given = constrained(pods, cluster, 50.0, np.random.default_rng(1))
+        models = [pod.kind.models for pod in given if pod.kind.models]
+        assert 900 < len(models) < 1100
+        assert set(models) == {("A100",), ("T4",), ("A100", "T4")}
+        assert models.count(("A100",)) > 5 * models.count(("T4",))
+        assert given[-1] == pods[-1]
+        assert constrained(pods, cluster, 0.0, np.random.default_rng(1)) == pods
+
+    def test_priorities(self) -> None:
+        pods = [TracePod(qos, share(250), qos) for qos in ("LS", "Burstable", "BE", "?")]
+        random = np.random.default_rng(1)
+        assert [pod.priority for pod in prioritised(pods, "qos", random)] == [2, 1, 0, 0]
+        assert {pod.priority for pod in prioritised(pods * 50, "drawn", random)} == {0, 1, 2}
+        assert prioritised(pods, "none", random) == pods
+        with pytest.raises(SimulationError, match="priorities qos: the pods have no qos column"):
+            prioritised([TracePod("p", share(250))], "qos", random)
+
+
+class TestChurn:
+    def test_what_is_offered_is_the_load(self) -> None:
+        pods = (TracePod("p", share(250)),)
+        run = run_churn(replace(SMALL, pods=pods, load=0.5, warm_up=8.0, measured=30.0)).run
+        assert run.rejected_milli == 0
+        assert run.mean_allocation_percent == pytest.approx(50, abs=4)
+        assert run.allocation_percent is None
+
+    def test_a_full_cluster_rejects(self) -> None:
+        run = run_churn(replace(SMALL, load=3.0, measured=2.0)).run
+        assert run.rejected_milli > run.arrived_milli / 3
+        assert (run.mean_allocation_percent or 0) > 80
+        assert run.evicted_milli is None
+
+    def test_the_important_evict_the_others(self) -> None:
+        experiment = replace(SMALL, load=2.0, measured=2.0, priorities="drawn")
+        run = run_churn(experiment).run
+        assert (run.evicted_milli or 0) > 0
+        assert run.arrived_milli == run.allocated_milli + run.rejected_milli
+        calm = run_churn(replace(experiment, load=0.1)).run
+        assert calm.evicted_milli == 0

@@ -1,0 +1,160 @@
+"""kube-scheduler in miniature: what it remembers is what is so, and who wins among equals."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.workload import Workload
+from scheduler_ext.sim.policies import policy_names
+from scheduler_ext.sim.scheduler import Settings
+from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.world import Cluster, World
+from tests.sim.small import cluster_of, clusters, kinds, scheduler_of, share, whole, workloads
+
+FIRST = Settings(ties="first")
+LOCAL = [name for name in policy_names() if name != "random"]
+
+
+@given(
+    clusters,
+    workloads,
+    st.sampled_from(LOCAL),
+    st.lists(st.tuples(kinds, st.booleans()), min_size=1, max_size=25),
+)
+def test_what_it_remembers_is_what_is_so(
+    cluster: Cluster, workload: Workload, policy: str, steps: list[tuple[PodKind, bool]]
+) -> None:
+    world = World(cluster)
+    remembering = scheduler_of(world, policy, workload=workload)
+    running = []
+    for kind, leaves in steps:
+        placement = remembering.choose(kind)
+        assert placement == scheduler_of(world, policy, workload=workload).choose(kind)
+        if placement is not None:
+            world.place(kind, placement.node, placement.slots)
+            running.append((kind, placement.node, placement.slots))
+        if leaves and running:
+            world.release(*running.pop(0))
+
+
+def test_first_ties_go_to_the_first_node() -> None:
+    world = World(cluster_of(*[(8000, 1, "A100")] * 4))
+    for expected in range(4):
+        placement = scheduler_of(world, "fgd").choose(whole(1))
+        assert placement is not None
+        assert placement.node == expected
+        world.place(whole(1), placement.node, placement.slots)
+
+
+def test_random_ties_go_to_each_alike() -> None:
+    world = World(cluster_of(*[(8000, 1, "A100")] * 4))
+    scheduler = scheduler_of(world, "fgd", Settings(ties="random"))
+    winners = Counter(
+        placement.node for _ in range(400) if (placement := scheduler.choose(whole(1))) is not None
+    )
+    assert sorted(winners) == [0, 1, 2, 3]
+    assert min(winners.values()) > 60
+
+
+def test_a_seed_decides_random_ties() -> None:
+    world = World(cluster_of(*[(8000, 1, "A100")] * 9))
+
+    def winners(seed: int) -> list[object]:
+        scheduler = scheduler_of(world, "best-fit", Settings(ties="random"), seed=seed)
+        return [scheduler.choose(whole(1)) for _ in range(9)]
+
+    assert winners(1) == winners(1)
+    assert winners(1) != winners(2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fits"),
+    [
+        pytest.param(PodKind(8000, 1000), True, id="all of the CPU"),
+        pytest.param(PodKind(8001, 1000), False, id="more CPU"),
+        pytest.param(PodKind(1, 100_001), False, id="more memory"),
+        pytest.param(whole(2), True, id="all GPUs"),
+        pytest.param(whole(3), False, id="more GPUs"),
+        pytest.param(whole(1, models=("T4",)), False, id="another model"),
+        pytest.param(whole(1, models=("A100", "T4")), True, id="one of two models"),
+    ],
+)
+def test_what_fits(kind: PodKind, fits: bool) -> None:
+    world = World(cluster_of((8000, 2, "A100")))
+    assert (scheduler_of(world).choose(kind) is not None) is fits
+
+
+def test_points_lose_no_best() -> None:
+    cluster = cluster_of(*[(8000 + 1000 * index, 2, "A100") for index in range(30)])
+    world = World(cluster)
+    for index in range(0, 30, 3):
+        world.place(share(300), index, (0,))
+    raw, mapped = scheduler_of(world), scheduler_of(world, settings=Settings(ties="first", points=True))
+    assert raw.choose(share(200)) == mapped.choose(share(200))
+
+
+class TestSampling:
+    def test_the_search_goes_on_where_it_ended(self) -> None:
+        world = World(cluster_of(*[(8000, 1, "A100")] * 250))
+        scheduler = scheduler_of(world, "first-fit", Settings(sampled_percent=40))
+        nodes = [placement.node for _ in range(4) if (placement := scheduler.choose(whole(1))) is not None]
+        # 40 per cent are 100 nodes: 0 to 99, 100 to 199, 200 to 249 and 0 to 49, ...
+        assert nodes == [0, 100, 0, 50]
+
+    def test_the_best_of_the_sample_wins(self) -> None:
+        world = World(cluster_of(*[(8000, 2, "A100")] * 250))
+        world.place(whole(1), 150, (0,))
+        scheduler = scheduler_of(world, "best-fit", Settings(ties="first", sampled_percent=40))
+        nodes = [placement.node for _ in range(2) if (placement := scheduler.choose(whole(1))) is not None]
+        assert nodes == [0, 150]
+
+    def test_small_clusters_are_looked_at_in_whole(self) -> None:
+        world = World(cluster_of(*[(8000, 2, "A100")] * 90))
+        world.place(whole(1), 80, (0,))
+        for percent in (0, 1, 100):
+            settings = Settings(ties="first", sampled_percent=percent)
+            placement = scheduler_of(world, "best-fit", settings).choose(whole(1))
+            assert placement is not None
+            assert placement.node == 80
+
+    def test_a_node_that_fits_is_found_wherever_it_is(self) -> None:
+        world = World(cluster_of(*[(1000, 1, "T4")] * 200, (8000, 1, "A100")))
+        scheduler = scheduler_of(world, "best-fit", Settings(sampled_percent=5))
+        for _ in range(3):
+            placement = scheduler.choose(whole(1, cpu_milli=4000))
+            assert placement is not None
+            assert placement.node == 200
+
+
+class TestIntree:
+    def test_least_allocated_outweighs_a_policy_that_packs(self) -> None:
+        world = World(cluster_of((8000, 2, "A100"), (8000, 2, "A100")))
+        world.place(whole(1, cpu_milli=4000), 1, (0,))
+        packed = scheduler_of(world, "most-allocated").choose(whole(1))
+        spread = scheduler_of(
+            world, "most-allocated", Settings(ties="first", intree={"NodeResourcesFit": 10})
+        ).choose(whole(1))
+        assert packed is not None
+        assert spread is not None
+        assert (packed.node, spread.node) == (1, 0)
+
+    def test_balance_prefers_the_node_that_the_pod_evens_out(self) -> None:
+        world = World(cluster_of((8000, 1, "A100"), (8000, 1, "A100")))
+        # Node 1 lacks memory, not CPU: a pod that asks CPU evens it out.
+        world.place(PodKind(0, 50_000), 1, ())
+        settings = Settings(ties="first", intree={"NodeResourcesBalancedAllocation": 1})
+        placement = scheduler_of(world, "first-fit", settings).choose(PodKind(4000, 0))
+        assert placement is not None
+        assert placement.node == 1
+
+
+def test_every_decision_is_timed() -> None:
+    scheduler = scheduler_of(World(cluster_of((8000, 1, "A100"))))
+    for _ in range(3):
+        scheduler.choose(whole(9))
+    assert len(scheduler.latencies_s) == 3
+    assert min(scheduler.latencies_s) > 0
