@@ -95,6 +95,15 @@ def test_after_a_pod_is_what_it_is_then(world: World, workload: Workload, kind: 
             world.release(kind, node, slots)
 
 
+def test_a_share_on_a_whole_gpu_takes_it_from_a_pod_of_two() -> None:
+    world = World(cluster_of((8000, 3, "A100")))
+    world.place(share(100), 0, (2,))
+    measure = Fragmentation(world.cluster, Workload.of({TWO: 1}))
+    assert measure.of(NodesView(world)).tolist() == [900]
+    # On a whole GPU it leaves 700 + 1000 + 900 of which nothing can be used, else the 600.
+    assert measure.after(share(300), NodesView(world))[:, 0].tolist() == [2600, 2600, 600]
+
+
 def test_a_view_of_some_nodes_is_that_part_of_all() -> None:
     world = World(cluster_of((8000, 2, "A100"), (1000, 1, "T4"), (8000, 4, "A100")))
     world.place(share(300), 0, (1,))

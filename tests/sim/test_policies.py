@@ -86,11 +86,11 @@ class TestDiscovery:
         ),
         pytest.param(
             "gpu-packing",
-            [(share(300), 1, (1,))],
+            [(whole(1), 0, (0,)), (share(300), 1, (1,))],
             share(300),
             1,
             (1,),
-            id="packing prefers a GPU in use",
+            id="packing prefers a GPU in use to a free one of a used node",
         ),
         pytest.param(
             "gpu-packing",
@@ -161,17 +161,15 @@ class TestFgd:
         assert (placement.node, placement.slots) == (0, (0,))
 
     def test_it_expects_what_it_was_told_last(self) -> None:
-        world = world_with(TWO_NODES, (share(500), 0, (0,)), (share(400), 0, (1,)), (whole(2), 1, (0, 1)))
+        world = world_with(TWO_NODES, (share(400), 0, (0,)), (share(500), 0, (1,)), (whole(2), 1, (0, 1)))
         scheduler = scheduler_of(world, "fgd", workload=Workload.of({TaskClass(shares_mib=(600,)): 1}))
-        scheduler.choose(share(500))
-        # Now the rest of the second GPU, 100, can be used, and that of the first, 0, leaves no less.
-        scheduler.retarget(Workload.of({TaskClass(shares_mib=(100,)): 1}))
         first = scheduler.choose(share(500))
-        scheduler.retarget(Workload.of({TaskClass(shares_mib=(550,)): 1}))
+        # Whoever asks 100 can use the rest of either, and the first of equals is taken.
+        scheduler.retarget(Workload.of({TaskClass(shares_mib=(100,)): 1}))
         second = scheduler.choose(share(500))
         assert first is not None
         assert second is not None
-        assert (first.slots, second.slots) == ((0,), (0,))
+        assert (first.slots, second.slots) == ((1,), (0,))
 
     def test_scores_are_whole_numbers_and_50_where_nothing_changes(self) -> None:
         world = World(TWO_NODES)
