@@ -185,15 +185,26 @@ def test_cli_has_a_section_for_every_command() -> None:
     assert sorted(re.findall(r"^## (.+)$", page("cli"), re.MULTILINE)) == sorted(commands())
 
 
-@pytest.mark.parametrize("name", sorted(commands()))
-def test_cli_names_every_option_of_a_command_and_no_other(name: str) -> None:
+def described() -> dict[str, click.Command]:
+    """Every command by its heading; a group's have one of their own below it."""
+    headings: dict[str, click.Command] = {}
+    for name, command in commands().items():
+        if isinstance(command, click.Group):
+            headings |= {f"### {name} {each}": command.commands[each] for each in command.commands}
+        else:
+            headings[f"## {name}"] = command
+    return headings
+
+
+@pytest.mark.parametrize("heading", sorted(described()))
+def test_cli_names_every_option_of_a_command_and_no_other(heading: str) -> None:
     options = {
         option
-        for parameter in commands()[name].params
+        for parameter in described()[heading].params
         if isinstance(parameter, click.Option) and not parameter.hidden
         for option in parameter.opts
     }
-    told = section(page("cli"), f"## {name}")
+    told = section(page("cli"), heading)
     assert {option for cell in first_cells(told) for option in re.findall(r"-{1,2}[a-z-]+", cell)} == options
 
 

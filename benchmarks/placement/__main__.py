@@ -36,7 +36,9 @@ _folder = click.Path(file_okay=False, path_type=Path)
 @click.command()
 @click.option("--traces", type=_folder, help="Folder of the openb CSVs; the generator's pods without.")
 @click.option("--variants", metavar="NAME,...", help="Only these of the folder's traces.")
-@click.option("--policy", "policies", type=Policies(), default=",".join(POLICIES), show_default=True)
+@click.option(
+    "--policy", "policies", type=Policies(), default=",".join(("default", *POLICIES)), show_default=True
+)
 @click.option("--seeds", type=Seeds(), default=f"{SEEDS[0]}-{SEEDS[-1]}", show_default=True)
 @click.option("--ties", type=click.Choice(TIE_RULES), default=TIES, show_default=True)
 @click.option("--points", is_flag=True, help="Map every policy's scores to an extender's 0 to 10.")

@@ -81,6 +81,6 @@ def test_a_folder_of_traces(tmp_path: Path) -> None:
 
 
 def test_a_trace_that_is_not_there(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["--traces", str(tmp_path), "--variants", "cpu400"])
+    result = CliRunner().invoke(main, ["--traces", str(tmp_path), "--variants", "cpu400", "--policy", "fgd"])
     assert result.exit_code == 1
     assert "has no openb_pod_list_cpu400.csv; it has no traces" in result.stderr

@@ -113,9 +113,10 @@ def test_settings(args: tuple[str, ...]) -> None:
     ("args", "told"),
     [
         pytest.param(("--policy", "fgd2"), "policy fgd2: unknown; known are best-fit", id="policy"),
-        pytest.param(("--policy", "fgd", "--seeds", "9-1"), "'9-1' is no range", id="a range backwards"),
+        pytest.param(
+            ("--policy", "fgd", "--seeds", "9-1"), "9-1: ends before it begins", id="a range backwards"
+        ),
         pytest.param(("--policy", "fgd", "--seeds", "1,x"), "'x' is no seed", id="no seed"),
-        pytest.param(("--policy", "fgd", "--seeds", "1-3,2"), "names a seed twice", id="a seed twice"),
         pytest.param(("--policy", "fgd", "--target", "first:0"), "write trace, online", id="target"),
         pytest.param(("--policy", "fgd", "--load", "0"), "--load", id="no load"),
         pytest.param(("--policy", "fgd", "--ties", "last"), "--ties", id="ties"),
@@ -127,7 +128,6 @@ def test_settings(args: tuple[str, ...]) -> None:
         pytest.param(("--policy", "fgd", "--priorities", "qos"), "take --protocol churn", id="priorities"),
         pytest.param(("--policy", "fgd", "--jobs", "0"), "--jobs: 0 runs", id="no jobs"),
         pytest.param(("--policy", "fgd", "--out", "x"), "--out: a table is for a terminal", id="table out"),
-        pytest.param((), "Missing option '--policy'", id="no policy"),
     ],
 )
 def test_usage(args: tuple[str, ...], told: str) -> None:

@@ -1,4 +1,4 @@
-"""``scheduler-ext simulate``: what would happen, without a cluster."""
+"""``scheduler-ext simulate``: what would happen, without any of it happening."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ _NAMES = ("trace",)
 
 @click.group(commands=LazyCommands(__name__, _NAMES))
 def simulate() -> None:
-    """Simulate placements: policies on a trace of pods."""
+    """Simulate what would happen to pods."""

@@ -39,7 +39,9 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="What is asked in the end (inflation) or at a time (churn), in parts of the GPUs.",
 )
-@click.option("--policy", "policies", type=Policies(), required=True, help="Policies, separated by commas.")
+@click.option(
+    "--policy", "policies", type=Policies(), default="default", show_default=True, help="Separated by commas."
+)
 @click.option("--seeds", type=Seeds(), default="42-51", show_default=True)
 @click.option(
     "--ties",
