@@ -25,7 +25,8 @@ def inflated(
     """The whole trace in random order, then pods of it drawn with replacement until the next one would pass
     ``load`` times the capacity; where the trace asks more already, less random pods until it does not.
 
-    The inflation protocol of Weng et al., USENIX ATC'23. Raises SimulationError where no pod asks a GPU.
+    The inflation protocol of Weng et al., USENIX ATC'23. Raises SimulationError where no pod asks a GPU,
+    or none is left.
     """
     asked = _asked_milli(pods)
     most = load * capacity_milli
@@ -39,9 +40,15 @@ def inflated(
     while True:
         drawn = int(random.integers(len(pods)))
         if total + asked[drawn] > most:
-            return [pods[index] for index in order]
+            break
         total += int(asked[drawn])
         order.append(drawn)
+    if not order:
+        raise SimulationError(
+            f"load {load:g}: pods ask more than that of the cluster's {capacity_milli // 1000} GPUs each; "
+            "give more nodes or more load"
+        )
+    return [pods[index] for index in order]
 
 
 def mean_demand_milli(pods: Sequence[TracePod]) -> float:

@@ -57,8 +57,9 @@ def generate_nodes(count: int, seed: int) -> list[NodeShape]:
 
 
 def generate_pods(nodes: Sequence[NodeShape], seed: int) -> list[TracePod]:
-    """Pods that ask about as many GPUs as the nodes have."""
+    """Pods that ask about as many GPUs as the nodes have, and none more than any node has."""
     rng = random.Random(f"pods {seed}")
+    gpus = [(count, part) for count, part in _GPUS if count <= max(node.gpus for node in nodes)]
     capacity_milli = sum(node.gpus for node in nodes) * GPU_MILLI
     by_model: dict[str, int] = {}
     for node in nodes:
@@ -66,14 +67,13 @@ def generate_pods(nodes: Sequence[NodeShape], seed: int) -> list[TracePod]:
     pods: list[TracePod] = []
     asked_milli = 0
     while asked_milli < capacity_milli:
-        kind = _kind(rng, by_model)
+        kind = _kind(rng, _drawn(rng, gpus), by_model)
         asked_milli += kind.demand_milli
         pods.append(TracePod(f"pod-{len(pods):05}", kind, _drawn(rng, _QOS)))
     return pods
 
 
-def _kind(rng: random.Random, by_model: dict[str, int]) -> PodKind:
-    gpus = _drawn(rng, _GPUS)
+def _kind(rng: random.Random, gpus: int, by_model: dict[str, int]) -> PodKind:
     models: tuple[str, ...] = ()
     if gpus and rng.random() < _CONSTRAINED_PART:
         models = tuple(

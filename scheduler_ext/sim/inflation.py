@@ -62,6 +62,8 @@ class _Curves:
         self._fragmentation = fragmentation
         self._sums: dict[int, tuple[int, int]] = {}
         self.fragmentation_percent: dict[int, float] = {}
+        # Before anybody came.
+        self.arrived(0)
 
     def arrived(self, arrived_milli: int) -> None:
         world = self._world
@@ -83,7 +85,7 @@ class _Curves:
 
 def _at(curve: Mapping[int, float], load: int) -> float:
     """The value at a load; in a small cluster, where one pod may skip it, at the last load before."""
-    return curve[max((known for known in curve if known <= load), default=min(curve))]
+    return curve[max(known for known in curve if known <= load)]
 
 
 def _outcome(

@@ -129,6 +129,12 @@ class TestGenerator:
         assert generate_pods(nodes, seed=3) == generate_pods(nodes, seed=3)
         assert generate_pods(nodes, seed=3) != generate_pods(nodes, seed=4)
 
+    @pytest.mark.parametrize("count", [1, 2, 3])
+    def test_small_clusters_get_small_pods(self, count: int) -> None:
+        nodes = generate_nodes(count, seed=0)
+        pods = generate_pods(nodes, seed=0)
+        assert max(pod.kind.gpus for pod in pods) <= max(node.gpus for node in nodes)
+
     def test_there_is_some_of_everything(self) -> None:
         nodes = generate_nodes(100, seed=1)
         pods = generate_pods(nodes, seed=1)

@@ -105,6 +105,21 @@ class TestInflation:
             with pytest.raises(SimulationError, match="no pod asks a GPU"):
                 run(replace(SMALL, pods=pods))
 
+    def test_a_cluster_that_is_too_small_for_any_pod(self) -> None:
+        pods = (TracePod("p", whole(8)),)
+        nodes = (NodeShape("n", 8000, 8000, 2, "A100"),)
+        with pytest.raises(
+            SimulationError, match=r"load 1\.3: .* the cluster's 2 GPUs each; give more nodes"
+        ):
+            run_inflation(replace(SMALL, nodes=nodes, pods=pods))
+
+    def test_one_pod_may_skip_a_load(self) -> None:
+        nodes = (NodeShape("n", 8000, 8000, 2, "A100"),)
+        run = run_inflation(replace(SMALL, nodes=nodes, pods=(TracePod("p", whole(2)),))).run
+        assert run.allocation_percent == {"100": 100.0, "130": 100.0}
+        # At load 90 nobody had come.
+        assert run.fragmentation_percent_at_90 == 0.0
+
     def test_policies_meet_the_same_pods(self) -> None:
         arrived = {
             run_inflation(replace(SMALL, policy=policy)).run.arrived_milli
