@@ -93,7 +93,8 @@ def main(
         raise click.ClickException(str(error)) from None
     runs = [outcome.run for outcome in outcomes]
     machine = machine_line(describe_machine())
-    print_table(HEADER, [cells_of(row) for row in rows_of(runs)])
+    as_published = ties == TIES and target == "trace" and not points
+    print_table(HEADER, [cells_of(row) for row in rows_of(runs, as_published=as_published)])
     click.echo(machine)
     if json_file is not None:
         json_file.write_text(json.dumps(report(runs, machine), indent=2) + "\n", encoding="utf-8")

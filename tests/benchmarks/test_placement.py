@@ -54,6 +54,12 @@ def test_agreement(policy: str, at_130: float, agrees: bool | None) -> None:
     assert (mean.variant, mean.ours["130"], mean.agrees) == ("mean", at_130, None)
 
 
+def test_other_ties_are_no_disagreement() -> None:
+    row, _ = rows_of([run_of("fgd", 90.0)], as_published=False)
+    assert row.agrees is None
+    assert row.published["130"] == 95.39
+
+
 def test_a_folder_of_traces(tmp_path: Path) -> None:
     nodes = generate_nodes(6, seed=1)
     write_nodes(tmp_path / "openb_node_list_gpu_node.csv", nodes)

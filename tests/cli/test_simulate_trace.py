@@ -86,6 +86,13 @@ def test_churn_of_files(traces: tuple[Path, Path]) -> None:
     assert only["evictedMilli"] is not None
 
 
+def test_plots(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = simulate(*SMALL, "--png", tmp_path / "plots")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert len(list((tmp_path / "plots").glob("generated-*.png"))) == 3
+
+
 def test_the_same_seeds_side_by_side() -> None:
     def allocation(*args: str) -> list[Any]:
         runs = report_of(simulate(*SMALL, "-o", "json", *args))["runs"]

@@ -13,6 +13,7 @@ from scheduler_ext.cli.simulate.results import FORMS, check_out, write_report
 from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.protocols import PROTOCOLS, run_experiments
 from scheduler_ext.sim.scheduler import TIES, Settings
 from scheduler_ext.sim.sources import generate_traces, read_traces
@@ -97,6 +98,11 @@ _csv = click.Path(path_type=Path, dir_okay=False)
 @click.option("--scheduler", metavar="ADDRESS", help="Of the Dask or Ray cluster that the runs go to.")
 @click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True)
 @click.option("--out", type=_csv, help="File for the JSON or CSV instead of standard output.")
+@click.option(
+    "--png",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for plots of allocation and fragmentation against load, and of the cluster at the end.",
+)
 def trace(
     nodes: Path | None,
     pods: Sequence[Path],
@@ -118,6 +124,7 @@ def trace(
     scheduler: str | None,
     output: str,
     out: Path | None,
+    png: Path | None,
 ) -> None:
     """Simulate policies on pods that come one after another, and report how much of the GPUs they fill.
 
@@ -149,6 +156,8 @@ def trace(
         outcomes = run_experiments(
             protocol, experiments, jobs=jobs, backend=backend, scheduler=scheduler, progress=bar.update
         )
+    if png is not None:
+        write_plots(png, outcomes)
     write_report([outcome.run for outcome in outcomes], output, out)
 
 
