@@ -37,12 +37,12 @@ def inflated(
         total -= int(asked[order[position]])
         order[position] = order[-1]
         order.pop()
-    while True:
+    if len(order) == len(pods):
         drawn = int(random.integers(len(pods)))
-        if total + asked[drawn] > most:
-            break
-        total += int(asked[drawn])
-        order.append(drawn)
+        while total + asked[drawn] <= most:
+            total += int(asked[drawn])
+            order.append(drawn)
+            drawn = int(random.integers(len(pods)))
     if not order:
         raise SimulationError(
             f"load {load:g}: pods ask more than that of the cluster's {capacity_milli // 1000} GPUs each; "
