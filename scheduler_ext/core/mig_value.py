@@ -35,15 +35,15 @@ class MigWeights:
     proportion to what stays free.
 
     The defaults are one pair for all geometries and mixes, from the middle of a plateau. Slice acceptance of
-    100 GPUs at offered load 1.0 was, against the best of first fit, best fit, MFI and FGD for each of 33
+    100 GPUs at offered load 1.0 was, against the best of first fit, best fit, MFI and FGD for each of 42
     pairs of a geometry and a mix, in the mean and at worst: 0.11 and -0.11 points with (1.35, 0.02), 0.09 and
-    -0.12 with (1.25, 0.04), 0.08 and -0.29 with (1.6, 0.04); for 52 other pairs, 0.11 and -0.47 with the
-    defaults, 47 of them no more than 0.1 below. No exponent and no charge at all, which is FGD, loses two
-    points and more where small profiles are common. These gained nothing more: a charge for opening an empty
-    GPU, a part for whether a profile fits at all, roots of the free units, other powers of parts and sizes,
-    high starts before low ones, the expected worth after some instances have left, and weights that fall as
-    the cluster has more room for a profile. Choosing among eight such variants for each mix, by simulating
-    80,000 pods with each, gained 0.05.
+    -0.12 with (1.25, 0.04), 0.09 and -0.29 with (1.6, 0.04), -0.22 and -2.69 with (1, 0), which is FGD; for
+    52 other pairs, 0.11 and -0.47 with the defaults, 47 of them no more than 0.1 below. The difference is
+    largest where small profiles are common. These gained nothing more: a charge for opening an empty GPU, a
+    part for whether a profile fits at all, roots of the free units, other powers of parts and sizes, high
+    starts before low ones, the expected worth after some instances have left, and weights that fall as the
+    cluster has more room for a profile. Choosing among eight such variants for each mix, by simulating 80,000
+    pods with each, gained 0.05.
     """
 
     exponent: float = 1.35
