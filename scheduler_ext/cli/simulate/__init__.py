@@ -6,7 +6,7 @@ import click
 
 from scheduler_ext.cli.lazy_commands import LazyCommands
 
-_NAMES = ("trace",)
+_NAMES = ("trace", "mig")
 
 
 @click.group(commands=LazyCommands(__name__, _NAMES))

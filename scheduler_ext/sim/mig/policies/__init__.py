@@ -1,0 +1,25 @@
+"""MIG placement policies, one module each, found by name: a new one needs its own file only.
+
+A module has ``policy(geometry, mix)``, which returns a MigPolicy that starts with that mix as its target.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.mig.policy import PolicyFactory
+
+
+def policy_names() -> tuple[str, ...]:
+    """The names of all policies, sorted."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def policy_factory(name: str) -> PolicyFactory:
+    """What builds the policy of that name. Raises SimulationError for a name that no policy has."""
+    if name not in policy_names():
+        raise SimulationError(f"policy {name}: not known for MIG; choose of {', '.join(policy_names())}")
+    factory: PolicyFactory = import_module(f"{__name__}.{name}").policy
+    return factory

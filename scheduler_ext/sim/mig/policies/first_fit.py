@@ -1,0 +1,17 @@
+"""First fit: the first GPU with a free start, and its lowest one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from scheduler_ext.core.mig_geometry import Geometry
+from scheduler_ext.core.mig_value import least_cost
+from scheduler_ext.sim.mig.policy import CheapestGpu, MigPolicy
+
+
+def policy(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
+    """Every placement costs the same."""
+    placements = least_cost(geometry, lambda before, after: np.zeros(len(after)))
+    return CheapestGpu(lambda mix: placements, mix)

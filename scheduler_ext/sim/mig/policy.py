@@ -1,0 +1,54 @@
+"""What a MIG placement policy is, and the one that most of them are: the cheapest GPU by a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_ext.core.mig_geometry import Geometry
+from scheduler_ext.core.mig_value import MigPlacements
+
+OccupiedMasks = npt.NDArray[np.int64]
+Placement = tuple[int, int]
+
+
+class MigPolicy(Protocol):
+    """Chooses a GPU and a start for one instance at a time, by what is occupied now."""
+
+    def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
+        """The GPU and the start for one more instance of the geometry's ``profile``, by index.
+
+        ``masks`` ``[gpu]`` has each GPU's occupied units, all of them where the GPU may take none of this
+        profile. None where it fits nowhere.
+        """
+
+    def retarget(self, mix: Mapping[str, float]) -> None:
+        """From now on pods ask for profiles as often as ``mix`` says."""
+
+
+# What a policy's module has by the name `policy`.
+PolicyFactory = Callable[[Geometry, Mapping[str, float]], MigPolicy]
+
+
+class CheapestGpu:
+    """The GPU on which the instance costs the least; of equal ones the first."""
+
+    def __init__(self, placements: Callable[[Mapping[str, float]], MigPlacements], mix: Mapping[str, float]):
+        self._placements = placements
+        self.retarget(mix)
+
+    def retarget(self, mix: Mapping[str, float]) -> None:
+        tables = self._placements(mix)
+        # Costs are read for every GPU, starts for one.
+        self._costs = list(tables.cost.T)
+        self._starts = tables.start
+
+    def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
+        costs = self._costs[profile].take(masks)
+        gpu = int(costs.argmin())
+        if costs[gpu] == np.inf:
+            return None
+        return gpu, int(self._starts[masks[gpu], profile])

@@ -1,0 +1,103 @@
+"""``scheduler-ext simulate mig``: report, table, CSV, and errors of one line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.commands import error_of, run
+
+FAST = ("simulate", "mig", "--gpus", "5", "--arrivals", "200", "--seeds", "42-43")
+
+
+def test_the_report() -> None:
+    result = run(*FAST, "--policy", "default,fgd", "-o", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    report: dict[str, Any] = json.loads(result.stdout)
+    assert (report["apiVersion"], report["kind"]) == ("cli.scheduler-ext.io/v1alpha1", "SimulationReport")
+    assert "Python" in report["machine"]
+    assert [(r["trace"], r["policy"], r["seed"]) for r in report["runs"]] == [
+        ("uniform", policy, seed) for policy in ("default", "fgd") for seed in (42, 43)
+    ]
+    first = report["runs"][0]
+    assert first["allocationPercent"] is None
+    assert first["arrivedMilli"] == first["allocatedMilli"] + first["rejectedMilli"]
+    assert 0 < first["sliceAcceptancePercent"] < 100
+    assert [(row["policy"], row["seeds"]) for row in report["summary"]] == [("default", 2), ("fgd", 2)]
+
+
+def test_the_table_has_a_row_per_policy() -> None:
+    result = run(*FAST, "--policy", "mfi,first_fit", "--mix", "7g.80gb=.5,1g.10gb=.5")
+    header, *rows = result.stdout.splitlines()
+    assert header.split()[:3] == ["MIX", "POLICY", "SEEDS"]
+    assert [row.split()[:3] for row in rows] == [
+        ["7g.80gb=.5,1g.10gb=.5", policy, "2"] for policy in ("mfi", "first_fit")
+    ]
+
+
+def test_csv_into_a_file(tmp_path: Path) -> None:
+    out = tmp_path / "runs.csv"
+    result = run(*FAST, "-o", "csv", "--out", out)
+    assert (result.exit_code, result.stdout) == (0, "")
+    rows = list(csv.DictReader(io.StringIO(out.read_text())))
+    assert [row["seed"] for row in rows] == ["42", "43"]
+    assert float(rows[0]["sliceAcceptancePercent"]) > 0
+
+
+def test_a_geometry_of_ones_own_and_an_online_target(tmp_path: Path) -> None:
+    path = tmp_path / "geometry.json"
+    path.write_text('{"grid": 2, "profiles": [{"name": "1g.6gb", "size": 1, "starts": [0, 1]}]}')
+    result = run(*FAST, "--geometry", path, "--mix", "1g.6gb=1", "--target", "online", "-o", "json")
+    assert result.exit_code == 0, result.output
+    assert set(json.loads(result.stdout)["runs"][0]["rejectedByClass"]) == {"1g.6gb"}
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        pytest.param(["--policy", "magic"], "policy magic: not known for MIG", id="an unknown policy"),
+        pytest.param(
+            ["--mix", "1g.5gb=1"], "1g.5gb is not a profile of this geometry", id="another GPU's profile"
+        ),
+        pytest.param(["--geometry", "T4"], "geometry T4: no such file", id="a GPU without MIG"),
+        pytest.param(
+            ["-o", "json", "--out", "/nowhere/f"], "out /nowhere/f: No such file", id="no such folder"
+        ),
+    ],
+)
+def test_an_error_is_one_line(args: list[str], says: str) -> None:
+    assert says in error_of(run(*FAST, *args))
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        pytest.param(["--seeds", "51-42"], "write 42-51", id="a range the wrong way round"),
+        pytest.param(["--seeds", "4x"], "'4x' is no seed", id="no seed"),
+        pytest.param(["--seeds", "0-99999999"], "more than 10000 seeds", id="a slip of the keyboard"),
+        pytest.param(["--load", "0"], "--load", id="no load"),
+        pytest.param(["--out", "f"], "add -o json or -o csv", id="a table into a file"),
+    ],
+)
+def test_a_usage_error_says_what_to_write(args: list[str], says: str) -> None:
+    result = run(*FAST, *args)
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [
+        pytest.param("42", [42], id="one"),
+        pytest.param("42,7,42", [42, 7], id="each once, in the order given"),
+        pytest.param("3-5, 1", [3, 4, 5, 1], id="ranges and single ones"),
+    ],
+)
+def test_seeds(text: str, seeds: list[int]) -> None:
+    result = run("simulate", "mig", "--gpus", "1", "--arrivals", "1", "--seeds", text, "-o", "json")
+    assert [row["seed"] for row in json.loads(result.stdout)["runs"]] == seeds

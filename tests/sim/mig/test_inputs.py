@@ -1,0 +1,164 @@
+"""Geometries and mixes as people give them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.mig import Profile
+from scheduler_ext.core.mig_geometry import geometry_for
+from scheduler_ext.sim.mig.geometry import read_geometry
+from scheduler_ext.sim.mig.mix import MIX_NAMES, parse_mix
+
+A100 = read_geometry("A100-80GB")
+GOOD = {"grid": 4, "profiles": [{"name": "1G.6gb", "size": 1, "starts": [1, 0], "maxInstances": 2}]}
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(SimulationError) as caught:
+        read_geometry(str(path))
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_known_gpu_by_name() -> None:
+    assert read_geometry("A30-24GB") is geometry_for("A30-24GB")
+
+
+def test_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "geometry.json"
+    path.write_text(json.dumps(GOOD))
+    geometry = read_geometry(str(path))
+    assert (geometry.grid, geometry.profiles) == (4, (Profile("1g.6gb", 1, (0, 1), 2, None),))
+
+
+def test_without_a_cap_the_placements_decide(tmp_path: Path) -> None:
+    path = tmp_path / "geometry.json"
+    path.write_text('{"grid": 4, "profiles": [{"name": "1g.6gb", "size": 1, "starts": [0, 1, 3]}]}')
+    assert read_geometry(str(path)).profiles[0].max_instances == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        pytest.param("{", "line 1 column 2", id="no JSON"),
+        pytest.param("[]", "must be an object", id="a list"),
+        pytest.param('{"grid": 8}', "profiles: must be a list", id="no profiles"),
+        pytest.param('{"grid": 8, "profiles": []}', "profiles: 0 entries", id="an empty list of profiles"),
+        pytest.param('{"profiles": [{}]}', "grid: must be a whole number, is 'None'", id="no grid"),
+        pytest.param('{"grid": 8, "profile": []}', "'profile': unknown field", id="a slip in a field's name"),
+    ],
+)
+def test_a_file_that_is_no_geometry(tmp_path: Path, content: str, says: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(content)
+    message = refusal(path)
+    assert str(path) in message
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        pytest.param({"size": None}, "profiles[0].size: must be a whole number", id="a size that is null"),
+        pytest.param({"size": True}, "profiles[0].size: must be a whole number", id="a size that is true"),
+        pytest.param({"size": 5}, "profiles[0].size: 5 is outside 1..4", id="larger than the grid"),
+        pytest.param({"starts": [4]}, "profiles[0].starts: 4 with size 1 leaves", id="a start off the grid"),
+        pytest.param(
+            {"starts": [0, 0.5]}, "profiles[0].starts[1]: must be a whole number", id="half a start"
+        ),
+        pytest.param({"starts": 0}, "profiles[0].starts: must be a list", id="one start without a list"),
+        pytest.param({"starts": []}, "profiles[0].starts: empty", id="no start"),
+        pytest.param({"name": "big"}, "profiles[0].name", id="a name that no profile has"),
+        pytest.param({"name": 7}, "profiles[0].name: must be text", id="a name that is a number"),
+        pytest.param({"maxInstances": 0}, "profiles[0].maxInstances: 0", id="a cap of none"),
+        pytest.param({"max": 7}, "profiles[0].'max': unknown field", id="a field that nothing reads"),
+    ],
+)
+def test_a_profile_that_no_gpu_has(tmp_path: Path, changed: dict[str, Any], says: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps({"grid": 4, "profiles": [GOOD["profiles"][0] | changed]}))  # type: ignore[index]
+    assert says in refusal(path)
+
+
+def test_a_field_that_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text('{"grid": 4, "profiles": [{"name": "1g.6gb", "starts": [0]}]}')
+    assert "profiles[0].size: missing" in refusal(path)
+
+
+def test_no_such_file_says_which_gpus_are_known(tmp_path: Path) -> None:
+    assert "A100-80GB" in refusal(tmp_path / "none.json")
+
+
+def test_a_directory_is_no_geometry(tmp_path: Path) -> None:
+    assert "directory" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "mix"),
+    [
+        pytest.param("7g.80gb=.3,1g.10gb=.7", {"7g.80gb": 0.3, "1g.10gb": 0.7}, id="parts"),
+        pytest.param("7g.80gb=3, 1G.10GB=1", {"7g.80gb": 0.75, "1g.10gb": 0.25}, id="parts are relative"),
+        pytest.param("7g.80gb=1,1g.10gb=0", {"7g.80gb": 1.0}, id="what never comes"),
+        pytest.param(
+            "skew-small",
+            {
+                "7g.80gb": 0.05,
+                "4g.40gb": 0.1,
+                "3g.40gb": 0.1,
+                "2g.20gb": 0.2,
+                "1g.20gb": 0.25,
+                "1g.10gb": 0.3,
+            },
+            id="by name",
+        ),
+    ],
+)
+def test_a_mix(text: str, mix: dict[str, float]) -> None:
+    assert parse_mix(text, A100) == pytest.approx(mix)
+
+
+def test_every_named_mix_is_known_on_seven_slices_of_any_memory() -> None:
+    for name in MIX_NAMES:
+        for table in ("A100-80GB", "H200-141GB", "A100-40GB"):
+            mix = parse_mix(name, read_geometry(table))
+            assert len(mix) == 6
+            assert sum(mix.values()) == pytest.approx(1)
+
+
+def test_uniform_is_every_shape_of_any_geometry() -> None:
+    mix = parse_mix("uniform", read_geometry("A30-24GB"))
+    assert mix == pytest.approx({"1g.6gb": 1 / 3, "2g.12gb": 1 / 3, "4g.24gb": 1 / 3})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        pytest.param("bimodl", "neither PROFILE=PART nor one of uniform", id="a slip in a name"),
+        pytest.param("", "neither PROFILE=PART nor one of uniform", id="nothing"),
+        pytest.param("1g.5gb=1", "1g.5gb is not a profile of this geometry", id="a profile of another GPU"),
+        pytest.param("big=1", "'big' is not a profile name", id="no profile at all"),
+        pytest.param("7g.80gb=-1,1g.10gb=2", "7g.80gb=-1: must be a number of at least 0", id="below 0"),
+        pytest.param("7g.80gb=nan", "must be a number", id="not a number"),
+        pytest.param("7g.80gb=inf", "must be a number", id="infinite"),
+        pytest.param("7g.80gb=", "must be a number", id="no number"),
+        pytest.param("7g.80gb=0", "all parts are 0", id="nothing is asked"),
+        pytest.param("7g.80gb=1,7G.80GB=2", "7g.80gb is listed twice", id="twice, however it is written"),
+    ],
+)
+def test_a_mix_that_cannot_be_meant(text: str, says: str) -> None:
+    with pytest.raises(SimulationError) as caught:
+        parse_mix(text, A100)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_named_mix_needs_its_six_shapes() -> None:
+    with pytest.raises(SimulationError, match="bimodal: is one of the six shapes"):
+        parse_mix("bimodal", read_geometry("A30-24GB"))

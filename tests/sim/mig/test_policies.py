@@ -1,0 +1,131 @@
+"""MIG policies: hand-worked choices, the measures against plain Python, and how they are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.mig_geometry import Geometry
+from scheduler_ext.core.mig_value import shapes
+from scheduler_ext.sim.mig import policies
+from scheduler_ext.sim.mig.geometry import read_geometry
+from scheduler_ext.sim.mig.mix import parse_mix
+from scheduler_ext.sim.mig.policies import policy_factory, policy_names
+from scheduler_ext.sim.mig.policies.fgd import fragmentation
+from scheduler_ext.sim.mig.policies.mfi import fragmentation_score
+from tests.core.test_mig_oracle import any_geometry
+
+A100 = read_geometry("A100-80GB")
+A30 = read_geometry("A30-24GB")
+FULL = 0xFF
+
+
+def index_of(geometry: Geometry, name: str) -> int:
+    return next(i for i, profile in enumerate(geometry.profiles) if profile.name == name)
+
+
+@pytest.mark.parametrize(
+    ("policy", "masks", "profile", "placement"),
+    [
+        pytest.param("first_fit", [FULL, 0x0F, 0], "1g.10gb", (1, 4), id="first fit: first GPU, first start"),
+        pytest.param("first_fit", [0x01, 0x02], "7g.80gb", None, id="first fit: nowhere"),
+        pytest.param("round_robin", [0, 0], "7g.80gb", (0, 0), id="round robin begins with the first"),
+        pytest.param(
+            "best_fit", [0, 0x0F], "1g.10gb", (1, 6), id="best fit: the fullest GPU, the best index"
+        ),
+        pytest.param("best_fit", [0x0F, 0xF0], "3g.40gb", (0, 4), id="best fit: of equal ones the first"),
+        pytest.param("best_fit", [0, 0], "3g.40gb", (0, 4), id="best fit: 3g leaves 4g its start"),
+        pytest.param("best_fit", [0x10], "2g.20gb", (0, 0), id="best fit: 2g at 4, else at 0"),
+        pytest.param("mfi", [0, 0x0F], "3g.40gb", (1, 4), id="MFI: filling a GPU adds least"),
+        pytest.param("fgd", [0, 0x0F], "3g.40gb", (1, 4), id="FGD: filling a GPU spoils least"),
+        pytest.param("fgd", [0x01, 0x03], "1g.10gb", (0, 1), id="FGD: the pair that is spoilt already"),
+        pytest.param("default", [0, 0x0F], "3g.40gb", (1, 4), id="default: no empty GPU without need"),
+        pytest.param(
+            "default", [0x01, 0x03], "1g.10gb", (0, 1), id="default: the pair that is spoilt already"
+        ),
+        pytest.param("default", [FULL, 0x01], "7g.80gb", None, id="default: nowhere"),
+    ],
+)
+def test_where_a_policy_places(
+    policy: str, masks: list[int], profile: str, placement: tuple[int, int] | None
+) -> None:
+    chosen = policy_factory(policy)(A100, parse_mix("uniform", A100))
+    assert chosen.choose(np.array(masks), index_of(A100, profile)) == placement
+
+
+def test_round_robin_goes_on_after_the_last_gpu_and_past_full_ones() -> None:
+    policy = policy_factory("round_robin")(A100, {})
+    masks = np.array([0, FULL, 0])
+    seven = index_of(A100, "7g.80gb")
+    assert [policy.choose(masks, seven) for _ in range(3)] == [(0, 0), (2, 0), (0, 0)]
+    assert policy.choose(np.array([FULL, FULL, FULL]), seven) is None
+
+
+@pytest.mark.parametrize("policy", ["fgd", "default"])
+def test_a_new_target_changes_where_the_large_ones_are_left_room(policy: str) -> None:
+    chosen = policy_factory(policy)(A100, {"1g.20gb": 1})
+    three, empty = index_of(A100, "3g.40gb"), np.array([0])
+    assert chosen.choose(empty, three) == (0, 0)
+    chosen.retarget({"4g.40gb": 1})
+    assert chosen.choose(empty, three) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("mix", "mask", "units"),
+    [
+        pytest.param({"2g.12gb": 1}, 0b0001, 1, id="one of three free units is of no use to 2g"),
+        pytest.param({"1g.6gb": 1, "4g.24gb": 1}, 0b0001, 1.5, id="none of three to 1g, all of them to 4g"),
+        pytest.param({"4g.24gb": 1}, 0b0000, 0, id="an empty GPU"),
+        pytest.param({"1g.6gb": 1}, 0b1111, 0, id="a full GPU"),
+    ],
+)
+def test_the_fragmentation_of_fgd(mix: dict[str, float], mask: int, units: float) -> None:
+    assert fragmentation(A30, mix)[mask] == pytest.approx(units)
+
+
+@pytest.mark.parametrize(
+    ("mask", "score"),
+    [
+        pytest.param(0b0000, 0, id="nothing is blocked on an empty GPU"),
+        pytest.param(0b0001, 1 + 2, id="one start of 1g and one of 2g; 4g is larger than what is free"),
+        pytest.param(0b0101, 2 + 4, id="both starts of 2g"),
+        pytest.param(0b0111, 3, id="2g is larger than what is free"),
+        pytest.param(0b1111, 0, id="nothing is free"),
+    ],
+)
+def test_the_score_of_mfi(mask: int, score: float) -> None:
+    assert fragmentation_score(A30)[mask] == score
+
+
+@given(any_geometry, st.data())
+def test_the_score_of_mfi_agrees_with_sets_of_units(geometry: Geometry, data: st.DataObject) -> None:
+    mask = data.draw(st.integers(0, (1 << geometry.grid) - 1))
+    occupied = {unit for unit in range(geometry.grid) if mask >> unit & 1}
+    score = 0
+    for profile in (geometry.profiles[index] for index in shapes(geometry)):
+        if profile.size <= geometry.grid - len(occupied):
+            blocked = [s for s in profile.starts if occupied & set(range(s, s + profile.size))]
+            score += profile.size * len(blocked)
+    assert fragmentation_score(geometry)[mask] == score
+
+
+def test_every_module_is_a_policy() -> None:
+    assert {"best_fit", "default", "fgd", "first_fit", "mfi", "round_robin"} <= set(policy_names())
+
+
+def test_a_new_policy_needs_its_file_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "last_fit_of_a_test.py").write_text("def policy(geometry, mix):\n    return geometry, mix\n")
+    monkeypatch.setattr(policies, "__path__", [*policies.__path__, str(tmp_path)])
+    assert "last_fit_of_a_test" in policy_names()
+    assert policy_factory("last_fit_of_a_test")(A30, {}) == (A30, {})  # type: ignore[comparison-overlap]
+
+
+@pytest.mark.parametrize("name", ["bestfit", "", "../fgd", "__init__"])
+def test_an_unknown_policy_is_refused_with_the_known_ones(name: str) -> None:
+    with pytest.raises(SimulationError, match="choose of best_fit, default, fgd"):
+        policy_factory(name)
