@@ -11,7 +11,17 @@ import click
 from scheduler_ext import __version__
 from scheduler_ext.core.errors import SchedulerExtError
 
-_NAMES = ("serve", "agent", "inventory", "explain", "reasons", "check-config", "demo")
+_NAMES = (
+    "serve",
+    "agent",
+    "inventory",
+    "explain",
+    "capacity",
+    "simulate",
+    "reasons",
+    "check-config",
+    "demo",
+)
 
 
 class _Commands(Mapping[str, click.Command]):
