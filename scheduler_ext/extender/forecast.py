@@ -16,7 +16,7 @@ from scheduler_ext.core.request import InvalidRequest
 from scheduler_ext.extender.clusterstate import ClusterState
 from scheduler_ext.extender.eviction import find_eviction
 from scheduler_ext.extender.explain import API_VERSION
-from scheduler_ext.extender.nearest import miss_of
+from scheduler_ext.extender.nearest import Refused, miss_of
 from scheduler_ext.extender.whatif import Asker, WhatIf, name_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
@@ -75,6 +75,7 @@ class _Run:
             "devices": [],
             "reason": None,
             "nearestMiss": None,
+            "nearestNode": None,
             "victims": [],
             "message": None,
             "notModelled": not_modelled(pod),
@@ -87,10 +88,7 @@ class _Run:
             eviction = find_eviction(asker, self._cluster, self._budgets, empty_victims=self._empty_victims)
             if eviction is None:
                 refused = self._cluster.refusal(asker)
-                return item | {
-                    "reason": refused.reason if refused is not None else None,
-                    "nearestMiss": miss_of(refused, asker.request) if refused is not None else None,
-                }
+                return item if refused is None else item | _told(refused, asker)
             node = eviction.node
             victims = self._cluster.evict(node, eviction.uids)
             self._spend(victims)
@@ -114,3 +112,11 @@ class _Run:
         for i, budget in enumerate(self._budgets):
             covered = sum(budget.counts(victim) for victim in victims)
             self._budgets[i] = replace(budget, allowed=max(0, budget.allowed - covered))
+
+
+def _told(refused: Refused, asker: Asker) -> Json:
+    return {
+        "reason": refused.reason,
+        "nearestMiss": miss_of(refused, asker.request),
+        "nearestNode": refused.node.info.name,
+    }
