@@ -141,6 +141,16 @@ def test_equal_nodes_have_equal_counts_with_gpus_of_their_own() -> None:
     assert answer["next"]["nearestMiss"]["device"] == "GPU-a-0"
 
 
+def test_nodes_that_look_alike_now_may_take_different_numbers() -> None:
+    # Promises come out of what pods use, not out of what nobody explains.
+    used = {"totalMiB": 81920, "usedMiB": 40000}
+    objects = [
+        gpu_node("a", [gpu(0, "GPU-a", memory=used)]),
+        gpu_node("b", [gpu(0, "GPU-b", memory=used | {"unaccountedMiB": 40000})]),
+    ]
+    assert counts(counted(asks("p", {SHARE: "20000"}), *objects)) == {"a": 3, "b": 1}
+
+
 def test_where_nothing_known_limits_a_node_there_is_no_count() -> None:
     answer = counted(asks("p", {}), gpu_node("bare", [gpu(0)]), node("n", {"pods": "2"}))
     assert answer["nodes"] == [

@@ -6,15 +6,19 @@ from dataclasses import replace
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from scheduler_ext.core.capacity import overallocated
-from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.core.gpu import Device, Memory, Report
+from scheduler_ext.core.models import canonical_model
+from scheduler_ext.core.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.placement import Placement, Sizing, place
 from scheduler_ext.core.policy import STRATEGIES, Policy
-from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.extender.copies import Vessel, fill_all
-from scheduler_ext.extender.rooms import filled, rooms_of
-from tests.strategies import RESOURCES, clusters, requests
+from scheduler_ext.extender.rooms import Fill, filled, rooms_of
+from tests.gpu_strategies import one_in
+from tests.strategies import RESOURCES, clusters, requests, share_asks
 
 # More than most of the random nodes hold; a copy at a time takes long.
 _MOST = 12
@@ -40,6 +44,62 @@ def one_by_one(info: NodeInfo, request: GpuRequest, sizing: Sizing, most: int) -
     return copies
 
 
+def check(info: NodeInfo, request: GpuRequest, sizing: Sizing) -> None:
+    """The node by itself."""
+    node = sizing.resolved(info)
+    (fill,) = fill_all([Vessel(node, rooms_of(node, sizing), _MOST)], request, sizing)
+    check_fill(node, request, fill, sizing)
+
+
+def check_fill(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> None:
+    """As many as one by one, holding as much, and the next is refused alike."""
+    copies = one_by_one(node.info, request, sizing, _MOST)
+    event(f"{'shares' if request.shares else 'units'}: {min(len(copies), 3)} copies")
+    assert fill.copies == len(copies)
+    after = replace(node.info, pods=(*node.info.pods, *copies))
+    merged = filled(node, request, fill, sizing)
+    if fill.copies < _MOST:
+        assert place(merged, request, sizing) == place(after, request, sizing)
+    # Of single shares it is left open which GPU has how many where not all of them are full.
+    if request.shares is None or len(request.shares.by_container) > 1:
+        states = [replace(sizing.resolved(each).state, neighbours=0) for each in (merged, after)]
+        assert states[0] == states[1]
+
+
+@st.composite
+def share_nodes(draw: DrawFn) -> NodeInfo:
+    """A node of a few GPUs for shares that differ in what is used, reserved and promised, where somebody may
+    hold a whole one that nobody knows, and may offer less than its GPUs have."""
+    devices = []
+    for i in range(draw(st.integers(1, 4))):
+        total_mib, model = draw(st.sampled_from(((40_960, "A100-40GB"), (81_920, "A100-80GB"))))
+        used_mib = draw(st.sampled_from((0, 0, 9_000, 20_000)))
+        unaccounted_mib = draw(st.sampled_from((None, 0, used_mib)))
+        memory = Memory(total_mib, draw(st.sampled_from((0, 700))), used_mib, unaccounted_mib)
+        devices.append(
+            Device(f"GPU-{i}", i, "nvidia", model, canonical_model(model, vendor="nvidia"), (8, 0), memory)
+        )
+    pods = []
+    for i, device in enumerate(devices):
+        mib = draw(st.sampled_from((0, 0, 4_096, 9_000)))
+        if mib:
+            holding = GpuRequest(shares=ShareAsk((("main", mib),)))
+            pods.append(BoundPod(f"p{i}", "default", f"p{i}", 0, holding, {"main": (device.uuid,)}))
+    if draw(one_in(4)):
+        pods.append(BoundPod("whole", "default", "whole", 0, GpuRequest((UnitAsk("nvidia.com/gpu", 1),))))
+    allocatable = {RESOURCES.share: draw(st.sampled_from((2**20, 2**20, 60_000))), "nvidia.com/gpu": 4}
+    return NodeInfo("node", report=Report(tuple(devices)), allocatable=allocatable, pods=tuple(pods))
+
+
+@settings(max_examples=150)
+@given(share_nodes(), share_asks(), st.sampled_from(STRATEGIES), st.sampled_from((0, 0, 15_000)))
+def test_as_many_shares_as_one_by_one(
+    info: NodeInfo, shares: ShareAsk, strategy: str, min_free_mib: int
+) -> None:
+    request = GpuRequest(shares=shares, min_free_mib=min_free_mib)
+    check(info, request, Sizing(Policy(strategy=strategy), RESOURCES, 10))
+
+
 @settings(max_examples=150)
 @given(clusters(), requests(), st.sampled_from(STRATEGIES), st.sampled_from((0, 10)))
 def test_as_many_as_one_by_one(
@@ -47,17 +107,6 @@ def test_as_many_as_one_by_one(
 ) -> None:
     sizing = Sizing(Policy(strategy=strategy), RESOURCES, headroom_percent)
     nodes = [sizing.resolved(info) for info in infos]
-    vessels = [Vessel(node, rooms_of(node, sizing), _MOST) for node in nodes]
-    fills = fill_all(vessels, request, sizing)
+    fills = fill_all([Vessel(node, rooms_of(node, sizing), _MOST) for node in nodes], request, sizing)
     for node, fill in zip(nodes, fills, strict=True):
-        copies = one_by_one(node.info, request, sizing, _MOST)
-        event(f"{'shares' if request.shares else 'units'}: {min(len(copies), 3)} copies")
-        assert fill.copies == len(copies)
-        after = replace(node.info, pods=(*node.info.pods, *copies))
-        merged = filled(node, request, fill, sizing)
-        if fill.copies < _MOST:
-            assert place(merged, request, sizing) == place(after, request, sizing)
-        # Of single shares it is left open which GPU has how many where not all of them are full.
-        if request.shares is None or len(request.shares.by_container) > 1:
-            states = [replace(sizing.resolved(each).state, neighbours=0) for each in (merged, after)]
-            assert states[0] == states[1]
+        check_fill(node, request, fill, sizing)

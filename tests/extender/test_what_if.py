@@ -28,7 +28,7 @@ from tests.extender.foreseeing import (
     read,
     state_of,
 )
-from tests.extender.preempting import leaving, on_gpu, on_share, share_node, whole_node
+from tests.extender.preempting import leaving, nominated, on_gpu, on_share, share_node, whole_node
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, pod
 
 # More than any of the random nodes takes of most pods.
@@ -192,6 +192,12 @@ def test_the_pods_before_it_took(limits: Json, room: Json, reason: str) -> None:
     assert (items[1]["reason"], items[1]["nearestMiss"]["criterion"]) == (reason, "NodeResourcesFit")
 
 
+def test_devices_are_those_of_the_containers_that_ask_whoever_asked_the_same_before() -> None:
+    pods = [asks("too-much-cpu", {WHOLE: "1", "cpu": "99"}), asks("p", {}, {WHOLE: "1"})]
+    items = foreseen(pods, *whole_node("n", None))
+    assert [[each["container"] for each in item["devices"]] for item in items] == [[], ["c1"]]
+
+
 def test_equal_nodes_are_taken_by_name() -> None:
     objects = [*whole_node("c", None), *whole_node("a", None), *whole_node("b", None)]
     assert names(foreseen([asks(f"p{i}", {WHOLE: "1"}) for i in range(3)], *objects)) == ["a", "b", "c"]
@@ -299,6 +305,21 @@ def test_what_a_budget_allows_is_spent() -> None:
     pods = [asks(f"p{i}", {WHOLE: "1"}, priority=10) for i in range(2)]
     items = foreseen(pods, *objects, budget("x", 1))
     assert [item["victims"] for item in items] == [["default/x1"], ["default/y"]]
+
+
+def test_who_holds_no_gpu_is_spared_by_a_budget_too() -> None:
+    objects = [node("n", {"cpu": "4"}), pod("x", {"cpu": "2"}, on="n", priority=1)]
+    objects.append(pod("y", {"cpu": "2"}, on="n", priority=3))
+    for each in objects:
+        each["metadata"]["labels"] = {"app": each["metadata"]["name"]}
+    (item,) = foreseen([asks("p", {"cpu": "2"}, priority=9)], *objects, budget("x", 0))
+    assert item["victims"] == ["default/y"]
+
+
+def test_pods_that_wait_for_others_to_leave_keep_no_place() -> None:
+    objects = [*whole_node("n", "x"), on_gpu("x", "n"), nominated(asks("w", {WHOLE: "1"}, priority=99), "n")]
+    (item,) = foreseen([asks("p", {WHOLE: "1"}, priority=9)], *objects)
+    assert item["victims"] == ["default/x"]
 
 
 def test_where_kube_scheduler_finds_room_it_evicts_nobody() -> None:
