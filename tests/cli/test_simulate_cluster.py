@@ -70,7 +70,7 @@ def test_the_order_is_that_of_the_file_unless_asked(
 ) -> None:
     path = tmp_path / "inventory.json"
     path.write_bytes(inventory(gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})))
-    never = {"preemptionPolicy": "Never"}
+    never: Json = {"preemptionPolicy": "Never"}
     pods = lot(pod("first", {WHOLE: "1"}, **never), pod("second", {WHOLE: "1"}, priority=5, **never))
     result = run(
         *("simulate", "cluster", "--cluster", path, "--order", order, "-o", "json"),

@@ -48,8 +48,8 @@ def counted(asking: Json, *objects: Json) -> Json:
     return answer
 
 
-def counts(answer: Json) -> dict[str, int]:
-    """The count of each node."""
+def counts(answer: Json) -> dict[str, int | None]:
+    """The count of each node; None without end."""
     return {entry["node"]: entry["count"] for entry in answer["nodes"]}
 
 

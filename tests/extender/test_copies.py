@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import event, given, settings
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -54,7 +55,6 @@ def check(info: NodeInfo, request: GpuRequest, sizing: Sizing) -> None:
 def check_fill(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> None:
     """As many as one by one, holding as much, and the next is refused alike."""
     copies = one_by_one(node.info, request, sizing, _MOST)
-    event(f"{'shares' if request.shares else 'units'}: {min(len(copies), 3)} copies")
     assert fill.copies == len(copies)
     after = replace(node.info, pods=(*node.info.pods, *copies))
     merged = filled(node, request, fill, sizing)
@@ -64,6 +64,16 @@ def check_fill(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> N
     if request.shares is None or len(request.shares.by_container) > 1:
         states = [replace(sizing.resolved(each).state, neighbours=0) for each in (merged, after)]
         assert states[0] == states[1]
+
+
+def a100(index: int, memory: Memory) -> Device:
+    model = canonical_model("A100-80GB", vendor="nvidia")
+    return Device(f"GPU-{index}", index, "nvidia", model.name, model, (8, 0), memory)
+
+
+def on_gpu(name: str, index: int, mib: int) -> BoundPod:
+    holding = GpuRequest(shares=ShareAsk((("main", mib),)))
+    return BoundPod(name, "default", name, 0, holding, {"main": (f"GPU-{index}",)})
 
 
 @st.composite
@@ -76,15 +86,13 @@ def share_nodes(draw: DrawFn) -> NodeInfo:
         used_mib = draw(st.sampled_from((0, 0, 9_000, 20_000)))
         unaccounted_mib = draw(st.sampled_from((None, 0, used_mib)))
         memory = Memory(total_mib, draw(st.sampled_from((0, 700))), used_mib, unaccounted_mib)
-        devices.append(
-            Device(f"GPU-{i}", i, "nvidia", model, canonical_model(model, vendor="nvidia"), (8, 0), memory)
-        )
+        known = canonical_model(model, vendor="nvidia")
+        devices.append(Device(f"GPU-{i}", i, "nvidia", model, known, (8, 0), memory))
     pods = []
-    for i, device in enumerate(devices):
+    for i in range(len(devices)):
         mib = draw(st.sampled_from((0, 0, 4_096, 9_000)))
         if mib:
-            holding = GpuRequest(shares=ShareAsk((("main", mib),)))
-            pods.append(BoundPod(f"p{i}", "default", f"p{i}", 0, holding, {"main": (device.uuid,)}))
+            pods.append(on_gpu(f"p{i}", i, mib))
     if draw(one_in(4)):
         pods.append(BoundPod("whole", "default", "whole", 0, GpuRequest((UnitAsk("nvidia.com/gpu", 1),))))
     allocatable = {RESOURCES.share: draw(st.sampled_from((2**20, 2**20, 60_000))), "nvidia.com/gpu": 4}
@@ -98,6 +106,54 @@ def test_as_many_shares_as_one_by_one(
 ) -> None:
     request = GpuRequest(shares=shares, min_free_mib=min_free_mib)
     check(info, request, Sizing(Policy(strategy=strategy), RESOURCES, 10))
+
+
+@pytest.mark.parametrize(
+    ("memories", "held", "shares", "strategy", "replicas", "copies"),
+    [
+        pytest.param(
+            [Memory(100, 10, 30, 0), Memory(100, 10, 10), Memory(100, 0, 0, 0), Memory(80, 10, 20)],
+            {0: 20, 1: 10},
+            (20, 30),
+            "spread",
+            1,
+            5,
+            id="of GPUs that cost the same the one that comes first by then",
+        ),
+        pytest.param(
+            [Memory(80, 10, 30, 0), Memory(80, 10, 30)],
+            {0: 10},
+            (20,),
+            None,
+            2,
+            4,
+            id="a whole replica on an unknown GPU, which a share makes another one",
+        ),
+    ],
+)
+def test_as_many_where_gpus_are_nearly_alike(
+    memories: list[Memory],
+    held: dict[int, int],
+    shares: tuple[int, ...],
+    strategy: str | None,
+    replicas: int,
+    copies: int,
+) -> None:
+    sharing = "time-slicing" if replicas > 1 else "none"
+    report = Report(
+        tuple(a100(i, memory) for i, memory in enumerate(memories)),
+        sharing_strategy=sharing,
+        replicas=replicas,
+    )
+    pods = [on_gpu(f"p{i}", i, mib) for i, mib in held.items()]
+    if replicas > 1:
+        pods.append(BoundPod("whole", "default", "whole", 0, GpuRequest((UnitAsk("nvidia.com/gpu", 1),))))
+    running = tuple((f"c{i}", mib) for i, mib in enumerate(shares))
+    request = GpuRequest(shares=ShareAsk(running), strategy=strategy)
+    sizing = Sizing(Policy(), RESOURCES, 0)
+    info = NodeInfo("node", report=report, pods=tuple(pods))
+    assert len(one_by_one(info, request, sizing, _MOST)) == copies
+    check(info, request, sizing)
 
 
 @settings(max_examples=150)
