@@ -56,7 +56,7 @@ def explain(
     Exit 0 if it fits somewhere, 3 if not.
     """
     config = read_config(config_file)
-    pod = _read_pod(filename)
+    pod = read_pod(filename)
     state = read_state(inventory_file, kubeconfig, context, config, with_objects=True)
     try:
         explanation = explain_pod(pod, state, config)
@@ -71,14 +71,20 @@ def explain(
     ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)
 
 
-def _read_pod(filename: Path) -> kube.Pod:
+def read_pod_list(filename: Path) -> list[kube.Pod]:
+    """The pods of a file, or of standard input. Raises InventoryError naming the file."""
     try:
         text = sys.stdin.buffer.read() if str(filename) == "-" else filename.read_bytes()
-        pods = read_pods(text)
+        return read_pods(text)
     except OSError as error:
         raise InventoryError(f"{filename}: {error.strerror or error}") from None
     except InventoryError as error:
         raise InventoryError(f"{filename}: {error}") from None
+
+
+def read_pod(filename: Path) -> kube.Pod:
+    """The only pod of a file, or of standard input. Raises InventoryError naming the file."""
+    pods = read_pod_list(filename)
     if len(pods) != 1:
         raise InventoryError(f"{filename}: {len(pods)} pods in it; give a file with one")
     return pods[0]
@@ -138,10 +144,16 @@ def nearest_miss(node: dict[str, Any]) -> str:
     miss = node["nearestMiss"]
     if miss is None:
         return "" if node["by"] == "gpu" else "by kubernetes"
-    where = f"{miss['device']}: " if miss["device"] else ""
-    unit = f" {miss['unit']}" if miss["unit"] and miss["unit"] not in _WORDS else ""
     if node["by"] == "kubernetes":
         sides = [f"{word} {miss[side]}" for word, side in _SIDES if miss[side] is not None]
-        return f"by kubernetes: {where}{', '.join(sides)}{unit}"
+        return f"by kubernetes: {', '.join(sides)}"
+    return shortfall(miss)
+
+
+def shortfall(miss: dict[str, Any]) -> str:
+    """What was needed and what there is, in a few words."""
+    where = f"{miss['device']}: " if miss["device"] else ""
+    unit = f" {miss['unit']}" if miss["unit"] and miss["unit"] not in _WORDS else ""
     have = "unknown" if miss["have"] is None else miss["have"]
-    return f"{where}needs {miss['needed']}, has {have}{unit}"
+    needed = f"needs {miss['needed']}, " if miss["needed"] is not None else ""
+    return f"{where}{needed}has {have}{unit}"

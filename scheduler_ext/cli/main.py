@@ -10,7 +10,17 @@ from scheduler_ext import __version__
 from scheduler_ext.cli.lazy_commands import LazyCommands
 from scheduler_ext.core.errors import SchedulerExtError
 
-_NAMES = ("serve", "agent", "inventory", "explain", "reasons", "check-config", "simulate", "demo")
+_NAMES = (
+    "serve",
+    "agent",
+    "inventory",
+    "explain",
+    "capacity",
+    "simulate",
+    "reasons",
+    "check-config",
+    "demo",
+)
 
 
 class _Group(click.Group):

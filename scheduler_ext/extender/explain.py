@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from scheduler_ext.core.cycle import BEST_POINTS, FITS, Decision, best_candidates, nearest_miss, points
+from scheduler_ext.core.cycle import BEST_POINTS, FITS, Decision, best_candidates, points
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.intree import InTreeRejection, intree_rejection
 from scheduler_ext.core.node import Node, NodeInfo
@@ -21,6 +21,7 @@ from scheduler_ext.core.state import resolve
 from scheduler_ext.core.table import build_snapshot
 from scheduler_ext.core.wishes import ANNOTATION_PREFIX, unknown_annotations
 from scheduler_ext.extender.clusterstate import ClusterState
+from scheduler_ext.extender.nearest import gpu_miss, in_tree_miss
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node import node_facts
@@ -50,7 +51,7 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
         name: resolve(info, resources, config.memory.headroom_percent) for name, info in state.infos.items()
     }
     cluster = _Cluster(state.objects, build_snapshot(nodes, 1), config)
-    decision = Decision(_wish(pod, config), cluster.snapshot, config.policy())
+    decision = Decision(wish(pod, config), cluster.snapshot, config.policy())
     # kube-scheduler never sees a pod that cannot be read: there is nothing it would say.
     refused_in_tree = {} if isinstance(decision.request, InvalidRequest) else _in_tree(pod, cluster)
     entries = _fitting(decision, refused_in_tree) + [
@@ -64,17 +65,18 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
         "apiVersion": API_VERSION,
         "kind": "Explanation",
         "pod": {"namespace": namespace, "name": name},
-        "request": _request(request),
+        "request": asked(request),
         "invalid": request.message if isinstance(request, InvalidRequest) else None,
         "fits": any(entry["verdict"] == "fits" for entry in entries),
         "best": [entry["node"] for entry in entries if entry["score"] == BEST_POINTS],
         "nodes": entries,
         "notModelled": not_modelled(pod),
-        "warnings": _warnings(pod, request),
+        "warnings": warnings(pod, request),
     }
 
 
-def _wish(pod: kube.Pod, config: Configuration) -> GpuRequest | InvalidRequest:
+def wish(pod: kube.Pod, config: Configuration) -> GpuRequest | InvalidRequest:
+    """What a pod asks of GPUs. Raises PodError for an amount of the wrong JSON type."""
     try:
         return pod_request(pod, config.resource_names())
     except QuantityError as error:
@@ -173,19 +175,11 @@ def _refused(
         "devices": [],
     }
     if in_tree is not None:
-        miss = {
-            "criterion": in_tree.plugin,
-            "device": None,
-            "needed": in_tree.needed,
-            "have": in_tree.have,
-            "unit": "",
-        }
-        known = in_tree.needed is not None or in_tree.have is not None
         return entry | {
             "by": "kubernetes",
             "reason": in_tree.reason,
             "resolvable": in_tree.resolvable,
-            "nearestMiss": miss if known else None,
+            "nearestMiss": in_tree_miss(in_tree),
         }
     snapshot = decision.snapshot
     code = int(decision.verdict[snapshot.state_of[snapshot.row_of[name]]])
@@ -194,13 +188,10 @@ def _refused(
         "by": "gpu",
         "reason": REASONS[code - 1].text,
         "resolvable": _resolvable(node.info, decision, cluster.config),
-        "nearestMiss": _nearest_miss(node, decision.request),
+        "nearestMiss": (
+            gpu_miss(node, decision.request) if isinstance(decision.request, GpuRequest) else None
+        ),
     }
-
-
-def _nearest_miss(node: Node, request: GpuRequest | InvalidRequest) -> dict[str, Any] | None:
-    miss = None if isinstance(request, InvalidRequest) else nearest_miss(request, node)
-    return asdict(miss) if miss is not None else None
 
 
 def _resolvable(info: NodeInfo, decision: Decision, config: Configuration) -> bool:
@@ -219,7 +210,8 @@ def _resolvable(info: NodeInfo, decision: Decision, config: Configuration) -> bo
     return _passes(alone, info.name)
 
 
-def _request(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
+def asked(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
+    """A request as plain values; nothing of one that cannot be read."""
     if isinstance(request, InvalidRequest):
         return {"gpus": {}, "mig": {}, "shares": []}
     shares: Sequence[tuple[str, int]] = ()
@@ -232,11 +224,12 @@ def _request(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
     }
 
 
-def _warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest) -> list[str]:
+def warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest) -> list[str]:
+    """What of a pod does nothing, though somebody may think so."""
     annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
-    warnings = [f"annotation {key}: unknown, does nothing" for key in unknown_annotations(annotations)]
+    found = [f"annotation {key}: unknown, does nothing" for key in unknown_annotations(annotations)]
     if isinstance(request, GpuRequest) and not request.asks_gpu:
         asked = [key for key in annotations if key.startswith(ANNOTATION_PREFIX)]
         text = "the pod asks no GPU resource, so every node is fine"
-        warnings.append(f"{text} and its annotations do nothing" if asked else text)
-    return warnings
+        found.append(f"{text} and its annotations do nothing" if asked else text)
+    return found

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 import yaml
 
+from scheduler_ext.core.disruption import Budget
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.node import BoundPod, NodeInfo
@@ -21,6 +22,7 @@ from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.decoding import explained
+from scheduler_ext.wire.disruption import PodDisruptionBudget, budget
 from scheduler_ext.wire.node import node_info
 from scheduler_ext.wire.pod import bound_pod, is_finished, pending_pod, pod_name
 from scheduler_ext.wire.report import read_report
@@ -34,11 +36,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The objects of a file by kind and name, decoded; ``skipped`` counts kinds that mean nothing here."""
+    """The objects of a file by kind and name, decoded; ``skipped`` counts kinds that mean nothing here.
+
+    ``budgets`` are its PodDisruptionBudgets: who is evicted in a simulation depends on them.
+    """
 
     gpu_nodes: dict[str, gpunode.GpuNode] = field(default_factory=dict)
     nodes: dict[str, kube.Node] = field(default_factory=dict)
     pods: list[kube.Pod] = field(default_factory=list)
+    budgets: list[Budget] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
 
     def pods_by_node(self) -> dict[str, list[kube.Pod]]:
@@ -82,6 +88,7 @@ def read_pods(text: bytes) -> list[kube.Pod]:
         *objects.skipped,
         *(["GPUNode"] if objects.gpu_nodes else []),
         *(["Node"] if objects.nodes else []),
+        *(["PodDisruptionBudget"] if objects.budgets else []),
     ]
     if others:
         raise InventoryError(
@@ -143,7 +150,7 @@ def _add(objects: Objects, where: str, document: bytes | msgspec.Raw, implied: s
         for i, item in enumerate(_decode(document, _List, where).items or ()):
             _add(objects, f"{where}.items[{i}]", item, kind.removesuffix("List") or None)
         return
-    if kind not in ("GPUNode", "Node", "Pod"):
+    if kind not in ("GPUNode", "Node", "Pod", "PodDisruptionBudget"):
         objects.skipped[kind] = objects.skipped.get(kind, 0) + 1
         return
     name = header.metadata.name if header.metadata else None
@@ -160,6 +167,8 @@ def _add(objects: Objects, where: str, document: bytes | msgspec.Raw, implied: s
     elif kind == "Node":
         _once(objects.nodes, name, named)
         objects.nodes[name] = _decode(document, kube.Node, named)
+    elif kind == "PodDisruptionBudget":
+        objects.budgets.append(budget(_decode(document, PodDisruptionBudget, named)))
     else:
         objects.pods.append(_decode(document, kube.Pod, named))
 

@@ -323,3 +323,18 @@ def test_an_unreadable_amount_of_a_nominated_pod_refuses_the_file() -> None:
     one["status"]["nominatedNodeName"] = "n"
     with pytest.raises(InventoryError, match=r"Pod default/p: .*nvidia\.com/gpu"):
         assemble(read_objects(json.dumps(as_list([one])).encode()), NAMES)
+
+
+def test_disruption_budgets_are_read() -> None:
+    item = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "team"},
+        "spec": {"selector": {"matchLabels": {"app": "x"}}},
+        "status": {"disruptionsAllowed": 2},
+    }
+    (budget,) = read_objects(json.dumps(item).encode()).budgets
+    assert (budget.namespace, budget.name, budget.allowed) == ("team", "b", 2)
+    with pytest.raises(InventoryError, match="a PodDisruptionBudget is no Pod"):
+        read_pods(json.dumps(item).encode())
+    with pytest.raises(InventoryError, match=r"^PodDisruptionBudget team/b: status\.disruptionsAllowed"):
+        read_objects(json.dumps(item | {"status": {"disruptionsAllowed": "two"}}).encode())

@@ -6,7 +6,7 @@ import click
 
 from scheduler_ext.cli.lazy_commands import LazyCommands
 
-_NAMES = ("trace", "mig")
+_NAMES = ("trace", "mig", "cluster")
 
 
 @click.group(commands=LazyCommands(__name__, _NAMES))

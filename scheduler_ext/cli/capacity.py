@@ -1,0 +1,99 @@
+"""``scheduler-ext capacity``: how many more of this pod fit, and what limits the next one?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scheduler_ext.cli.explain import WOULD_NOT_FIT, asked, read_pod, shortfall
+from scheduler_ext.cli.options import (
+    config_option,
+    context_option,
+    inventory_option,
+    kubeconfig_option,
+    output_option,
+)
+from scheduler_ext.cli.output import print_structured, print_table
+from scheduler_ext.cli.sources import read_config, read_state
+from scheduler_ext.core.errors import InventoryError, PodError
+from scheduler_ext.extender.capacity import capacity as capacity_of
+
+# The table shows so many nodes that take none; they are many in a large cluster, and all alike.
+_SHOWN_EMPTY = 10
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--filename",
+    type=click.Path(path_type=Path, allow_dash=True),
+    required=True,
+    help="File with one Pod; - for standard input.",
+)
+@inventory_option
+@kubeconfig_option
+@context_option
+@config_option
+@output_option
+@click.pass_context
+def capacity(
+    ctx: click.Context,
+    filename: Path,
+    inventory_file: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    config_file: Path | None,
+    output: str,
+) -> None:
+    """Count how many more of a pod fit, node by node, and what refuses the next one.
+
+    Exit 0 if at least one fits, 3 if none.
+    """
+    config = read_config(config_file)
+    pod = read_pod(filename)
+    state = read_state(inventory_file, kubeconfig, context, config, with_objects=True)
+    try:
+        answer = capacity_of(pod, state, config)
+    except PodError as error:
+        raise PodError(f"{filename}: {error}") from None
+    except InventoryError as error:
+        raise InventoryError(f"{state.source}: {error}") from None
+    if output in ("json", "yaml"):
+        print_structured(answer, output)
+    else:
+        _print(answer, wide=output == "wide")
+    ctx.exit(WOULD_NOT_FIT if answer["total"] == 0 else 0)
+
+
+def _print(answer: dict[str, Any], *, wide: bool) -> None:
+    pod = answer["pod"]
+    click.echo(f"Pod {pod['namespace']}/{pod['name']} asks {asked(answer['request'])}")
+    if answer["invalid"]:
+        click.echo(f"Its GPU request is invalid: {answer['invalid']}")
+    for warning in answer["warnings"]:
+        click.echo(f"Note: {warning}")
+    for feature in answer["notModelled"]:
+        click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature}")
+    total = "no limit is known" if answer["total"] is None else answer["total"]
+    click.echo(f"More of it that fit: {total}")
+    following = answer["next"]
+    if following["reason"] is not None:
+        where = f" on {following['node']}" if following["node"] else ""
+        click.echo(f"The next one: {following['reason']}{where}{_numbers(following['nearestMiss'])}")
+    click.echo()
+    nodes = answer["nodes"]
+    empty = [node for node in nodes if node["count"] == 0]
+    shown = nodes if wide else [node for node in nodes if node["count"] != 0] + empty[:_SHOWN_EMPTY]
+    rows = [
+        (node["node"], "no limit" if node["count"] is None else node["count"], node["limit"])
+        for node in shown
+    ]
+    print_table(("NODE", "COUNT", "LIMIT"), rows)
+    if len(shown) < len(nodes):
+        click.echo(f"and {len(nodes) - len(shown)} nodes that take none; -o wide shows them")
+
+
+def _numbers(miss: dict[str, Any] | None) -> str:
+    return f" ({shortfall(miss)})" if miss is not None else ""

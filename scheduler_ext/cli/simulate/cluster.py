@@ -1,0 +1,126 @@
+"""``scheduler-ext simulate cluster``: what would happen to these pods here, in order?"""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, read_pod_list, shortfall
+from scheduler_ext.cli.options import config_option, context_option, kubeconfig_option
+from scheduler_ext.cli.output import print_structured, print_table, printable
+from scheduler_ext.cli.sources import read_config, read_state
+from scheduler_ext.core.errors import InventoryError, SimulationError
+from scheduler_ext.extender.simulation import by_priority
+from scheduler_ext.extender.simulation import simulate as simulate_pods
+
+_SHOWN_NOTES = 5
+
+
+@click.command()
+@click.option(
+    "--cluster",
+    "cluster_file",
+    type=click.Path(path_type=Path),
+    help="Inventory file, or `kubectl get nodes,pods,pdb,gpunodes.gpu.scheduler-ext.io -A -o yaml`.",
+)
+@kubeconfig_option
+@context_option
+@click.option(
+    "--pods",
+    "pods_file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    required=True,
+    help="File of the Pods that are to come, several documents or a List; - for standard input.",
+)
+@click.option(
+    "--order",
+    type=click.Choice(["file", "priority"]),
+    default="file",
+    show_default=True,
+    help="Which pod comes first: as in the file, or by priority as in kube-scheduler's queue.",
+)
+@config_option
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Where to write it; standard output without.")
+@click.pass_context
+def cluster(
+    ctx: click.Context,
+    cluster_file: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    pods_file: Path,
+    order: str,
+    config_file: Path | None,
+    output: str,
+    out: Path | None,
+) -> None:
+    """Bind pods to a cluster one after the other, as kube-scheduler and the extender would.
+
+    Exit 0 if all fit, 3 if any did not.
+    """
+    if (cluster_file is None) == (kubeconfig is None):
+        which = "nothing to read from" if cluster_file is None else "--cluster and --kubeconfig are too many"
+        raise click.UsageError(f"{which}: give one of --cluster, --kubeconfig")
+    config = read_config(config_file)
+    pods = read_pod_list(pods_file)
+    state = read_state(cluster_file, kubeconfig, context, config, with_objects=True)
+    try:
+        simulation = simulate_pods(by_priority(pods) if order == "priority" else pods, state, config)
+    except SimulationError as error:
+        raise SimulationError(f"{pods_file}: {error}") from None
+    except InventoryError as error:
+        raise InventoryError(f"{state.source}: {error}") from None
+    if out is None:
+        _print(simulation, output)
+    else:
+        _write(simulation, output, out)
+    ctx.exit(0 if all(item["node"] is not None for item in simulation["items"]) else WOULD_NOT_FIT)
+
+
+def _write(simulation: dict[str, Any], output: str, out: Path) -> None:
+    text = io.StringIO()
+    with redirect_stdout(text):
+        _print(simulation, output)
+    try:
+        out.write_text(text.getvalue())
+    except OSError as error:
+        raise SimulationError(f"--out {out}: {error.strerror or error}") from None
+
+
+def _print(simulation: dict[str, Any], output: str) -> None:
+    if output in ("json", "yaml"):
+        print_structured(simulation, output)
+        return
+    items = simulation["items"]
+    placed = sum(item["node"] is not None for item in items)
+    evicted = sum(len(item["victims"]) for item in items)
+    click.echo(
+        f"{placed} of {len(items)} pods fit" + (f"; {evicted} are evicted for them" if evicted else "")
+    )
+    features: dict[str, list[str]] = {}
+    for item in items:
+        for feature in item["notModelled"]:
+            features.setdefault(feature, []).append(printable(item["pod"]))
+    for feature, pods in features.items():
+        who = ", ".join(pods[:_SHOWN_NOTES]) + (
+            f" and {len(pods) - _SHOWN_NOTES} more" if pods[_SHOWN_NOTES:] else ""
+        )
+        click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature} ({who})")
+    click.echo()
+    rows = [
+        (
+            item["pod"],
+            item["node"] or "none",
+            item["reason"] or devices(item["devices"]),
+            item["message"] or (shortfall(item["nearestMiss"]) if item["nearestMiss"] else ""),
+            ", ".join(item["victims"]),
+        )
+        for item in items
+    ]
+    print_table(("POD", "NODE", "REASON OR DEVICES", "NEAREST MISS", "VICTIMS"), rows)

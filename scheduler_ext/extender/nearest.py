@@ -1,0 +1,136 @@
+"""Of nodes that all refuse a pod, the one that came nearest to taking it: what a user would change first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from scheduler_ext.core.cycle import FITS, nearest_miss
+from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
+from scheduler_ext.core.intree.resources import shortages
+from scheduler_ext.core.node import Node, NodeState
+from scheduler_ext.core.reasons import INSUFFICIENT_GPUS, INSUFFICIENT_MEMORY, NO_MIG_PLACEMENT, REASONS
+from scheduler_ext.core.request import GpuRequest
+
+_AMOUNTS = frozenset(
+    code
+    for code, reason in enumerate(REASONS, start=1)
+    if reason in (INSUFFICIENT_GPUS, NO_MIG_PLACEMENT, INSUFFICIENT_MEMORY)
+)
+# How near a refusal is: two at once, then ours in the order of the filters, then kube-scheduler's about the
+# node itself, then amounts.
+_TWO_OBSTACLES = 0.0
+_ABOUT_THE_NODE = min(_AMOUNTS) - 0.5
+_AMOUNT = float(min(_AMOUNTS))
+_REMEMBERED = 65_536
+
+# How much of what a request needs the nodes of a state lack, 0 to 1.
+Lacks = dict[tuple[GpuRequest, NodeState], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A node (or ``alike`` ones) that refuses a pod: ``code`` is the verdict of our filters (FITS: only
+    kube-scheduler's refuse), ``facts`` are those its own filters saw."""
+
+    node: Node
+    code: int
+    in_tree: InTreeRejection | None = None
+    facts: NodeFacts | None = None
+    alike: int = 1
+
+    @property
+    def reason(self) -> str:
+        """The first to refuse speaks, and that is kube-scheduler."""
+        return self.in_tree.reason if self.in_tree is not None else REASONS[self.code - 1].text
+
+
+def nearest(
+    refused: Iterable[Refused], request: GpuRequest, needs: PodNeeds, ours: frozenset[str], known: Lacks
+) -> Refused | None:
+    """The refusal that came nearest to a fit; None of none.
+
+    One obstacle comes before two, an amount that is short before a mismatch, and of amounts the one of which
+    the smallest part is missing; of equals the commonest reason, then the first name. ``ours`` are resources
+    that kube-scheduler's filters left to us; ``known`` is kept between calls.
+    """
+    near: list[Refused] = []
+    best = -1.0
+    counts: Counter[str] = Counter()
+    for each in refused:
+        counts[each.reason] += each.alike
+        stage = _stage(each)
+        if stage > best:
+            best, near = stage, []
+        if stage == best:
+            near.append(each)
+    lacks = [_lacks(each, request, needs, ours, known) if best == _AMOUNT else 1.0 for each in near]
+    return min(
+        zip(lacks, near, strict=True),
+        key=lambda pair: (pair[0], -counts[pair[1].reason], pair[1].node.info.name),
+        default=(0.0, None),
+    )[1]
+
+
+def _stage(refused: Refused) -> float:
+    if refused.in_tree is not None:
+        if refused.code != FITS:
+            return _TWO_OBSTACLES
+        return _AMOUNT if refused.in_tree.plugin == "NodeResourcesFit" else _ABOUT_THE_NODE
+    return _AMOUNT if refused.code in _AMOUNTS else float(refused.code)
+
+
+def _lacks(
+    refused: Refused, request: GpuRequest, needs: PodNeeds, ours: frozenset[str], known: Lacks
+) -> float:
+    if refused.in_tree is not None:
+        assert refused.facts is not None
+        facts = refused.facts
+        short = shortages(
+            needs.requests,
+            allocatable=facts.allocatable,
+            requested=facts.requested,
+            pod_count=facts.pod_count,
+            ignore_resources=ours,
+        )
+        return max(
+            (float((each.needed - max(each.free, Fraction(0))) / each.needed) for each in short), default=1.0
+        )
+    key = request, refused.node.state
+    if key not in known:
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        miss = nearest_miss(request, refused.node)
+        known[key] = 1.0
+        if miss is not None and isinstance(miss.needed, int) and isinstance(miss.have, int):
+            known[key] = (miss.needed - miss.have) / max(miss.needed, 1)
+    return known[key]
+
+
+def miss_of(refused: Refused, request: GpuRequest) -> dict[str, Any] | None:
+    """What was closest on the filter that refuses, as plain values."""
+    if refused.in_tree is not None:
+        return in_tree_miss(refused.in_tree)
+    return gpu_miss(refused.node, request)
+
+
+def gpu_miss(node: Node, request: GpuRequest) -> dict[str, Any] | None:
+    """What was closest on the first of our filters that refuses a node, as plain values."""
+    miss = nearest_miss(request, node)
+    return asdict(miss) if miss is not None else None
+
+
+def in_tree_miss(rejection: InTreeRejection) -> dict[str, Any] | None:
+    """The numbers behind a refusal of kube-scheduler's, as plain values; None where there are none."""
+    if rejection.needed is None and rejection.have is None:
+        return None
+    return {
+        "criterion": rejection.plugin,
+        "device": None,
+        "needed": rejection.needed,
+        "have": rejection.have,
+        "unit": "",
+    }

@@ -1,0 +1,148 @@
+"""scheduler-ext simulate cluster: its forms, its exit codes, its order, and files it cannot use."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from scheduler_ext.cli.simulate.cluster import cluster as command
+from tests.cli.commands import FORMS, WHOLE, Written, error_of, run
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
+from tests.pages import first_cells, page, section
+
+
+def lot(*pods: Json) -> str:
+    return yaml.safe_dump_all(pods)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_all_fit(cluster: Path, written: Written, form: str) -> None:
+    pods = written("pods.yaml", lot(pod("share", {SHARE: "30000"}), pod("one", {WHOLE: "1"})))
+    result = run("simulate", "cluster", "--cluster", cluster, "--pods", pods, "-o", form)
+    assert (result.exit_code, result.stderr) == (0, "")
+    simulation = FORMS[form](result.stdout)
+    assert simulation["kind"] == "Simulation"
+    assert [(item["pod"], item["reason"], item["victims"]) for item in simulation["items"]] == [
+        ("default/share", None, []),
+        ("default/one", None, []),
+    ]
+    assert simulation["items"][0]["devices"] == [
+        {"container": "main", "uuid": "GPU-0", "profile": None, "start": None, "memoryMiB": 30000}
+    ]
+
+
+def test_some_do_not_fit(cluster: Path, written: Written) -> None:
+    pods = written("pods.yaml", lot(pod("p", {WHOLE: "1"}), pod("large", {WHOLE: "64"})))
+    result = run("simulate", "cluster", "--cluster", cluster, "--pods", pods)
+    assert (result.exit_code, result.stderr) == (3, "")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "1 of 2 pods fit"
+    (row,) = (line for line in lines if line.startswith("default/large"))
+    assert re.split(r"   +", row)[1:] == [
+        "none",
+        "Insufficient nvidia.com/gpu per device",
+        "needs 64, has 8 nvidia.com/gpu",
+    ]
+
+
+def test_victims_and_notes_are_in_the_table(tmp_path: Path, written: Written) -> None:
+    path = tmp_path / "inventory.json"
+    objects = [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}), pod("x", {WHOLE: "1"}, on="n")]
+    path.write_bytes(inventory(*objects))
+    asking = pod("p", {WHOLE: "1"}, priority=9, schedulingGates=[{"name": "g"}])
+    pods = written("pods.yaml", lot(asking))
+    output = run("simulate", "cluster", "--cluster", path, "--pods", pods).stdout
+    assert "1 of 1 pods fit; 1 are evicted for them" in output
+    assert (
+        "Note: not modelled here, kube-scheduler may decide otherwise: scheduling gates (default/p)" in output
+    )
+    assert output.splitlines()[-1].endswith("default/x")
+
+
+@pytest.mark.parametrize(("order", "placed"), [("file", "first"), ("priority", "second")])
+def test_the_order_is_that_of_the_file_unless_asked(
+    tmp_path: Path, written: Written, order: str, placed: str
+) -> None:
+    path = tmp_path / "inventory.json"
+    path.write_bytes(inventory(gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})))
+    never: Json = {"preemptionPolicy": "Never"}
+    pods = lot(pod("first", {WHOLE: "1"}, **never), pod("second", {WHOLE: "1"}, priority=5, **never))
+    result = run(
+        *("simulate", "cluster", "--cluster", path, "--order", order, "-o", "json"),
+        *("--pods", written("pods.yaml", pods)),
+    )
+    items = json.loads(result.stdout)["items"]
+    assert [item["pod"] for item in items if item["node"]] == [f"default/{placed}"]
+
+
+@pytest.mark.parametrize("form", ["json", "table"])
+def test_the_result_goes_to_a_file(cluster: Path, written: Written, tmp_path: Path, form: str) -> None:
+    pods, out = written("pods.yaml", lot(pod("p", {WHOLE: "1"}))), tmp_path / "out"
+    asked = ("simulate", "cluster", "--cluster", cluster, "--pods", pods, "-o", form)
+    assert run(*asked, "--out", out).stdout == ""
+    assert out.read_text() == run(*asked).stdout
+
+
+def test_pods_come_from_standard_input(cluster: Path) -> None:
+    listed = json.dumps({"kind": "List", "items": [pod("p", {WHOLE: "1"})]}).encode()
+    result = run("simulate", "cluster", "--cluster", cluster, "--pods", "-", "-o", "json", stdin=listed)
+    assert [item["pod"] for item in json.loads(result.stdout)["items"]] == ["default/p"]
+
+
+def test_names_do_not_act_on_the_terminal(cluster: Path, written: Written) -> None:
+    asking = pod("p\x1b[2J", {WHOLE: "1"}, schedulingGates=[{"name": "g"}])
+    pods = written("pods.yaml", lot(asking))
+    assert "\x1b" not in run("simulate", "cluster", "--cluster", cluster, "--pods", pods).stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("kind: [", "neither YAML nor JSON", id="broken YAML"),
+        pytest.param("", "empty", id="an empty file"),
+        pytest.param("{kind: List, items: []}", "no Pod in it", id="no pods"),
+        pytest.param("{kind: Deployment, metadata: {name: d}}", "a Deployment is no Pod", id="a Deployment"),
+        pytest.param(lot(pod("a"), pod("a")), "Pod default/a is in the file twice", id="a pod twice"),
+        pytest.param(
+            lot(pod("busy", {WHOLE: "1"})),
+            "Pod default/busy is on node a100-2 already; give the pods that are to come only",
+            id="a pod that runs",
+        ),
+    ],
+)
+def test_pod_files_that_cannot_be_used(cluster: Path, written: Written, text: str, problem: str) -> None:
+    path = written("pods.yaml", text)
+    message = error_of(run("simulate", "cluster", "--cluster", cluster, "--pods", path))
+    assert message.startswith(f"{path}: ")
+    assert problem in message
+
+
+def test_files_that_are_not_there_are_named(cluster: Path, written: Written, tmp_path: Path) -> None:
+    pods = written("pods.yaml", lot(pod("p")))
+    gone = "No such file or directory"
+    assert (
+        error_of(run("simulate", "cluster", "--cluster", "/no.yaml", "--pods", pods)) == f"/no.yaml: {gone}"
+    )
+    assert error_of(run("simulate", "cluster", "--cluster", cluster, "--pods", "/no")) == f"/no: {gone}"
+    out = tmp_path / "nowhere" / "out.json"
+    message = error_of(run("simulate", "cluster", "--cluster", cluster, "--pods", pods, "--out", out))
+    assert message == f"--out {out}: {gone}"
+
+
+def test_one_cluster_is_asked_for(cluster: Path, written: Written) -> None:
+    pods = written("pods.yaml", lot(pod("p")))
+    for given in ((), ("--cluster", cluster, "--kubeconfig", "config")):
+        result = run("simulate", "cluster", "--pods", pods, *given)
+        assert result.exit_code == 2
+        assert "give one of --cluster, --kubeconfig" in result.stderr
+
+
+def test_the_page_names_every_option() -> None:
+    told = first_cells(section(page("cli"), "### simulate cluster"))
+    options = {name for each in command.params if isinstance(each, click.Option) for name in each.opts}
+    assert {name for cell in told for name in re.findall(r"-{1,2}[a-z-]+", cell)} == options

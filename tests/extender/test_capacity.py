@@ -1,0 +1,249 @@
+"""capacity: how many per node, what limits each, and which refusal is told of the next one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.errors import InventoryError, PodError
+from tests.extender.foreseeing import ONE_G, WHOLE, asks, counted, counts
+from tests.extender.preempting import on_gpu, on_share, share_node, whole_node
+from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod
+
+MEMORY = "Insufficient GPU memory on one device"
+GPUS = "Insufficient nvidia.com/gpu per device"
+
+
+def test_the_contract() -> None:
+    answer = counted(asks("p", {WHOLE: "1"}), *whole_node("b", None, None), *whole_node("a", None))
+    assert answer == {
+        "apiVersion": "cli.scheduler-ext.io/v1alpha1",
+        "kind": "Capacity",
+        "pod": {"namespace": "default", "name": "p"},
+        "request": {"gpus": {WHOLE: 1}, "mig": {}, "shares": []},
+        "invalid": None,
+        "total": 3,
+        "nodes": [{"node": "b", "count": 2, "limit": GPUS}, {"node": "a", "count": 1, "limit": GPUS}],
+        "next": {
+            "node": "a",
+            "reason": GPUS,
+            "nearestMiss": {"criterion": "gpu-count", "device": None, "needed": 1, "have": 0, "unit": WHOLE},
+        },
+        "notModelled": [],
+        "warnings": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("asking", "objects", "count", "limit"),
+    [
+        pytest.param(
+            asks("p", {WHOLE: "2"}), whole_node("n", *[None] * 5), 2, GPUS, id="GPUs two by two, one is left"
+        ),
+        pytest.param(
+            asks("p", {SHARE: "10000"}), share_node("n", 2), 14, MEMORY, id="seven shares on each of two GPUs"
+        ),
+        pytest.param(
+            asks("p", {SHARE: "30000"}, {SHARE: "20000"}),
+            share_node("n", 2),
+            2,
+            MEMORY,
+            id="two shares a copy, which best fit puts on one GPU",
+        ),
+        pytest.param(
+            asks("p", {SHARE: "10000"}, annotations={"min-free-memory": "30000Mi"}),
+            share_node("n", 1),
+            5,
+            MEMORY,
+            id="as long as a wish for free memory is met",
+        ),
+        pytest.param(
+            asks("p", {SHARE: "10000"}),
+            [*share_node("n", 1), on_share("x", 50_000, "n", 0)],
+            2,
+            MEMORY,
+            id="beside a share that is there",
+        ),
+        pytest.param(
+            asks("p", {SHARE: "20000"}),
+            [gpu_node("n", [gpu(0, memory={"totalMiB": 81920, "usedMiB": 40000})])],
+            3,
+            MEMORY,
+            id="use that nobody explains counts until promises exceed it",
+        ),
+        pytest.param(
+            asks("p", {SHARE: "10000"}),
+            [gpu_node("n", [gpu(0)]), node("n", {SHARE: "25000"})],
+            2,
+            MEMORY,
+            id="no more than the Node offers",
+        ),
+        pytest.param(
+            asks("p", {SHARE: "1", "cpu": "10"}),
+            [*share_node("n", 1), pod("x", {"cpu": "30"}, on="n")],
+            3,
+            "Insufficient cpu",
+            id="as long as CPU lasts",
+        ),
+        pytest.param(
+            asks("p", {SHARE: "1"}),
+            share_node("n", 1),
+            110,
+            "Too many pods",
+            id="as many as pods may be there",
+        ),
+        pytest.param(
+            asks("p", {}), [node("n", {"pods": "7"})], 7, "Too many pods", id="a pod that asks no GPU"
+        ),
+        pytest.param(
+            asks("p", {WHOLE: "1"}),
+            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, unschedulable=True)],
+            0,
+            "node(s) were unschedulable",
+            id="none on a cordoned node",
+        ),
+        pytest.param(
+            asks("p", {SHARE: "1000"}, {WHOLE: "1"}),
+            [gpu_node("n", [gpu(i) for i in range(3)])],
+            2,
+            GPUS,
+            id="whole GPUs beside shares, which leave fewer of them",
+        ),
+        pytest.param(
+            asks("p", {WHOLE: "1"}),
+            [*whole_node("n", "x", None), on_gpu("x", "n", -5)],
+            1,
+            GPUS,
+            id="nobody is evicted",
+        ),
+    ],
+)
+def test_a_node_takes(asking: Json, objects: list[Json], count: int, limit: str) -> None:
+    answer = counted(asking, *objects)
+    assert answer["nodes"] == [{"node": "n", "count": count, "limit": limit}]
+    assert (answer["total"], answer["next"]["reason"]) == (count, limit)
+
+
+def test_instances_count_one_by_one() -> None:
+    instances = [{"uuid": f"MIG-{i}", "profile": "1g.10gb", "start": i, "size": 1} for i in range(5)]
+    objects = [
+        gpu_node("n", [gpu(0, mig={"enabled": True, "instances": instances})]),
+        node("n", {ONE_G: "5"}),
+    ]
+    assert counts(counted(asks("p", {ONE_G: "2"}), *objects)) == {"n": 2}
+
+
+def test_equal_nodes_have_equal_counts_with_gpus_of_their_own() -> None:
+    objects = [each for name in "abc" for each in share_node(name, 2)]
+    answer = counted(asks("p", {SHARE: "30000"}), *objects)
+    assert counts(answer) == {"a": 4, "b": 4, "c": 4}
+    assert answer["next"]["nearestMiss"]["device"] == "GPU-a-0"
+
+
+def test_nodes_that_look_alike_now_may_take_different_numbers() -> None:
+    # Promises come out of what pods use, not out of what nobody explains.
+    used = {"totalMiB": 81920, "usedMiB": 40000}
+    objects = [
+        gpu_node("a", [gpu(0, "GPU-a", memory=used)]),
+        gpu_node("b", [gpu(0, "GPU-b", memory=used | {"unaccountedMiB": 40000})]),
+    ]
+    assert counts(counted(asks("p", {SHARE: "20000"}), *objects)) == {"a": 3, "b": 1}
+
+
+def test_where_nothing_known_limits_a_node_there_is_no_count() -> None:
+    answer = counted(asks("p", {}), gpu_node("bare", [gpu(0)]), node("n", {"pods": "2"}))
+    assert answer["nodes"] == [
+        {"node": "bare", "count": None, "limit": None},
+        {"node": "n", "count": 2, "limit": "Too many pods"},
+    ]
+    assert answer["total"] is None
+
+
+def tainted(name: str, count: int) -> list[Json]:
+    taint = {"key": "dedicated", "effect": "NoSchedule"}
+    return [gpu_node(name, [gpu(i) for i in range(count)]), node(name, {WHOLE: str(count)}, taints=[taint])]
+
+
+@pytest.mark.parametrize(
+    ("objects", "where", "reason"),
+    [
+        pytest.param(
+            [*whole_node("a", None), *whole_node("b", None, None, None, None)],
+            "a",
+            GPUS,
+            id="the smallest part missing",
+        ),
+        pytest.param([*tainted("a", 4), *whole_node("b", "x")], "b", GPUS, id="an amount before a mismatch"),
+        pytest.param(
+            [*tainted("a", 3), gpu_node("b", [gpu(0, model="T4")])],
+            "a",
+            "node(s) had untolerated taint(s)",
+            id="a taint alone before another model",
+        ),
+        pytest.param(
+            [*tainted("a", 1), gpu_node("b", [gpu(0, model="T4")])],
+            "b",
+            "node(s) didn't match the requested GPU model",
+            id="one obstacle before two",
+        ),
+        pytest.param(
+            [*whole_node("a", "x"), *whole_node("b", "y", None)],
+            "b",
+            GPUS,
+            id="one of two before none of two",
+        ),
+    ],
+)
+def test_of_the_next_the_nearest_refusal_is_told(objects: list[Json], where: str, reason: str) -> None:
+    asking = asks("p", {WHOLE: "2"}, annotations={"model": "A100-80GB"})
+    told = counted(asking, *objects)["next"]
+    assert (told["node"], told["reason"]) == (where, reason)
+
+
+def test_of_equal_misses_the_commonest_reason_is_told() -> None:
+    objects = [*whole_node("a", None), *whole_node("b", "x"), *whole_node("c", "y")]
+    objects.append(pod("z", {"cpu": "64"}, on="a"))
+    told = counted(asks("p", {WHOLE: "1", "cpu": "64"}), *objects)["next"]
+    assert (told["node"], told["reason"]) == ("b", GPUS)
+
+
+def test_a_pod_that_cannot_be_read_fits_nowhere() -> None:
+    answer = counted(asks("p", {SHARE: "8Gi"}), *share_node("n", 1))
+    assert "absurd" in answer["invalid"]
+    assert (answer["total"], answer["nodes"]) == (
+        0,
+        [{"node": "n", "count": 0, "limit": "pod's GPU request is invalid"}],
+    )
+
+
+def test_without_nodes_nothing_fits_and_nothing_is_next() -> None:
+    answer = counted(asks("p", {WHOLE: "1"}), pod("elsewhere"))
+    assert (answer["total"], answer["nodes"]) == (0, [])
+    assert answer["next"] == {"node": None, "reason": None, "nearestMiss": None}
+
+
+def test_what_is_not_modelled_and_what_does_nothing_is_named() -> None:
+    asking = asks("p", {WHOLE: "1"}, schedulingGates=[{"name": "g"}])
+    asking["metadata"]["annotations"] = {ANNOTATION + "modle": "T4"}
+    answer = counted(asking, *whole_node("n", None))
+    assert answer["notModelled"] == ["scheduling gates"]
+    assert answer["warnings"] == ["annotation gpu.scheduler-ext.io/modle: unknown, does nothing"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "room", "error", "named"),
+    [
+        pytest.param({"cpu": "lots"}, {}, PodError, "Pod default/p: cpu: quantity", id="of the pod"),
+        pytest.param({}, {"cpu": "lots"}, InventoryError, "Node n or a pod on it: cpu", id="of a node"),
+    ],
+)
+def test_an_amount_that_cannot_be_read_is_an_error(limits: Json, room: Json, error: Any, named: str) -> None:
+    with pytest.raises(error, match=f"^{named}"):
+        counted(asks("p", limits), node("n", room))
+
+
+@pytest.mark.parametrize("room", ["1e30", "0", "-5"])
+def test_absurd_limits_of_a_node_end_soon(room: str) -> None:
+    (count,) = counts(counted(asks("p", {"cpu": "1"}), node("n", {"pods": room}))).values()
+    assert count == (64 if room == "1e30" else 0)

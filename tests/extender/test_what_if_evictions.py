@@ -1,0 +1,135 @@
+"""simulate cluster: who makes way for whom, as kube-scheduler and preempt would have it."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler_ext.wire.config import Configuration, PreemptionSection
+from tests.extender.foreseeing import WHOLE, asks, foreseen
+from tests.extender.preempting import leaving, nominated, on_gpu, on_share, share_node, whole_node
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, pod
+
+
+def test_the_cheapest_leave_and_are_named() -> None:
+    objects = [*whole_node("a", "x"), on_gpu("x", "a", 5), *whole_node("b", "y"), on_gpu("y", "b", 1)]
+    (item,) = foreseen([asks("p", {WHOLE: "1"}, priority=10)], *objects)
+    assert (item["node"], item["victims"], item["reason"]) == ("b", ["default/y"], None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "holding"),
+    [
+        pytest.param({"priority": 5}, 5, id="of the same priority"),
+        pytest.param({"priority": 10, "preemptionPolicy": "Never"}, 1, id="for one that never preempts"),
+    ],
+)
+def test_nobody_leaves(spec: Json, holding: int) -> None:
+    objects = [*whole_node("a", "x"), on_gpu("x", "a", holding)]
+    (item,) = foreseen([asks("p", {WHOLE: "1"}, **spec)], *objects)
+    assert (item["node"], item["victims"]) == (None, [])
+    assert item["reason"] == "Insufficient nvidia.com/gpu per device"
+
+
+def test_a_share_evicts_those_that_are_together_on_one_gpu() -> None:
+    objects = [
+        *share_node("n", 2),
+        *(on_share(f"p{i}", 36_000, "n", i // 2, priority=i) for i in range(4)),
+    ]
+    (item,) = foreseen([asks("big", {SHARE: "60000"}, priority=100)], *objects)
+    assert (item["victims"], [each["uuid"] for each in item["devices"]]) == (
+        ["default/p1", "default/p0"],
+        ["GPU-n-0"],
+    )
+
+
+def test_who_came_before_may_have_to_leave_again() -> None:
+    pods = [asks("low", {WHOLE: "1"}, priority=1), asks("high", {WHOLE: "1"}, priority=2)]
+    items = foreseen(pods, *whole_node("n", None))
+    assert [(item["node"], item["victims"]) for item in items] == [("n", []), ("n", ["default/low"])]
+
+
+def test_for_cpu_pods_leave_that_hold_no_gpu() -> None:
+    objects = [node("n", {"cpu": "4"}), pod("x", {"cpu": "3"}, on="n"), pod("y", {"cpu": "1"}, on="n")]
+    (item,) = foreseen([asks("p", {"cpu": "3"}, priority=1)], *objects)
+    assert (item["node"], item["victims"]) == ("n", ["default/x"])
+
+
+def test_a_gpu_and_cpu_come_free_together() -> None:
+    objects = [
+        *whole_node("n", "x", "y"),
+        node("n", {WHOLE: "2", "cpu": "8"}),
+        pod("x", {WHOLE: "1", "cpu": "1"}, on="n", priority=1),
+        pod("y", {WHOLE: "1", "cpu": "6"}, on="n", priority=2),
+    ]
+    del objects[1]
+    (item,) = foreseen([asks("p", {WHOLE: "1", "cpu": "5"}, priority=9)], *objects)
+    assert (item["node"], item["victims"]) == ("n", ["default/y"])
+
+
+@pytest.mark.parametrize(
+    ("allowed", "victims"),
+    [
+        pytest.param(0, ["default/y"], id="a budget that is used up spares its pod"),
+        pytest.param(1, ["default/x"], id="one that is not spares nobody"),
+    ],
+)
+def test_disruption_budgets_of_the_dump_count(allowed: int, victims: list[str]) -> None:
+    objects = [*whole_node("a", "x"), on_gpu("x", "a", 1), *whole_node("b", "y"), on_gpu("y", "b", 5)]
+    for each in objects:
+        each["metadata"]["labels"] = {"app": each["metadata"]["name"]}
+    (item,) = foreseen([asks("p", {WHOLE: "1"}, priority=10)], *objects, budget("x", allowed))
+    assert item["victims"] == victims
+
+
+def budget(app: str, allowed: int) -> Json:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
+def test_what_a_budget_allows_is_spent() -> None:
+    objects = [*whole_node("a", "x1"), on_gpu("x1", "a"), *whole_node("b", "x2"), on_gpu("x2", "b")]
+    objects += [*whole_node("c", "y"), on_gpu("y", "c", 5)]
+    for each in objects:
+        each["metadata"]["labels"] = {"app": each["metadata"]["name"][0]}
+    pods = [asks(f"p{i}", {WHOLE: "1"}, priority=10) for i in range(2)]
+    items = foreseen(pods, *objects, budget("x", 1))
+    assert [item["victims"] for item in items] == [["default/x1"], ["default/y"]]
+
+
+def test_who_holds_no_gpu_is_spared_by_a_budget_too() -> None:
+    objects = [node("n", {"cpu": "4"}), pod("x", {"cpu": "2"}, on="n", priority=1)]
+    objects.append(pod("y", {"cpu": "2"}, on="n", priority=3))
+    for each in objects:
+        each["metadata"]["labels"] = {"app": each["metadata"]["name"]}
+    (item,) = foreseen([asks("p", {"cpu": "2"}, priority=9)], *objects, budget("x", 0))
+    assert item["victims"] == ["default/y"]
+
+
+def test_pods_that_wait_for_others_to_leave_keep_no_place() -> None:
+    objects = [*whole_node("n", "x"), on_gpu("x", "n"), nominated(asks("w", {WHOLE: "1"}, priority=99), "n")]
+    (item,) = foreseen([asks("p", {WHOLE: "1"}, priority=9)], *objects)
+    assert item["victims"] == ["default/x"]
+
+
+def test_where_kube_scheduler_finds_room_it_evicts_nobody() -> None:
+    # By its count the second GPU is free; that it is sick only the extender knows.
+    objects = [
+        gpu_node("n", [gpu(0, holders=[holder("x")]), gpu(1, health={"state": "Unhealthy"})]),
+        node("n", {WHOLE: "2"}),
+        on_gpu("x", "n"),
+    ]
+    asking = [asks("p", {WHOLE: "1"}, priority=1)]
+    assert foreseen(asking, *objects)[0]["victims"] == []
+    config = Configuration(preemption=PreemptionSection(empty_victims=True))
+    assert foreseen(asking, *objects, config=config)[0]["victims"] == ["default/x"]
+
+
+def test_those_that_leave_anyway_are_waited_for() -> None:
+    objects = [*whole_node("n", "x", "y"), leaving(on_gpu("x", "n", 3)), on_gpu("y", "n", 1)]
+    (item,) = foreseen([asks("p", {WHOLE: "1"}, priority=10)], *objects)
+    assert (item["node"], item["victims"]) == ("n", ["default/x"])
