@@ -11,7 +11,7 @@ from hypothesis.strategies import DrawFn
 
 from scheduler_ext.extender.capacity import capacity
 from scheduler_ext.extender.clusterstate import ClusterState
-from scheduler_ext.extender.forecast import forecast
+from scheduler_ext.extender.simulation import simulate
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, read_pods
@@ -35,7 +35,7 @@ def read(*pods: Json) -> list[kube.Pod]:
 
 def foreseen(pods: Sequence[Json], *objects: Json, config: Configuration | None = None) -> list[Json]:
     """What happens to these pods, item by item."""
-    simulation = forecast(read(*pods), state_of(*objects), config or Configuration())
+    simulation = simulate(read(*pods), state_of(*objects), config or Configuration())
     json.dumps(simulation)  # plain values only
     items: list[Json] = simulation["items"]
     return items

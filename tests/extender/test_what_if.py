@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.capacity import overallocated
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.request import GpuRequest
-from scheduler_ext.extender.forecast import by_priority
+from scheduler_ext.extender.simulation import by_priority
 from scheduler_ext.extender.whatif import Asker, WhatIf
 from scheduler_ext.wire.config import Configuration, PreemptionSection
 from scheduler_ext.wire.pod import pod_needs, pod_request

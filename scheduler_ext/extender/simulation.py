@@ -30,7 +30,7 @@ def by_priority(pods: Sequence[kube.Pod]) -> list[kube.Pod]:
     return sorted(pods, key=lambda pod: -pod_priority(pod))
 
 
-def forecast(pods: Sequence[kube.Pod], state: ClusterState, config: Configuration) -> Json:
+def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuration) -> Json:
     """The Simulation of these pods on a cluster, in their order, as plain JSON values.
 
     Each is bound before the next is looked at, evicting others where kube-scheduler would; a pod that cannot
