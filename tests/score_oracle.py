@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scheduler_ext.core.models import GpuModel
 from scheduler_ext.core.node import NodeState, Slot, Unit
 from scheduler_ext.core.request import GpuRequest, UnitAsk
-from tests.oracle import available, free_units, peak_mib
+from scheduler_ext.core.workload import Workload
+from tests.oracle import free_units, peak_mib
+from tests.outlook_oracle import Left, left_of, runs, scarcity, unusable, with_cpu, worth
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A request on one node: ``slots[i]`` is where share i goes; ``idle_by_model`` is the whole cluster's."""
+    """A request on one node: ``slots[i]`` is where share i goes; ``cluster`` are the states of all nodes."""
 
     request: GpuRequest
     slots: tuple[int, ...]
     strategy: str
     level: float
-    idle_by_model: Mapping[GpuModel, float]
+    workload: Workload
+    cluster: tuple[NodeState, ...]
+
+    @property
+    def gpus(self) -> int:
+        whole = sum(ask.count for ask in self.request.units if ask.profile is None)
+        return max(1, whole + len(self.slots))
 
     def load_mib(self, slot: int) -> int:
         return peak_mib(self.request.shares, self.slots, slot) if self.request.shares else 0
+
+
+def before(state: NodeState) -> Left:
+    return left_of(state)
+
+
+def after(state: NodeState, placed: Placed) -> Left:
+    """What is left for the pods to come once the pod is there."""
+    whole = sum(ask.count for ask in placed.request.units if ask.profile is None)
+    loads = [placed.load_mib(i) for i in range(len(state.slots))]
+    return left_of(state, whole, loads, placed.request.cpu_milli)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -64,26 +83,31 @@ def healthy_part(state: NodeState) -> float:
     return healthy_gpus(state) / max(state.gpus, 1)
 
 
-def _fragmented_whole(free: int) -> float:
-    return free * _mean([free < count for count in (1, 2, 4, 8)])
+def _lost(placed: Placed, value: Callable[[Left], float], state: NodeState) -> float:
+    """What the placement takes of a value, for each GPU of the request."""
+    return (value(before(state)) - value(after(state, placed))) / placed.gpus
 
 
-def _fragmented_share(idle: float) -> float:
-    return idle * _mean([idle < size for size in (0.125, 0.25, 0.5, 1.0)])
+def residual_value(state: NodeState, placed: Placed) -> float:
+    return _clip(1 - _lost(placed, lambda left: worth(left, placed.workload), state))
 
 
 def fragmentation(state: NodeState, placed: Placed) -> float:
-    spoilt = 0.0
-    for ask in placed.request.units:
-        if ask.profile is None:
-            free = max(0, available(state, ask.resource))
-            spoilt += (_fragmented_whole(max(0, free - ask.count)) - _fragmented_whole(free)) / 8
-    if placed.request.shares is not None:
-        for i, slot in enumerate(state.slots):
-            size, room = max(slot.share_total_mib, 1), max(slot.share_free_mib, 0)
-            left = max(0, room - placed.load_mib(i))
-            spoilt += _fragmented_share(left / size) - _fragmented_share(room / size)
-    return _clip(0.5 - spoilt / 2)
+    return _clip(0.5 + _lost(placed, lambda left: unusable(left, placed.workload), state) / 4)
+
+
+def balance(state: NodeState, placed: Placed) -> float:
+    return _clip(1 - _lost(placed, lambda left: with_cpu(left, placed.workload), state) / 2)
+
+
+def whole_gpus(state: NodeState, placed: Placed) -> float:
+    if state.shared and any(ask.profile is None and ask.count > 1 for ask in placed.request.units):
+        return 0.0
+    return _clip(1 - _lost(placed, lambda left: runs(left, placed.workload), state) / 4)
+
+
+def tightness(state: NodeState, placed: Placed) -> float:
+    return _clip(1 - after(state, placed).idle / placed.gpus / 16)
 
 
 def best_fit(state: NodeState, placed: Placed) -> float:
@@ -121,14 +145,15 @@ def model_preference(state: NodeState, placed: Placed) -> float:
 
 
 def model_scarcity(state: NodeState, placed: Placed) -> float:
-    most = max(placed.idle_by_model.values(), default=0.0)
-
-    def plenty(slot: Slot) -> float:
-        return placed.idle_by_model[slot.model] / max(most, 1e-9)
-
-    parts = [_mean_over_free(state, ask, lambda slot, _: plenty(slot)) for ask in placed.request.units]
-    parts += [plenty(state.slots[i]) for i in placed.slots]
-    return _mean(parts)
+    scarce = scarcity(placed.cluster, placed.workload)
+    taken = sum(
+        ask.count * _mean_over_free(state, ask, lambda slot, unit: scarce[slot.model] * unit.gpu_part)
+        for ask in placed.request.units
+    )
+    if placed.request.shares is not None:
+        for i, slot in enumerate(state.slots):
+            taken += scarce[slot.model] * placed.load_mib(i) / max(slot.share_total_mib, 1)
+    return _clip(1 - taken / placed.gpus)
 
 
 def node_health(state: NodeState, placed: Placed) -> float:
@@ -136,7 +161,7 @@ def node_health(state: NodeState, placed: Placed) -> float:
 
 
 def priority(state: NodeState, placed: Placed) -> float:
-    level, idle = placed.level, idle_after(state, placed)
+    level, idle = placed.level, idle_after(state, placed) * healthy_part(state)
     reliable = level * healthy_part(state) + (1 - level) * 0.5
     high = max(0.0, 2 * level - 1)
     steady = high * (state.neighbours + 10) / 21 + (1 - high) * 0.5
@@ -151,23 +176,16 @@ def spot(state: NodeState, placed: Placed) -> float:
 
 
 SCORES: dict[str, Callable[[NodeState, Placed], float]] = {
+    "residual-value": residual_value,
     "fragmentation": fragmentation,
+    "balance": balance,
+    "whole-gpus": whole_gpus,
+    "tightness": tightness,
+    "model-scarcity": model_scarcity,
     "best-fit": best_fit,
     "mig": mig,
     "model-preference": model_preference,
-    "model-scarcity": model_scarcity,
     "health": node_health,
     "priority": priority,
     "spot": spot,
 }
-
-
-def idle_by_model(states: Iterable[NodeState]) -> dict[GpuModel, float]:
-    """Idle GPUs per model over these nodes: a node's idle, spread over its devices as these are idle."""
-    idle: dict[GpuModel, float] = {}
-    for state in states:
-        seen = sum(slot.idle for slot in state.slots if slot.healthy)
-        for slot in state.slots:
-            part = slot.idle / seen if slot.healthy and seen else 0.0
-            idle[slot.model] = idle.get(slot.model, 0.0) + part * idle_gpus(state)
-    return idle

@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.mig import profile_from_resource
 from scheduler_ext.core.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request import GpuRequest, InitShare, ShareAsk, UnitAsk
@@ -20,6 +21,7 @@ from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.state import resolve
 from scheduler_ext.core.table import build_snapshot
+from scheduler_ext.core.workload import UNKNOWN, TaskClass, Workload
 from tests.gpu_strategies import CONTAINERS, POD_NAMES, estimates, one_in, reports, sizes_mib
 
 RESOURCES = ResourceNames()
@@ -95,6 +97,9 @@ _wishes: SearchStrategy[tuple[str, Any]] = st.one_of(
 )
 
 
+cpu_asks = st.sampled_from((0, 0, 500, 4_000, 12_000, 64_000))
+
+
 @st.composite
 def requests(draw: DrawFn) -> GpuRequest:
     """A pod that asks GPUs in any of the ways there are, with any wishes."""
@@ -103,7 +108,7 @@ def requests(draw: DrawFn) -> GpuRequest:
     shares = draw(share_asks()) if kind != "units" else None
     request = GpuRequest(units, shares, priority=draw(st.sampled_from((0, 0, 1, 100, 10**9, -1, -(10**6)))))
     wishes = draw(st.lists(_wishes, max_size=3))
-    request = replace(request, **dict(wishes))
+    request = replace(request, cpu_milli=draw(cpu_asks), **dict(wishes))
     shared = any(ask.resource.endswith(".shared") for ask in units)
     return replace(request, exclusive=False) if shared else request
 
@@ -133,6 +138,7 @@ def bound_pods(draw: DrawFn, name: str, uuids: Sequence[str]) -> BoundPod:
         request=GpuRequest(units, shares),
         devices=told,
         finished=draw(one_in(4)),
+        cpu_milli=draw(cpu_asks),
     )
 
 
@@ -159,7 +165,26 @@ def node_infos(draw: DrawFn, name: str = "node") -> NodeInfo:
         spot=draw(st.booleans()),
         changing=draw(one_in(20)),
         pods=tuple(draw(bound_pods(pod, uuids)) for pod in pods),
+        cpu_milli=draw(st.sampled_from((None, 16_000, 96_000))),
+        cpu_elsewhere_milli=draw(st.sampled_from((0, 0, 7_500, 96_000))),
     )
+
+
+@st.composite
+def workloads(draw: DrawFn) -> Workload:
+    """What pods may be expected to ask: nothing known, or classes of all kinds."""
+    counts = draw(st.dictionaries(task_classes(), st.sampled_from((1, 1, 5, 40)), max_size=5))
+    unknown = draw(st.sampled_from((0.0, 0.0, 3.0)))
+    return Workload.of(counts, unknown)
+
+
+@st.composite
+def task_classes(draw: DrawFn) -> TaskClass:
+    """Whole GPUs, shares, or CPU alone, for some models or all."""
+    gpus = draw(st.sampled_from((0, 0, 1, 2, 4, 8)))
+    shares = () if gpus else tuple(draw(st.lists(st.sampled_from((1, 4_000, 16_000, 40_000)), max_size=2)))
+    models = tuple(sorted(draw(st.sets(st.sampled_from(("A100", "T4", "A100-80GB", "NONE")), max_size=2))))
+    return TaskClass(draw(cpu_asks), gpus, shares, models=models)
 
 
 @st.composite
@@ -177,6 +202,8 @@ def resolved(infos: Sequence[NodeInfo], headroom_percent: int = 10) -> dict[str,
     return {info.name: resolve(info, RESOURCES, headroom_percent) for info in infos}
 
 
-def snapshot_of(infos: Sequence[NodeInfo], headroom_percent: int = 10) -> Snapshot:
-    """The snapshot of these nodes."""
-    return build_snapshot(resolved(infos, headroom_percent), 1)
+def snapshot_of(
+    infos: Sequence[NodeInfo], headroom_percent: int = 10, workload: Workload = UNKNOWN
+) -> Snapshot:
+    """The snapshot of these nodes, where such pods are expected."""
+    return build_snapshot(resolved(infos, headroom_percent), 1, forecast=Forecast(workload, ()))

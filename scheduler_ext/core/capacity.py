@@ -11,7 +11,7 @@ from scheduler_ext.core.holdings import Holdings, holdings_of, share_peaks
 from scheduler_ext.core.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request import ShareAsk, UnitAsk
 from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
-from scheduler_ext.core.state import is_whole, resolve_held
+from scheduler_ext.core.state import resolve_held
 
 
 def shareable_mib(device: Device) -> int:
@@ -107,7 +107,7 @@ def _held_somewhere(
     if not unknown:
         return
     node = resolve_held(info, held, resources, 0)
-    free = [(uuid, slot) for uuid, slot in zip(node.uuids, node.state.slots, strict=True) if is_whole(slot)]
+    free = [(uuid, slot) for uuid, slot in zip(node.uuids, node.state.slots, strict=True) if slot.is_whole]
     for vendor in sorted({slot.model.vendor for _, slot in free} & unknown):
         here = [(uuid, slot) for uuid, slot in free if slot.model.vendor == vendor]
         opened = [uuid for uuid, _ in here if uuid in mine]

@@ -6,7 +6,9 @@ what an unknown node looks like.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
@@ -15,7 +17,8 @@ import numpy.typing as npt
 
 from scheduler_ext.core.lazy import lazy
 from scheduler_ext.core.models import GpuModel
-from scheduler_ext.core.node import NOBODY, UNLIMITED, NodeState, Unit
+from scheduler_ext.core.node import NOBODY, UNLIMITED, NodeState, Slot, Unit
+from scheduler_ext.core.resources import MIG_PREFIX
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int32]
@@ -28,7 +31,11 @@ _Columns = TypeVar("_Columns", "DeviceColumns", "UnitColumns", "NodeColumns")
 
 @dataclass(frozen=True)
 class DeviceColumns:
-    """Per device, ``[slot, state]``: MiB, capability as a version number, model as an index into models."""
+    """Per device, ``[slot, state]``: MiB, capability as a version number, model as an index into models.
+
+    ``kind`` is an index into kinds (-1: no GPU), ``residual`` what a pod to come can have of it, in
+    thousandths, ``whole`` whether that may be all of it (``core.forecast``).
+    """
 
     healthy: Bools
     model: Ints
@@ -37,6 +44,9 @@ class DeviceColumns:
     share_total_mib: Ints
     share_free_mib: Ints
     idle: Floats
+    kind: Ints
+    residual: Ints
+    whole: Bools
 
     @classmethod
     def empty(cls, depth: int, width: int) -> DeviceColumns:
@@ -50,11 +60,21 @@ class DeviceColumns:
             share_total_mib=np.zeros(shape, np.int32),
             share_free_mib=np.full(shape, -1, np.int32),
             idle=np.zeros(shape, np.float64),
+            kind=np.full(shape, -1, np.int32),
+            residual=np.zeros(shape, np.int32),
+            whole=np.zeros(shape, np.bool_),
         )
 
-    def write(self, column: int, state: NodeState, models: Mapping[GpuModel, int]) -> None:
-        """Fill an empty column."""
+    def write(
+        self, column: int, state: NodeState, models: Mapping[GpuModel, int], kinds: Sequence[int]
+    ) -> None:
+        """Fill an empty column; ``kinds`` are those of the slots."""
+        takes_whole = state.takes_whole and not state.counts_alone
         for row, slot in enumerate(state.slots):
+            self.kind[row, column] = kinds[row]
+            if not state.counts_alone:
+                self.residual[row, column] = residual_milli(slot, shares=state.takes_shares)
+            self.whole[row, column] = takes_whole and slot.healthy and slot.is_whole and slot.idle == 1.0
             self.healthy[row, column] = slot.healthy
             self.model[row, column] = models[slot.model]
             self.compute_capability[row, column] = slot.compute_capability
@@ -66,7 +86,7 @@ class DeviceColumns:
     def clear(self, column: int) -> None:
         """Make a column one of no device again."""
         for each in fields(self):
-            getattr(self, each.name)[:, column] = -1 if each.name == "share_free_mib" else 0
+            getattr(self, each.name)[:, column] = -1 if each.name in ("share_free_mib", "kind") else 0
 
     @lazy
     def share_size_mib(self) -> Floats:
@@ -178,7 +198,8 @@ class UnitColumns:
 @dataclass(frozen=True, slots=True)
 class NodeColumns:
     """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many slots it has.
-    ``gpus``, ``adrift`` and ``neighbours`` are those of NodeState."""
+    ``gpus``, ``adrift``, ``neighbours`` and ``cpu_free_milli`` are those of NodeState; ``loose`` are the
+    whole GPUs still free that are in no slot, below 0 where more of those in the slots are held."""
 
     count: Ints
     gpus: Ints
@@ -192,6 +213,8 @@ class NodeColumns:
     share_limit: Ints
     neighbours: Ints
     devices: Ints
+    cpu_free_milli: Ints
+    loose: Ints
 
     @classmethod
     def empty(cls, width: int) -> NodeColumns:
@@ -209,6 +232,8 @@ class NodeColumns:
             share_limit=np.full(width, UNLIMITED, np.int32),
             neighbours=np.full(width, NOBODY, np.int32),
             devices=np.zeros(width, np.int32),
+            cpu_free_milli=np.full(width, UNLIMITED, np.int32),
+            loose=np.zeros(width, np.int32),
         )
 
     def write(self, column: int, state: NodeState) -> None:
@@ -224,6 +249,30 @@ class NodeColumns:
         self.share_limit[column] = state.share_limit
         self.neighbours[column] = state.neighbours
         self.devices[column] = len(state.slots)
+        self.cpu_free_milli[column] = state.cpu_free_milli
+        self.loose[column] = _loose(state) if state.counts_alone else -math.ceil(state.adrift)
+
+
+def residual_milli(slot: Slot, *, shares: bool) -> int:
+    """What a pod to come can have of a GPU, in thousandths: as a share where the node takes ``shares``, else
+    as a whole one or a replica of it."""
+    if not slot.healthy:
+        return 0
+    if shares and slot.share_total_mib:
+        return max(0, slot.share_free_mib) * 1000 // slot.share_total_mib
+    return int(slot.idle * 1000) if slot.is_whole else 0
+
+
+def _loose(state: NodeState) -> int:
+    units = [unit for slot in state.slots if slot.healthy for unit in slot.units]
+    counted: Counter[str] = Counter()
+    for unit in units:
+        if not unit.resource.startswith(MIG_PREFIX):
+            counted[unit.resource] += unit.free
+    limits = {name: (unknown, limit) for name, unknown, limit in state.limits}
+    none = (0, UNLIMITED)
+    free = [min(n - limits.get(name, none)[0], limits.get(name, none)[1]) for name, n in counted.items()]
+    return max([0, *free])
 
 
 def copied(columns: _Columns, width: int) -> _Columns:

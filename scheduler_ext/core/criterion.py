@@ -18,6 +18,7 @@ from scheduler_ext.core.allocate import ShareFit
 from scheduler_ext.core.columns import Bools, Floats, Ints, UnitColumns
 from scheduler_ext.core.lazy import lazy
 from scheduler_ext.core.node import Node, Slot, Unit
+from scheduler_ext.core.outlook import Outlook
 from scheduler_ext.core.reasons import Reason
 from scheduler_ext.core.request import GpuRequest, UnitAsk
 from scheduler_ext.core.snapshot import Snapshot
@@ -193,6 +194,33 @@ class Scoring:
         """(slot, state) index pairs, one per share: where it goes; slot 0 where it does not fit."""
         columns = np.arange(len(self.snapshot.states), dtype=np.int32)
         return [(np.maximum(slots, 0), columns) for slots in (self.fit.slots if self.fit else ())]
+
+    @property
+    def packs(self) -> bool:
+        """Whether what is left for the pods to come decides."""
+        if self.strategy != "fragmentation":
+            return False
+        if self.request.asks_gpu:
+            return self.fit is not None or any(ask.profile is None for ask, _ in self.units)
+        return self.request.cpu_milli > 0
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs the request takes something of, MIG instances aside; 1 at least."""
+        shares = len(self.fit.slots) if self.fit is not None else 0
+        return max(1, shares + sum(ask.count for ask, _ in self.units if ask.profile is None))
+
+    @property
+    def before(self) -> Outlook:
+        """What nodes hold for the pods to come, as they are."""
+        return self.snapshot.outlook
+
+    @lazy
+    def after(self) -> Outlook:
+        """The same once the request is there."""
+        whole = sum(ask.count for ask, _ in self.units if ask.profile is None)
+        load = self.fit.load_mib if self.fit is not None else None
+        return self.snapshot.outlook.after(self.request.cpu_milli, whole, load)
 
     @lazy
     def share_part(self) -> Floats:

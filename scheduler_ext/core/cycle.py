@@ -9,11 +9,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.allocate import MAX_SEARCH_STEPS, Cost, ShareFit, tightest
+from scheduler_ext.core.allocate import MAX_SEARCH_STEPS, ShareFit
 from scheduler_ext.core.columns import Bools, Floats, Ints
 from scheduler_ext.core.criterion import NearestMiss, Score, Scoring, View
 from scheduler_ext.core.filters import FILTERS
-from scheduler_ext.core.fragmentation import fragmented_share
 from scheduler_ext.core.lazy import lazy
 from scheduler_ext.core.node import Node
 from scheduler_ext.core.policy import Policy, priority_level
@@ -21,6 +20,7 @@ from scheduler_ext.core.reasons import INVALID_REQUEST, REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.scores import SCORES
 from scheduler_ext.core.scores.reported import Reported
+from scheduler_ext.core.share_cost import share_cost
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import build_snapshot
 
@@ -93,7 +93,7 @@ class Decision:
         strategy = request.strategy or self.policy.strategy
         fit = None
         if request.shares is not None:
-            cost = _share_cost(request, self.snapshot, strategy)
+            cost = share_cost(request, self.snapshot, strategy, self.policy.weights)
             fit = ShareFit(view.share_room_mib(), request.shares, self.fits, cost)
         level = priority_level(request.priority, self.policy.high_priority)
         return Scoring(request, self.snapshot, view.units, fit, strategy, level)
@@ -101,7 +101,7 @@ class Decision:
     @lazy
     def terms(self) -> list[tuple[Score, float, Floats]]:
         """The scores that apply: (score, its part of the total, its values ``[state]``); parts sum to 1."""
-        if isinstance(self.request, InvalidRequest) or not self.request.asks_gpu:
+        if isinstance(self.request, InvalidRequest):
             return []
         weights = self.policy.weights
         applied = [
@@ -109,10 +109,10 @@ class Decision:
         ]
         terms = [(score, weights[score.name], score.value(self.scoring)) for score in applied]
         # Not a matter of weights: nodes known by labels only come after every reported one.
-        if REPORTED.applies(self.scoring):
+        if self.request.asks_gpu and REPORTED.applies(self.scoring):
             others = sum(weight for _, weight, _ in terms) or 1.0
             terms.append((REPORTED, others * _REPORTED_TO_OTHERS, REPORTED.value(self.scoring)))
-        whole = sum(weight for _, weight, _ in terms)
+        whole = sum(weight for _, weight, _ in terms) or 1.0
         return [(score, weight / whole, value) for score, weight, value in terms]
 
     @lazy
@@ -149,12 +149,13 @@ def best_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
     """Which of the nodes at ``rows`` to give back, ``[row]``: those that fit, at most ``limit`` (0: all).
 
     The best by total; names decide only among equals at the edge. A pod with soft preferences of its own
-    gets all, so that those can choose; so does one that asks no GPU, about which we know nothing better.
+    gets all, so that those can choose; so does one that asks no GPU, which may go anywhere.
     """
     state = decision.snapshot.state_of[rows]
     fits = decision.fits[state]
     count = int(np.count_nonzero(fits))
-    if not limit or count <= limit or decision.tolerance or not decision.terms:
+    asks_gpu = isinstance(decision.request, GpuRequest) and decision.request.asks_gpu
+    if not limit or count <= limit or decision.tolerance or not asks_gpu:
         return fits
     totals = decision.totals[state]
     edge = np.partition(totals, len(totals) - limit)[len(totals) - limit]
@@ -184,28 +185,3 @@ def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
     mapped: npt.NDArray[np.int64] = np.minimum(scaled, BEST_POINTS - 1).astype(np.int64)
     mapped[totals >= best - tolerance] = BEST_POINTS
     return mapped
-
-
-def _share_cost(request: GpuRequest, snapshot: Snapshot, strategy: str) -> Cost:
-    """What putting a share on a GPU costs under a strategy; the order of wished models comes first."""
-    size = snapshot.devices.share_size_mib
-
-    def spread(_before: Ints, after: Ints) -> Floats:
-        return 1.0 - after / size
-
-    def fragmentation(before: Ints, after: Ints) -> Floats:
-        cost: Floats = fragmented_share(np.maximum(after, 0) / size) - fragmented_share(before / size)
-        # Best fit decides between placements that fragment alike.
-        return cost + 1e-3 * after / size
-
-    base: Cost = {"binpack": tightest, "spread": spread, "fragmentation": fragmentation}[strategy]
-    if len(request.models) < 2:
-        return base
-    ranks = [request.model_rank(model) for model in snapshot.models]
-    worst = len(request.models)
-    dislike = 1e9 * np.array([worst if r is None else r for r in ranks], np.float64)[snapshot.devices.model]
-
-    def by_model(before: Ints, after: Ints) -> Floats:
-        return base(before, after) + dislike
-
-    return by_model

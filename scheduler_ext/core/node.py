@@ -14,6 +14,7 @@ from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Holder, Report
 from scheduler_ext.core.models import GpuModel
 from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.resources import MIG_PREFIX
 
 # No amount in a state exceeds this, so that every one fits a 32-bit column.
 UNLIMITED = 2**30
@@ -42,6 +43,7 @@ class BoundPod:
     labels: Mapping[str, str] = field(default_factory=dict)
     other_requests: Mapping[str, Fraction] = field(default_factory=dict)
     started_at: float | None = None
+    cpu_milli: int = 0
 
     @property
     def holds(self) -> bool:
@@ -75,6 +77,8 @@ class NodeInfo:
 
     ``assumed`` are the uids of those pods whose binding is under way. ``nominated`` ones are not bound: they
     are to come when others have left, and count against some pods only (``core.nominated``).
+    ``cpu_milli`` is the allocatable CPU, None where unknown, ``cpu_elsewhere_milli`` what pods have of it
+    that ask no GPU.
     """
 
     name: str
@@ -89,6 +93,8 @@ class NodeInfo:
     pods: tuple[BoundPod, ...] = ()
     assumed: frozenset[str] = frozenset()
     nominated: tuple[BoundPod, ...] = ()
+    cpu_milli: int | None = None
+    cpu_elsewhere_milli: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +130,19 @@ class Slot:
     idle: float
     units: tuple[Unit, ...] = ()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the device plugin may still hand out the GPU, or a replica of it, as a whole one."""
+        return any(unit.free and not unit.resource.startswith(MIG_PREFIX) for unit in self.units)
+
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
     """Everything a decision can see of a node. ``limits`` per resource: (resource, held on devices not
     known, allocatable less requests). ``gpus`` is how many it has (an estimate has one slot for all);
     ``adrift`` how many GPUs' worth is held on devices nobody told; ``neighbours`` how hard it is to evict the
-    pod that is evicted most easily (``core.neighbours``)."""
+    pod that is evicted most easily (``core.neighbours``); ``cpu_free_milli`` the CPU nobody asked, in coarse
+    steps, so that more nodes are equal."""
 
     slots: tuple[Slot, ...] = ()
     gpus: int = 0
@@ -144,6 +156,27 @@ class NodeState:
     cuda: int = 0
     spot: bool = False
     neighbours: int = NOBODY
+    cpu_free_milli: int = UNLIMITED
+
+    @property
+    def counts_alone(self) -> bool:
+        """Whether its whole GPUs are no more than a number: of an estimated node, or where several pods share
+        each, and a part of one is what a pod that asks a whole one gets."""
+        return self.estimated or any(
+            unit.gpu_part < 1 and not unit.resource.startswith(MIG_PREFIX)
+            for slot in self.slots
+            for unit in slot.units
+        )
+
+    @property
+    def takes_shares(self) -> bool:
+        """Whether the node hands out memory shares."""
+        return self.share_limit > 0
+
+    @property
+    def takes_whole(self) -> bool:
+        """Whether it hands out whole GPUs."""
+        return any(limit > 0 and not name.startswith(MIG_PREFIX) for name, _, limit in self.limits)
 
 
 UNKNOWN_NODE = NodeState(fresh=False)

@@ -47,6 +47,7 @@ class PodAsk:
     annotations: Mapping[str, str]
     containers: Sequence[ContainerAsk]
     soft_preferences: bool = False
+    cpu_milli: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ class GpuRequest:
     exclusive: bool = False
     priority: int = 0
     soft_preferences: bool = False
+    cpu_milli: int = 0
     # Which container asks how many of which resource: who gets or holds what, nothing to decide by.
     by_container: tuple[tuple[str, str, int], ...] = field(default=(), compare=False)
 
@@ -152,6 +154,7 @@ def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | Invalid
             shares=_shares(pod.containers, amounts, resources.share),
             priority=pod.priority,
             soft_preferences=pod.soft_preferences,
+            cpu_milli=pod.cpu_milli,
             by_container=_by_container(pod.containers, amounts),
             **wishes,  # type: ignore[arg-type]  # keys and types are those of WISHES
         )

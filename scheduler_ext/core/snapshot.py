@@ -12,10 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler_ext.core.columns import DeviceColumns, Floats, Ints, NodeColumns, UnitColumns
+from scheduler_ext.core.forecast import NO_FORECAST, DeviceKind, Forecast
 from scheduler_ext.core.lazy import lazy
 from scheduler_ext.core.models import GpuModel
 from scheduler_ext.core.name_index import NameIndex
 from scheduler_ext.core.node import Node, NodeState
+from scheduler_ext.core.outlook import Outlook, outlook
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,11 @@ class Snapshot:
     name_rank: Ints
     states: tuple[NodeState, ...]
     models: tuple[GpuModel, ...]
+    kinds: tuple[DeviceKind, ...]
     devices: DeviceColumns
     units: Mapping[str, UnitColumns]
     node: NodeColumns
+    expected: Forecast = NO_FORECAST
     unsettled: frozenset[str] = frozenset()
     within: Snapshot | None = None
 
@@ -48,6 +52,40 @@ class Snapshot:
     def rows(self, names: Sequence[str]) -> Ints:
         """Row per name, -1 for names of no node."""
         return self.row_of.rows(names)
+
+    @lazy
+    def forecast(self) -> Forecast:
+        """What is expected of the pods to come, for the GPUs there are."""
+        return self.expected.covering(self.kinds)
+
+    @lazy
+    def outlook(self) -> Outlook:
+        """What nodes hold for the pods to come."""
+        return outlook(self.forecast, self.kinds, self.devices, self.node)
+
+    @lazy
+    def scarcity(self) -> Floats:
+        """How much of each model pods want that do not take any, by how much of it there is, ``[model]``, 0
+        to 1.
+
+        The root of it, for else a little demand would count for nothing (docs/placement.md).
+        """
+        cluster = self.cluster
+        if cluster is not self:
+            known = dict(zip(cluster.models, cluster.scarcity.tolist(), strict=True))
+            return np.array([known.get(model, 0.0) for model in self.models])
+        # One slot stands for all GPUs of an estimated node; the first count is of slots without one.
+        each = np.where(self.node.estimated, self.node.gpus, 1) * self.node.count
+        there = np.broadcast_to(each, self.devices.kind.shape).ravel()
+        gpus = np.bincount(self.devices.kind.ravel() + 1, there, len(self.kinds) + 1)[1:].astype(np.float64)
+        wanted = self.forecast.wanted(self.kinds, gpus) * gpus.sum()
+        number = {model: index for index, model in enumerate(self.models)}
+        model = [number[kind.model] for kind in self.kinds]
+        ratio = np.bincount(model, wanted, len(self.models)) / np.maximum(
+            np.bincount(model, gpus, len(self.models)), 1e-9
+        )
+        scarcity: Floats = np.minimum(np.sqrt(ratio), 1.0)
+        return scarcity
 
     @lazy
     def no_units(self) -> UnitColumns:
@@ -79,31 +117,9 @@ class Snapshot:
         return idle
 
     @lazy
-    def idle_by_model(self) -> Floats:
-        """Idle GPUs of the whole cluster per model, ``[model]``; a slice counts as the GPU it is cut from."""
-        # Each node's idle GPUs, spread over its devices as these are idle themselves.
-        factor = self.idle * self.node.count / np.maximum(self._idle_devices.sum(0), 1e-9)
-        idle = self._idle_devices * factor
-        return np.bincount(self.devices.model.ravel(), idle.ravel(), len(self.models)).astype(np.float64)
-
-    @lazy
-    def plenty(self) -> Floats:
-        """How much of each GPU's model is idle, ``[slot, state]``, as a part of the most plentiful one."""
-        idle = self.cluster.idle_by_model
-        most = max(float(idle.max(initial=0.0)), 1e-9)
-        known = dict(zip(self.cluster.models, (idle / most).tolist(), strict=True))
-        plenty: Floats = np.array([known.get(model, 0.0) for model in self.models])[self.devices.model]
-        return plenty
-
-    @lazy
     def some_estimated(self) -> bool:
         """Whether some GPU nodes are known by their labels only while others have a report."""
         looked_at = (self.node, self.cluster.node)
         return any(bool((node.estimated & (node.gpus > 0)).any()) for node in looked_at) and not all(
             bool(node.estimated.all()) for node in looked_at
         )
-
-    @lazy
-    def unit_plenty(self) -> Mapping[str, Floats]:
-        """The mean of ``plenty`` over the GPUs that have a unit free, per resource, ``[state]``."""
-        return {resource: columns.mean_over_free(self.plenty) for resource, columns in self.units.items()}

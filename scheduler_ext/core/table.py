@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from scheduler_ext.core.columns import DeviceColumns, Ints, NodeColumns, UnitColumns, copied
+from scheduler_ext.core.forecast import NO_FORECAST, DeviceKind, Forecast
 from scheduler_ext.core.models import GpuModel, canonical_model
 from scheduler_ext.core.name_index import NameIndex
 from scheduler_ext.core.node import UNKNOWN_NODE, Node, NodeState
@@ -21,9 +22,15 @@ from scheduler_ext.core.snapshot import Snapshot
 _SPARE = 64
 
 
-def build_snapshot(nodes: Mapping[str, Node], generation: int, within: Snapshot | None = None) -> Snapshot:
-    """The snapshot of these nodes, which may be only some of a cluster's."""
-    return Table(nodes, spare=0).snapshot(generation, within)
+def build_snapshot(
+    nodes: Mapping[str, Node],
+    generation: int,
+    within: Snapshot | None = None,
+    forecast: Forecast = NO_FORECAST,
+) -> Snapshot:
+    """The snapshot of these nodes, which may be some of a cluster's; its forecast is then that of all."""
+    table = Table(nodes, spare=0, forecast=within.forecast if within is not None else forecast)
+    return table.snapshot(generation, within)
 
 
 class Table:
@@ -34,8 +41,12 @@ class Table:
     _state_of: Ints
     _node: NodeColumns
 
-    def __init__(self, nodes: Mapping[str, Node], spare: int = _SPARE) -> None:
+    def __init__(
+        self, nodes: Mapping[str, Node], spare: int = _SPARE, forecast: Forecast = NO_FORECAST
+    ) -> None:
+        """``forecast`` may be changed between two snapshots."""
         self._spare = spare
+        self.forecast = forecast
         self._nodes = dict(nodes)
         self._unsettled = {name for name, node in nodes.items() if _is_unsettled(node)}
         self._name_rows()
@@ -53,9 +64,11 @@ class Table:
             states=tuple(self._states),
             # Never empty: slots without a device are of model 0, also where no node has any.
             models=tuple(self._models) or (canonical_model(""),),
+            kinds=tuple(self._kinds),
             devices=copied(self._devices, width),
             units={resource: copied(self._units[resource], width) for resource in sorted(self._units)},
             node=copied(self._node, width),
+            expected=self.forecast,
             unsettled=frozenset(self._unsettled),
             within=within,
         )
@@ -128,6 +141,7 @@ class Table:
         self._units: dict[str, UnitColumns] = {}
         self._node = NodeColumns.empty(width)
         self._models: dict[GpuModel, int] = {}
+        self._kinds: dict[DeviceKind, int] = {}
         self._model_users: Counter[GpuModel] = Counter()
         for state, column in numbers.items():
             self._write(column, state)
@@ -177,14 +191,15 @@ class Table:
         for columns in self._units.values():
             columns.clear(column)
         self._node.write(column, UNKNOWN_NODE)
-        self._model_users.subtract(set(_models(state)))
-        return all(self._model_users[model] for model in _models(state))
+        self._model_users.subtract(set(state_models(state)))
+        return all(self._model_users[model] for model in state_models(state))
 
     def _write(self, column: int, state: NodeState) -> None:
-        for model in dict.fromkeys(_models(state)):
+        for model in dict.fromkeys(state_models(state)):
             self._models.setdefault(model, len(self._models))
             self._model_users[model] += 1
-        self._devices.write(column, state, self._models)
+        kinds = [self._kinds.setdefault(kind, len(self._kinds)) for kind in slot_kinds(state)]
+        self._devices.write(column, state, self._models, kinds)
         self._node.write(column, state)
         for row, slot in enumerate(state.slots):
             for unit in slot.units:
@@ -199,12 +214,19 @@ class Table:
                 self._units[resource].limit[column] = limit
 
 
-def _models(state: NodeState) -> Iterator[GpuModel]:
+def state_models(state: NodeState) -> Iterator[GpuModel]:
     """The models of a state's devices and units, in the order of its slots."""
     for slot in state.slots:
         yield slot.model
         for unit in slot.units:
             yield unit.model
+
+
+def slot_kinds(state: NodeState) -> Iterator[DeviceKind]:
+    """The kind of each slot's device."""
+    shares, whole = state.takes_shares, state.takes_whole
+    for slot in state.slots:
+        yield DeviceKind(slot.model, slot.share_total_mib if shares else 0, whole)
 
 
 def _is_unsettled(node: Node) -> bool:

@@ -27,43 +27,51 @@ class TaskClass:
 
 @dataclass(frozen=True)
 class Workload:
-    """How often each class comes, as parts that sum to 1; empty when nothing is known."""
+    """How often each class comes; with ``unknown``, the part of pods about which nothing can be said, the
+    parts sum to 1."""
 
     parts: Mapping[TaskClass, float] = field(default_factory=dict)
+    unknown: float = 0.0
 
     @classmethod
-    def of(cls, counts: Mapping[TaskClass, float]) -> Workload:
-        """The workload of so many pods of each class."""
-        total = sum(counts.values())
-        return cls({task: count / total for task, count in counts.items() if count > 0})
+    def of(cls, counts: Mapping[TaskClass, float], unknown: float = 0.0) -> Workload:
+        """The workload of so many pods of each class, and so many that may ask anything."""
+        total = sum(counts.values()) + unknown
+        if total <= 0:
+            return UNKNOWN
+        parts = {task: count / total for task, count in counts.items() if count > 0}
+        return cls(parts, unknown / total)
 
     def top(self, part: float) -> Workload:
-        """The commonest classes that make up ``part`` of all pods, by themselves; of equal ones the one that
-        came first.
+        """The commonest classes that make up ``part`` of the pods of which something is known; of equal ones
+        the one that came first.
 
         Weng et al., "Beware of Fragmentation" (USENIX ATC'23), look at the first 95 per cent.
         """
         counts: dict[TaskClass, float] = {}
-        covered = 0.0
+        covered, part = 0.0, part * sum(self.parts.values())
         for task, share in sorted(self.parts.items(), key=lambda item: -item[1]):
             # Sums of many small parts are not exact.
             if covered >= part - 1e-12:
                 break
             counts[task] = share
             covered += share
-        return Workload.of(counts)
+        return Workload.of(counts, self.unknown)
+
+
+# Nothing is known of what will be asked.
+UNKNOWN = Workload(unknown=1.0)
 
 
 class SeenPods:
     """The workload of the pods seen so far, of which the older count less: events in, a Workload out."""
 
-    def __init__(self, half_life: float, prior: Workload | None = None, prior_pods: float = 0.0) -> None:
-        """A pod counts half after ``half_life`` others; ``prior`` is believed as if that many pods had asked
-        so before."""
+    def __init__(self, half_life: float, unknown: float = 0.0) -> None:
+        """A pod counts half after ``half_life`` others; ``unknown`` pods that may have asked anything came
+        before."""
         self._growth = 2.0 ** (1.0 / half_life)
-        self._counts: dict[TaskClass, float] = {
-            task: part * prior_pods for task, part in (prior.parts if prior is not None else {}).items()
-        }
+        self._counts: dict[TaskClass, float] = {}
+        self._unknown = unknown
         # Instead of all counts shrinking with each pod, the next pod counts more.
         self._next = 1.0
         self.seen = 0
@@ -78,7 +86,7 @@ class SeenPods:
 
     def workload(self) -> Workload:
         """What is to be expected."""
-        return Workload.of(self._counts)
+        return Workload.of(self._counts, self._unknown)
 
     def _rescale(self) -> None:
         # Who has not been seen for so long that nothing is left of it is forgotten.
@@ -87,6 +95,7 @@ class SeenPods:
             for task, count in self._counts.items()
             if count / self._next > _FORGOTTEN
         }
+        self._unknown /= self._next
         self._next = 1.0
 
 

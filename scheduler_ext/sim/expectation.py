@@ -7,22 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.workload import SeenPods, TaskClass, Workload
+from scheduler_ext.core.workload import UNKNOWN, SeenPods, TaskClass, Workload
 from scheduler_ext.sim.workload import PodKind, TracePod, task_class
 
-# Before anything was seen: parts of a GPU and whole ones, the small more often than the large.
-NEUTRAL = Workload.of(
-    {
-        TaskClass(cpu_milli=2000, shares_mib=(250,)): 2,
-        TaskClass(cpu_milli=4000, shares_mib=(500,)): 3,
-        TaskClass(cpu_milli=8000, gpus=1): 3,
-        TaskClass(cpu_milli=16000, gpus=2): 1,
-        TaskClass(cpu_milli=32000, gpus=4): 0.5,
-        TaskClass(cpu_milli=64000, gpus=8): 0.5,
-    }
-)
-# Believed as if so many pods had come already.
-_NEUTRAL_PODS = 20
+# Believed as if so many pods had come already that may have asked anything.
+_UNKNOWN_PODS = 20
 # Old pods count half after so many new ones: some ten thousand make up a cluster's load.
 HALF_LIFE_PODS = 2000
 # What is expected is worked out anew after so many pods, each time twice as many, up to the last.
@@ -58,9 +47,9 @@ class Expectation:
     def __init__(self, target: str, pods: Sequence[TracePod]) -> None:
         self._first = first_count(target)
         self._online = target == "online"
-        self.workload = workload_of(pods) if target == "trace" else NEUTRAL
+        self.workload = workload_of(pods) if target == "trace" else UNKNOWN
         if self._online:
-            self._seen = SeenPods(HALF_LIFE_PODS, NEUTRAL, _NEUTRAL_PODS)
+            self._seen = SeenPods(HALF_LIFE_PODS, _UNKNOWN_PODS)
         else:
             # Counted alike: nothing is forgotten between the first and the last.
             self._seen = SeenPods(float("inf"))

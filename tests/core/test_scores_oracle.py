@@ -16,10 +16,11 @@ from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.policy import STRATEGIES, Policy
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS, SCORES
+from scheduler_ext.core.workload import Workload
 from tests import score_oracle
 from tests.core.asked import mig, t4, whole
 from tests.core.reported import device, node, sliced
-from tests.strategies import clusters, requests, several_requests, snapshot_of
+from tests.strategies import clusters, requests, several_requests, snapshot_of, workloads
 
 
 def placed_in(decision: Decision, state: int) -> score_oracle.Placed:
@@ -31,7 +32,8 @@ def placed_in(decision: Decision, state: int) -> score_oracle.Placed:
         tuple(int(slots[state]) for slots in scoring.fit.slots) if scoring.fit else (),
         scoring.strategy,
         scoring.level,
-        score_oracle.idle_by_model(node.state for node in snapshot.nodes.values()),
+        snapshot.expected.workload,
+        tuple(node.state for node in snapshot.nodes.values()),
     )
 
 
@@ -57,11 +59,11 @@ def assert_scores_agree(decision: Decision) -> None:
             assert all(0.0 <= value <= 1.0 for value in values[states]), score.name
 
 
-@given(clusters(), several_requests, st.sampled_from(STRATEGIES))
+@given(clusters(), several_requests, st.sampled_from(STRATEGIES), workloads())
 def test_every_score_agrees_with_its_oracle(
-    cluster: Sequence[NodeInfo], asked: list[GpuRequest], strategy: str
+    cluster: Sequence[NodeInfo], asked: list[GpuRequest], strategy: str, workload: Workload
 ) -> None:
-    snapshot = snapshot_of(cluster)
+    snapshot = snapshot_of(cluster, workload=workload)
     for request in asked:
         decision = Decision(request, snapshot, Policy(strategy=strategy))
         event(f"fits somewhere: {bool(decision.fits.any())}")

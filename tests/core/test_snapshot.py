@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 
@@ -15,7 +14,6 @@ from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import build_snapshot
 from tests import oracle
 from tests.core.reported import device, node
-from tests.score_oracle import idle_by_model
 from tests.strategies import NODE_NAMES, clusters, node_infos, resolved, snapshot_of
 
 
@@ -73,15 +71,6 @@ def test_a_state_knows_how_many_nodes_are_in_it() -> None:
     assert counts[UNKNOWN_NODE] == 0
 
 
-def test_idle_gpus_are_counted_over_all_nodes_of_a_state() -> None:
-    half = device(0, memory=Memory(81920), holders=(Holder(uid="someone", memory_mib=36864),))
-    snapshot = snapshot_of(
-        [*named(node(device(0), device(1, healthy=False)), "a", "b"), *named(node(half), "c")]
-    )
-    # Two whole ones, none of the sick, and half of the 90 % of a GPU that shares may use.
-    assert snapshot.idle_by_model.tolist() == [pytest.approx(2.5, abs=1e-4)]
-
-
 def test_names_of_no_node_are_in_the_state_of_an_unknown_node() -> None:
     snapshot = snapshot_of(named(node(device(0)), "a"))
     rows = snapshot.rows(["nobody", "a", ""])
@@ -93,7 +82,7 @@ def test_a_snapshot_of_nothing_knows_no_name() -> None:
     snapshot = snapshot_of([])
     assert snapshot.rows(["a"]).tolist() == [-1]
     assert snapshot.states == (UNKNOWN_NODE,)
-    assert snapshot.idle_by_model.tolist() == [0.0]
+    assert snapshot.scarcity.tolist() == [0.0]
 
 
 def test_names_are_ranked_by_their_text_and_unknown_ones_last() -> None:
@@ -132,12 +121,14 @@ def test_every_column_says_what_the_states_say(cluster: Sequence[NodeInfo]) -> N
     for column, found in enumerate(snapshot.states):
         assert snapshot.node.devices[column] == len(found.slots)
         assert snapshot.node.share_limit[column] == found.share_limit
+        assert snapshot.node.cpu_free_milli[column] == found.cpu_free_milli
         for row, slot in enumerate(found.slots):
             devices = snapshot.devices
             assert snapshot.models[devices.model[row, column]] == slot.model
             assert bool(devices.healthy[row, column]) is slot.healthy
             assert devices.share_free_mib[row, column] == slot.share_free_mib
             assert devices.idle[row, column] == slot.idle
+            assert snapshot.kinds[devices.kind[row, column]].model == slot.model
             for unit in slot.units:
                 columns = snapshot.units[unit.resource]
                 assert columns.offered[row, column]
@@ -148,21 +139,3 @@ def test_every_column_says_what_the_states_say(cluster: Sequence[NodeInfo]) -> N
             assert units.available[column] == oracle.available(found, resource)
         assert not snapshot.devices.healthy[len(found.slots) :, column].any()
         assert (snapshot.devices.share_free_mib[len(found.slots) :, column] == -1).all()
-
-
-@given(clusters())
-def test_idle_gpus_per_model_are_those_of_all_nodes(cluster: Sequence[NodeInfo]) -> None:
-    snapshot = snapshot_of(cluster)
-    expected = idle_by_model(node.state for node in snapshot.nodes.values())
-    found = dict(zip(snapshot.models, snapshot.idle_by_model, strict=True))
-    for model, idle in expected.items():
-        assert found[model] == pytest.approx(idle)
-    assert np.all(snapshot.idle_by_model >= 0)
-
-
-def test_absurd_amounts_are_cut_to_what_a_column_holds() -> None:
-    absurd = node(
-        device(0), allocatable={"nvidia.com/gpu": 10**30, "gpu.scheduler-ext.io/memory-mib": 10**30}
-    )
-    snapshot = snapshot_of(named(absurd, "a"))
-    assert state(snapshot, "a").limits[0] == ("nvidia.com/gpu", 0, 2**30)

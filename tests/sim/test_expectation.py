@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.workload import TaskClass, Workload
-from scheduler_ext.sim.expectation import NEUTRAL, Expectation, workload_of
+from scheduler_ext.core.workload import UNKNOWN, TaskClass, Workload
+from scheduler_ext.sim.expectation import Expectation, workload_of
 from scheduler_ext.sim.workload import PodKind, TracePod, task_class
 from tests.sim.small import share, whole
 
@@ -49,7 +49,7 @@ def test_memory_is_no_part_of_a_class() -> None:
 
 @pytest.mark.parametrize("target", ["online", "first:3"])
 def test_nothing_of_the_trace_is_known_beforehand(target: str) -> None:
-    assert Expectation(target, PODS).workload == NEUTRAL
+    assert Expectation(target, PODS).workload == UNKNOWN
 
 
 def test_the_first_pods_are_counted_once() -> None:

@@ -17,7 +17,7 @@ class BestFit:
     name = "best-fit"
 
     def applies(self, scoring: Scoring) -> bool:
-        return True
+        return scoring.request.asks_gpu and scoring.strategy in ("binpack", "spread")
 
     def value(self, scoring: Scoring) -> Floats:
         full: Floats = 1.0 - scoring.idle_after

@@ -6,33 +6,24 @@ import numpy as np
 
 from scheduler_ext.core.columns import Floats
 from scheduler_ext.core.criterion import Scoring
-from scheduler_ext.core.fragmentation import WHOLE_CLASSES, fragmented_share, fragmented_whole
+
+# The worst case is rarer still: a pod that takes a node's last CPU makes all of its GPUs unusable.
+_MOST_GPUS = 2.0
 
 
 class Fragmentation:
-    """1 where the placement makes the most idle capacity usable again, 0 where it spoils the most."""
+    """Above one half where the placement makes idle GPUs usable again, below it where it spoils some.
+
+    The change of what Weng et al., "Beware of Fragmentation" (USENIX ATC'23), measure, not rounded, for each
+    GPU of the request: 0 where it spoils two or more.
+    """
 
     name = "fragmentation"
 
     def applies(self, scoring: Scoring) -> bool:
-        whole = any(ask.profile is None for ask, _ in scoring.units)
-        return scoring.strategy == "fragmentation" and (whole or scoring.fit is not None)
+        return scoring.packs
 
     def value(self, scoring: Scoring) -> Floats:
-        spoilt = np.zeros(len(scoring.snapshot.states))
-        for ask, columns in scoring.units:
-            if ask.profile is None:
-                free = columns.available
-                change = fragmented_whole(free - ask.count) - fragmented_whole(free)
-                spoilt += change / max(WHOLE_CLASSES)
-        if scoring.fit is not None:
-            devices = scoring.snapshot.devices
-            room, size, load = devices.share_room_mib, devices.share_size_mib, scoring.fit.load_mib
-            if len(scoring.per_share) == 1:
-                # Only one GPU changes, so only that one is looked at.
-                where = scoring.per_share[0]
-                room, size, load = room[where][None], size[where][None], load[where][None]
-            after = fragmented_share(np.maximum(room - load, 0) / size)
-            spoilt += (after - fragmented_share(room / size)).sum(0)
-        value: Floats = np.clip(0.5 - spoilt / 2, 0.0, 1.0)
+        spoilt = (scoring.after.unusable - scoring.before.unusable) / scoring.gpus
+        value: Floats = np.clip(0.5 - spoilt / (2 * _MOST_GPUS), 0.0, 1.0)
         return value

@@ -12,7 +12,7 @@ class NodeHealth:
     name = "health"
 
     def applies(self, scoring: Scoring) -> bool:
-        return True
+        return scoring.request.asks_gpu
 
     def value(self, scoring: Scoring) -> Floats:
         return scoring.snapshot.health

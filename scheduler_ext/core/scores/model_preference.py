@@ -17,7 +17,7 @@ class ModelPreference:
     name = "model-preference"
 
     def applies(self, scoring: Scoring) -> bool:
-        return len(scoring.request.models) > 1
+        return scoring.request.asks_gpu and len(scoring.request.models) > 1
 
     def value(self, scoring: Scoring) -> Floats:
         last = len(scoring.request.models) - 1

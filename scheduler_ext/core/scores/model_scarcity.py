@@ -1,4 +1,4 @@
-"""Leave rare models to the pods that need them."""
+"""Leave models that are wanted to the pods that need them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from scheduler_ext.core.criterion import Scoring
 
 
 class ModelScarcity:
-    """1 on the model of which the cluster has most idle, less on scarcer ones, in proportion."""
+    """1 on models that no pod asks for, less by how scarce a model is and how much of a GPU is taken."""
 
     name = "model-scarcity"
 
     def applies(self, scoring: Scoring) -> bool:
-        return len(scoring.snapshot.cluster.models) > 1
+        return scoring.request.asks_gpu and len(scoring.snapshot.cluster.models) > 1
 
     def value(self, scoring: Scoring) -> Floats:
         snapshot = scoring.snapshot
-        nothing = np.zeros(len(snapshot.states))
-        parts = [snapshot.unit_plenty.get(ask.resource, nothing) for ask, _ in scoring.units]
-        parts += [snapshot.plenty[where] for where in scoring.per_share]
-        # Most pods ask one thing.
-        value: Floats = parts[0] if len(parts) == 1 else np.mean(parts, axis=0)
+        scarce = snapshot.scarcity[snapshot.devices.model]
+        taken = np.zeros(len(snapshot.states))
+        for ask, columns in scoring.units:
+            taken += ask.count * columns.mean_over_free(scarce * columns.gpu_part)
+        if scoring.fit is not None:
+            taken += (scarce * scoring.fit.load_mib / snapshot.devices.share_size_mib).sum(0)
+        value: Floats = np.clip(1.0 - taken / scoring.gpus, 0.0, 1.0)
         return value

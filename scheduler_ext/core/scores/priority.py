@@ -21,7 +21,7 @@ class Priority:
     name = "priority"
 
     def applies(self, scoring: Scoring) -> bool:
-        return scoring.level != 0.5
+        return scoring.request.asks_gpu and scoring.level != 0.5
 
     def value(self, scoring: Scoring) -> Floats:
         level = scoring.level
@@ -32,7 +32,9 @@ class Priority:
         steady = high * ranks + (1 - high) * 0.5
         now = reliable
         if scoring.request.strategy is None:
-            empty = level * scoring.idle_after + (1 - level) * (1 - scoring.idle_after)
+            # A sick GPU is no headroom.
+            idle = scoring.idle_after * scoring.snapshot.health
+            empty = level * idle + (1 - level) * (1 - idle)
             now = _EMPTINESS_PART * empty + (1 - _EMPTINESS_PART) * reliable
         value: Floats = _NEIGHBOURS_PART * steady + (1 - _NEIGHBOURS_PART) * now
         return value

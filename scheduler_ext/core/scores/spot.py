@@ -14,7 +14,7 @@ class Spot:
     name = "spot"
 
     def applies(self, scoring: Scoring) -> bool:
-        return scoring.level != 0.5
+        return scoring.request.asks_gpu and scoring.level != 0.5
 
     def value(self, scoring: Scoring) -> Floats:
         return np.where(scoring.snapshot.node.spot, 1.0 - scoring.level, scoring.level)

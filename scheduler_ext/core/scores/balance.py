@@ -1,0 +1,25 @@
+"""Leave no GPUs without CPU beside them, nor CPU without GPUs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler_ext.core.columns import Floats
+from scheduler_ext.core.criterion import Scoring
+
+_MOST_GPUS = 2.0
+
+
+class Balance:
+    """1 where the node's GPUs are worth as much to the next pods as before, by the CPU that is left for them;
+    0 where two or more are lost for each GPU of the request."""
+
+    name = "balance"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.packs and bool(scoring.snapshot.forecast.cores_per_gpu.any())
+
+    def value(self, scoring: Scoring) -> Floats:
+        lost = (scoring.before.usable - scoring.after.usable) / scoring.gpus
+        value: Floats = np.clip(1.0 - lost / _MOST_GPUS, 0.0, 1.0)
+        return value

@@ -1,0 +1,30 @@
+"""Keep whole GPUs together for pods that ask several."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler_ext.core.columns import Floats
+from scheduler_ext.core.criterion import Scoring
+
+_MOST_GPUS = 4.0
+
+
+class WholeGpus:
+    """1 where pods of several GPUs can use as many of the node's whole ones as before, 0 where it is four or
+    more fewer for each GPU of the request.
+
+    Who asks several has nothing of parts of the same GPU: 0 for it where GPUs are shared.
+    """
+
+    name = "whole-gpus"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.packs and scoring.request.asks_gpu
+
+    def value(self, scoring: Scoring) -> Floats:
+        lost = (scoring.before.runs - scoring.after.runs) / scoring.gpus
+        value: Floats = np.clip(1.0 - lost / _MOST_GPUS, 0.0, 1.0)
+        if any(ask.profile is None and ask.count > 1 for ask, _ in scoring.units):
+            value = np.where(scoring.snapshot.node.shared, 0.0, value)
+        return value

@@ -1,0 +1,80 @@
+"""What putting a share on a GPU costs, GPU by GPU: how a node's own choice among its GPUs is made.
+
+The same terms as those that choose the node, as far as they tell GPUs of one node apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from scheduler_ext.core.allocate import Cost, tightest
+from scheduler_ext.core.columns import Floats, Ints
+from scheduler_ext.core.forecast import WHOLE
+from scheduler_ext.core.outlook import Outlook, part_milli
+from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.snapshot import Snapshot
+
+# More than any difference between GPUs of one model.
+_DISLIKE = 1e6
+_TIE = 1e-4
+
+
+def share_cost(request: GpuRequest, snapshot: Snapshot, strategy: str, weights: Mapping[str, float]) -> Cost:
+    """The cost under a strategy; the order of wished models comes first."""
+    size = snapshot.devices.share_size_mib
+
+    def spread(_before: Ints, after: Ints) -> Floats:
+        return 1.0 - after / size
+
+    base: Cost
+    if strategy == "binpack":
+        base = tightest
+    elif strategy == "spread":
+        base = spread
+    else:
+        base = _Packing(request, snapshot, weights)
+    if len(request.models) < 2:
+        return base
+    ranks = [request.model_rank(model) for model in snapshot.models]
+    worst = len(request.models)
+    dislike = (
+        _DISLIKE * np.array([worst if r is None else r for r in ranks], np.float64)[snapshot.devices.model]
+    )
+
+    def by_model(before: Ints, after: Ints) -> Floats:
+        return base(before, after) + dislike
+
+    return by_model
+
+
+class _Packing:
+    """What the pods to come lose."""
+
+    def __init__(self, request: GpuRequest, snapshot: Snapshot, weights: Mapping[str, float]) -> None:
+        self._devices = snapshot.devices
+        outlook = snapshot.outlook.after(request.cpu_milli, 0, None)
+        forecast = outlook.forecast
+        worth, unusable = weights.get("residual-value", 0.0), weights.get("fragmentation", 0.0) / 4
+        steps = forecast.unusable.shape[1]
+        self._kept = forecast.kept(worth, unusable)
+        self._at = (outlook.rows * steps + outlook.step) * (WHOLE + 1)
+        self._breaking = _breaking(outlook, unusable, weights.get("whole-gpus", 0.0) / 4)
+
+    def __call__(self, before: Ints, after: Ints) -> Floats:
+        was = part_milli(np.maximum(before, 0), self._devices)
+        left = part_milli(np.maximum(after, 0), self._devices)
+        cost: Floats = self._kept.take(self._at + was) - self._kept.take(self._at + left)
+        cost += np.where(was == WHOLE, self._breaking, 0.0)
+        # Best fit decides between placements that cost the same.
+        return cost + _TIE * left / WHOLE
+
+
+def _breaking(outlook: Outlook, unusable: float, runs: float) -> Floats:
+    """What it costs beside that a whole GPU is one no longer, ``[state]``: pods of several GPUs use fewer."""
+    fewer = replace(outlook, whole=np.maximum(outlook.whole - 1, 0.0))
+    spoilt = fewer.unusable_by_several - outlook.unusable_by_several
+    cost: Floats = unusable * spoilt + runs * (outlook.runs - fewer.runs)
+    return cost
