@@ -1,0 +1,91 @@
+"""The nodes of a simulated cluster as the core sees them: sources in, through the core, states out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import replace
+
+import numpy as np
+
+from scheduler_ext.core.columns import Ints
+from scheduler_ext.core.gpu import Device, Memory, Report
+from scheduler_ext.core.holdings import DeviceHoldings, Holdings
+from scheduler_ext.core.models import canonical_model
+from scheduler_ext.core.node import NodeInfo, NodeState, Slot
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.state import cpu_free_milli, resolve_held
+from scheduler_ext.sim.workload import GPU_MILLI
+from scheduler_ext.sim.world import Cluster
+
+WHOLE_GPU = "nvidia.com/gpu"
+_NO_HEADROOM = 0
+
+
+class NodeStates:
+    """States of nodes by what is left of them; equal nodes have one. A trace's GPU is a device of 1,000 MiB,
+    which may be asked as a whole or in shares."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._resources = ResourceNames()
+        shapes: dict[tuple[int, int, int], int] = {}
+        # Which kind of node each is, by GPUs, model and CPU.
+        self.shape_of: Ints = np.array(
+            [
+                shapes.setdefault((int(gpus), int(model), int(cpu)), len(shapes))
+                for gpus, model, cpu in zip(cluster.gpus, cluster.model, cluster.cpu_milli, strict=True)
+            ],
+            np.int32,
+        )
+        self._infos = [
+            self._info(gpus, cluster.models[model], cpu_milli) for gpus, model, cpu_milli in shapes
+        ]
+        self._slots: list[dict[tuple[str, Hashable], Slot]] = [{} for _ in shapes]
+
+    def cpu_free_milli(self, node: int, cpu_free: int) -> int:
+        """A node's free CPU, as coarse as states tell it."""
+        info = self._infos[self.shape_of[node]]
+        assert info.cpu_milli is not None
+        return cpu_free_milli(replace(info, cpu_elsewhere_milli=info.cpu_milli - cpu_free))
+
+    def state(self, shape: int, room_milli: tuple[int, ...], cpu_free: int) -> NodeState:
+        """The state of a node with so much left on each of its GPUs, the fullest first, and of its CPU."""
+        info = self._infos[shape]
+        assert info.report is not None
+        held = Holdings()
+        for device, room in zip(info.report.devices, room_milli, strict=True):
+            # A GPU that is full takes nobody, whether one pod has it or several.
+            full = room == 0
+            held.devices[device.uuid] = DeviceHoldings(
+                units=int(full), requested_mib=0 if full else GPU_MILLI - room
+            )
+        full_ones = room_milli.count(0)
+        held.requested = Counter(
+            {
+                WHOLE_GPU: full_ones,
+                self._resources.share: GPU_MILLI * (len(room_milli) - full_ones) - sum(room_milli),
+            }
+        )
+        state = resolve_held(info, held, self._resources, _NO_HEADROOM, self._slots[shape]).state
+        return replace(state, cpu_free_milli=cpu_free)
+
+    def _info(self, gpus: int, model: str, cpu_milli: int) -> NodeInfo:
+        devices = tuple(
+            Device(
+                uuid=f"GPU-{index}",
+                index=index,
+                vendor="nvidia",
+                product=model,
+                model=canonical_model(model, vendor="nvidia"),
+                compute_capability=None,
+                memory=Memory(GPU_MILLI),
+            )
+            for index in range(gpus)
+        )
+        return NodeInfo(
+            model,
+            report=Report(devices),
+            allocatable={WHOLE_GPU: gpus, self._resources.share: GPU_MILLI * gpus},
+            share_node=True,
+            cpu_milli=cpu_milli,
+        )

@@ -1,0 +1,137 @@
+"""The product's own policy: its filters, scores and choice of GPUs, on the states of the simulated nodes.
+
+What a kind of pod gets in a state is remembered, as states come again; what is new is decided together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler_ext.core.columns import Floats, Ints
+from scheduler_ext.core.cycle import Decision
+from scheduler_ext.core.forecast import Forecast
+from scheduler_ext.core.models import canonical_model
+from scheduler_ext.core.policy import Policy as CorePolicy
+from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.core.workload import Workload
+from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates
+from scheduler_ext.sim.policy import Evaluation, Policy, Target
+from scheduler_ext.sim.state_columns import StateColumns
+from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.world import Indexes, NodesView
+
+# The models of a trace's pods are any of these, in no order.
+_WEIGHTS = {**DEFAULT_WEIGHTS, "model-preference": 0.0}
+_UNDECIDED = np.nan
+
+
+class _Decided:
+    """For one kind of pod, by state: the total (-inf: does not fit) and the slot of its share."""
+
+    def __init__(self, request: GpuRequest) -> None:
+        self.request = request
+        self.total: Floats = np.full(0, _UNDECIDED)
+        self.slot: Ints = np.zeros(0, np.int32)
+
+    def reach(self, count: int) -> None:
+        """Have room for so many states."""
+        if len(self.total) < count:
+            more = 2 * count - len(self.total)
+            self.total = np.append(self.total, np.full(more, _UNDECIDED))
+            self.slot = np.append(self.slot, np.zeros(more, np.int32))
+
+
+class Default:
+    """Decides as the server would."""
+
+    name = "default"
+    ties: str | None = None
+    local = True
+    filters = True
+    points = True
+
+    def __init__(self, target: Target) -> None:
+        cluster = target.cluster
+        self._policy = CorePolicy(weights=_WEIGHTS)
+        self._nodes = NodeStates(cluster)
+        self._columns = StateColumns(int(cluster.gpus.max(initial=1)))
+        self._numbers: dict[tuple[int, bytes, int], int] = {}
+        self._state_of: Indexes = np.zeros(len(cluster), np.intp)
+        # [slot, node]: which GPU of the node is in the slot of its state.
+        self._gpu_of: Ints = np.zeros((int(cluster.gpus.max(initial=1)), len(cluster)), np.int32)
+        self._tick = -1
+        self._decided: dict[PodKind, _Decided] = {}
+        self._cluster_states: Indexes = np.zeros(0, np.intp)
+        self._workload = target.workload
+
+    def retarget(self, workload: Workload) -> None:
+        """Expect another workload from now on."""
+        self._workload = workload
+        self._decided.clear()
+        if len(self._cluster_states):
+            self._expect()
+
+    def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
+        """Score the nodes."""
+        self._follow(nodes)
+        decided = self._decided.get(kind)
+        if decided is None:
+            decided = self._decided[kind] = _Decided(request_of(kind))
+        decided.reach(len(self._columns))
+        only = slice(None) if nodes.only is None else nodes.only
+        states = self._state_of[only]
+        missing = np.unique(states[np.isnan(decided.total[states])])
+        if len(missing):
+            self._decide(decided, missing)
+        slot = self._gpu_of[decided.slot[states], np.arange(len(self._state_of))[only]]
+        return Evaluation(decided.total[states], slot)
+
+    def _decide(self, decided: _Decided, states: Indexes) -> None:
+        snapshot = self._columns.snapshot(states, self._forecast, self._cluster)
+        decision = Decision(decided.request, snapshot, self._policy)
+        decided.total[states] = decision.totals
+        fit = decision.scoring.fit
+        if fit is not None:
+            decided.slot[states] = np.maximum(fit.slots[0], 0)
+
+    def _follow(self, nodes: NodesView) -> None:
+        """Find the states of the nodes that changed."""
+        world = nodes.world
+        if self._tick == world.tick:
+            return
+        for node in world.changed_since(self._tick).tolist():
+            gpus = int(world.cluster.gpus[node])
+            room = world.room_milli[:gpus, node]
+            # States have their slots by what is left, the fullest first.
+            order = room.argsort(kind="stable")
+            self._gpu_of[:gpus, node] = order
+            cpu = self._nodes.cpu_free_milli(node, int(world.cpu_free[node]))
+            key = (int(self._nodes.shape_of[node]), room[order].tobytes(), cpu)
+            number = self._numbers.get(key)
+            if number is None:
+                state = self._nodes.state(key[0], tuple(room[order].tolist()), cpu)
+                number = self._numbers[key] = self._columns.add(state)
+            self._state_of[node] = number
+        if self._tick < 0:
+            self._cluster_states = self._state_of.copy()
+            self._expect()
+        self._tick = world.tick
+
+    def _expect(self) -> None:
+        """What is compared with: how scarce a model is, say, is a matter of all nodes, held or not."""
+        forecast = Forecast(self._workload, ())
+        self._cluster = self._columns.snapshot(self._cluster_states, forecast)
+        self._cluster.node.count[:] = 1
+        self._forecast = self._cluster.forecast
+
+
+def request_of(kind: PodKind) -> GpuRequest:
+    """What a pod of the kind asks of the core."""
+    shares = ShareAsk((("main", kind.gpu_milli),)) if kind.is_share else None
+    units = (UnitAsk(WHOLE_GPU, kind.gpus),) if kind.gpus and not kind.is_share else ()
+    models = tuple(canonical_model(model, vendor="nvidia").name for model in kind.models)
+    return GpuRequest(units=units, shares=shares, models=models, cpu_milli=kind.cpu_milli)
+
+
+policy: type[Policy] = Default

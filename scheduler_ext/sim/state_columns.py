@@ -1,0 +1,102 @@
+"""Every node state that a simulation has come across, as columns: each is written once."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TypeVar
+
+import numpy as np
+
+from scheduler_ext.core.columns import DeviceColumns, NodeColumns, UnitColumns
+from scheduler_ext.core.forecast import DeviceKind, Forecast
+from scheduler_ext.core.models import GpuModel
+from scheduler_ext.core.name_index import NameIndex
+from scheduler_ext.core.node import NodeState
+from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.core.table import slot_kinds, state_models
+from scheduler_ext.sim.world import Indexes
+
+_FIRST_WIDTH = 1024
+_Columns = TypeVar("_Columns", DeviceColumns, UnitColumns, NodeColumns)
+
+
+class StateColumns:
+    """States by number, with ``depth`` slots at most."""
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._states: list[NodeState] = []
+        self._models: dict[GpuModel, int] = {}
+        self._kinds: dict[DeviceKind, int] = {}
+        self._devices = DeviceColumns.empty(depth, _FIRST_WIDTH)
+        self._node = NodeColumns.empty(_FIRST_WIDTH)
+        self._units: dict[str, UnitColumns] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def add(self, state: NodeState) -> int:
+        """The number of a state that is new."""
+        column = len(self._states)
+        if column == len(self._node.count):
+            self._grow()
+        self._states.append(state)
+        for model in state_models(state):
+            self._models.setdefault(model, len(self._models))
+        kinds = [self._kinds.setdefault(kind, len(self._kinds)) for kind in slot_kinds(state)]
+        self._devices.write(column, state, self._models, kinds)
+        self._node.write(column, state)
+        for row, slot in enumerate(state.slots):
+            for unit in slot.units:
+                columns = self._units.get(unit.resource)
+                if columns is None:
+                    columns = self._units[unit.resource] = UnitColumns.empty(
+                        self._depth, len(self._node.count)
+                    )
+                columns.write(column, row, unit, self._models[unit.model], healthy=slot.healthy)
+        for resource, unknown, limit in state.limits:
+            if resource in self._units:
+                self._units[resource].unknown[column] = unknown
+                self._units[resource].limit[column] = limit
+        return column
+
+    def snapshot(self, columns: Indexes, forecast: Forecast, within: Snapshot | None = None) -> Snapshot:
+        """A snapshot of these states, in their order, which no node is in."""
+        return Snapshot(
+            generation=0,
+            nodes={},
+            row_of=NameIndex(()),
+            state_of=np.zeros(1, np.int32),
+            name_rank=np.zeros(1, np.int32),
+            states=tuple(self._states[column] for column in columns.tolist()),
+            models=tuple(self._models),
+            kinds=tuple(self._kinds),
+            devices=_taken(self._devices, columns),
+            units={resource: _taken(units, columns) for resource, units in self._units.items()},
+            node=_taken(self._node, columns),
+            expected=forecast,
+            within=within,
+        )
+
+    def _grow(self) -> None:
+        self._devices = _widened(self._devices, DeviceColumns.empty(self._depth, len(self._node.count)))
+        self._units = {
+            resource: _widened(units, UnitColumns.empty(self._depth, len(self._node.count)))
+            for resource, units in self._units.items()
+        }
+        self._node = _widened(self._node, NodeColumns.empty(len(self._node.count)))
+
+
+def _taken(columns: _Columns, which: Indexes) -> _Columns:
+    return type(columns)(
+        **{each.name: getattr(columns, each.name).take(which, -1) for each in fields(columns)}
+    )
+
+
+def _widened(columns: _Columns, more: _Columns) -> _Columns:
+    return type(columns)(
+        **{
+            each.name: np.concatenate((getattr(columns, each.name), getattr(more, each.name)), -1)
+            for each in fields(columns)
+        }
+    )
