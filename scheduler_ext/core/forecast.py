@@ -53,8 +53,9 @@ class Forecast:
     node but for the number of its whole GPUs; both after Weng et al., "Beware of Fragmentation" (USENIX
     ATC'23). ``runs`` ``[kind, whole GPUs]``: how many of so many whole GPUs pods of several can use.
 
-    ``cores_per_gpu`` ``[kind]``: what pods ask of CPU for each GPU, 0 where nothing is known of it. A step is
-    one of CPU: how many of ``cpu_milli``, which rise, a node has free.
+    ``cores_per_gpu`` ``[kind]``: what pods ask of CPU for each GPU, 0 where nothing is known of it, and
+    ``knows_cpu`` whether it is known for any. A step is one of CPU: how many of ``cpu_milli``, which rise, a
+    node has free.
     """
 
     def __init__(self, workload: Workload, kinds: Sequence[DeviceKind]) -> None:
@@ -63,6 +64,7 @@ class Forecast:
         self._every = every = _Classes(workload)
         usual = _Classes(workload.top(USUAL_PART))
         self._kept: dict[tuple[float, float], Floats] = {}
+        self._looked_up: tuple[Sequence[DeviceKind], Ints] = ((), np.zeros(1, np.int32))
         self.cpu_milli = _cpu_amounts(usual)
         rows, steps = len(kinds) + 1, len(self.cpu_milli) + 1
         self.values: Floats = np.zeros((rows, WHOLE + 1))
@@ -76,10 +78,11 @@ class Forecast:
             self.several[row] = _several(usual, kind, self.cpu_milli)
             self.runs[row] = _runs(usual, kind)
             self.cores_per_gpu[row] = _cores_per_gpu(every, kind)
+        self.knows_cpu = bool(self.cores_per_gpu.any())
 
     def covering(self, kinds: tuple[DeviceKind, ...]) -> Forecast:
         """The same for at least these kinds."""
-        if all(kind in self.row_of for kind in kinds):
+        if kinds is self._looked_up[0] or all(kind in self.row_of for kind in kinds):
             return self
         return _covering(self, tuple(dict.fromkeys((*self.row_of, *kinds))))
 
@@ -94,7 +97,12 @@ class Forecast:
 
     def rows(self, kinds: Sequence[DeviceKind]) -> Ints:
         """The row of each kind, and of no GPU at the end."""
-        return np.array([*(self.row_of[kind] for kind in kinds), len(self.row_of)], np.int32)
+        known, rows = self._looked_up
+        if known is not kinds:
+            rows = np.array([*(self.row_of[kind] for kind in kinds), len(self.row_of)], np.int32)
+            # One snapshot after the other has the same kinds.
+            self._looked_up = kinds, rows
+        return rows
 
     def steps(self, cpu_milli: Ints) -> Ints:
         """The step of each amount of CPU."""

@@ -7,7 +7,7 @@ decides who may come; where it has several, that of its first GPU.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -51,8 +51,10 @@ class Outlook:
         cpu = self.cpu_free_milli
         if cpu_milli:
             cpu = np.where(cpu == UNLIMITED, cpu, np.maximum(cpu - np.int32(cpu_milli), 0))
-        return replace(
-            self,
+        return Outlook(
+            forecast=self.forecast,
+            devices=self.devices,
+            rows=self.rows,
             residual=residual,
             loose=self.loose - taken,
             idle=np.maximum(idle, 0.0),

@@ -72,6 +72,8 @@ class Snapshot:
         """
         cluster = self.cluster
         if cluster is not self:
+            if cluster.models == self.models:
+                return cluster.scarcity
             known = dict(zip(cluster.models, cluster.scarcity.tolist(), strict=True))
             return np.array([known.get(model, 0.0) for model in self.models])
         # One slot stands for all GPUs of an estimated node; the first count is of slots without one.

@@ -71,7 +71,8 @@ class Scheduler:
         self._policy = policy
         self._settings = settings
         self._first = (policy.ties or settings.ties) == "first"
-        self._points = policy.points or settings.points or bool(settings.intree)
+        # Who is best by an extender's 0 to 10 is best by what these are made of, unless others have a say.
+        self._points = bool(settings.intree) or (settings.points and not policy.points)
         self._random = random.Random(f"ties {seed}")
         self._scored: dict[PodKind, _Scored] = {}
         self._admitting: dict[tuple[str, ...], Bools] = {}

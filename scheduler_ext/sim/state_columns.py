@@ -28,6 +28,8 @@ class StateColumns:
         self._states: list[NodeState] = []
         self._models: dict[GpuModel, int] = {}
         self._kinds: dict[DeviceKind, int] = {}
+        self._model_names: tuple[GpuModel, ...] = ()
+        self._kind_names: tuple[DeviceKind, ...] = ()
         self._devices = DeviceColumns.empty(depth, _FIRST_WIDTH)
         self._node = NodeColumns.empty(_FIRST_WIDTH)
         self._units: dict[str, UnitColumns] = {}
@@ -44,6 +46,11 @@ class StateColumns:
         for model in state_models(state):
             self._models.setdefault(model, len(self._models))
         kinds = [self._kinds.setdefault(kind, len(self._kinds)) for kind in slot_kinds(state)]
+        # The same objects for as long as they say the same, so that comparing them costs nothing.
+        if len(self._model_names) < len(self._models):
+            self._model_names = tuple(self._models)
+        if len(self._kind_names) < len(self._kinds):
+            self._kind_names = tuple(self._kinds)
         self._devices.write(column, state, self._models, kinds)
         self._node.write(column, state)
         for row, slot in enumerate(state.slots):
@@ -69,8 +76,8 @@ class StateColumns:
             state_of=np.zeros(1, np.int32),
             name_rank=np.zeros(1, np.int32),
             states=tuple(self._states[column] for column in columns.tolist()),
-            models=tuple(self._models),
-            kinds=tuple(self._kinds),
+            models=self._model_names,
+            kinds=self._kind_names,
             devices=_taken(self._devices, columns),
             units={resource: _taken(units, columns) for resource, units in self._units.items()},
             node=_taken(self._node, columns),
@@ -88,15 +95,17 @@ class StateColumns:
 
 
 def _taken(columns: _Columns, which: Indexes) -> _Columns:
-    return type(columns)(
-        **{each.name: getattr(columns, each.name).take(which, -1) for each in fields(columns)}
-    )
+    kind = type(columns)
+    return kind(*[getattr(columns, name).take(which, -1) for name in _FIELDS[kind]])
 
 
 def _widened(columns: _Columns, more: _Columns) -> _Columns:
-    return type(columns)(
-        **{
-            each.name: np.concatenate((getattr(columns, each.name), getattr(more, each.name)), -1)
-            for each in fields(columns)
-        }
+    kind = type(columns)
+    return kind(
+        *[np.concatenate((getattr(columns, name), getattr(more, name)), -1) for name in _FIELDS[kind]]
     )
+
+
+_FIELDS = {
+    kind: tuple(each.name for each in fields(kind)) for kind in (DeviceColumns, UnitColumns, NodeColumns)
+}

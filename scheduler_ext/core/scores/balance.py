@@ -17,7 +17,7 @@ class Balance:
     name = "balance"
 
     def applies(self, scoring: Scoring) -> bool:
-        return scoring.packs and bool(scoring.snapshot.forecast.cores_per_gpu.any())
+        return scoring.packs and scoring.snapshot.forecast.knows_cpu
 
     def value(self, scoring: Scoring) -> Floats:
         lost = (scoring.before.usable - scoring.after.usable) / scoring.gpus

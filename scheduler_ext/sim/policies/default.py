@@ -62,6 +62,7 @@ class Default:
         self._gpu_of: Ints = np.zeros((int(cluster.gpus.max(initial=1)), len(cluster)), np.int32)
         self._tick = -1
         self._decided: dict[PodKind, _Decided] = {}
+        self._by_request: dict[GpuRequest, _Decided] = {}
         self._cluster_states: Indexes = np.zeros(0, np.intp)
         self._workload = target.workload
 
@@ -69,6 +70,7 @@ class Default:
         """Expect another workload from now on."""
         self._workload = workload
         self._decided.clear()
+        self._by_request.clear()
         if len(self._cluster_states):
             self._expect()
 
@@ -77,7 +79,9 @@ class Default:
         self._follow(nodes)
         decided = self._decided.get(kind)
         if decided is None:
-            decided = self._decided[kind] = _Decided(request_of(kind))
+            # Kinds that differ in main memory alone ask the same of GPUs.
+            request = request_of(kind)
+            decided = self._decided[kind] = self._by_request.setdefault(request, _Decided(request))
         decided.reach(len(self._columns))
         only = slice(None) if nodes.only is None else nodes.only
         states = self._state_of[only]
@@ -89,6 +93,8 @@ class Default:
 
     def _decide(self, decided: _Decided, states: Indexes) -> None:
         snapshot = self._columns.snapshot(states, self._forecast, self._cluster)
+        # It may know a kind of GPU more.
+        self._forecast = snapshot.forecast
         decision = Decision(decided.request, snapshot, self._policy)
         decided.total[states] = decision.totals
         fit = decision.scoring.fit
