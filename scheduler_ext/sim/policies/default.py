@@ -64,6 +64,7 @@ class Default:
         self._decided: dict[PodKind, _Decided] = {}
         self._by_request: dict[GpuRequest, _Decided] = {}
         self._cluster_states: Indexes = np.zeros(0, np.intp)
+        self._forecast = Forecast(target.workload, ())
         self._workload = target.workload
 
     def retarget(self, workload: Workload) -> None:
