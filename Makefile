@@ -55,6 +55,11 @@ bench-bind: .venv ## Measure binding beside kube-scheduler's own binder (twenty 
 	@$(BIN)/python -m tests.e2e.cluster.binaries
 	$(BIN)/python -m benchmarks.binding --json benchmarks/results/binding.json $(ARGS)
 
+# TRACES: a folder with the openb traces; without, made-up pods on a made-up cluster.
+bench-placement: .venv ## Compare placement policies by simulation (TRACES=dir: the published table, twelve minutes)
+	$(BIN)/python -m benchmarks.placement $(if $(TRACES),--traces $(TRACES)) \
+		--json benchmarks/results/placement.json --png docs/images $(ARGS)
+
 image: ## Build the container image (IMAGE=name:tag)
 	docker build --tag $(IMAGE) .
 
@@ -76,4 +81,4 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable '.[dev]'
 	@touch $@
 
-.PHONY: help run test test-long e2e check bench bench-bind bench-live bench-scheduler image clean .venv
+.PHONY: help run test test-long e2e check bench bench-bind bench-live bench-placement bench-scheduler image clean .venv
