@@ -9,7 +9,7 @@ import numpy as np
 
 from scheduler_ext.core.columns import DeviceColumns, NodeColumns, UnitColumns
 from scheduler_ext.core.forecast import DeviceKind, Forecast
-from scheduler_ext.core.models import GpuModel
+from scheduler_ext.core.models import GpuModel, canonical_model
 from scheduler_ext.core.name_index import NameIndex
 from scheduler_ext.core.node import NodeState
 from scheduler_ext.core.snapshot import Snapshot
@@ -69,7 +69,8 @@ class StateColumns:
             state_of=np.zeros(1, np.int32),
             name_rank=np.zeros(1, np.int32),
             states=tuple(self._states[column] for column in columns.tolist()),
-            models=tuple(self._models),
+            # Never empty, as in core.table: slots without a device are of model 0.
+            models=tuple(self._models) or (canonical_model(""),),
             kinds=tuple(self._kinds),
             devices=_taken(self._devices, columns),
             units={resource: _taken(units, columns) for resource, units in self._units.items()},
