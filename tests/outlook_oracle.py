@@ -42,7 +42,7 @@ class Asked:
 
 
 def kind_of(state: NodeState, slot: Slot) -> DeviceKind:
-    return DeviceKind(slot.model, slot.share_total_mib if state.takes_shares else 0, state.takes_whole)
+    return DeviceKind(slot.model, slot.share_total_mib if state.offers_shares else 0, state.offers_whole)
 
 
 def left_of(

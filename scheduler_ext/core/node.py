@@ -142,7 +142,8 @@ class NodeState:
     known, allocatable less requests). ``gpus`` is how many it has (an estimate has one slot for all);
     ``adrift`` how many GPUs' worth is held on devices nobody told; ``neighbours`` how hard it is to evict the
     pod that is evicted most easily (``core.neighbours``); ``cpu_free_milli`` the CPU nobody asked, in coarse
-    steps, so that more nodes are equal."""
+    steps, so that more nodes are equal. ``offers_shares`` and ``offers_whole``: whether it hands out memory
+    shares and whole GPUs at all, held or not."""
 
     slots: tuple[Slot, ...] = ()
     gpus: int = 0
@@ -157,6 +158,8 @@ class NodeState:
     spot: bool = False
     neighbours: int = NOBODY
     cpu_free_milli: int = UNLIMITED
+    offers_shares: bool = True
+    offers_whole: bool = True
 
     @property
     def counts_alone(self) -> bool:
@@ -170,12 +173,12 @@ class NodeState:
 
     @property
     def takes_shares(self) -> bool:
-        """Whether the node hands out memory shares."""
+        """Whether the node still hands out memory shares."""
         return self.share_limit > 0
 
     @property
     def takes_whole(self) -> bool:
-        """Whether it hands out whole GPUs."""
+        """Whether it still hands out whole GPUs."""
         return any(limit > 0 and not name.startswith(MIG_PREFIX) for name, _, limit in self.limits)
 
 

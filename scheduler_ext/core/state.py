@@ -63,6 +63,13 @@ def resolve_held(
         shared=_sharing(info) != "none",
         cuda=version_number(info.report.cuda_version if info.report else _estimated_cuda(info)),
         spot=info.spot,
+        offers_shares=_offers(info, resources.share),
+        offers_whole=any(
+            _offers(info, unit.resource)
+            for slot, _ in slots
+            for unit in slot.units
+            if not unit.resource.startswith(MIG_PREFIX)
+        ),
     )
     return Node(info, state, tuple(uuid for _, uuid in slots))
 
@@ -119,6 +126,10 @@ def _limit(info: NodeInfo, held: Holdings, resource: str) -> int:
     if info.allocatable is None:
         return UNLIMITED
     return min(UNLIMITED, max(0, info.allocatable.get(resource, 0) - held.requested[resource]))
+
+
+def _offers(info: NodeInfo, resource: str) -> bool:
+    return info.allocatable is None or info.allocatable.get(resource, 0) > 0
 
 
 def _limits(

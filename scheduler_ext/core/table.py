@@ -223,10 +223,11 @@ def state_models(state: NodeState) -> Iterator[GpuModel]:
 
 
 def slot_kinds(state: NodeState) -> Iterator[DeviceKind]:
-    """The kind of each slot's device."""
-    shares, whole = state.takes_shares, state.takes_whole
+    """The kind of each slot's device; it stays one when it is full, so that what is expected of the pods to
+    come does not follow from what is held."""
     for slot in state.slots:
-        yield DeviceKind(slot.model, slot.share_total_mib if shares else 0, whole)
+        share_mib = slot.share_total_mib if state.offers_shares else 0
+        yield DeviceKind(slot.model, share_mib, state.offers_whole)
 
 
 def _is_unsettled(node: Node) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from scheduler_ext.core.columns import DeviceColumns, NodeColumns, UnitColumns
 from scheduler_ext.core.forecast import DeviceKind, Forecast
-from scheduler_ext.core.models import GpuModel
+from scheduler_ext.core.models import GpuModel, canonical_model
 from scheduler_ext.core.name_index import NameIndex
 from scheduler_ext.core.node import NodeState
 from scheduler_ext.core.snapshot import Snapshot
@@ -76,7 +76,8 @@ class StateColumns:
             state_of=np.zeros(1, np.int32),
             name_rank=np.zeros(1, np.int32),
             states=tuple(self._states[column] for column in columns.tolist()),
-            models=self._model_names,
+            # Never empty, as in core.table: slots without a device are of model 0.
+            models=self._model_names or (canonical_model(""),),
             kinds=self._kind_names,
             devices=_taken(self._devices, columns),
             units={resource: _taken(units, columns) for resource, units in self._units.items()},

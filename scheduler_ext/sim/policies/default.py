@@ -5,6 +5,8 @@ What a kind of pod gets in a state is remembered, as states come again; what is 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from scheduler_ext.core.columns import Floats, Ints
@@ -14,7 +16,7 @@ from scheduler_ext.core.models import canonical_model
 from scheduler_ext.core.policy import Policy as CorePolicy
 from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
-from scheduler_ext.core.workload import Workload
+from scheduler_ext.core.workload import TaskClass, Workload
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates
 from scheduler_ext.sim.policy import Evaluation, Policy, Target
 from scheduler_ext.sim.state_columns import StateColumns
@@ -127,7 +129,7 @@ class Default:
 
     def _expect(self) -> None:
         """What is compared with: how scarce a model is, say, is a matter of all nodes, held or not."""
-        forecast = Forecast(self._workload, ())
+        forecast = Forecast(_by_canonical_models(self._workload), ())
         self._cluster = self._columns.snapshot(self._cluster_states, forecast)
         self._cluster.node.count[:] = 1
         self._forecast = self._cluster.forecast
@@ -137,8 +139,20 @@ def request_of(kind: PodKind) -> GpuRequest:
     """What a pod of the kind asks of the core."""
     shares = ShareAsk((("main", kind.gpu_milli),)) if kind.is_share else None
     units = (UnitAsk(WHOLE_GPU, kind.gpus),) if kind.gpus and not kind.is_share else ()
-    models = tuple(canonical_model(model, vendor="nvidia").name for model in kind.models)
-    return GpuRequest(units=units, shares=shares, models=models, cpu_milli=kind.cpu_milli)
+    return GpuRequest(units=units, shares=shares, models=_canonical(kind.models), cpu_milli=kind.cpu_milli)
+
+
+def _by_canonical_models(workload: Workload) -> Workload:
+    """The same, with models by the names that devices have in the core: a trace may write them in any way."""
+    counts: dict[TaskClass, float] = {}
+    for task, part in workload.parts.items():
+        task = replace(task, models=tuple(sorted(_canonical(task.models))))
+        counts[task] = counts.get(task, 0.0) + part
+    return Workload.of(counts, workload.unknown)
+
+
+def _canonical(models: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(canonical_model(model, vendor="nvidia").name for model in models))
 
 
 policy: type[Policy] = Default

@@ -1,0 +1,242 @@
+"""The simulator decides as the server does: the same states, nodes, points and GPUs."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cycle import Decision, points
+from scheduler_ext.core.forecast import Forecast
+from scheduler_ext.core.node import NOBODY, Node, NodeState, Slot
+from scheduler_ext.core.policy import Policy
+from scheduler_ext.core.state import resolve
+from scheduler_ext.core.table import build_snapshot
+from scheduler_ext.core.workload import Workload
+from scheduler_ext.sim.expectation import workload_of
+from scheduler_ext.sim.generator import generate_nodes, generate_pods
+from scheduler_ext.sim.node_states import NodeStates
+from scheduler_ext.sim.policies.default import Default, request_of
+from scheduler_ext.sim.policy import Target
+from scheduler_ext.sim.scheduler import Scheduler, Settings
+from scheduler_ext.sim.workload import PodKind, task_class
+from scheduler_ext.sim.world import Cluster, NodeShape, NodesView, World
+from tests.sim.server_side import (
+    MODELS,
+    RESOURCES,
+    Running,
+    Server,
+    clusters,
+    info_of,
+    kinds,
+    lived_in,
+    steps,
+    uuid_of,
+)
+
+_HEADROOM = 0
+several_kinds = st.lists(kinds, min_size=1, max_size=4)
+workloads = st.dictionaries(kinds.map(task_class), st.integers(1, 9), max_size=6).map(
+    lambda counts: Workload.of({task: float(count) for task, count in counts.items()})
+)
+
+
+def simulated(world: World, node: int) -> NodeState:
+    """The state that the simulator gives to a node."""
+    states = NodeStates(world.cluster)
+    rooms = sorted(world.room_milli[: int(world.cluster.gpus[node]), node].tolist())
+    cpu_free = states.cpu_free_milli(node, int(world.cpu_free[node]))
+    return states.state(int(states.shape_of[node]), tuple(rooms), cpu_free)
+
+
+def served(world: World, node: int, running: list[Running]) -> Node:
+    """The node as the server has it."""
+    return resolve(info_of(world.cluster, node, running), RESOURCES, _HEADROOM)
+
+
+def without_what_nobody_sees(state: NodeState) -> NodeState:
+    """The state but for the only differences there may be.
+
+    Whether a GPU that is full has one pod or several; what is left of the node's amounts, which are never
+    less than what is left of its GPUs; how easily its pods are evicted, which only pods with a priority look
+    at; and whether a node without GPUs has a report.
+    """
+    return replace(
+        state,
+        slots=tuple(slot if slot.idle else _full(slot) for slot in state.slots),
+        limits=(),
+        share_limit=0,
+        estimated=False,
+        neighbours=NOBODY,
+    )
+
+
+def _full(slot: Slot) -> Slot:
+    units = tuple(replace(unit, free_mib=0) for unit in slot.units)
+    return replace(slot, share_free_mib=-1, units=units)
+
+
+def limits_bind(state: NodeState) -> bool:
+    """Whether a node's amounts allow less than its GPUs have."""
+    left = {name: limit for name, _, limit in state.limits}
+    units = [unit for slot in state.slots for unit in slot.units]
+    return state.share_limit < sum(max(slot.share_free_mib, 0) for slot in state.slots) or any(
+        left[name] < sum(unit.free for unit in units if unit.resource == name) for name in left
+    )
+
+
+@given(clusters(), steps)
+def test_a_node_is_in_the_same_state(cluster: Cluster, steps: list[tuple[PodKind, int, bool]]) -> None:
+    world, running = lived_in(cluster, steps)
+    for node in range(len(cluster)):
+        ours, theirs = simulated(world, node), served(world, node, running).state
+        assert without_what_nobody_sees(ours) == without_what_nobody_sees(theirs)
+        assert not limits_bind(ours)
+        assert not limits_bind(theirs)
+
+
+@given(clusters(most=4), steps, workloads, several_kinds)
+def test_no_decision_sees_the_differences(
+    cluster: Cluster, steps: list[tuple[PodKind, int, bool]], workload: Workload, kinds: list[PodKind]
+) -> None:
+    world, running = lived_in(cluster, steps)
+    both: dict[str, Node] = {}
+    for node in range(len(cluster)):
+        theirs = served(world, node, running)
+        both[f"server {node}"] = theirs
+        both[f"simulator {node}"] = replace(theirs, state=simulated(world, node))
+    snapshot = build_snapshot(both, 1, forecast=Forecast(workload, ()))
+    for kind in kinds:
+        decision = Decision(request_of(kind), snapshot, Policy())
+        for node in range(len(cluster)):
+            pair = snapshot.state_of[snapshot.rows([f"server {node}", f"simulator {node}"])]
+            ours, theirs = decision.totals[pair].tolist()
+            assert ours == theirs
+            if kind.is_share and ours > -np.inf:
+                slots = decision.scoring.fit.slots[0][pair].tolist()  # type: ignore[union-attr]
+                assert slots[0] == slots[1]
+
+
+class Both:
+    """The simulator and the server on one world."""
+
+    def __init__(
+        self, world: World, running: list[Running], workload: Workload, ties: str = "first", limit: int = 0
+    ) -> None:
+        self.world, self.running = world, running
+        target = Target(world.cluster, workload)
+        self.policy = Default(target)
+        self.scheduler = Scheduler(world, Default(target), Settings(ties=ties))
+        self.server = Server(world.cluster, running, workload, limit)
+        self.limit, self.first = limit, ties == "first"
+
+    def agree(self, kind: PodKind, order: random.Random) -> Running | None:
+        """Where the pod goes, once it is shown that both say so."""
+        world, names = self.world, self.world.cluster.names
+        # kube-scheduler's own filters come first; of the nodes they leave it asks in any order.
+        able = np.flatnonzero((world.cpu_free >= kind.cpu_milli) & (world.memory_free >= kind.memory_mib))
+        evaluation = self.policy.evaluate(kind, NodesView(world, able))
+        fits = evaluation.score > -np.inf
+        ours = dict(
+            zip((names[node] for node in able[fits]), points(evaluation.score[fits]).tolist(), strict=True)
+        )
+        asked = [names[node] for node in able]
+        order.shuffle(asked)
+        theirs = self.server.fitting(kind, asked)
+        if kind.gpus and self.limit and len(ours) > self.limit:
+            # The server keeps the best back; names decide among equals at the edge.
+            assert len(theirs) == self.limit
+            assert set(theirs) <= set(ours)
+            worst = min(ours[name] for name in theirs)
+            assert all(name in theirs for name in ours if ours[name] > worst)
+        else:
+            assert set(theirs) == set(ours)
+            assert self.server.points(kind, theirs) == {name: ours[name] for name in theirs}
+        chosen = self.scheduler.choose(kind)
+        assert (chosen is None) == (not ours)
+        if chosen is None:
+            return None
+        best = [node for node in able.tolist() if ours.get(names[node]) == 10]
+        assert chosen.node in best
+        if self.first:
+            assert chosen.node == best[0]
+        device = self.server.device(kind, chosen.node, self.running)
+        if kind.is_share:
+            assert device == uuid_of(chosen.node, chosen.slots[0])
+        return Running(len(self.running), kind, chosen.node, chosen.slots)
+
+
+@given(
+    clusters(),
+    steps,
+    workloads,
+    several_kinds,
+    st.sampled_from(("first", "random")),
+    st.sampled_from((0, 2, 100)),
+)
+def test_the_same_nodes_with_the_same_points_and_the_same_gpu(
+    cluster: Cluster,
+    steps: list[tuple[PodKind, int, bool]],
+    workload: Workload,
+    kinds: list[PodKind],
+    ties: str,
+    limit: int,
+) -> None:
+    world, running = lived_in(cluster, steps)
+    both = Both(world, running, workload, ties, limit)
+    for kind in kinds:
+        both.agree(kind, random.Random(len(steps)))
+
+
+def test_what_is_held_does_not_change_how_scarce_a_model_is() -> None:
+    cluster = Cluster.of(
+        [
+            NodeShape("a", 96_000, 100_000, 1, MODELS[0]),
+            NodeShape("b", 96_000, 100_000, 1, MODELS[0]),
+            NodeShape("c", 96_000, 100_000, 1, MODELS[1]),
+        ]
+    )
+    wanted = PodKind(1000, 1000, 1, 1000, (MODELS[0],))
+    workload = Workload.of({task_class(wanted): 1.0, task_class(PodKind(1000, 1000, 1, 500)): 2.0})
+    server = Server(cluster, [], workload, 0)
+    assert server.snapshot is not None
+    kinds, scarcity = server.snapshot.kinds, server.snapshot.scarcity.tolist()
+    for held in (
+        [Running(0, wanted, 0, (0,))],
+        [Running(number, PodKind(1000, 1000, 1, 500), 0, (0,)) for number in range(2)],
+    ):
+        server.follow(0, held)
+        assert (server.snapshot.kinds, server.snapshot.scarcity.tolist()) == (kinds, scarcity)
+
+
+@pytest.mark.parametrize("ties", ["first", "random"])
+def test_a_whole_run_of_the_simulator_is_one_of_the_server(ties: str) -> None:
+    nodes = generate_nodes(14, seed=3)
+    cluster, pods = Cluster.of(nodes), generate_pods(nodes, seed=3)
+    world, running = World(cluster), list[Running]()
+    both = Both(world, running, workload_of(pods), ties)
+    order = random.Random(ties)
+    for pod in order.choices(pods, k=200):
+        placed = both.agree(pod.kind, order)
+        changed = []
+        if placed is not None:
+            world.place(placed.kind, placed.node, placed.slots)
+            running.append(placed)
+            changed.append(placed)
+        if running and order.random() < 0.2:
+            changed.append(running.pop(order.randrange(len(running))))
+            world.release(changed[-1].kind, changed[-1].node, changed[-1].slots)
+        for node in {each.node for each in changed}:
+            both.server.follow(node, running)
+    assert len(running) > 80
+    again = Server(cluster, running, workload_of(pods), 0)
+    for node, name in enumerate(cluster.names):
+        followed, made_anew = (
+            each.snapshot.nodes[name].state for each in (both.server, again) if each.snapshot is not None
+        )
+        assert followed == made_anew
+        assert without_what_nobody_sees(followed) == without_what_nobody_sees(simulated(world, node))

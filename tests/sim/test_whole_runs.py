@@ -1,0 +1,124 @@
+"""Whole runs of any policy: nothing is lost, nothing is given twice, nobody sees the future."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler_ext.sim.churn import run_churn
+from scheduler_ext.sim.experiment import Experiment, Outcome
+from scheduler_ext.sim.inflation import run_inflation
+from scheduler_ext.sim.intree_scores import INTREE_SCORES
+from scheduler_ext.sim.policies import policy_names
+from scheduler_ext.sim.report import Run
+from scheduler_ext.sim.scheduler import Settings
+from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.world import NodeShape
+from tests.sim.small import MODELS, kinds
+from tests.sim.watched import Watched, arriving, watched
+
+RUNS = {"inflation": run_inflation, "churn": run_churn}
+_shapes = st.builds(
+    NodeShape,
+    st.just("n"),
+    st.sampled_from((8000, 16_000, 64_000)),
+    st.sampled_from((4000, 100_000)),
+    st.sampled_from((0, 1, 2, 4)),
+    st.sampled_from(MODELS),
+)
+# The last node has GPUs for any pod at any load, and the last pod asks some.
+_nodes = st.lists(_shapes, max_size=6).map(
+    lambda shapes: (*shapes, NodeShape("n", 16_000, 100_000, 6, MODELS[0]))
+)
+_pods = st.lists(kinds, max_size=12).map(
+    lambda kinds: tuple(TracePod("p", kind) for kind in (*kinds, PodKind(1000, 1000, 1, 300)))
+)
+_settings = st.builds(
+    Settings,
+    ties=st.sampled_from(("first", "random")),
+    points=st.booleans(),
+    sampled_percent=st.sampled_from((100, 0)),
+    intree=st.sampled_from(({}, dict.fromkeys(INTREE_SCORES, 1))),
+)
+experiments = st.builds(
+    Experiment,
+    trace=st.just("small"),
+    nodes=_nodes,
+    pods=_pods,
+    policy=st.sampled_from(policy_names()),
+    seed=st.integers(0, 2**32),
+    load=st.sampled_from((0.7, 1.3)),
+    target=st.sampled_from(("trace", "online", "first:3")),
+    settings=_settings,
+    constrain_percent=st.sampled_from((0.0, 50.0)),
+    priorities=st.sampled_from(("none", "drawn")),
+    warm_up=st.just(0.0),
+    measured=st.just(1.0),
+)
+protocols = st.sampled_from(sorted(RUNS))
+
+
+def run_of(protocol: str, experiment: Experiment) -> tuple[Watched, Outcome]:
+    """A run that was watched."""
+    with watched() as seen:
+        return seen, RUNS[protocol](experiment)
+
+
+def without_pace(run: Run) -> Run:
+    return replace(run, decisions_per_second=0.0, p99_ms=0.0)
+
+
+@settings(max_examples=300)
+@given(protocols, experiments)
+def test_all_that_arrives_is_placed_where_it_fits_or_rejected(protocol: str, experiment: Experiment) -> None:
+    seen, outcome = run_of(protocol, experiment)
+    run = outcome.run
+    rejected = {name: milli for name, milli in (run.rejected_by_class or {}).items() if milli}
+    assert run.arrived_milli == run.allocated_milli + sum(rejected.values())
+    if protocol == "churn" and experiment.priorities != "none":
+        # Whoever evicts others is looked at twice.
+        return
+    assert run.arrived_milli == sum(kind.demand_milli for kind, _ in seen.decisions)
+    assert rejected == seen.rejected
+    if protocol == "inflation":
+        held = sum(1000 - room for left in seen.left for room in left.rooms_milli)
+        assert held == run.allocated_milli
+
+
+@settings(max_examples=60)
+@given(protocols, experiments)
+def test_a_seed_decides_every_placement(protocol: str, experiment: Experiment) -> None:
+    (seen, outcome), (again, other) = run_of(protocol, experiment), run_of(protocol, experiment)
+    assert seen.decisions == again.decisions
+    assert without_pace(outcome.run) == without_pace(other.run)
+
+
+_some_pods = st.lists(kinds.map(lambda kind: TracePod("p", kind)), max_size=20)
+
+
+@settings(max_examples=150)
+@given(
+    experiments,
+    st.sampled_from(("online", "first:1", "first:5", "first:30")),
+    st.lists(kinds.map(lambda kind: TracePod("p", kind)), min_size=30, max_size=60),
+    _some_pods,
+    _some_pods,
+)
+def test_other_pods_to_come_change_no_decision_before(
+    experiment: Experiment,
+    target: str,
+    past: list[TracePod],
+    future: list[TracePod],
+    other: list[TracePod],
+) -> None:
+    # Who is constrained is drawn pod by pod, and would be drawn for the others as well.
+    experiment = replace(experiment, target=target, constrain_percent=0.0)
+    decisions = []
+    for to_come in (future, other):
+        pods = (*past, *to_come)
+        with arriving(pods):
+            seen, _ = run_of("inflation", replace(experiment, pods=pods))
+        decisions.append(seen.decisions[: len(past)])
+    assert decisions[0] == decisions[1]
