@@ -115,10 +115,11 @@ def test_other_pods_to_come_change_no_decision_before(
 ) -> None:
     # Who is constrained is drawn pod by pod, and would be drawn for the others as well.
     experiment = replace(experiment, target=target, constrain_percent=0.0)
-    decisions = []
+    before = []
     for to_come in (future, other):
         pods = (*past, *to_come)
         with arriving(pods):
             seen, _ = run_of("inflation", replace(experiment, pods=pods))
-        decisions.append(seen.decisions[: len(past)])
-    assert decisions[0] == decisions[1]
+        expected = [each for each in seen.expected if each[0] < len(past)]
+        before.append((seen.decisions[: len(past)], expected))
+    assert before[0] == before[1]

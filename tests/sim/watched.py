@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
+from scheduler_ext.core.workload import Workload
 from scheduler_ext.sim import churn, inflation
 from scheduler_ext.sim.scheduler import Placement, Scheduler
 from scheduler_ext.sim.workload import PodKind, TracePod
@@ -18,6 +19,8 @@ class Watched:
 
     def __init__(self) -> None:
         self.decisions: list[tuple[PodKind, Placement | None]] = []
+        # What was expected from which decision on.
+        self.expected: list[tuple[int, Workload]] = []
         self.left: list[_Left] = []
 
     @property
@@ -84,6 +87,10 @@ def watched() -> Iterator[Watched]:
             assert self.room_milli[: len(left.rooms_milli), node].tolist() == left.rooms_milli
 
     class WatchedScheduler(Scheduler):
+        def retarget(self, workload: Workload) -> None:
+            super().retarget(workload)
+            seen.expected.append((len(seen.decisions), workload))
+
         def choose(self, kind: PodKind) -> Placement | None:
             placement = super().choose(kind)
             if placement is None:
