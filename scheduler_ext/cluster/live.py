@@ -18,6 +18,7 @@ from typing import Any
 
 from scheduler_ext.cluster.budgets import BUDGETS, BudgetSink
 from scheduler_ext.cluster.enforcing import Enforcing
+from scheduler_ext.cluster.forecasting import Forecasting
 from scheduler_ext.cluster.leader import BuildLeader
 from scheduler_ext.cluster.notices import Notices
 from scheduler_ext.cluster.pace import Pace
@@ -84,6 +85,7 @@ class LiveInventory:
         reports = ReportSink(*parts, self._troubles)
         # Nobody waits before the first inventory.
         pace = Pace(lambda: self.snapshot is not None and not (self.enforcing and self.enforcing.listing))
+        self._forecasting = Forecasting(self._inventory, self._lock, extender, pace)
         budgets = BudgetSink()
         extender.preemptor.budgets = budgets.budgets
         pods = Reflector("pods", transport, PODS, Decoder(Pod), PodSink(*parts), pace)
@@ -156,6 +158,7 @@ class LiveInventory:
         self._stopped.set()
         self._changed.set()
         self._notices.stop()
+        self._forecasting.stop()
         if self.enforcing is not None:
             self.enforcing.stop()
         if self._leader is not None:
@@ -168,6 +171,7 @@ class LiveInventory:
             reflector.stop(max(0.0, end - time.monotonic()))
         if self._thread.is_alive():
             self._thread.join(_STOP_S)
+        self._forecasting.join(_STOP_S)
 
     def status(self) -> SourceStatus:
         """How it goes."""
@@ -188,6 +192,7 @@ class LiveInventory:
             unplaced=self._share_nodes.unplaced(),
             advertised=self.enforcing.advertiser.writes if self.enforcing is not None else 0,
             advertise_failures=self.enforcing.advertiser.failures if self.enforcing is not None else 0,
+            forecast_age_s=self._forecasting.age_s,
         )
 
     def _watched(self) -> list[Reflector[Any]]:
@@ -234,6 +239,8 @@ class LiveInventory:
                 seen = {name: self._inventory.advertised(name) for name in infos}
             begun = self.snapshot is None
             if begun:
+                # No decision is made before all that is there was looked at.
+                self._forecasting.begin()
                 self._extender.replace_nodes(info for info in infos.values() if info is not None)
             elif infos:
                 self._extender.update_nodes(infos)

@@ -14,13 +14,15 @@ from scheduler_ext.cluster.transport import RefusedError, ServerClock, Transport
 from scheduler_ext.core.errors import ClusterError, ImpossibleReportError, InventoryError
 from scheduler_ext.core.inventory import Inventory
 from scheduler_ext.core.quantity import QuantityError
+from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.extender.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.node import node_record
 from scheduler_ext.wire.objects import Objects
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name, pod_uid
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
 from scheduler_ext.wire.watching import Decoder
@@ -49,17 +51,13 @@ def cluster_state(
         seen_at = clock.monotonic(created) if created is not None else now
         with _named(f"{source}: Node {name}: status"):
             inventory.node_seen(name, node_record(node, resources), seen_at)
+    inventory.arrivals.hold()
     for pod, _ in _list(transport, PODS, Decoder(kube.Pod)):
-        spec = pod.spec or kube.PodSpec()
-        if with_objects and spec.node_name and not is_finished(pod):
+        if with_objects and pod.spec is not None and pod.spec.node_name and not is_finished(pod):
             objects.pods.append(pod)
-        if not asks_gpu(spec, resources):
-            continue
         with _named(f"{source}: Pod {pod_name(pod)}: spec"):
-            if spec.node_name:
-                inventory.pod_seen(bound_pod(pod, resources), spec.node_name, now)
-            elif not is_finished(pod):
-                inventory.pod_pending(pending_pod(pod, resources))
+            _tell(pod, inventory, resources, now)
+    inventory.arrivals.release()
     problems: dict[str, str] = {}
     for gpu_node, clock in _reports(transport, problems):
         metadata = gpu_node.metadata or GpuNodeMeta()
@@ -74,7 +72,21 @@ def cluster_state(
             inventory.report_seen(name, report, received_at(metadata, clock, now), now, owner_uid(metadata))
     inventory.tick(now)
     infos = {info.name: info for info in inventory.infos()}
-    return ClusterState(source, objects, infos, inventory.ages(now), problems)
+    workload = inventory.arrivals.workload()
+    return ClusterState(source, objects, infos, inventory.ages(now), problems, workload)
+
+
+def _tell(pod: kube.Pod, inventory: Inventory, resources: ResourceNames, now: float) -> None:
+    """What a pod holds, or waits for. Raises QuantityError for an amount of GPUs that cannot be read."""
+    spec = pod.spec or kube.PodSpec()
+    if spec.node_name and asks_gpu(spec, resources):
+        inventory.pod_seen(bound_pod(pod, resources), spec.node_name, now)
+    elif is_finished(pod):
+        return
+    elif spec.node_name:
+        inventory.other_pod_seen(pod_uid(pod), spec.node_name, pod_cpu_milli(spec))
+    elif asks_gpu(spec, resources):
+        inventory.pod_pending(pending_pod(pod, resources))
 
 
 @contextmanager

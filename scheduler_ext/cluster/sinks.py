@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
+from typing import NamedTuple
 
 from scheduler_ext.cluster.transport import ServerClock
 from scheduler_ext.cluster.troubles import Troubles
@@ -21,6 +22,7 @@ from scheduler_ext.core.node import BoundPod, PendingPod
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.node import node_record
 from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod
@@ -29,6 +31,18 @@ from scheduler_ext.wire.times import seconds
 from scheduler_ext.wire.watching import Broken
 
 log = logging.getLogger(__name__)
+
+
+class _Other(NamedTuple):
+    """A pod without GPUs."""
+
+    node: str
+    cpu_milli: int
+
+
+# What is heard of a pod: where it holds GPUs, that it waits for some, its place without any, or that it is
+# no more.
+_Word = tuple[BoundPod, str] | PendingPod | _Other | None
 
 
 class _Sink:
@@ -167,10 +181,19 @@ class ReportSink(_Sink):
 
 
 class PodSink(_Sink):
-    """Pods that ask for GPUs: those on a node hold some there, the others wait."""
+    """Pods that ask for GPUs: those on a node hold some there, the others wait. Of pods that ask none, the
+    CPU that they have of their node."""
 
     kind = "Pod"
     together = 250
+
+    def __init__(
+        self, inventory: Inventory, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
+    ) -> None:
+        super().__init__(inventory, lock, resources, changed)
+        # Those without GPUs that the list has not brought yet. Not told by ``_listed``, where all that were
+        # ever heard of would stay.
+        self._unlisted: set[str] = set()
 
     def key(self, item: Broken) -> str:
         return item.uid
@@ -180,15 +203,19 @@ class PodSink(_Sink):
         with self._lock:
             # Whoever is bound or heard of while the list is read may be newer than it.
             self._before = self._inventory.known_pods()
+            self._unlisted = self._inventory.other_pods()
+            self._inventory.arrivals.hold()
 
     def seen(self, items: Sequence[kube.Pod], clock: ServerClock) -> None:
         # By uid: of several words on one pod, which come in one piece, the last counts.
-        told: dict[str, tuple[BoundPod, str] | PendingPod | None] = {}
+        told: dict[str, _Word] = {}
         for pod in items:
             metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
-            if not asks_gpu(spec, self._resources):
-                continue
             uid = metadata.uid or ""
+            if not asks_gpu(spec, self._resources):
+                if spec.node_name:
+                    told[uid] = None if is_finished(pod) else _Other(spec.node_name, pod_cpu_milli(spec))
+                continue
             try:
                 if spec.node_name:
                     told[uid] = (bound_pod(pod, self._resources), spec.node_name)
@@ -204,23 +231,35 @@ class PodSink(_Sink):
         uid = item.uid if isinstance(item, Broken) else item.metadata.uid if item.metadata else None
         self._tell({uid or "": None})
 
-    def end(self) -> None:
-        self._tell(dict.fromkeys(self._before - self._listed))
+    def broken(self, item: Broken) -> None:
+        super().broken(item)
+        self._unlisted.discard(item.uid)
 
-    def _tell(self, told: Mapping[str, tuple[BoundPod, str] | PendingPod | None]) -> None:
-        for uid, word in told.items():
-            # Without the second it would grow for as long as no list begins, which may be months.
-            (self._listed.discard if word is None else self._listed.add)(uid)
+    def end(self) -> None:
+        self._tell(dict.fromkeys((self._before - self._listed) | self._unlisted))
+        with self._lock:
+            self._inventory.arrivals.release()
+
+    def _tell(self, told: Mapping[str, _Word]) -> None:
+        self._unlisted.difference_update(told)
+        inventory, listed = self._inventory, self._listed
         now = time.monotonic()
         with self._lock:
             for uid, word in told.items():
-                if word is None:
-                    self._inventory.pod_gone(uid, now)
+                if isinstance(word, _Other):
+                    inventory.other_pod_seen(uid, word.node, word.cpu_milli)
+                elif word is None:
+                    # Else it would grow for as long as no list begins, which may be months.
+                    listed.discard(uid)
+                    inventory.pod_gone(uid, now)
                 elif isinstance(word, PendingPod):
-                    self._inventory.pod_pending(word)
+                    listed.add(uid)
+                    inventory.pod_pending(word)
                 else:
-                    self._inventory.pod_seen(*word, now)
-        if told:
+                    listed.add(uid)
+                    inventory.pod_seen(*word, now)
+            changed = inventory.has_changes
+        if changed:
             self._changed()
 
 

@@ -134,7 +134,8 @@ class Forecast:
         return wanted
 
 
-@lru_cache(maxsize=256)
+# Few: the tables of ten kinds of GPUs have some megabytes.
+@lru_cache(maxsize=32)
 def _covering(forecast: Forecast, kinds: tuple[DeviceKind, ...]) -> Forecast:
     return Forecast(forecast.workload, kinds)
 

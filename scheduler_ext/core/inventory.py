@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.advertised import is_of_shares
+from scheduler_ext.core.arrivals import Arrivals
 from scheduler_ext.core.capacity import overallocated
 from scheduler_ext.core.caps import NO_CAPS, Caps, capped
 from scheduler_ext.core.cause import Cause
@@ -24,7 +25,9 @@ from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.intent import Intent
 from scheduler_ext.core.ledger import NO_PODS, Ledger, NodePods
 from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.other_pods import OtherPods
 from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.state import coarse_free_milli
 
 # Vendors that have an agent; the GPUs of others are known by labels for good.
 _REPORTED_VENDORS = ("nvidia",)
@@ -35,6 +38,7 @@ class NodeRecord:
     """What a Node object says of a node's GPUs: the amounts it hands out, and what its labels tell.
 
     ``advertised`` is the MiB of memory shares as they stand in capacity and allocatable; None: not there.
+    ``cpu_milli`` is its allocatable CPU, None where unknown.
     """
 
     uid: str | None = None
@@ -45,6 +49,7 @@ class NodeRecord:
     spot: bool = False
     changing: bool = False
     advertised: tuple[int | None, int | None] = (None, None)
+    cpu_milli: int | None = None
 
 
 def node_info(
@@ -53,8 +58,10 @@ def node_info(
     report: Report | None,
     pods: NodePods = NO_PODS,
     freshness: str = "Fresh",
+    cpu_elsewhere_milli: int = 0,
 ) -> NodeInfo:
-    """A node as its sources describe it together."""
+    """A node as its sources describe it together. Of a node without GPUs the CPU is no matter."""
+    has_gpus = report is not None or record.estimate is not None
     return NodeInfo(
         name,
         uid=record.uid,
@@ -68,6 +75,8 @@ def node_info(
         pods=pods.holding,
         assumed=pods.assumed,
         nominated=pods.nominated,
+        cpu_milli=record.cpu_milli if has_gpus else None,
+        cpu_elsewhere_milli=cpu_elsewhere_milli if has_gpus else 0,
     )
 
 
@@ -107,6 +116,8 @@ class Inventory:
         self._entries: dict[str, _Entry] = {}
         self._ledger = Ledger(self._touch)
         self._pending: dict[str, PendingPod] = {}
+        self._others = OtherPods()
+        self.arrivals = Arrivals()
         self._changed: dict[str, Cause] = {}
 
     def node_seen(self, name: str, record: NodeRecord, now: float) -> None:
@@ -156,17 +167,29 @@ class Inventory:
         """A pod waits for a node. An older word on one that is bound or gone changes nothing."""
         if self._ledger.knows_end_of(pending.pod.uid):
             return
+        self._count(pending.pod)
         self._pending[pending.pod.uid] = pending
         place = pending.nominated_node if pending.invalid is None and not pending.pod.terminating else None
         self._ledger.nominate(pending.pod, place)
 
     def pod_seen(self, pod: BoundPod, node: str, now: float) -> None:
         """A pod holds GPUs of a node, or is not what it was: Confirm, where it was assumed."""
+        self._count(pod)
         self._pending.pop(pod.uid, None)
+        self._follow_cpu(self._others.remove(pod.uid))
         self._ledger.pod_seen(pod, node, now)
+
+    def other_pod_seen(self, uid: str, node: str, cpu_milli: int) -> None:
+        """A pod is on a node that asks no GPU, and has not finished; ``cpu_milli`` is what it asks there.
+
+        One that was bound here is counted with those that hold something.
+        """
+        if self._ledger.node_of(uid) is None:
+            self._follow_cpu(self._others.put(uid, node, cpu_milli))
 
     def pod_gone(self, uid: str, now: float) -> None:
         """A pod is gone; what the last report says of it no longer counts."""
+        self._follow_cpu(self._others.remove(uid))
         waited = self._pending.pop(uid, None) is not None
         node = self._ledger.pod_gone(uid, now, waited)
         entry = self._entries.get(node) if node is not None else None
@@ -205,6 +228,11 @@ class Inventory:
         for name, entry in self._entries.items():
             self._judge(name, entry, now)
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether nodes changed that nobody has taken yet."""
+        return bool(self._changed)
+
     def take_changes(self) -> dict[str, Cause]:
         """The nodes that changed since the last call, and why."""
         changed, self._changed = self._changed, {}
@@ -216,7 +244,8 @@ class Inventory:
         if entry is None or entry.record is None:
             return None
         pods = self._ledger.pods(name)
-        info = node_info(name, entry.record, entry.own_report(), pods, entry.freshness)
+        cpu_milli = self._others.cpu_milli(name)
+        info = node_info(name, entry.record, entry.own_report(), pods, entry.freshness, cpu_milli)
         if self._enforcing and entry.record.allocatable.get(self._resources.share) and not is_of_shares(info):
             # What stands there is of somebody else, or not taken away yet.
             return replace(info, allocatable=entry.record.allocatable | {self._resources.share: 0})
@@ -264,6 +293,10 @@ class Inventory:
         """The uids of all pods that hold GPUs or wait for some."""
         return {*self._ledger.confirmed(), *self._pending}
 
+    def other_pods(self) -> set[str]:
+        """The uids of all pods on nodes that ask CPU and no GPU."""
+        return self._others.uids()
+
     def assumed(self) -> list[tuple[str, Intent]]:
         """Every promise whose end is not known yet, with its node."""
         return self._ledger.assumed()
@@ -308,6 +341,26 @@ class Inventory:
         if estimate is None or estimate.vendor not in _REPORTED_VENDORS:
             return "Fresh"
         return "Fresh" if now - entry.first_seen < self._missing_after_s else "Missing"
+
+    def _count(self, pod: BoundPod) -> None:
+        """Count a pod that is heard of for the first time."""
+        if pod.asked is None or pod.uid in self._pending or self._ledger.knows_end_of(pod.uid):
+            return
+        self.arrivals.came(pod.asked, pod.created_at)
+
+    def _follow_cpu(self, changes: Iterable[tuple[str, int]]) -> None:
+        """Pods ask so much more CPU of these nodes: some are not what they were, by the steps of it."""
+        for name, more_milli in changes:
+            entry = self._entries.get(name)
+            if name in self._changed or entry is None or entry.record is None:
+                continue
+            cpu_milli = entry.record.cpu_milli
+            if cpu_milli is None or (entry.report is None and entry.record.estimate is None):
+                continue
+            asked = self._others.cpu_milli(name) + self._ledger.cpu_milli(name)
+            before = coarse_free_milli(cpu_milli, asked - more_milli)
+            if coarse_free_milli(cpu_milli, asked) != before:
+                self._touch(name, Cause.POD)
 
     def _touch(self, name: str, cause: Cause) -> None:
         self._changed[name] = self._changed.get(name, cause) | cause

@@ -94,6 +94,10 @@ class Ledger:
         account = self._accounts.get(node)
         return account.pods() if account is not None else NO_PODS
 
+    def cpu_milli(self, node: str) -> int:
+        """The CPU that these ask of a node together."""
+        return sum(pod.cpu_milli for pod in self.pods(node).holding if pod.holds)
+
     def assumed(self) -> list[tuple[str, Intent]]:
         """Every promise whose end is not known yet, with its node."""
         return [

@@ -15,6 +15,7 @@ from scheduler_ext.core.gpu import Holder, Report
 from scheduler_ext.core.models import GpuModel
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.resources import MIG_PREFIX
+from scheduler_ext.core.workload import TaskClass
 
 # No amount in a state exceeds this, so that every one fits a 32-bit column.
 UNLIMITED = 2**30
@@ -29,6 +30,7 @@ class BoundPod:
     A ``finished`` pod (Succeeded, Failed) holds nothing, whatever an older report still says of it; one that
     ``departed`` (or is taken to, in a dry run) did so after the report, which still counts what it used.
     ``terminating`` ones hold until they are gone. ``other_requests`` are of resources that are no GPU's.
+    ``asked`` is the kind of pod it was when it came, None where that is not known or no GPU is asked.
     """
 
     uid: str
@@ -44,6 +46,8 @@ class BoundPod:
     other_requests: Mapping[str, Fraction] = field(default_factory=dict)
     started_at: float | None = None
     cpu_milli: int = 0
+    created_at: float | None = field(default=None, compare=False)
+    asked: TaskClass | None = field(default=None, compare=False)
 
     @property
     def holds(self) -> bool:

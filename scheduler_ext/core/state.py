@@ -79,8 +79,13 @@ def cpu_free_milli(info: NodeInfo) -> int:
     if info.cpu_milli is None:
         return UNLIMITED
     asked = info.cpu_elsewhere_milli + sum(pod.cpu_milli for pod in info.pods if pod.holds)
-    free = min(UNLIMITED, max(0, info.cpu_milli - asked))
-    return free - free % max(1, info.cpu_milli // _CPU_STEPS)
+    return coarse_free_milli(info.cpu_milli, asked)
+
+
+def coarse_free_milli(cpu_milli: int, asked_milli: int) -> int:
+    """What is left of so much CPU, in the steps by which nodes are told apart."""
+    free = min(UNLIMITED, max(0, cpu_milli - asked_milli))
+    return free - free % max(1, cpu_milli // _CPU_STEPS)
 
 
 def _sharing(info: NodeInfo) -> str:

@@ -86,6 +86,17 @@ def parse_wishes(annotations: Mapping[str, str]) -> dict[str, object]:
     return wishes
 
 
+def wished_models(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The models that the annotations name; none where that cannot be read."""
+    text = annotations.get(f"{ANNOTATION_PREFIX}model")
+    if text is None or len(text) > MAX_ANNOTATION_CHARS:
+        return ()
+    try:
+        return _models(text.strip())
+    except ValueError:
+        return ()
+
+
 def unknown_annotations(annotations: Mapping[str, str]) -> list[str]:
     """Keys under our prefix that users do not set or that mean nothing: most likely a typing mistake."""
     known = {ANNOTATION_PREFIX + key for key in (*WISHES, "assigned")}

@@ -42,6 +42,13 @@ class Workload:
         parts = {task: count / total for task, count in counts.items() if count > 0}
         return cls(parts, unknown / total)
 
+    def distance(self, other: Workload) -> float:
+        """How much of the one would have to become something else to be the other, 0 to 1 (the total
+        variation distance)."""
+        tasks = self.parts.keys() | other.parts.keys()
+        apart = sum(abs(self.parts.get(task, 0.0) - other.parts.get(task, 0.0)) for task in tasks)
+        return (apart + abs(self.unknown - other.unknown)) / 2
+
     def top(self, part: float) -> Workload:
         """The commonest classes that make up ``part`` of the pods of which something is known; of equal ones
         the one that came first.
@@ -66,9 +73,11 @@ UNKNOWN = Workload(unknown=1.0)
 class SeenPods:
     """The workload of the pods seen so far, of which the older count less: events in, a Workload out."""
 
-    def __init__(self, half_life: float, unknown: float = 0.0) -> None:
+    def __init__(self, half_life: float, unknown: float = 0.0, max_classes: int | None = None) -> None:
         """A pod counts half after ``half_life`` others; ``unknown`` pods that may have asked anything came
-        before."""
+        before, as may those of the lightest classes, which are forgotten where there are more than
+        ``max_classes``."""
+        self._max_classes = max_classes
         self._growth = 2.0 ** (1.0 / half_life)
         self._counts: dict[TaskClass, float] = {}
         self._unknown = unknown
@@ -81,12 +90,20 @@ class SeenPods:
         self.seen += 1
         self._next *= self._growth
         self._counts[task] = self._counts.get(task, 0.0) + self._next
+        if self._max_classes is not None and len(self._counts) > self._max_classes * _SLACK:
+            self._keep(self._max_classes)
         if self._next > _RESCALE_AT:
             self._rescale()
 
     def workload(self) -> Workload:
         """What is to be expected."""
         return Workload.of(self._counts, self._unknown)
+
+    def _keep(self, classes: int) -> None:
+        heaviest = sorted(self._counts.items(), key=lambda item: -item[1])
+        self._unknown += sum(count for _, count in heaviest[classes:])
+        kept = {task for task, _ in heaviest[:classes]}
+        self._counts = {task: count for task, count in self._counts.items() if task in kept}
 
     def _rescale(self) -> None:
         # Who has not been seen for so long that nothing is left of it is forgotten.
@@ -101,3 +118,5 @@ class SeenPods:
 
 _RESCALE_AT = 1e12
 _FORGOTTEN = 1e-6
+# The lightest classes are looked for when there are so many times too many, not with every pod.
+_SLACK = 1.25

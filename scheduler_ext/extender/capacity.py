@@ -9,6 +9,7 @@ from typing import Any
 
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.errors import PodError
+from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.node import Node
 from scheduler_ext.core.placement import Sizing
@@ -73,15 +74,16 @@ def _counted(
     sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
     in_tree = _InTree(InTreeNodes(state.objects, sizing.resources), needs)
     groups: dict[Hashable, _Alike] = {}
-    for name in sorted(state.infos):
-        node = sizing.resolved(state.infos[name])
+    resolved = {name: sizing.resolved(state.infos[name]) for name in sorted(state.infos)}
+    for name, node in resolved.items():
         rooms = rooms_of(node, sizing) if request.shares is not None else Rooms()
         key = node.state, rooms, in_tree.key(name)
         if key not in groups:
             groups[key] = _Alike(Vessel(node, rooms, in_tree.most(name)))
         groups[key].names.append(name)
     alike = list(groups.values())
-    fills = fill_all([each.vessel for each in alike], request, sizing)
+    cluster = build_snapshot(resolved, 1, forecast=Forecast(state.workload, ()))
+    fills = fill_all([each.vessel for each in alike], request, sizing, cluster)
     full: dict[str, Node] = {}
     for each, fill in zip(alike, fills, strict=True):
         # Without end, or without a GPU, it stays as it is.

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.workload import UNKNOWN, Workload
 from scheduler_ext.extender.reading import load_objects
+from scheduler_ext.wire.arrivals import workload_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import Objects, assemble
 
@@ -18,7 +20,7 @@ class ClusterState:
     """Every node as a decision would know it, and the objects it came from, as far as they are kept.
 
     ``source`` names it in messages; by node, ``ages_s`` are the ages of reports (absent: just received) and
-    ``problems`` why reports had to be left out.
+    ``problems`` why reports had to be left out. ``workload`` is what its pods say of those to come.
     """
 
     source: str
@@ -26,12 +28,14 @@ class ClusterState:
     infos: Mapping[str, NodeInfo]
     ages_s: Mapping[str, float] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
+    workload: Workload = UNKNOWN
 
 
 def file_state(path: Path, config: Configuration) -> ClusterState:
     """The cluster of an inventory file. Raises InventoryError naming file, object and field."""
-    objects = load_objects(path)
+    objects, resources = load_objects(path), config.resource_names()
     try:
-        return ClusterState(str(path), objects, assemble(objects, config.resource_names()))
+        infos = assemble(objects, resources)
+        return ClusterState(str(path), objects, infos, workload=workload_of(objects.pods, resources))
     except InventoryError as error:
         raise InventoryError(f"{path}: {error}") from None

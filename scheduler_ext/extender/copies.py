@@ -38,8 +38,13 @@ class Vessel:
     most: int
 
 
-def fill_all(vessels: Sequence[Vessel], request: GpuRequest, sizing: Sizing) -> list[Fill]:
-    """The copies that each node takes; as many as ``most`` where the request asks no GPU."""
+def fill_all(
+    vessels: Sequence[Vessel], request: GpuRequest, sizing: Sizing, within: Snapshot | None = None
+) -> list[Fill]:
+    """The copies that each node takes; as many as ``most`` where the request asks no GPU.
+
+    ``within`` is the cluster by whose forecast GPUs are chosen, as a decision there would.
+    """
     if not request.asks_gpu:
         return [Fill(vessel.most) for vessel in vessels]
     snapshot = build_snapshot({vessel.node.info.name: vessel.node for vessel in vessels}, 1)
@@ -56,7 +61,7 @@ def fill_all(vessels: Sequence[Vessel], request: GpuRequest, sizing: Sizing) -> 
         if request.shares is None or room is None:
             fills[i] = Fill(min(vessel.most, by_count[states[i]]))
         elif request.units or not vessel.rooms.settled:
-            fills[i] = _one_by_one(vessel, request, request.shares, sizing)
+            fills[i] = _one_by_one(vessel, request, request.shares, sizing, within)
         elif len(request.shares.by_container) == 1:
             left = vessel.node.state.share_limit // request.shares.total_mib
             takes = (room[:, states[i]] >= 0).tolist()
@@ -64,7 +69,7 @@ def fill_all(vessels: Sequence[Vessel], request: GpuRequest, sizing: Sizing) -> 
         else:
             together.append(i)
     if together and request.shares is not None:
-        found = _side_by_side([vessels[i] for i in together], request, request.shares, sizing)
+        found = _side_by_side([vessels[i] for i in together], request, request.shares, sizing, within)
         for i, fill in zip(together, found, strict=True):
             fills[i] = fill
     return fills
@@ -94,13 +99,15 @@ def _divided(vessel: Vessel, shares: ShareAsk, min_free_mib: int, takes: Sequenc
     return Fill(sum(held) // mib, tuple(held))
 
 
-def _one_by_one(vessel: Vessel, request: GpuRequest, shares: ShareAsk, sizing: Sizing) -> Fill:
+def _one_by_one(
+    vessel: Vessel, request: GpuRequest, shares: ShareAsk, sizing: Sizing, within: Snapshot | None
+) -> Fill:
     """Where a copy's share decides which GPUs the whole ones of the next may be."""
     node = vessel.node
     devices = node.info.report.devices if node.info.report is not None else ()
     fill = Fill(0, (0,) * len(node.uuids))
     while fill.copies < vessel.most:
-        found = place(filled(node, request, fill, sizing), request, sizing)
+        found = place(filled(node, request, fill, sizing), request, sizing, within)
         if isinstance(found, str):
             break
         pod = BoundPod("", "", "", request.priority, request, devices=found.devices)
@@ -113,10 +120,14 @@ def _one_by_one(vessel: Vessel, request: GpuRequest, shares: ShareAsk, sizing: S
 
 
 def _side_by_side(
-    vessels: Sequence[Vessel], request: GpuRequest, shares: ShareAsk, sizing: Sizing
+    vessels: Sequence[Vessel],
+    request: GpuRequest,
+    shares: ShareAsk,
+    sizing: Sizing,
+    within: Snapshot | None,
 ) -> list[Fill]:
     """A copy on each node at a time, while any takes one; the columns of a snapshot follow."""
-    columns = _Columns(vessels)
+    columns = _Columns(vessels, within)
     most = np.array([vessel.most for vessel in vessels])
     copies = np.zeros(len(vessels), np.int64)
     while True:
@@ -135,8 +146,8 @@ class _Columns:
     """The GPUs of nodes, ``[slot, node]`` in the slots' first order, and the snapshot that follows from what
     is held of them by now."""
 
-    def __init__(self, vessels: Sequence[Vessel]) -> None:
-        self._first = _column_each([vessel.node for vessel in vessels])
+    def __init__(self, vessels: Sequence[Vessel], within: Snapshot | None) -> None:
+        self._first = _column_each([vessel.node for vessel in vessels], within)
         devices = self._first.devices
         shape = devices.healthy.shape
         self._free_of_all, self._used, self._requested, self._foreign = (
@@ -186,9 +197,9 @@ class _Columns:
         return [tuple(self._held[:slots, i].tolist()) for i, slots in enumerate(self._slots)]
 
 
-def _column_each(nodes: Sequence[Node]) -> Snapshot:
+def _column_each(nodes: Sequence[Node], within: Snapshot | None) -> Snapshot:
     """The snapshot of nodes with a column for each, for equal ones too."""
-    snapshot = build_snapshot({node.info.name: node for node in nodes}, 1)
+    snapshot = build_snapshot({node.info.name: node for node in nodes}, 1, within)
     states = snapshot.state_of[:-1]
     columns, devices = snapshot.node, snapshot.devices
     return replace(

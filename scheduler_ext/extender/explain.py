@@ -10,6 +10,7 @@ import numpy as np
 
 from scheduler_ext.core.cycle import BEST_POINTS, FITS, Decision, best_candidates, points
 from scheduler_ext.core.errors import InventoryError, PodError
+from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.intree import InTreeRejection, intree_rejection
 from scheduler_ext.core.node import Node, NodeInfo
 from scheduler_ext.core.placement import share_devices
@@ -50,7 +51,8 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
     nodes = {
         name: resolve(info, resources, config.memory.headroom_percent) for name, info in state.infos.items()
     }
-    cluster = _Cluster(state.objects, build_snapshot(nodes, 1), config)
+    snapshot = build_snapshot(nodes, 1, forecast=Forecast(state.workload, ()))
+    cluster = _Cluster(state.objects, snapshot, config)
     decision = Decision(wish(pod, config), cluster.snapshot, config.policy())
     # kube-scheduler never sees a pod that cannot be read: there is nothing it would say.
     refused_in_tree = {} if isinstance(decision.request, InvalidRequest) else _in_tree(pod, cluster)

@@ -19,10 +19,14 @@ from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.workload import Workload
+from scheduler_ext.wire.arrivals import workload_of
 from scheduler_ext.wire.objects import Objects, assemble, read_objects
 
 # What the last good reports said of their order: (bootID, sequence) by node.
 Sequences = Mapping[str, tuple[str | None, int | None]]
+# Every node by name, and what the pods there say of those to come.
+Nodes = tuple[dict[str, NodeInfo], Workload]
 
 
 def load_objects(path: Path) -> Objects:
@@ -35,20 +39,20 @@ def load_objects(path: Path) -> Objects:
         raise type(error)(f"{path}: {error}") from None
 
 
-def read_nodes(path: Path, resources: ResourceNames, last: Sequences) -> dict[str, NodeInfo]:
-    """Every node of an inventory file, by name. Raises InventoryError naming file, object and field."""
+def read_nodes(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
+    """Every node of an inventory file. Raises InventoryError naming file, object and field."""
     previous = {
         name: NodeInfo(name, report=Report((), boot_id=boot_id, sequence=sequence))
         for name, (boot_id, sequence) in last.items()
     }
     objects = load_objects(path)
     try:
-        return assemble(objects, resources, previous)
+        return assemble(objects, resources, previous), workload_of(objects.pods, resources)
     except InventoryError as error:
         raise type(error)(f"{path}: {error}") from None
 
 
-def read_nodes_apart(path: Path, resources: ResourceNames, last: Sequences) -> dict[str, NodeInfo]:
+def read_nodes_apart(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
     """The same, by a child process. Raises InventoryError, also when the child is killed."""
     child = subprocess.run(
         [sys.executable, "-m", __name__],
@@ -67,12 +71,12 @@ def read_nodes_apart(path: Path, resources: ResourceNames, last: Sequences) -> d
     return result
 
 
-def _loads(pickled: bytes) -> dict[str, NodeInfo] | InventoryError:
+def _loads(pickled: bytes) -> Nodes | InventoryError:
     """Unpickled while the collector rests: it would walk the growing heap again and again, for two thirds of
     the time, and nothing of it is garbage."""
     gc.disable()
     try:
-        result: dict[str, NodeInfo] | InventoryError = pickle.loads(pickled)
+        result: Nodes | InventoryError = pickle.loads(pickled)
         return result
     finally:
         gc.enable()
@@ -82,7 +86,7 @@ def main() -> None:
     """The child: a request on stdin, the nodes or the error on stdout."""
     # It lives for this one file.
     gc.disable()
-    result: dict[str, NodeInfo] | InventoryError
+    result: Nodes | InventoryError
     try:
         result = read_nodes(*pickle.load(sys.stdin.buffer))
     except InventoryError as error:

@@ -14,12 +14,13 @@ from cachetools import LRUCache
 
 from scheduler_ext.core.cycle import Codes, Decision, best_candidates, points
 from scheduler_ext.core.errors import RequestError
+from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.node import UNKNOWN_NODE, Node, NodeInfo
 from scheduler_ext.core.nominated import seen_by
 from scheduler_ext.core.placement import Sizing, place_nominated
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.reasons import REASONS
-from scheduler_ext.core.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.request import GpuRequest, InvalidRequest, ShareAsk
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import Table, build_snapshot
 from scheduler_ext.extender.answer import Answer
@@ -46,6 +47,8 @@ _REMEMBERED_VIEWS = 16
 _REMEMBERED_POD_BYTES = 64 * 1024
 # In the bytes of a pod for which others leave a node, and of few others: so few are decoded to ask.
 _NOMINATED = b'"nominatedNodeName"'
+# What has all tables looked up that some decision may want.
+_SMALLEST_SHARE = GpuRequest(shares=ShareAsk((("", 1),)))
 
 
 # The nodes that a pod sees in a way of its own, each with the pods that count there.
@@ -67,6 +70,8 @@ class Extender:
         # Whoever changes the table; readers never wait, but those who see a node in a way of their own.
         self._writing = Lock()
         self._table = Table({})
+        # The forecast whose tables are all made.
+        self._looked_up: Forecast | None = None
         self._snapshot: Snapshot | None = None
         self.refusals = Refusals(self._policy)
         self.preemptor = Preemptor(self.sizing, lambda: self._snapshot)
@@ -80,15 +85,29 @@ class Extender:
         """The latest snapshot; None before the first inventory."""
         return self._snapshot
 
-    def replace_nodes(self, infos: Iterable[NodeInfo]) -> Snapshot:
-        """Make these the nodes that decisions see, one generation later; for one writer at a time."""
+    def replace_nodes(self, infos: Iterable[NodeInfo], forecast: Forecast | None = None) -> Snapshot:
+        """Make these the nodes that decisions see, one generation later; for one writer at a time.
+
+        Without a ``forecast`` of the pods to come the last one stays.
+        """
         nodes = {info.name: self._known_or_not(info) for info in infos}
         with self._writing:
+            forecast = forecast or self._table.forecast
             try:
-                self._table = Table(nodes)
+                self._table = Table(nodes, forecast=forecast)
             except Exception:
-                self._table = Table(_without_the_impossible(nodes))
+                self._table = Table(_without_the_impossible(nodes), forecast=forecast)
             return self._publish()
+
+    def expect(self, forecast: Forecast) -> None:
+        """Score by another forecast of the pods to come, one generation later.
+
+        Whoever makes it for the ``kinds`` of the latest snapshot lets no writer wait here.
+        """
+        with self._writing:
+            self._table.forecast = forecast
+            if self._snapshot is not None:
+                self._publish()
 
     def update_nodes(self, changed: Mapping[str, NodeInfo | None]) -> Snapshot:
         """The same for the nodes that changed; None is one that is gone."""
@@ -115,11 +134,22 @@ class Extender:
 
     def _publish(self) -> Snapshot:
         snapshot = self._table.snapshot(self._snapshot.generation + 1 if self._snapshot else 1)
+        self._look_up(snapshot)
         with self._lock:
             self._snapshot = snapshot
             self._decisions.clear()
             self._views.clear()
         return snapshot
+
+    def _look_up(self, snapshot: Snapshot) -> None:
+        """Make all tables that depend on no pod before anybody decides by them."""
+        if snapshot.forecast is self._looked_up:
+            # Columns of nodes, which are looked up in them.
+            _ = snapshot.outlook, snapshot.scarcity
+            return
+        _ = Decision(_SMALLEST_SHARE, snapshot, self._policy).totals
+        # It has the kinds of GPUs that are new, too.
+        self._table.forecast = self._looked_up = snapshot.forecast
 
     def filter(self, body: bytes, deadline: float) -> Answer:
         """The reply to filter. ``deadline`` is on the monotonic clock; past it RequestError 503."""
@@ -215,7 +245,8 @@ class Extender:
             with self._writing:
                 if self._snapshot is not snapshot:
                     # Another one was published meanwhile; what was decided on the last is not worth less.
-                    view = Table({**snapshot.nodes, **nodes}, spare=0).snapshot(snapshot.generation)
+                    changed = Table({**snapshot.nodes, **nodes}, spare=0, forecast=snapshot.forecast)
+                    view = changed.snapshot(snapshot.generation)
                 else:
                     self._table.update(nodes)
                     view = self._table.snapshot(snapshot.generation)

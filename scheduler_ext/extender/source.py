@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.reading import Sequences, read_nodes_apart
@@ -62,8 +63,8 @@ class InventorySource:
     def load(self) -> None:
         """Read the file and hand its nodes to the extender. Raises InventoryError; nothing changes then."""
         self._seen = self._identity()
-        infos = read_nodes_apart(self._path, self._resources, self._last)
-        snapshot = self._extender.replace_nodes(infos.values())
+        infos, workload = read_nodes_apart(self._path, self._resources, self._last)
+        snapshot = self._extender.replace_nodes(infos.values(), Forecast(workload, ()))
         reports = {name: info.report for name, info in infos.items() if info.report is not None}
         self._last = {name: (report.boot_id, report.sequence) for name, report in reports.items()}
         self.problem = None

@@ -42,7 +42,7 @@ class SourceStatus:
     """``age_s`` is since the source was last heard of; ``broken`` while what it says now is refused.
 
     ``report_ages_s``, ``reports_refused`` and ``unplaced`` (pods with a share on a GPU that nobody knows) are
-    by node.
+    by node. ``forecast_age_s`` is since the pods that came had to be looked at anew for what to expect.
     """
 
     checks: Sequence[Check]
@@ -56,6 +56,7 @@ class SourceStatus:
     unplaced: Mapping[str, int] = field(default_factory=dict)
     advertised: int = 0
     advertise_failures: int = 0
+    forecast_age_s: float = 0.0
 
 
 class Source(Protocol):

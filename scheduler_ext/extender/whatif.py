@@ -14,6 +14,7 @@ from scheduler_ext.core.columns import Bools
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.departures import without
 from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.intree import PodNeeds, intree_rejection
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.placement import Sizing, share_devices
@@ -64,7 +65,10 @@ class WhatIf:
             for name, info in state.infos.items()
         }
         self._names = list(self._infos)
-        self._table = Table({name: self.sizing.resolved(info) for name, info in self._infos.items()})
+        self._table = Table(
+            {name: self.sizing.resolved(info) for name, info in self._infos.items()},
+            forecast=Forecast(state.workload, ()),
+        )
         self._generation = 0
         self._lacks: Lacks = {}
         self._publish()
@@ -72,6 +76,8 @@ class WhatIf:
     def _publish(self) -> None:
         self._generation += 1
         self.snapshot: Snapshot = self._table.snapshot(self._generation)
+        # With tables for the kinds of GPUs there are, which are not made again.
+        self._table.forecast = self.snapshot.forecast
         self._decisions: dict[GpuRequest, Decision] = {}
 
     @property
@@ -153,7 +159,11 @@ class WhatIf:
         for resident in gone:
             self.in_tree.remove(name, resident.amounts)
         pods = [resident.pod for resident in gone]
-        self._replace(without(self._infos[name], pods))
+        info = without(self._infos[name], pods)
+        # Of a live cluster's pods those without GPUs are known by their CPU alone.
+        told = {pod.uid for pod in info.pods}
+        left = info.cpu_elsewhere_milli - sum(pod.cpu_milli for pod in pods if pod.uid not in told)
+        self._replace(replace(info, cpu_elsewhere_milli=max(0, left)))
         return pods
 
     def fits_without(self, asker: Asker, name: str, uids: Sequence[str]) -> bool:

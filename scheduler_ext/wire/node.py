@@ -16,6 +16,7 @@ from scheduler_ext.core.models import canonical_model
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.cpu import allocatable_cpu_milli
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.pod import pod_amounts, quantities
 
@@ -44,6 +45,7 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         spot=is_spot(labels),
         changing=change_in_progress(labels) or _is_leaving(node),
         advertised=(stated.get(resources.share), allocatable.get(resources.share)),
+        cpu_milli=allocatable_cpu_milli(status.allocatable),
     )
 
 
@@ -74,7 +76,8 @@ def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> Node
     known = info.report is not None or info.estimate is not None
     freshness = info.freshness if known else "Fresh"
     pods = NodePods(info.pods, info.assumed, info.nominated)
-    return inventory.node_info(info.name, node_record(node, resources), info.report, pods, freshness)
+    record = node_record(node, resources)
+    return inventory.node_info(info.name, record, info.report, pods, freshness, info.cpu_elsewhere_milli)
 
 
 def _gpu_counts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, int]:

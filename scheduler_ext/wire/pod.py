@@ -20,7 +20,10 @@ from scheduler_ext.core.request import (
     parse_request,
 )
 from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.task_class import task_class
+from scheduler_ext.core.wishes import wished_models
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.kube import quantity_text, strings
 from scheduler_ext.wire.times import seconds
 
@@ -44,6 +47,7 @@ def pod_ask(pod: kube.Pod, resources: ResourceNames) -> PodAsk:
         annotations=strings(metadata.annotations),
         containers=[_container_ask(container, role, resources) for container, role in _containers(spec)],
         soft_preferences=has_soft_preferences(spec),
+        cpu_milli=pod_cpu_milli(spec),
     )
 
 
@@ -141,18 +145,19 @@ def may_preempt(pod: kube.Pod) -> bool:
 
 
 def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
-    """A pod on a node as a holder: its amounts and devices; its wishes no longer matter.
+    """A pod on a node as a holder: its amounts and devices; its wishes no longer matter but for ``asked``.
 
     Raises QuantityError for an amount of the wrong JSON type.
     """
     ask = pod_ask(pod, resources)
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
+    request = parse_holding(ask, resources)
     return BoundPod(
         uid=ask.uid,
         namespace=ask.namespace,
         name=ask.name,
         priority=ask.priority,
-        request=parse_holding(ask, resources),
+        request=request,
         devices={
             key.removeprefix(DEVICES_PREFIX): tuple(part.strip() for part in value.split(",") if part.strip())
             for key, value in ask.annotations.items()
@@ -163,6 +168,9 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
         labels=_shared(tuple(strings(metadata.labels).items())),
         other_requests=other_requests(spec, resources),
         started_at=seconds(pod.status.start_time) if pod.status is not None else None,
+        cpu_milli=ask.cpu_milli,
+        created_at=seconds(metadata.creation_timestamp) if request.asks_gpu else None,
+        asked=task_class(request, ask.cpu_milli, wished_models(ask.annotations)),
     )
 
 
@@ -173,7 +181,8 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
     holding = bound_pod(pod, resources)
     invalid = wish.message if isinstance(wish, InvalidRequest) else None
     return PendingPod(
-        pod=replace(holding, request=wish) if isinstance(wish, GpuRequest) else holding,
+        # What nobody can read is refused, and says nothing of what others will ask.
+        pod=replace(holding, request=wish) if isinstance(wish, GpuRequest) else replace(holding, asked=None),
         resource_version=metadata.resource_version or "",
         scheduler_name=spec.scheduler_name or "",
         nominated_node=pod.status.nominated_node_name or None if pod.status is not None else None,
