@@ -45,9 +45,8 @@ class Forecasting:
         """How old the forecast is."""
         return self._monotonic() - self._made_at
 
-    def begin(self) -> None:
-        """Expect what the pods say that are there; from now on, look whether they still do."""
-        self.look()
+    def start(self) -> None:
+        """Look from now on."""
         self._thread.start()
 
     def stop(self) -> None:

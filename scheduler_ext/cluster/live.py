@@ -239,8 +239,8 @@ class LiveInventory:
                 seen = {name: self._inventory.advertised(name) for name in infos}
             begun = self.snapshot is None
             if begun:
-                # No decision is made before all that is there was looked at.
-                self._forecasting.begin()
+                # The first decision knows of all pods that are there.
+                self._forecasting.look()
                 self._extender.replace_nodes(info for info in infos.values() if info is not None)
             elif infos:
                 self._extender.update_nodes(infos)
@@ -252,6 +252,7 @@ class LiveInventory:
             # What was just built lives on: keep the collector from walking it.
             gc.freeze()
             log.info("inventory complete: %d nodes, generation %d", len(snapshot.nodes), snapshot.generation)
+            self._forecasting.start()
             self._greet(snapshot)
             return
         if infos:

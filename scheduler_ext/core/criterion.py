@@ -202,7 +202,8 @@ class Scoring:
             return False
         if self.request.asks_gpu:
             return self.fit is not None or any(ask.profile is None for ask, _ in self.units)
-        return self.request.cpu_milli > 0
+        # CPU alone matters to GPUs where it is known how much of it their pods want.
+        return self.request.cpu_milli > 0 and bool(self.snapshot.forecast.cores_per_gpu.any())
 
     @property
     def gpus(self) -> int:

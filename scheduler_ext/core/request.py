@@ -183,6 +183,7 @@ def parse_holding(pod: PodAsk, resources: ResourceNames) -> GpuRequest:
         units=_units(pod.containers, amounts, resources),
         shares=_shares(pod.containers, amounts, resources.share),
         priority=pod.priority,
+        cpu_milli=pod.cpu_milli,
         by_container=_by_container(pod.containers, amounts),
     )
 

@@ -34,7 +34,7 @@ def test_a_gpu_node() -> None:
 
 
 def test_a_node_without_gpus() -> None:
-    assert record(node("a")) == NodeRecord("uid-a", {})
+    assert record(node("a")) == NodeRecord("uid-a", {}, cpu_milli=64_000)
     assert record({"metadata": {"name": "a"}}) == NodeRecord(None, {})
 
 
