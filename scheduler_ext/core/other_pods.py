@@ -14,15 +14,19 @@ class OtherPods:
 
     def put(self, uid: str, node: str, cpu_milli: int) -> list[tuple[str, int]]:
         """A pod is on a node and asks so much there; how much more each node has to give than before."""
-        before = self._placed.get(uid)
-        if before == (node, cpu_milli):
+        place, before_milli = self._placed.get(uid, (node, 0))
+        if (place, before_milli) == (node, cpu_milli):
             return []
-        changes = self.remove(uid)
+        if not cpu_milli or place != node:
+            changes = self.remove(uid)
+            before_milli = 0
+        else:
+            changes = []
         if cpu_milli:
             # A node's name is kept once, however many pods are there.
             node = sys.intern(node)
             self._placed[uid] = (node, cpu_milli)
-            changes.append(self._add(node, cpu_milli))
+            changes.append(self._add(node, cpu_milli - before_milli))
         return changes
 
     def remove(self, uid: str) -> list[tuple[str, int]]:

@@ -37,7 +37,7 @@ class InventorySource:
         self._stop = Event()
         self._thread = Thread(target=self._poll, name="inventory", daemon=True)
         self.problem: str | None = None
-        self.checked_at = time.monotonic()
+        self.checked_at = self._read_at = time.monotonic()
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -58,6 +58,7 @@ class InventorySource:
             else [Check("inventory", self.snapshot is not None)],
             age_s=time.monotonic() - self.checked_at,
             broken=self.problem is not None,
+            forecast_age_s=time.monotonic() - self._read_at,
         )
 
     def load(self) -> None:
@@ -68,7 +69,7 @@ class InventorySource:
         reports = {name: info.report for name, info in infos.items() if info.report is not None}
         self._last = {name: (report.boot_id, report.sequence) for name, report in reports.items()}
         self.problem = None
-        self.checked_at = time.monotonic()
+        self.checked_at = self._read_at = time.monotonic()
         # What was just built lives until the next reload: keep the collector from walking it.
         gc.freeze()
         log.info("inventory read: %d nodes, generation %d", len(infos), snapshot.generation)

@@ -42,7 +42,7 @@ class SourceStatus:
     """``age_s`` is since the source was last heard of; ``broken`` while what it says now is refused.
 
     ``report_ages_s``, ``reports_refused`` and ``unplaced`` (pods with a share on a GPU that nobody knows) are
-    by node. ``forecast_age_s`` is since the pods that came had to be looked at anew for what to expect.
+    by node. ``forecast_age_s`` is since the forecast of the pods to come was made.
     """
 
     checks: Sequence[Check]

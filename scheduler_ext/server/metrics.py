@@ -131,6 +131,16 @@ class _InventoryMetrics(Collector):
             "The age of the oldest report of a node.",
             max(status.report_ages_s.values(), default=0.0),
         )
+        yield _single(
+            "gpu_extender_forecast_age_seconds",
+            "Since the forecast of the pods to come was made.",
+            status.forecast_age_s,
+        )
+        yield _single(
+            "gpu_extender_forecast_classes",
+            "Kinds of pods in the forecast of the pods to come.",
+            float(len(snapshot.forecast.workload.parts)) if snapshot else 0.0,
+        )
         nudges = CounterMetricFamily(
             "gpu_extender_nudges", "Node annotations written so that kube-scheduler retries refused pods."
         )
