@@ -1,0 +1,163 @@
+"""The pods that come, followed: what is expected changes with them, seldom, and before anybody asks."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+import pytest
+
+from scheduler_ext.cluster.forecasting import Forecasting
+from scheduler_ext.cluster.pace import Pace
+from scheduler_ext.cluster.sinks import PodSink
+from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.core.inventory import Inventory
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.extender.expecting import EVERY_S
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from tests.cluster.api_paths import PODS
+from tests.cluster.api_server import ApiServer
+from tests.cluster.following import eventually
+from tests.cluster.living import Living
+from tests.cluster.test_sinks import Told, read
+from tests.kube_objects import SHARE, Json, pod
+
+WHOLE = "nvidia.com/gpu"
+ONE, TWO = TaskClass(gpus=1), TaskClass(gpus=2)
+
+
+def asking(name: str, gpus: int = 1, **fields: object) -> Json:
+    return pod(name, {WHOLE: str(gpus)}, **fields)  # type: ignore[arg-type]  # those of a pod
+
+
+class Foreseen:
+    """Forecasting on a clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.inventory = Inventory(150, 300)
+        self.extender = Extender(Configuration())
+        self.extender.replace_nodes([])
+        lock = Lock()
+        self.pods = PodSink(self.inventory, lock, ResourceNames(), lambda: None)
+        pace = Pace(lambda: False)
+        self.forecasting = Forecasting(self.inventory, lock, self.extender, pace, lambda: self.now)
+        self.come(*(asking(f"p{i}") for i in range(20)))
+        self.forecasting.look()
+
+    def come(self, *pods: Json) -> None:
+        self.pods.seen(read(kube.Pod, *pods), Told().clock())
+
+    def expected(self) -> Workload:
+        assert self.extender.snapshot is not None
+        return self.extender.snapshot.forecast.workload
+
+    def looked(self, seconds: float) -> bool:
+        """Whether another forecast was made so much later."""
+        before = self.extender.snapshot
+        self.now += seconds
+        self.forecasting.look()
+        return self.extender.snapshot is not before
+
+
+@pytest.fixture
+def foreseen() -> Foreseen:
+    return Foreseen()
+
+
+def test_what_is_expected_at_first_is_what_is_there(foreseen: Foreseen) -> None:
+    assert foreseen.expected().parts == {ONE: pytest.approx(0.5, abs=0.01)}
+
+
+def test_it_follows_drift_but_not_at_once(foreseen: Foreseen) -> None:
+    foreseen.come(*(asking(f"q{i}", 2) for i in range(40)))
+    assert not foreseen.looked(EVERY_S - 1)
+    assert foreseen.looked(1)
+    assert foreseen.expected().parts[TWO] == pytest.approx(0.5, abs=0.02)
+    assert foreseen.forecasting.age_s == 0
+
+
+def test_not_what_changes_hardly_anything(foreseen: Foreseen) -> None:
+    foreseen.come(asking("q", 2))
+    assert not foreseen.looked(EVERY_S)
+    # Small steps add up.
+    foreseen.come(*(asking(f"r{i}", 2) for i in range(2)))
+    assert foreseen.looked(EVERY_S)
+    assert foreseen.forecasting.age_s == 0
+    assert not foreseen.looked(10 * EVERY_S)
+    assert foreseen.forecasting.age_s == 10 * EVERY_S
+
+
+@pytest.mark.parametrize(
+    ("words", "counted"),
+    [
+        pytest.param([asking("p")], 1, id="one that waits"),
+        pytest.param([asking("p", on="a")], 1, id="one that is bound"),
+        pytest.param([asking("p"), asking("p"), asking("p", on="a"), asking("p", on="a")], 1, id="each once"),
+        pytest.param([asking("p", on="a", phase="Succeeded")], 1, id="one that has finished came, too"),
+        pytest.param([asking("p"), asking("q")], 2, id="another is another"),
+        pytest.param([pod("p", {"cpu": "1"}, on="a")], 0, id="none without GPUs"),
+        pytest.param([asking("p", phase="Failed")], 0, id="none that never got a place"),
+        pytest.param(
+            [asking("p", annotations={"gpu.scheduler-ext.io/min-memory": "much"})],
+            0,
+            id="none that is refused",
+        ),
+        pytest.param([pod("p", {WHOLE: ["1"]})], 0, id="none that nobody can read"),
+    ],
+)
+def test_who_is_counted(words: list[Json], counted: int) -> None:
+    told = Told()
+    for word in words:
+        told.see_pods(word)
+    assert told.inventory.arrivals.count == counted
+
+
+def test_the_wishes_of_bound_pods_count_as_well() -> None:
+    told = Told()
+    wish = {"gpu.scheduler-ext.io/model": "T4, A100"}
+    told.see_pods(pod("p", {SHARE: "1024", "cpu": "700m"}, on="a", annotations=wish))
+    (task,) = told.inventory.arrivals.workload().parts
+    assert task == TaskClass(1000, shares_mib=(1024,), models=("A100", "T4"))
+    broken = {"gpu.scheduler-ext.io/model": "T4,,"}
+    told.see_pods(pod("q", {SHARE: "1024", "cpu": "1"}, on="a", annotations=broken))
+    assert TaskClass(1000, shares_mib=(1024,)) in told.inventory.arrivals.workload().parts
+
+
+def created(name: str, gpus: int, minute: int) -> Json:
+    found = asking(name, gpus, on="a")
+    found["metadata"]["creationTimestamp"] = f"2026-11-21T09:{minute:02}:00Z"
+    return found
+
+
+def test_a_list_counts_in_the_order_of_creation() -> None:
+    listed, told = Told(), Told()
+    listed.pods.begin()
+    listed.see_pods(created("a", 2, 30), created("b", 1, 10))
+    listed.see_pods(created("c", 2, 40), created("d", 1, 20))
+    assert listed.inventory.arrivals.count == 0
+    listed.pods.end()
+    told.see_pods(*(asking(f"p{i}", gpus) for i, gpus in enumerate((1, 1, 2, 2))))
+    assert listed.inventory.arrivals.workload() == told.inventory.arrivals.workload()
+    # The next list brings nothing new.
+    listed.pods.begin()
+    listed.see_pods(created("a", 2, 30))
+    listed.pods.end()
+    assert listed.inventory.arrivals.count == 4
+
+
+def test_the_first_snapshot_expects_what_was_listed(server: ApiServer, transport: Transport) -> None:
+    living = Living(server, transport)
+    server.store.put_all(PODS, [asking(f"p{i}", on="elsewhere") for i in range(20)])
+    living.live.start()
+    try:
+        eventually(lambda: living.live.snapshot is not None)
+        assert living.live.snapshot is not None
+        assert living.live.snapshot.generation == 1
+        assert living.live.snapshot.forecast.workload.parts[ONE] == pytest.approx(0.5, abs=0.01)
+        assert 0 <= living.live.status().forecast_age_s < 60
+    finally:
+        living.live.stop()
+    assert not living.live._forecasting._thread.is_alive()
