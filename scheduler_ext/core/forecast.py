@@ -135,7 +135,7 @@ class Forecast:
 
 
 # Few: the tables of ten kinds of GPUs have some megabytes.
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def _covering(forecast: Forecast, kinds: tuple[DeviceKind, ...]) -> Forecast:
     return Forecast(forecast.workload, kinds)
 
