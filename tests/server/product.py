@@ -11,7 +11,9 @@ from typing import Any, ClassVar, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.extender.service import Extender
+from scheduler_ext.wire.arrivals import workload_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import Json, names_body, pod
@@ -101,7 +103,9 @@ def extender_on(inventory: bytes) -> Extender:
     """The extender of this process on an inventory, for the answers to expect."""
     config = Configuration()
     extender = Extender(config)
-    extender.replace_nodes(assemble(read_objects(inventory), config.resource_names()).values())
+    objects, resources = read_objects(inventory), config.resource_names()
+    forecast = Forecast(workload_of(objects.pods, resources), ())
+    extender.replace_nodes(assemble(objects, resources).values(), forecast)
     return extender
 
 

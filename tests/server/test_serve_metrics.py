@@ -60,6 +60,9 @@ def test_the_promised_names_are_there_from_the_start_or_the_first_request(server
     assert samples[f'gpu_extender_build_info{{version="{__version__}"}}'] == 1
     assert samples["gpu_extender_inventory_broken"] == 0
     assert 0 <= samples["gpu_extender_inventory_age_seconds"] < 5
+    assert 0 <= samples["gpu_extender_forecast_age_seconds"] < 60
+    # Of the sample's pods those that ask GPUs, by what they ask.
+    assert samples["gpu_extender_forecast_classes"] == CLASSES
     assert b"_created" not in reply.body
 
 

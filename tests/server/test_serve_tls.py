@@ -21,7 +21,7 @@ from tests.server.product import FREE_NODE, GOOD, ONE_GPU, Product, assert_well
 from tests.server.server_process import READY, call, connect, eventually, get, read_to_end, request
 
 FILTER = request("/filter", GOOD)
-AGE = "gpu_extender_inventory_age_seconds"
+AGES = {"gpu_extender_inventory_age_seconds", "gpu_extender_forecast_age_seconds"}
 REFUSALS = 'gpu_extender_connections_cut_total{reason="tls"}'
 MIB = 1024 * 1024
 
@@ -234,7 +234,7 @@ def test_a_client_is_refused_and_counted_and_told_of_once(
                 ask()
     eventually(lambda: connections_cut(server) == before[REFUSALS] + 20)
     moved = {name for name, value in server.samples().items() if value != before.get(name)}
-    assert moved - {AGE} == {REFUSALS}
+    assert moved - AGES == {REFUSALS}
     (line,) = server.logged()
     assert "client 127.0.0.1 refused: it" in line
     assert why in line
