@@ -252,8 +252,8 @@ class LiveInventory:
             # What was just built lives on: keep the collector from walking it.
             gc.freeze()
             log.info("inventory complete: %d nodes, generation %d", len(snapshot.nodes), snapshot.generation)
-            self._forecasting.start()
             self._greet(snapshot)
+            self._forecasting.start()
             return
         if infos:
             self._published_at = time.monotonic()
