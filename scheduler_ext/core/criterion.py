@@ -203,7 +203,7 @@ class Scoring:
         if self.request.asks_gpu:
             return self.fit is not None or any(ask.profile is None for ask, _ in self.units)
         # CPU alone matters to GPUs where it is known how much of it their pods want.
-        return self.request.cpu_milli > 0 and bool(self.snapshot.forecast.cores_per_gpu.any())
+        return self.request.cpu_milli > 0 and self.snapshot.forecast.knows_cpu
 
     @property
     def gpus(self) -> int:
