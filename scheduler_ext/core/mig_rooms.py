@@ -1,0 +1,63 @@
+"""Every place where a next MIG instance may lie, by number, and what it costs the pods to come there.
+
+Many GPUs are alike, so a place is worked out once per forecast, and a decision over all nodes takes the
+losses by their numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler_ext.core.columns import Floats
+from scheduler_ext.core.mig import window
+from scheduler_ext.core.mig_value import MigWorth, expected_mix, mig_worth
+from scheduler_ext.core.node import MigRoom
+from scheduler_ext.core.workload import UNKNOWN, Workload
+
+_DECIMALS = 9
+
+
+class MigRooms:
+    """Numbers of places; 0 is none. For one writer and any number of readers: numbers are only added."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[MigRoom | None, int] = {None: 0}
+        self._rooms: list[MigRoom | None] = [None]
+        self._known: tuple[Workload, Floats] = (UNKNOWN, np.zeros(1))
+
+    def number(self, room: MigRoom | None) -> int:
+        """The number of a place, a new one where it is new."""
+        number = self._numbers.get(room)
+        if number is None:
+            # A reader that finds the number finds the place.
+            number = len(self._rooms)
+            self._rooms.append(room)
+            self._numbers[room] = number
+        return number
+
+    def __len__(self) -> int:
+        return len(self._rooms)
+
+    def losses(self, workload: Workload) -> Floats:
+        """What an instance in each place costs the pods of ``workload``, in GPUs, ``[number]``, 0 where
+        nothing is known; the mean over the starts."""
+        # Read once, as another reader may put a new one in its place.
+        of, losses = self._known
+        if of is not workload:
+            losses = np.zeros(1)
+        rooms = [room for room in self._rooms[len(losses) :] if room is not None]
+        if rooms or of is not workload:
+            worth = {
+                geometry: mig_worth(geometry, expected_mix(geometry, workload))
+                for geometry in {room.geometry for room in rooms}
+            }
+            losses = np.append(losses, [_loss(room, worth[room.geometry]) for room in rooms])
+            self._known = workload, losses
+        return losses
+
+
+def _loss(room: MigRoom, worth: MigWorth) -> float:
+    profile = room.geometry.profile(room.profile)
+    assert profile is not None  # of the geometry's own
+    after = np.array([room.held | window(profile, start) for start in room.starts])
+    return round(float(worth.cost(np.full(len(after), room.held), after).mean()), _DECIMALS)
