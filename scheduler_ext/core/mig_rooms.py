@@ -10,20 +10,26 @@ import numpy as np
 
 from scheduler_ext.core.columns import Floats
 from scheduler_ext.core.mig import window
-from scheduler_ext.core.mig_value import MigWorth, expected_mix, mig_worth
+from scheduler_ext.core.mig_tuning import MigTuner
+from scheduler_ext.core.mig_value import MigWorth, expected_mix
 from scheduler_ext.core.node import MigRoom
-from scheduler_ext.core.workload import UNKNOWN, Workload
+from scheduler_ext.core.workload import Workload
 
 _DECIMALS = 9
+_NOTHING_KNOWN: tuple[Workload | None, Floats] = (None, np.zeros(1))
 
 
 class MigRooms:
-    """Numbers of places; 0 is none. For one writer and any number of readers: numbers are only added."""
+    """Numbers of places; 0 is none. For one writer and any number of readers: numbers are only added.
 
-    def __init__(self) -> None:
+    ``before`` are those whose tables are taken over.
+    """
+
+    def __init__(self, before: MigRooms | None = None) -> None:
+        self._tuner: MigTuner = before._tuner if before is not None else MigTuner()
         self._numbers: dict[MigRoom | None, int] = {None: 0}
         self._rooms: list[MigRoom | None] = [None]
-        self._known: tuple[Workload, Floats] = (UNKNOWN, np.zeros(1))
+        self._known = _NOTHING_KNOWN
 
     def number(self, room: MigRoom | None) -> int:
         """The number of a place, a new one where it is new."""
@@ -48,12 +54,19 @@ class MigRooms:
         rooms = [room for room in self._rooms[len(losses) :] if room is not None]
         if rooms or of is not workload:
             worth = {
-                geometry: mig_worth(geometry, expected_mix(geometry, workload))
+                geometry: self._tuner.worth(geometry, expected_mix(geometry, workload))
                 for geometry in {room.geometry for room in rooms}
             }
             losses = np.append(losses, [_loss(room, worth[room.geometry]) for room in rooms])
             self._known = workload, losses
         return losses
+
+    def prepare(self, workload: Workload) -> None:
+        """Tune the tables to what these pods ask: background work of about a second for each geometry, where
+        the mix is new. Without it, or until it is done, a formula that fits all mixes is used."""
+        for geometry in dict.fromkeys(room.geometry for room in list(self._rooms) if room is not None):
+            if self._tuner.tune(geometry, expected_mix(geometry, workload)):
+                self._known = _NOTHING_KNOWN
 
 
 def _loss(room: MigRoom, worth: MigWorth) -> float:

@@ -51,6 +51,7 @@ class Table:
         self.forecast = forecast
         self._nodes = dict(nodes)
         self._unsettled = {name for name, node in nodes.items() if _is_unsettled(node)}
+        self._mig_rooms = MigRooms()
         self._name_rows()
         self._fill()
 
@@ -145,7 +146,7 @@ class Table:
         self._node = NodeColumns.empty(width)
         self._models: dict[GpuModel, int] = {}
         self._kinds: dict[DeviceKind, int] = {}
-        self._mig_rooms = MigRooms()
+        self._mig_rooms = MigRooms(self._mig_rooms)
         self._model_users: Counter[GpuModel] = Counter()
         for state, column in numbers.items():
             self._write(column, state)
