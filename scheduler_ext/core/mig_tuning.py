@@ -2,6 +2,14 @@
 
 How much room is worth depends on who else has room, which no formula for a single GPU sees. So a few
 formulas are tried on a pool of GPUs in a quick simulation, and the best one is improved by what it shows.
+
+Slice acceptance of 100 GPUs at load 1.0, against the best of first fit, best fit, MFI and FGD for each of 36
+pairs of a geometry and a mix that nothing was chosen by: 0.19 points above in the mean and 0.21 below at
+worst, four pairs more than 0.1 below; with MigWeights' defaults alone 0.00, 1.25 and seven. The gain lasts at
+loads of 0.85 and 1.2, and with 20 and 400 GPUs, though the pool here is of 100. What did not help: relative
+values of a GPU by itself, which buys what another would have taken (down to 73 points on the first mixes);
+a mean field of independent GPUs instead of the simulation, which refuses half of what is refused; departures
+counted in the simulation instead of tilings; going all the way; counting would-be refusals of every shape.
 """
 
 from __future__ import annotations
@@ -22,13 +30,13 @@ VARIANTS = (
     MigWeights(),
     MigWeights(1.0, 0.0),
     MigWeights(1.6, 0.04),
-    MigWeights(1.15, 0.04),
     MigWeights(1.0, 1.0),
 )
-# Pods that count in each try, and by how much of the slices one has to be better than another: what chance
-# makes of so many pods, all the same, is less.
-_FIRST_PODS = 20_000
-_PODS = 40_000
+# Pods that count in a try, and by how much of the slices one has to be better than another: of formulas that
+# differ by less, chance would choose, and any of them can be improved.
+_FIRST_PODS = 15_000
+_FIRST_MARGIN = 0.002
+_PODS = 60_000
 _MARGIN = 0.0003
 _ROUNDS = 3
 # How far each round goes from the old worth to the new one; all the way, GPUs overreact to each other.
@@ -105,7 +113,7 @@ def _best_formula(pool: MigPool, formulas: Sequence[MigWorth]) -> MigWorth:
     requests = requests_for(pool, _FIRST_PODS)
     accepted = [_tried(pool, worth, requests)[0] for worth in formulas]
     best = int(np.argmax(accepted))
-    return formulas[best] if accepted[best] > accepted[0] + _MARGIN else formulas[0]
+    return formulas[best] if accepted[best] > accepted[0] + _FIRST_MARGIN else formulas[0]
 
 
 def _tried(pool: MigPool, worth: MigWorth, requests: Requests) -> tuple[float, Floats]:
@@ -117,8 +125,8 @@ def improved(pool: MigPool, worth: MigWorth, runners_up: Floats, step: float) ->
 
     Of each pod a GPU gets what the next best one would have lost by it (``runners_up``, as of ``churn``), and
     all of it where no other has room; it comes where the GPU loses less. That and the departures make a
-    Markov reward process, whose relative values say what a mask is worth. Placing by these is
-    a step of policy iteration (Howard 1960), where prices stand for the rest of the pool.
+    Markov reward process, whose relative values say what a mask is worth. Placing by these is a step of
+    policy iteration (Howard 1960), where prices stand for the rest of the pool.
     """
     _, after = pool.choices(least_cost(pool.geometry, worth.cost))
     before = worth.worth[pool.masks]

@@ -152,3 +152,26 @@ def test_places_that_no_node_has_any_more_are_forgotten(monkeypatch: pytest.Monk
         assert snapshot.mig_loss("nvidia.com/mig-1g.10gb").any()
         sizes.add(len(snapshot.mig_rooms))
     assert max(sizes) <= 12
+
+
+def test_tuned_tables_are_used_for_the_mix_they_were_tuned_to_and_outlive_the_numbers() -> None:
+    resource = "nvidia.com/mig-1g.10gb"
+    parts = {"7g.80gb": 1, "4g.40gb": 2, "3g.40gb": 2, "2g.20gb": 4, "1g.20gb": 5, "1g.10gb": 6}
+    workload = Workload.of({TaskClass(mig=((name, 1),)): part for name, part in parts.items()})
+    other = pods_of("3g.40gb")
+    table = Table(resolved([mixed("a", SPOILT)]), spare=0)
+
+    def loss_of_a(workload: Workload) -> float:
+        table.forecast = Forecast(workload, ())
+        snapshot = table.snapshot(1)
+        return float(snapshot.mig_loss(resource)[snapshot.state_of[snapshot.rows(["a"])[0]]])
+
+    untuned = loss_of_a(workload)
+    table.snapshot(1).mig_rooms.prepare(workload)
+    tuned = loss_of_a(workload)
+    assert tuned != untuned
+    # More states than there is room for: all columns and numbers are made anew.
+    table.update(resolved([mixed(str(i), each) for i, each in enumerate((LAST_HALF, FULL, EMPTY))]))
+    assert loss_of_a(workload) == tuned
+    rooms = [unit.mig_room for unit in resolved([mixed("a", SPOILT)])["a"].state.slots[0].units]
+    assert loss_of_a(other) == pytest.approx(loss_of(rooms[0], other))

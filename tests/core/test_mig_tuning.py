@@ -10,7 +10,7 @@ from scheduler_ext.core.mig import Profile
 from scheduler_ext.core.mig_churn import churn, requests_for
 from scheduler_ext.core.mig_geometry import Geometry, geometry_for, geometry_from_report
 from scheduler_ext.core.mig_pool import GPUS, LOAD, MigPool, mig_pool
-from scheduler_ext.core.mig_tuning import MigTuner, _relative_values, rounded_parts, tuned_worth
+from scheduler_ext.core.mig_tuning import MigTuner, _relative_values, _sales, rounded_parts, tuned_worth
 from scheduler_ext.core.mig_value import MigWorth, least_cost, mig_worth, mix_of
 from tests.core.test_mig_oracle import geometries
 from tests.core.test_mig_value import A30, A100
@@ -96,6 +96,14 @@ def test_relative_values_of_two_states() -> None:
     values = _relative_values(np.array([[0.0, 2.0], [1.0, 0.0]]), np.array([6.0, 0.0]))
     # The mean gain is 1/3 * 6 = 2; from the second it takes a unit of time to come back, at 2 below the mean.
     assert values == pytest.approx([0.0, -2.0])
+
+
+def test_a_gpu_sells_where_the_next_best_loses_more_at_the_price_of_that_loss() -> None:
+    # Of ten pods the next best would have lost 0.1 four times, 0.3 three times; for three there was none.
+    cost = np.array([0.1, 0.2, 0.3, np.inf])
+    often, paid = _sales(cost, np.array([4.0, 0.0, 3.0, 0.0, 3.0]), all_of_it=0.5)
+    assert often == pytest.approx([0.6, 0.6, 0.3, 0.0])
+    assert paid == pytest.approx([0.3 * 0.3 + 0.3 * 0.5, 0.24, 0.15, 0.0])
 
 
 def test_tuning_gains_on_pods_it_has_not_seen() -> None:
