@@ -9,6 +9,7 @@ from scheduler_ext.core.models import GpuModel
 from scheduler_ext.core.node import NodeState, Slot, Unit
 from scheduler_ext.core.request import GpuRequest, UnitAsk
 from scheduler_ext.core.workload import Workload
+from tests.mig_oracle import loss_of
 from tests.oracle import free_units, peak_mib
 from tests.outlook_oracle import Left, left_of, runs, scarcity, unusable, with_cpu, worth
 
@@ -123,9 +124,10 @@ def best_fit(state: NodeState, placed: Placed) -> float:
 
 
 def mig(state: NodeState, placed: Placed) -> float:
-    loss = sum(
-        ask.count * _mean_over_free(state, ask, lambda _, unit: unit.mig_loss) for ask in placed.request.units
-    )
+    def loss_here(_: Slot, unit: Unit) -> float:
+        return loss_of(unit.mig_room, placed.workload)
+
+    loss = sum(ask.count * _mean_over_free(state, ask, loss_here) for ask in placed.request.units)
     return _clip(1.0 - loss)
 
 

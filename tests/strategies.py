@@ -170,6 +170,9 @@ def node_infos(draw: DrawFn, name: str = "node") -> NodeInfo:
     )
 
 
+_profiles = st.sampled_from(sorted({profile_from_resource(name)[0] for name in MIG_RESOURCES}))
+
+
 @st.composite
 def workloads(draw: DrawFn) -> Workload:
     """What pods may be expected to ask: nothing known, or classes of all kinds."""
@@ -180,11 +183,12 @@ def workloads(draw: DrawFn) -> Workload:
 
 @st.composite
 def task_classes(draw: DrawFn) -> TaskClass:
-    """Whole GPUs, shares, or CPU alone, for some models or all."""
+    """Whole GPUs, shares, MIG instances, or CPU alone, for some models or all."""
     gpus = draw(st.sampled_from((0, 0, 1, 2, 4, 8)))
     shares = () if gpus else tuple(draw(st.lists(st.sampled_from((1, 4_000, 16_000, 40_000)), max_size=2)))
     models = tuple(sorted(draw(st.sets(st.sampled_from(("A100", "T4", "A100-80GB", "NONE")), max_size=2))))
-    return TaskClass(draw(cpu_asks), gpus, shares, models=models)
+    mig = () if gpus or shares else tuple(sorted(draw(st.dictionaries(_profiles, st.integers(1, 3))).items()))
+    return TaskClass(draw(cpu_asks), gpus, shares, mig, models)
 
 
 @st.composite

@@ -105,8 +105,9 @@ class UnitColumns:
 
     ``[slot, state]``: ``offered`` by that device at all, ``free`` units on healthy devices, each
     ``memory_mib`` large (0: unknown) and ``gpu_part`` of the GPU, with ``free_mib`` free, of
-    ``model``; ``mig_loss``; ``sick`` free units on unhealthy devices. ``[state]``: ``unknown`` units held on
-    devices nobody told, ``limit`` the node's allocatable less requests.
+    ``model``; ``mig_room`` where a MIG instance may lie, a number of MigRooms; ``sick`` free units on
+    unhealthy devices. ``[state]``: ``unknown`` units held on devices nobody told, ``limit`` the node's
+    allocatable less requests.
     """
 
     offered: Bools
@@ -115,7 +116,7 @@ class UnitColumns:
     free_mib: Ints
     model: Ints
     gpu_part: Floats
-    mig_loss: Floats
+    mig_room: Ints
     sick: Ints
     unknown: Ints
     limit: Ints
@@ -131,20 +132,22 @@ class UnitColumns:
             free_mib=np.zeros(shape, np.int32),
             model=np.zeros(shape, np.int32),
             gpu_part=np.zeros(shape, np.float64),
-            mig_loss=np.zeros(shape, np.float64),
+            mig_room=np.zeros(shape, np.int32),
             sick=np.zeros(shape, np.int32),
             unknown=np.zeros(width, np.int32),
             limit=np.full(width, UNLIMITED, np.int32),
         )
 
-    def write(self, column: int, slot_row: int, unit: Unit, model: int, *, healthy: bool) -> None:
+    def write(
+        self, column: int, slot_row: int, unit: Unit, model: int, mig_room: int, *, healthy: bool
+    ) -> None:
         """Fill one device of an empty column."""
         self.offered[slot_row, column] = True
         self.memory_mib[slot_row, column] = unit.memory_mib
         self.free_mib[slot_row, column] = unit.free_mib
         self.model[slot_row, column] = model
         self.gpu_part[slot_row, column] = unit.gpu_part
-        self.mig_loss[slot_row, column] = unit.mig_loss
+        self.mig_room[slot_row, column] = mig_room
         (self.free if healthy else self.sick)[slot_row, column] = unit.free
 
     def clear(self, column: int) -> None:
@@ -188,11 +191,6 @@ class UnitColumns:
     def mean_gpu_part(self) -> Floats:
         """How much of a GPU the next unit is, ``[state]``."""
         return self.mean_over_free(self.gpu_part)
-
-    @lazy
-    def mean_mig_loss(self) -> Floats:
-        """The placeability that the next unit destroys, ``[state]``: the plugin picks, so the mean."""
-        return self.mean_over_free(self.mig_loss)
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,22 +118,6 @@ class Geometry:
         self._check_mask(mask)
         return int(self.tables.worth[mask]) / self.tables.full_worth
 
-    def loss(self, mask: int, profile: str, start: int) -> float:
-        """Return the placeability, >= 0, that an instance of `profile` at `start` takes from `mask`.
-
-        Choices that lose the same are exactly equal. Raises ValueError for a profile that this GPU lacks, a
-        start that the profile does not have, or units that are already taken.
-        """
-        self._check_mask(mask)
-        wanted = self._known(profile)
-        if start not in wanted.starts or mask & window(wanted, start):
-            raise ValueError(
-                f"{profile} cannot lie at start {start} beside occupancy {mask:#x}; choose a free start of"
-                f" {wanted.starts}"
-            )
-        worth = self.tables.worth
-        return int(worth[mask] - worth[mask | window(wanted, start)]) / self.tables.full_worth
-
     def pack(
         self, instances: Sequence[tuple[str, int]], wants: Sequence[str]
     ) -> list[tuple[str, int]] | None:

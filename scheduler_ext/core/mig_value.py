@@ -51,6 +51,20 @@ class MigWeights:
 
 
 @dataclass(frozen=True, eq=False)
+class MigWorth:
+    """What a GPU is worth to the MIG pods to come, in GPUs, ``[mask]``: ``worth`` by the room it has, and
+    ``kept`` once an instance is placed there, less the charge for what stays free."""
+
+    worth: Floats
+    kept: Floats
+
+    def cost(self, before: Masks, after: Masks) -> Floats:
+        """What it costs to go from one mask to another by an instance, ``[case]``."""
+        lost: Floats = self.worth[before] - self.kept[after]
+        return lost
+
+
+@dataclass(frozen=True, eq=False)
 class MigPlacements:
     """The best start of every profile beside every occupancy mask, and what it costs; ``[mask, profile]``.
 
@@ -72,6 +86,18 @@ def mig_mix(workload: Workload) -> dict[str, float]:
     return mix
 
 
+def expected_mix(geometry: Geometry, workload: Workload) -> dict[str, float]:
+    """How often each of a geometry's profiles is asked for: as ``mig_mix`` says, and by the pods of which
+    nothing is known, who ask for every shape equally often."""
+    known = mig_mix(workload)
+    mix = {profile.name: known[profile.name] for profile in geometry.profiles if profile.name in known}
+    alike = shapes(geometry)
+    for index in alike:
+        name = geometry.profiles[index].name
+        mix[name] = mix.get(name, 0.0) + workload.unknown / len(alike)
+    return mix
+
+
 def mig_placements(
     geometry: Geometry, mix: Mapping[str, float], weights: MigWeights = MigWeights()
 ) -> MigPlacements:
@@ -79,15 +105,17 @@ def mig_placements(
 
     The cost of a start is what the room on its GPU loses in worth, and the charge for what stays free.
     """
+    return least_cost(geometry, mig_worth(geometry, mix, weights).cost)
+
+
+def mig_worth(geometry: Geometry, mix: Mapping[str, float], weights: MigWeights = MigWeights()) -> MigWorth:
+    """What each mask is worth to the pods of ``mix``, read-only."""
     worth = room_worth(geometry, mix, weights.exponent)
     masks = np.arange(1 << geometry.grid, dtype=np.int64)
-    charge = weights.best_fit * (geometry.grid - np.bitwise_count(masks)) / geometry.grid
-
-    def cost(before: Masks, after: Masks) -> Floats:
-        lost: Floats = worth[before] - worth[after] + charge[after]
-        return lost
-
-    return least_cost(geometry, cost)
+    kept = worth - weights.best_fit * (geometry.grid - np.bitwise_count(masks)) / geometry.grid
+    worth.setflags(write=False)
+    kept.setflags(write=False)
+    return MigWorth(worth, kept)
 
 
 def room_worth(geometry: Geometry, mix: Mapping[str, float], exponent: float) -> Floats:

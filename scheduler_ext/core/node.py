@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Holder, Report
+from scheduler_ext.core.mig_geometry import Geometry
 from scheduler_ext.core.models import GpuModel
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.resources import MIG_PREFIX
@@ -102,11 +103,22 @@ class NodeInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class MigRoom:
+    """Where the next instance of a profile may come to lie on one GPU: at any of ``starts``, as the device
+    plugin picks; ``held`` is the occupancy mask of what pods have of it."""
+
+    geometry: Geometry
+    held: int
+    profile: str
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
     """What one device offers under one resource name: so many units still free, each of this size.
 
-    ``gpu_part`` is how much of the GPU one unit is, ``mig_loss`` the placeability that holding one more such
-    instance destroys, both 0 to 1.
+    ``gpu_part`` is how much of the GPU one unit is, 0 to 1. ``mig_room`` is where a free MIG instance may
+    lie; None where there is none, or nobody knows.
     """
 
     resource: str
@@ -115,7 +127,7 @@ class Unit:
     free_mib: int
     model: GpuModel
     gpu_part: float = 1.0
-    mig_loss: float = 0.0
+    mig_room: MigRoom | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from scheduler_ext.core.gpu import Device, Holder
+from scheduler_ext.core.mig_instances import instance_memory_mib
 from scheduler_ext.core.node import BoundPod, NodeInfo, version_number
 from scheduler_ext.core.request import GpuRequest
-from scheduler_ext.core.state import instance_memory_mib
 
 
 def likeness(

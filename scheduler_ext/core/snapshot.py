@@ -14,6 +14,7 @@ import numpy as np
 from scheduler_ext.core.columns import DeviceColumns, Floats, Ints, NodeColumns, UnitColumns
 from scheduler_ext.core.forecast import NO_FORECAST, DeviceKind, Forecast
 from scheduler_ext.core.lazy import lazy
+from scheduler_ext.core.mig_rooms import MigRooms
 from scheduler_ext.core.models import GpuModel
 from scheduler_ext.core.name_index import NameIndex
 from scheduler_ext.core.node import Node, NodeState
@@ -40,6 +41,7 @@ class Snapshot:
     devices: DeviceColumns
     units: Mapping[str, UnitColumns]
     node: NodeColumns
+    mig_rooms: MigRooms
     expected: Forecast = NO_FORECAST
     unsettled: frozenset[str] = frozenset()
     within: Snapshot | None = None
@@ -88,6 +90,26 @@ class Snapshot:
         )
         scarcity: Floats = np.minimum(np.sqrt(ratio), 1.0)
         return scarcity
+
+    def mig_loss(self, resource: str) -> Floats:
+        """What holding the next unit costs the MIG pods to come, in GPUs, ``[state]``.
+
+        The device plugin picks the instance, so it is the mean over the GPUs with a free one.
+        """
+        loss = self._mig_loss.get(resource)
+        if loss is None:
+            columns = self.units.get(resource)
+            if columns is None or not columns.mig_room.any():
+                loss = np.zeros(len(self.states))
+            else:
+                losses = self.mig_rooms.losses(self.forecast.workload)
+                loss = columns.mean_over_free(losses.take(columns.mig_room))
+            self._mig_loss[resource] = loss
+        return loss
+
+    @lazy
+    def _mig_loss(self) -> dict[str, Floats]:
+        return {}
 
     @lazy
     def no_units(self) -> UnitColumns:

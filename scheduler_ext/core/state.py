@@ -6,12 +6,13 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 
 from scheduler_ext.core.estimate import Estimate
-from scheduler_ext.core.gpu import Device, MigInstance, Report
+from scheduler_ext.core.gpu import Device, Report
 from scheduler_ext.core.holdings import DeviceHoldings, Holdings, holdings_of
 from scheduler_ext.core.mig import resource_from_profile
-from scheduler_ext.core.models import GpuModel, canonical_model
+from scheduler_ext.core.mig_instances import held_mask, instance_memory_mib, mig_room, slice_model
+from scheduler_ext.core.models import GpuModel
 from scheduler_ext.core.neighbours import neighbours
-from scheduler_ext.core.node import UNLIMITED, Node, NodeInfo, NodeState, Slot, Unit, version_number
+from scheduler_ext.core.node import UNLIMITED, MigRoom, Node, NodeInfo, NodeState, Slot, Unit, version_number
 from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
 
 # What is free of a node's CPU counts in parts of so many: fewer distinct nodes, and no placement the worse.
@@ -99,8 +100,12 @@ def _estimated_cuda(info: NodeInfo) -> tuple[int, ...] | None:
 
 
 def _slot_key(slot: Slot) -> tuple[object, ...]:
-    units = tuple((unit.resource, unit.free, unit.free_mib, unit.mig_loss) for unit in slot.units)
+    units = tuple((unit.resource, unit.free, unit.free_mib, _room_key(unit.mig_room)) for unit in slot.units)
     return (slot.model.name, not slot.healthy, slot.total_mib, slot.share_free_mib, slot.idle, units)
+
+
+def _room_key(room: MigRoom | None) -> tuple[object, ...]:
+    return () if room is None else (room.held, room.profile, room.starts)
 
 
 def _without_taken(slots: list[tuple[Slot, str | None]], held: Holdings) -> list[tuple[Slot, str | None]]:
@@ -239,49 +244,8 @@ class _WholeUnits:
             free_mib=memory_mib,
             model=device.model if profile else slice_model(device.model, same[0].profile),
             gpu_part=same[0].size / sum(instance.size for instance in device.mig.instances) / self.replicas,
-            mig_loss=_mean_loss(device, held, free),
+            mig_room=mig_room(device, held, free),
         )
-
-
-def slice_model(model: GpuModel, profile: str) -> GpuModel:
-    """What a GPU is called under MIG strategy single: A100-80GB-MIG-1G.10GB, which A100 does not match."""
-    return canonical_model(f"{model.name}-MIG-{profile.replace('+', '.')}", vendor=model.vendor)
-
-
-def instance_memory_mib(device: Device, instance: MigInstance) -> int:
-    """An instance's memory: as reported or tabled, else its part of the grid; 0 when neither is known."""
-    geometry = device.mig.geometry
-    if geometry is None:
-        return 0
-    profile = geometry.profile(instance.profile)
-    if profile is not None and profile.memory_mib is not None:
-        return profile.memory_mib
-    return device.memory.total_mib * instance.size // geometry.grid
-
-
-def held_mask(device: Device, held: DeviceHoldings) -> int:
-    """The grid units of a device that held instances occupy."""
-    mask = 0
-    for instance in device.mig.instances:
-        if instance.uuid in held.instances:
-            mask |= instance.mask
-    return mask
-
-
-def _mean_loss(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> float:
-    """The placeability that the next instance destroys: the mean, as the plugin picks among them."""
-    geometry = device.mig.geometry
-    if geometry is None or not free:
-        return 0.0
-    mask = held_mask(device, held)
-    losses = [
-        geometry.loss(mask, instance.profile, instance.start)
-        for instance in free
-        if (profile := geometry.profile(instance.profile)) is not None
-        and instance.start is not None
-        and instance.start in profile.starts
-    ]
-    return round(sum(losses) / len(losses), 9) if losses else 0.0
 
 
 def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_percent: int) -> Slot:

@@ -13,6 +13,7 @@ import numpy as np
 
 from scheduler_ext.core.columns import DeviceColumns, Ints, NodeColumns, UnitColumns, copied
 from scheduler_ext.core.forecast import NO_FORECAST, DeviceKind, Forecast
+from scheduler_ext.core.mig_rooms import MigRooms
 from scheduler_ext.core.models import GpuModel, canonical_model
 from scheduler_ext.core.name_index import NameIndex
 from scheduler_ext.core.node import UNKNOWN_NODE, Node, NodeState
@@ -20,6 +21,7 @@ from scheduler_ext.core.snapshot import Snapshot
 
 # Columns kept free for states to come, beside a fourth of those in use; without one, all are made anew.
 _SPARE = 64
+_SPARE_ROOMS = 4096
 
 
 def build_snapshot(
@@ -49,6 +51,7 @@ class Table:
         self.forecast = forecast
         self._nodes = dict(nodes)
         self._unsettled = {name for name, node in nodes.items() if _is_unsettled(node)}
+        self._mig_rooms = MigRooms()
         self._name_rows()
         self._fill()
 
@@ -68,6 +71,7 @@ class Table:
             devices=copied(self._devices, width),
             units={resource: copied(self._units[resource], width) for resource in sorted(self._units)},
             node=copied(self._node, width),
+            mig_rooms=self._mig_rooms,
             expected=self.forecast,
             unsettled=frozenset(self._unsettled),
             within=within,
@@ -142,10 +146,13 @@ class Table:
         self._node = NodeColumns.empty(width)
         self._models: dict[GpuModel, int] = {}
         self._kinds: dict[DeviceKind, int] = {}
+        self._mig_rooms = MigRooms(self._mig_rooms)
         self._model_users: Counter[GpuModel] = Counter()
         for state, column in numbers.items():
             self._write(column, state)
         self._node.count[: len(numbers)] = np.bincount(self._state_of[:-1], minlength=len(numbers))
+        # Numbers of places that no node has any more are given up when all columns are made anew.
+        self._most_rooms = 2 * len(self._mig_rooms) + _SPARE_ROOMS
 
     def _move(self, row: int, state: NodeState) -> bool:
         """Put the node of a row into a state; False when that takes other columns than there are."""
@@ -166,7 +173,7 @@ class Table:
         return bool(self._node.count[old]) or self._states[old] == UNKNOWN_NODE or self._release(old)
 
     def _new_column(self, state: NodeState) -> int | None:
-        if len(state.slots) > self._depth:
+        if len(state.slots) > self._depth or len(self._mig_rooms) > self._most_rooms:
             return None
         if self._free:
             column = self._free.pop()
@@ -207,7 +214,8 @@ class Table:
                 if columns is None:
                     columns = UnitColumns.empty(self._depth, len(self._node.count))
                     self._units[unit.resource] = columns
-                columns.write(column, row, unit, self._models[unit.model], healthy=slot.healthy)
+                room = self._mig_rooms.number(unit.mig_room)
+                columns.write(column, row, unit, self._models[unit.model], room, healthy=slot.healthy)
         for resource, unknown, limit in state.limits:
             if resource in self._units:
                 self._units[resource].unknown[column] = unknown

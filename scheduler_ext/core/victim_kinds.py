@@ -136,7 +136,7 @@ def _slots(departures: Departures, gone: tuple[int, ...], request: GpuRequest) -
     for uuid, slot in zip(node.uuids, node.state.slots, strict=True):
         if uuid is not None:
             units = tuple(
-                replace(unit, mig_loss=0.0, free_mib=unit.free_mib if request.min_free_mib else 0)
+                replace(unit, mig_room=None, free_mib=unit.free_mib if request.min_free_mib else 0)
                 for unit in slot.units
             )
             slots[uuid] = replace(slot, share_free_mib=-1, idle=0.0, units=units)

@@ -7,8 +7,8 @@ from typing import Any
 
 from scheduler_ext.core.gpu import Device, MigInstance
 from scheduler_ext.core.holdings import DeviceHoldings, holdings_of, unknown_gpus
+from scheduler_ext.core.mig_instances import instance_memory_mib
 from scheduler_ext.core.node import NodeInfo
-from scheduler_ext.core.state import instance_memory_mib
 from scheduler_ext.extender.explain import API_VERSION
 from scheduler_ext.wire.config import Configuration
 

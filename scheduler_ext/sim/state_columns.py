@@ -9,6 +9,7 @@ import numpy as np
 
 from scheduler_ext.core.columns import DeviceColumns, NodeColumns, UnitColumns
 from scheduler_ext.core.forecast import DeviceKind, Forecast
+from scheduler_ext.core.mig_rooms import MigRooms
 from scheduler_ext.core.models import GpuModel, canonical_model
 from scheduler_ext.core.name_index import NameIndex
 from scheduler_ext.core.node import NodeState
@@ -33,6 +34,7 @@ class StateColumns:
         self._devices = DeviceColumns.empty(depth, _FIRST_WIDTH)
         self._node = NodeColumns.empty(_FIRST_WIDTH)
         self._units: dict[str, UnitColumns] = {}
+        self._mig_rooms = MigRooms()
 
     def __len__(self) -> int:
         return len(self._states)
@@ -60,7 +62,8 @@ class StateColumns:
                     columns = self._units[unit.resource] = UnitColumns.empty(
                         self._depth, len(self._node.count)
                     )
-                columns.write(column, row, unit, self._models[unit.model], healthy=slot.healthy)
+                room = self._mig_rooms.number(unit.mig_room)
+                columns.write(column, row, unit, self._models[unit.model], room, healthy=slot.healthy)
         for resource, unknown, limit in state.limits:
             if resource in self._units:
                 self._units[resource].unknown[column] = unknown
@@ -82,6 +85,7 @@ class StateColumns:
             devices=_taken(self._devices, columns),
             units={resource: _taken(units, columns) for resource, units in self._units.items()},
             node=_taken(self._node, columns),
+            mig_rooms=self._mig_rooms,
             expected=forecast,
             within=within,
         )

@@ -34,7 +34,7 @@ def test_the_report() -> None:
 def test_the_table_has_a_row_per_policy() -> None:
     result = run(*FAST, "--policy", "mfi,first_fit", "--mix", "7g.80gb=.5,1g.10gb=.5")
     header, *rows = result.stdout.splitlines()
-    assert header.split()[:3] == ["MIX", "POLICY", "SEEDS"]
+    assert header.split()[:3] == ["TRACE", "POLICY", "SEEDS"]
     assert [row.split()[:3] for row in rows] == [
         ["7g.80gb=.5,1g.10gb=.5", policy, "2"] for policy in ("mfi", "first_fit")
     ]
@@ -66,7 +66,7 @@ def test_a_geometry_of_ones_own_and_an_online_target(tmp_path: Path) -> None:
         ),
         pytest.param(["--geometry", "T4"], "geometry T4: no such file", id="a GPU without MIG"),
         pytest.param(
-            ["-o", "json", "--out", "/nowhere/f"], "out /nowhere/f: No such file", id="no such folder"
+            ["-o", "json", "--out", "/nowhere/f"], "/nowhere/f: cannot be written", id="no such folder"
         ),
     ],
 )
@@ -101,3 +101,17 @@ def test_a_usage_error_says_what_to_write(args: list[str], says: str) -> None:
 def test_seeds(text: str, seeds: list[int]) -> None:
     result = run("simulate", "mig", "--gpus", "1", "--arrivals", "1", "--seeds", text, "-o", "json")
     assert [row["seed"] for row in json.loads(result.stdout)["runs"]] == seeds
+
+
+def test_runs_elsewhere_come_back_as_runs_here() -> None:
+    here = json.loads(run(*FAST, "--policy", "fgd", "-o", "json").stdout)
+    there = json.loads(run(*FAST, "--policy", "fgd", "-o", "json", "--jobs", "2").stdout)
+    assert [r["sliceAcceptancePercent"] for r in there["runs"]] == [
+        r["sliceAcceptancePercent"] for r in here["runs"]
+    ]
+
+
+def test_an_address_is_of_another_machine() -> None:
+    assert "scheduler tcp://x: backend loky runs on this machine" in error_of(
+        run(*FAST, "--scheduler", "tcp://x")
+    )

@@ -93,34 +93,10 @@ def test_a_mask_caps_every_profile_at_its_max_instances() -> None:
         assert geometry.placeable(0) == tuple(profile.max_instances for profile in geometry.profiles)
 
 
-def test_an_instance_goes_where_it_spoils_least() -> None:
-    # 3g at 4 leaves 4g at 0; 1g at 6 leaves every 2g; one start spoils a large profile, the other none.
-    assert A100.loss(0, "3g.40gb", 4) < A100.loss(0, "3g.40gb", 0)
-    assert min(range(7), key=lambda start: A100.loss(0, "1g.10gb", start)) == 6
-    beside_1g = A100.occupancy([("1g.10gb", 4)])
-    assert A100.loss(beside_1g, "1g.10gb", 5) < A100.loss(beside_1g, "1g.10gb", 0)
-    assert len({RTX.loss(0, "1g.24gb", start) for start in (0, 3, 6, 9)}) == 1
-
-
 def test_forms_of_one_shape_count_once_in_the_placeability() -> None:
     plain = tuple(p for p in A100.profiles if not p.name.endswith("+me"))
     without = geometry_from_report(8, plain)
     assert all(A100.placeability(mask) == without.placeability(mask) for mask in range(256))
-
-
-@pytest.mark.parametrize(
-    ("mask", "profile", "start", "message"),
-    [
-        pytest.param(0, "1g.5gb", 0, "not one of this GPU's profiles", id="a profile of another model"),
-        pytest.param(0, "3g.40gb", 1, "cannot lie at start 1", id="a start that the profile lacks"),
-        pytest.param(1, "3g.40gb", 0, "cannot lie at start 0", id="units that are taken"),
-        pytest.param(-1, "3g.40gb", 0, "occupancy mask", id="a negative mask"),
-        pytest.param(256, "3g.40gb", 0, "occupancy mask", id="a mask beyond the grid"),
-    ],
-)
-def test_an_impossible_choice_has_no_loss(mask: int, profile: str, start: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        A100.loss(mask, profile, start)
 
 
 @pytest.mark.parametrize(
@@ -245,3 +221,9 @@ def test_a_reported_cap_below_the_placements_binds() -> None:
     assert capped.creatable_starts([("1g.10gb", 0)], "1g.10gb") == (1, 2, 3, 4, 5, 6, 7)
     assert capped.creatable_starts([("1g.10gb", 0), ("1g.10gb", 1)], "1g.10gb") == ()
     assert capped.pack([("1g.10gb", 0)], ["1g.10gb", "1g.10gb"]) is None
+
+
+@pytest.mark.parametrize("mask", [-1, 256])
+def test_a_mask_of_another_grid_is_refused(mask: int) -> None:
+    with pytest.raises(ValueError, match="occupancy mask"):
+        A100.placeability(mask)

@@ -199,19 +199,6 @@ def test_creatable_starts_are_those_that_every_rule_allows(case: tuple[Geometry,
         assert geometry.creatable_starts(held, profile.name) == allowed
 
 
-@given(occupied())
-def test_loss_is_the_placeability_that_an_instance_takes(case: tuple[Geometry, list[Instance]]) -> None:
-    geometry, held = case
-    mask = bits(units(geometry, held))
-    assert geometry.occupancy(held) == mask
-    for profile in geometry.profiles:
-        for start in geometry.creatable_starts(held, profile.name):
-            after = geometry.occupancy([*held, (profile.name, start)])
-            loss = geometry.loss(mask, profile.name, start)
-            assert loss >= 0
-            assert loss == pytest.approx(geometry.placeability(mask) - geometry.placeability(after))
-
-
 @given(occupied(), st.data())
 def test_pack_finds_the_packing_that_leaves_most_or_none(
     case: tuple[Geometry, list[Instance]], data: st.DataObject

@@ -14,6 +14,7 @@ from scheduler_ext.core.mig_geometry import Geometry, geometry_for, geometry_fro
 from scheduler_ext.core.mig_value import MigWeights, mig_mix, mig_placements, mix_of, room_worth, shapes
 from scheduler_ext.core.workload import TaskClass, Workload
 from tests.core.test_mig_oracle import geometries
+from tests.mig_oracle import cost_of
 
 A30 = geometry_from_report(
     4,
@@ -106,22 +107,6 @@ def cases(draw: st.DrawFn) -> tuple[Geometry, dict[str, float], MigWeights]:
     return geometry, mix, draw(weights)
 
 
-def most(profile: Profile, mask: int, left: int) -> int:
-    """How many of a profile fit beside a mask: every set of starts is tried."""
-    taken = [window(profile, start) for start in profile.starts] if left else []
-    return max([0, *(1 + most(profile, mask | units, left - 1) for units in taken if not mask & units)])
-
-
-def worth_of(geometry: Geometry, mix: dict[str, float], mask: int, exponent: float) -> float:
-    parts = dict(mix) if any(mix.values()) else {geometry.profiles[i].name: 1.0 for i in shapes(geometry)}
-    worth = 0.0
-    for profile in geometry.profiles:
-        empty = most(profile, 0, profile.max_instances)
-        part = most(profile, mask, profile.max_instances) / empty
-        worth += parts.get(profile.name, 0.0) * profile.size * empty * part**exponent
-    return worth / sum(parts.values()) / geometry.grid
-
-
 def free_starts(geometry: Geometry, mask: int) -> Iterator[tuple[int, int]]:
     for index, profile in enumerate(geometry.profiles):
         for start in profile.starts:
@@ -136,12 +121,10 @@ def test_the_tables_agree_with_every_start_tried(
     geometry, mix, weights = case
     tables = mig_placements(geometry, mix, weights)
     mask = data.draw(st.integers(0, (1 << geometry.grid) - 1))
-    before = worth_of(geometry, mix, mask, weights.exponent)
     best: dict[int, tuple[float, int]] = {}
     for index, start in free_starts(geometry, mask):
         after = mask | window(geometry.profiles[index], start)
-        free_part = (geometry.grid - after.bit_count()) / geometry.grid
-        lost = before - worth_of(geometry, mix, after, weights.exponent) + weights.best_fit * free_part
+        lost = cost_of(geometry, mix, mask, after, weights)
         if index not in best or lost < best[index][0] - 1e-8:
             best[index] = (lost, start)
     for index in range(len(geometry.profiles)):

@@ -16,7 +16,7 @@ from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.policy import STRATEGIES, Policy
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS, SCORES
-from scheduler_ext.core.workload import Workload
+from scheduler_ext.core.workload import TaskClass, Workload
 from tests import score_oracle
 from tests.core.asked import mig, t4, whole
 from tests.core.reported import device, node, sliced
@@ -77,7 +77,10 @@ def test_scores_agree_where_several_units_are_asked(count: int, priority: int, s
     seven = sliced(*[("1g.10gb", start) for start in range(7)], holders={6: Holder(uid="someone")})
     mixed = replace(node(device(0, mig=seven), device(1), report={"mig_strategy": "mixed"}), name="mixed")
     whole_ones = replace(node(*(t4(i) for i in range(4)), *(device(i) for i in range(4, 10))), name="whole")
-    snapshot = snapshot_of([mixed, whole_ones])
+    workload = Workload.of(
+        {TaskClass(mig=(("3g.40gb", 1), ("1g.10gb", 2))): 3, TaskClass(gpus=2): 1}, unknown=1
+    )
+    snapshot = snapshot_of([mixed, whole_ones], workload=workload)
     for request in (whole(count, priority=priority), replace(mig("1g.10gb", count), priority=priority)):
         decision = Decision(request, snapshot, Policy(strategy=strategy))
         assert decision.fits.any()

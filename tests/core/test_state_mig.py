@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.core.gpu import Device, Holder, Mig
+from scheduler_ext.core.node import MigRoom
 from scheduler_ext.core.state import resolve
 from tests.core.reported import (
     NAMES,
@@ -50,7 +51,7 @@ class TestMigStrategies:
     def test_an_instance_of_a_gpu_without_geometry_has_no_known_memory(self) -> None:
         unknown = replace(SEVEN, geometry=None)
         slot = slots(node(device(0, mig=unknown), report={"mig_strategy": "mixed"}))["GPU-0"]
-        assert [(unit.free, unit.memory_mib, unit.mig_loss) for unit in slot.units] == [(7, 0, 0.0)]
+        assert [(unit.free, unit.memory_mib, unit.mig_room) for unit in slot.units] == [(7, 0, None)]
 
     def test_no_share_goes_to_a_partitioned_gpu(self) -> None:
         slot = slots(node(device(0, mig=SEVEN), report={"mig_strategy": "mixed"}))["GPU-0"]
@@ -79,14 +80,19 @@ class TestMigStrategies:
     def test_single_on_a_node_without_partitioned_gpus_hands_them_out_whole(self) -> None:
         assert free_units(node(device(0), report={"mig_strategy": "single"})) == {"GPU-0": {WHOLE: 1}}
 
-    def test_the_next_instance_costs_the_mean_over_the_free_ones(self) -> None:
-        mig = sliced(("1g.10gb", 0), ("1g.10gb", 6))
-        geometry = mig.geometry
-        assert geometry is not None
-        mean = (geometry.loss(0, "1g.10gb", 0) + geometry.loss(0, "1g.10gb", 6)) / 2
+    def test_the_next_instance_may_lie_at_any_free_one_of_its_profile(self) -> None:
+        mig = sliced(("1g.10gb", 6), ("1g.10gb", 0), ("3g.40gb", 4), ("1g.10gb", 1), holders={1: BY_UID})
+        assert mig.geometry is not None
         slot = slots(node(device(0, mig=mig), report={"mig_strategy": "mixed"}))["GPU-0"]
-        assert slot.units[0].mig_loss == pytest.approx(mean)
-        assert mean > 0
+        assert [unit.mig_room for unit in slot.units] == [
+            MigRoom(mig.geometry, 0b0000_0010, "1g.10gb", (0, 6)),
+            MigRoom(mig.geometry, 0b0000_0010, "3g.40gb", (4,)),
+        ]
+
+    def test_where_none_is_free_nothing_is_told_of_where_it_may_lie(self) -> None:
+        mig = sliced(("1g.10gb", 0), holders={0: BY_UID})
+        slot = slots(node(device(0, mig=mig), report={"mig_strategy": "mixed"}))["GPU-0"]
+        assert [unit.mig_room for unit in slot.units] == [None]
 
 
 class TestSharing:

@@ -42,7 +42,7 @@ def test_a_table_that_does_not_fit_the_device_is_not_used(status: Json) -> None:
     assert report.devices[0].mig.geometry is None
     offered = resolve(node(*report.devices, report={"mig_strategy": "mixed"}), NAMES, 10).state.slots[0].units
     assert sum(unit.free for unit in offered) == 1
-    assert [unit.mig_loss for unit in offered if unit.free] == [0.0]
+    assert [unit.mig_room for unit in offered if unit.free] == [None]
 
 
 def test_an_instance_that_its_own_device_could_not_have_refuses_the_report() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -10,17 +9,14 @@ from pathlib import Path
 
 import click
 
-from scheduler_ext.cli.output import print_table
+from scheduler_ext.cli.simulate.results import FORMS, check_jobs, check_out, write_report
 from scheduler_ext.cli.simulate.seeds import Seeds
-from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.mig.churn import ARRIVALS, MigChurn, run_mig_churn
 from scheduler_ext.sim.mig.geometry import read_geometry
 from scheduler_ext.sim.mig.mix import parse_mix
 from scheduler_ext.sim.mig.policies import policy_factory
 from scheduler_ext.sim.mig.target import TARGETS
-from scheduler_ext.sim.report import Run, as_csv, report, summary
-from scheduler_ext.sim.sweep import run_all
+from scheduler_ext.sim.sweep import BACKENDS, run_all
 
 
 @click.command()
@@ -64,11 +60,15 @@ from scheduler_ext.sim.sweep import run_all
     show_default=True,
     help="What policies are told of the mix: the mix itself, or only the pods as they come.",
 )
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Runs side by side.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Runs side by side; -1: one per core.")
+@click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True)
+@click.option("--scheduler", metavar="ADDRESS", help="Of the Dask or Ray cluster that the runs go to.")
+@click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True)
 @click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File for the JSON or CSV instead of standard output.",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Write to this file instead of standard output.")
 def mig(
     gpus: int,
     geometry_name: str,
@@ -79,12 +79,14 @@ def mig(
     arrivals: int,
     target: str,
     jobs: int,
+    backend: str,
+    scheduler: str | None,
     output: str,
     out: Path | None,
 ) -> None:
     """Play Poisson arrivals of MIG pods on equal GPUs, and print the slices that each policy accepts."""
-    if out is not None and output == "table":
-        raise click.UsageError("--out: a table is for reading; add -o json or -o csv")
+    check_jobs(jobs)
+    check_out(output, out)
     geometry = read_geometry(geometry_name)
     churn = MigChurn(
         geometry=geometry,
@@ -101,41 +103,5 @@ def mig(
         policy_factory(name)
     tasks = [partial(run_mig_churn, churn, name, seed) for name in names for seed in seeds]
     with click.progressbar(length=len(tasks), file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-        runs = run_all(tasks, jobs=jobs, progress=bar.update)
-    _print(runs, output, out)
-
-
-def _print(runs: Sequence[Run], output: str, out: Path | None) -> None:
-    if output == "table":
-        _print_means(runs)
-        return
-    text = (
-        as_csv(runs)
-        if output == "csv"
-        else json.dumps(report(runs, machine_line(describe_machine())), indent=2) + "\n"
-    )
-    if out is None:
-        click.echo(text, nl=False)
-        return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SimulationError(f"out {out}: {error.strerror}") from None
-
-
-def _print_means(runs: Sequence[Run]) -> None:
-    print_table(
-        ("MIX", "POLICY", "SEEDS", "SLICES ACCEPTED %", "SLICES HELD %", "DECISIONS/S", "P99 MS"),
-        [
-            (
-                row["trace"],
-                row["policy"],
-                row["seeds"],
-                f"{row['sliceAcceptancePercent']:.2f}",
-                f"{row['meanAllocationPercent']:.2f}",
-                f"{row['decisionsPerSecond']:.0f}",
-                f"{row['p99Ms']:.4f}",
-            )
-            for row in summary(runs)
-        ],
-    )
+        runs = run_all(tasks, jobs=jobs, backend=backend, scheduler=scheduler, progress=bar.update)
+    write_report(runs, output, out)

@@ -1,4 +1,4 @@
-"""How the reports of simulations are printed: a table of means, or all of it as JSON or CSV."""
+"""What all simulations take and print: a table of means, or all of it as JSON or CSV."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ _COLUMNS = {
     "decisionsPerSecond": "DECISIONS/S",
     "p99Ms": "P99 MS",
 }
+
+
+def check_jobs(jobs: int) -> None:
+    """Raises click.UsageError for no run at a time."""
+    if jobs == 0:
+        raise click.UsageError("--jobs: 0 runs do nothing; give 1 or more, or -1 for one per core")
 
 
 def check_out(output: str, out: Path | None) -> None:

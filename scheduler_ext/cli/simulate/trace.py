@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from scheduler_ext.cli.simulate.options import IntreeWeight, Policies, TargetName
-from scheduler_ext.cli.simulate.results import FORMS, check_out, write_report
+from scheduler_ext.cli.simulate.results import FORMS, check_jobs, check_out, write_report
 from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.experiment import Experiment
@@ -130,7 +130,8 @@ def trace(
 
     Inflation: pods stay until more was asked than there is. Churn: they come and leave at random.
     """
-    _check(nodes, pods, protocol, priorities, jobs)
+    _check(nodes, pods, protocol, priorities)
+    check_jobs(jobs)
     check_out(output, out)
     shapes, traces = read_traces(nodes, pods) if nodes is not None else generate_traces(generate)
     settings = Settings(ties=ties, points=points, sampled_percent=sample, intree=dict(intree))
@@ -161,12 +162,10 @@ def trace(
     write_report([outcome.run for outcome in outcomes], output, out)
 
 
-def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: str, jobs: int) -> None:
+def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: str) -> None:
     if (nodes is None) != (not pods):
         raise click.UsageError("--nodes and --pods come together; give both, or neither for made-up ones")
     if len({path.stem for path in pods}) < len(pods):
         raise click.UsageError("--pods: two files have the same name, by which their results are known")
     if priorities != "none" and protocol != "churn":
         raise click.UsageError("--priorities: nobody is evicted by inflation; take --protocol churn")
-    if jobs == 0:
-        raise click.UsageError("--jobs: 0 runs do nothing; give 1 or more, or -1 for one per core")

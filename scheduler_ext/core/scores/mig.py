@@ -9,7 +9,7 @@ from scheduler_ext.core.criterion import Scoring
 
 
 class MigPlaceability:
-    """1 where holding the instance destroys no placeability of its GPU, 0 where it destroys all.
+    """1 where holding the instance takes nothing from the MIG pods to come, 0 where it takes a GPU from them.
 
     The device plugin picks the instance, so a node is judged by the mean over its GPUs with a free one.
     """
@@ -17,13 +17,12 @@ class MigPlaceability:
     name = "mig"
 
     def applies(self, scoring: Scoring) -> bool:
-        everywhere = scoring.snapshot.cluster.units
-        offered = (everywhere.get(ask.resource, columns) for ask, columns in scoring.units)
-        return any(columns.mean_mig_loss.any() for columns in offered)
+        cluster = scoring.snapshot.cluster
+        return any(bool(cluster.mig_loss(ask.resource).any()) for ask, _ in scoring.units)
 
     def value(self, scoring: Scoring) -> Floats:
         loss = np.zeros(len(scoring.snapshot.states))
-        for ask, columns in scoring.units:
-            loss += ask.count * columns.mean_mig_loss
+        for ask, _ in scoring.units:
+            loss += ask.count * scoring.snapshot.mig_loss(ask.resource)
         value: Floats = np.clip(1.0 - loss, 0.0, 1.0)
         return value

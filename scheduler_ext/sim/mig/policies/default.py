@@ -1,15 +1,21 @@
-"""The product's own choice of a MIG placement (core/mig_value.py)."""
+"""The product's own choice of a MIG placement (core/mig_tuning.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from scheduler_ext.core.mig_geometry import Geometry
-from scheduler_ext.core.mig_value import mig_placements
+from scheduler_ext.core.mig_tuning import MigTuner
+from scheduler_ext.core.mig_value import MigPlacements, least_cost
 from scheduler_ext.sim.mig.policy import CheapestGpu, MigPolicy
 
 
 def policy(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
     """The least that pods of ``mix`` miss."""
-    return CheapestGpu(partial(mig_placements, geometry), mix)
+    tuner = MigTuner()
+
+    def placements(mix: Mapping[str, float]) -> MigPlacements:
+        tuner.tune(geometry, mix)
+        return least_cost(geometry, tuner.worth(geometry, mix).cost)
+
+    return CheapestGpu(placements, mix)
