@@ -68,7 +68,8 @@ class Forecasting:
             self._made_at = now
 
     def _forecast(self, workload: Workload) -> Forecast:
-        """Its tables, kind by kind: each is remembered, so that in the end they only are put together."""
+        """Its tables, kind by kind: each is remembered, so that in the end they only are put together. Those
+        of MIG are tuned to what is asked of it."""
         snapshot = self._extender.snapshot
         kinds = snapshot.kinds if snapshot is not None else ()
         for kind in kinds:
@@ -76,6 +77,9 @@ class Forecasting:
                 break
             with self._pace.turn():
                 Forecast(workload, (kind,))
+        if snapshot is not None:
+            with self._pace.turn():
+                snapshot.mig_rooms.prepare(workload)
         with self._pace.turn():
             return Forecast(workload, kinds)
 
