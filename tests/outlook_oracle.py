@@ -156,13 +156,13 @@ def unusable(left: Left, workload: Workload) -> float:
 def runs(left: Left, workload: Workload) -> float:
     if not left.kinds:
         return 0.0
-    usual = list(asked_of(left.kinds[0], workload.top(0.95)))
+    every = list(asked_of(left.kinds[0], workload))
     used = sum(
         asked.weight * asked.gpus * (min(int(left.whole), 16) // asked.gpus * asked.gpus)
-        for asked in usual
+        for asked in every
         if asked.gpus > 1 and asked.size == 1000 and asked.admitted
     )
-    return used / max(sum(asked.weight * asked.amount for asked in usual), 1e-9)
+    return used / max(sum(asked.weight * asked.amount for asked in every), 1e-9)
 
 
 def with_cpu(left: Left, workload: Workload) -> float:

@@ -76,7 +76,7 @@ class Forecast:
             self.values[row] = _values(every, kind)
             self.unusable[row] = _unusable(usual, kind, self.cpu_milli)
             self.several[row] = _several(usual, kind, self.cpu_milli)
-            self.runs[row] = _runs(usual, kind)
+            self.runs[row] = _runs(every, kind)
             self.cores_per_gpu[row] = _cores_per_gpu(every, kind)
         self.knows_cpu = bool(self.cores_per_gpu.any())
 
