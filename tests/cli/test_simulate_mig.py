@@ -32,11 +32,11 @@ def test_the_report() -> None:
 
 
 def test_the_table_has_a_row_per_policy() -> None:
-    result = run(*FAST, "--policy", "mfi,first_fit", "--mix", "7g.80gb=.5,1g.10gb=.5")
+    result = run(*FAST, "--policy", "mfi,first-fit", "--mix", "7g.80gb=.5,1g.10gb=.5")
     header, *rows = result.stdout.splitlines()
     assert header.split()[:3] == ["TRACE", "POLICY", "SEEDS"]
     assert [row.split()[:3] for row in rows] == [
-        ["7g.80gb=.5,1g.10gb=.5", policy, "2"] for policy in ("mfi", "first_fit")
+        ["7g.80gb=.5,1g.10gb=.5", policy, "2"] for policy in ("mfi", "first-fit")
     ]
 
 
