@@ -1,6 +1,7 @@
 """MIG placement policies, one module each: its name, with hyphens, is the policy's.
 
-A new one needs its own file only. A module has ``policy(geometry, mix)``, which returns a MigPolicy that starts with that mix as its target.
+A new one needs its own file only. A module has ``policy(geometry, mix)``, which returns a MigPolicy that
+starts with that mix as its target.
 """
 
 from __future__ import annotations
