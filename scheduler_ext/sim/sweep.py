@@ -75,6 +75,11 @@ def _dask(scheduler: str | None) -> Iterator[None]:
         )
     except (OSError, ValueError) as error:
         raise SimulationError(f"scheduler {scheduler}: {error}") from None
+    except MemoryError:
+        # Another protocol's first bytes read as the length of a message: the dashboard's port, for one.
+        raise SimulationError(
+            f"scheduler {scheduler}: answers, but not as a Dask scheduler; check the port"
+        ) from None
     with client, joblib.parallel_config("dask"):
         yield
 

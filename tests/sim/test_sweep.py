@@ -35,16 +35,25 @@ def test_a_run_that_never_comes_back_is_an_error(monkeypatch: pytest.MonkeyPatch
         run_all([partial(identity, 1)] * 3)
 
 
-def test_a_dask_scheduler_has_ten_seconds_to_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        pytest.param(OSError("Timed out trying to connect"), "Timed out", id="nobody answers"),
+        pytest.param(MemoryError(), "answers, but not as a Dask scheduler", id="another protocol answers"),
+    ],
+)
+def test_a_dask_scheduler_has_ten_seconds_to_answer(
+    monkeypatch: pytest.MonkeyPatch, problem: Exception, told: str
+) -> None:
     asked: dict[str, Any] = {}
 
     def client(address: str, timeout: float | None = None) -> None:
         asked.update(address=address, timeout=timeout)
-        raise OSError("Timed out trying to connect")
+        raise problem
 
     distributed = ModuleType("distributed")
     distributed.Client = client  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "distributed", distributed)
-    with pytest.raises(SimulationError, match="scheduler tcp://x:1: Timed out"):
+    with pytest.raises(SimulationError, match=f"scheduler tcp://x:1: {told}"):
         run_all([partial(identity, 1)], backend="dask", scheduler="tcp://x:1")
     assert asked == {"address": "tcp://x:1", "timeout": 10}
