@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+import scheduler_ext.sim.mig.policies
+import scheduler_ext.sim.policies
 from scheduler_ext.cli import main
 from scheduler_ext.cluster.bindings import Bindings
 from scheduler_ext.cluster.notices import NUDGE_ANNOTATION
@@ -206,6 +208,18 @@ def test_cli_names_every_option_of_a_command_and_no_other(heading: str) -> None:
     }
     told = section(page("cli"), heading)
     assert {option for cell in first_cells(told) for option in re.findall(r"-{1,2}[a-z-]+", cell)} == options
+
+
+@pytest.mark.parametrize(
+    ("heading", "policies"),
+    [
+        ("### simulate trace", scheduler_ext.sim.policies.policy_names()),
+        ("### simulate mig", scheduler_ext.sim.mig.policies.policy_names()),
+    ],
+)
+def test_cli_names_every_policy_of_a_simulation(heading: str, policies: Sequence[str]) -> None:
+    (row,) = (row for row in rows(section(page("cli"), heading)) if row[0].startswith("`--policy"))
+    assert sorted(re.findall(r"`([a-z-]+)`", row[2])) == list(policies)
 
 
 # GPUNode

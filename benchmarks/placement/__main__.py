@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -11,14 +10,15 @@ import click
 from benchmarks.placement.published import POLICIES, SEEDS, TIES
 from benchmarks.placement.table import HEADER, cells_of, rows_of
 from scheduler_ext.cli.output import print_table
-from scheduler_ext.cli.simulate.options import Policies, TargetName
+from scheduler_ext.cli.simulate.options import Jobs, Policies, TargetName, split_names
+from scheduler_ext.cli.simulate.results import check_file, check_folder, report_text, write_text
 from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.plots import write_plots
+from scheduler_ext.sim.policies import policy_factory
 from scheduler_ext.sim.protocols import run_experiments
-from scheduler_ext.sim.report import as_csv, report
 from scheduler_ext.sim.scheduler import TIES as TIE_RULES
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.sources import Traces, generate_traces, read_traces
@@ -29,7 +29,7 @@ _NODES_CSV = "openb_node_list_gpu_node.csv"
 _PODS_CSV = "openb_pod_list_"
 _GENERATED_NODES = 300
 
-_file = click.Path(dir_okay=False, path_type=Path)
+_target = click.Path(path_type=Path)
 _folder = click.Path(file_okay=False, path_type=Path)
 
 
@@ -37,18 +37,22 @@ _folder = click.Path(file_okay=False, path_type=Path)
 @click.option("--traces", type=_folder, help="Folder of the openb CSVs; the generator's pods without.")
 @click.option("--variants", metavar="NAME,...", help="Only these of the folder's traces.")
 @click.option(
-    "--policy", "policies", type=Policies(), default=",".join(("default", *POLICIES)), show_default=True
+    "--policy",
+    "policies",
+    type=Policies(policy_factory),
+    default=",".join(("default", *POLICIES)),
+    show_default=True,
 )
 @click.option("--seeds", type=Seeds(), default=f"{SEEDS[0]}-{SEEDS[-1]}", show_default=True)
 @click.option("--ties", type=click.Choice(TIE_RULES), default=TIES, show_default=True)
 @click.option("--points", is_flag=True, help="Map every policy's scores to an extender's 0 to 10.")
 @click.option("--target", type=TargetName(), default="trace", show_default=True)
-@click.option("--jobs", type=int, default=-1, show_default=True)
+@click.option("--jobs", type=Jobs(), default=-1, show_default=True)
 @click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True)
 @click.option("--scheduler", metavar="ADDRESS", help="Of the Dask or Ray cluster that the runs go to.")
-@click.option("--json", "json_file", type=_file, help="Write the SimulationReport here.")
-@click.option("--csv", "csv_file", type=_file, help="Write a line per run here.")
-@click.option("--png", "png_folder", type=_folder, help="Write the plots of each trace into this folder.")
+@click.option("--json", "json_file", type=_target, help="Write the SimulationReport here.")
+@click.option("--csv", "csv_file", type=_target, help="Write a line per run here.")
+@click.option("--png", "png_folder", type=_target, help="Write the plots of each trace into this folder.")
 def main(
     traces: Path | None,
     variants: str | None,
@@ -66,6 +70,9 @@ def main(
 ) -> None:
     """Run the inflation protocol of the published comparison, and print ours beside the published figures."""
     try:
+        check_file("--json", json_file)
+        check_file("--csv", csv_file)
+        check_folder("--png", png_folder)
         nodes, by_name = _read(traces, variants)
         experiments = [
             Experiment(
@@ -87,26 +94,28 @@ def main(
             outcomes = run_experiments(
                 "inflation", experiments, jobs=jobs, backend=backend, scheduler=scheduler, progress=bar.update
             )
+        runs = [outcome.run for outcome in outcomes]
+        as_published = ties == TIES and target == "trace" and not points
+        print_table(HEADER, [cells_of(row) for row in rows_of(runs, as_published=as_published)])
+        click.echo(machine_line(describe_machine()))
+        if json_file is not None:
+            write_text("--json", json_file, report_text(runs, "json"))
+        if csv_file is not None:
+            write_text("--csv", csv_file, report_text(runs, "csv"))
         if png_folder is not None:
             write_plots(png_folder, outcomes)
     except SimulationError as error:
         raise click.ClickException(str(error)) from None
-    runs = [outcome.run for outcome in outcomes]
-    machine = machine_line(describe_machine())
-    as_published = ties == TIES and target == "trace" and not points
-    print_table(HEADER, [cells_of(row) for row in rows_of(runs, as_published=as_published)])
-    click.echo(machine)
-    if json_file is not None:
-        json_file.write_text(json.dumps(report(runs, machine), indent=2) + "\n", encoding="utf-8")
-    if csv_file is not None:
-        csv_file.write_text(as_csv(runs), encoding="utf-8")
 
 
 def _read(folder: Path | None, variants: str | None) -> tuple[tuple[NodeShape, ...], Traces]:
     if folder is None:
         return generate_traces(_GENERATED_NODES)
     files = {path.stem.removeprefix(_PODS_CSV): path for path in sorted(folder.glob(f"{_PODS_CSV}*.csv"))}
-    wanted = list(files) if variants is None else variants.split(",")
+    try:
+        wanted = list(files) if variants is None else list(split_names(variants))
+    except SimulationError as error:
+        raise SimulationError(f"--variants {error}") from None
     unknown = [name for name in wanted if name not in files]
     if unknown or not wanted:
         raise SimulationError(

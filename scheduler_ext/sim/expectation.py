@@ -17,6 +17,7 @@ HALF_LIFE_PODS = 2000
 # What is expected is worked out anew after so many pods, each time twice as many, up to the last.
 _FIRST_INTERVAL = 25
 _LAST_INTERVAL = 800
+_MOST_FIRST = 999_999_999
 _FIRST_PATTERN = re.compile(r"first:([1-9][0-9]{0,8})")
 
 
@@ -36,7 +37,9 @@ def first_count(target: str) -> int | None:
     """
     match = _FIRST_PATTERN.fullmatch(target)
     if match is None and target not in ("trace", "online"):
-        raise SimulationError(f"target {target}: unknown; write trace, online, or first:N with N above 0")
+        raise SimulationError(
+            f"target {target[:80]}: unknown; write trace, online, or first:N with N of 1 to {_MOST_FIRST}"
+        )
     return int(match[1]) if match else None
 
 

@@ -21,6 +21,8 @@ OPTIONAL_POD_COLUMNS = ("gpu_spec", "qos")
 # More than any machine has, and little enough for sums in 64 bits.
 _LARGEST = 10**12
 _MOST_GPUS = 64
+# Of a value in an error: a broken quote may make a cell of half a file.
+_SHOWN_CHARACTERS = 80
 
 
 class _Row:
@@ -37,9 +39,11 @@ class _Row:
         try:
             value = int(text)
         except ValueError:
-            raise self.error(column, f"{text!r} is no whole number; write one of 0 to {most}") from None
+            raise self.error(
+                column, f"{_shown(text)!r} is no whole number; write one of 0 to {most}"
+            ) from None
         if not 0 <= value <= most:
-            raise self.error(column, f"{value} is not within 0 to {most}")
+            raise self.error(column, f"{_shown(str(value))} is not within 0 to {most}")
         return value
 
     def error(self, column: str, problem: str) -> SimulationError:
@@ -53,7 +57,8 @@ def read_nodes(path: Path) -> list[NodeShape]:
     for row in _rows(path, NODE_COLUMNS):
         name = row.text("sn")
         if not name or name in seen:
-            raise row.error("sn", f"{name!r} names another node already" if name else "a node needs a name")
+            problem = f"{_shown(name)!r} names another node already" if name else "a node needs a name"
+            raise row.error("sn", problem)
         seen.add(name)
         gpus = row.number("gpu", _MOST_GPUS)
         model = row.text("model")
@@ -108,7 +113,7 @@ def _kind(row: _Row, models: Collection[str]) -> PodKind:
     admitted = tuple(sorted({model.strip() for model in row.text("gpu_spec").split("|")} - {""}))
     if admitted and not any(model in models for model in admitted):
         known = ", ".join(sorted(models))
-        raise row.error("gpu_spec", f"no node has {' or '.join(admitted)}; the cluster's are {known}")
+        raise row.error("gpu_spec", f"no node has {_shown(' or '.join(admitted))}; the cluster's are {known}")
     # A pod without GPUs goes anywhere.
     return PodKind(
         row.number("cpu_milli"),
@@ -129,16 +134,32 @@ def _rows(path: Path, needed: Sequence[str]) -> Iterator[_Row]:
                 raise SimulationError(
                     f"{path}, line 1: no column {missing[0]}; the first line names {', '.join(needed)}"
                 )
+            # Of two columns the reader would take the last without a word.
+            for column in (
+                column for number, column in enumerate(columns) if column and column in columns[:number]
+            ):
+                raise SimulationError(
+                    f"{path}, line 1, {_shown(column)}: is named twice; keep one of the two"
+                )
             empty = True
             for values in reader:
                 empty = False
-                yield _Row(path, reader.line_num, values)
+                row = _Row(path, reader.line_num, values)
+                if None in values:
+                    # What the reader found behind the last column.
+                    cell = _shown(str(values[None][0]))
+                    raise row.error(f"column {len(columns) + 1}", f"{cell!r} has no name in the first line")
+                yield row
             if empty:
                 raise SimulationError(f"{path}: has no rows; write one per line after the column names")
     except OSError as error:
         raise SimulationError(f"{path}: cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise SimulationError(f"{path}: is no CSV in UTF-8: {error}") from None
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
 
 
 def _write(path: Path, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

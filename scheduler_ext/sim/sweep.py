@@ -10,6 +10,9 @@ from scheduler_ext.core.errors import SimulationError
 
 BACKENDS = ("loky", "dask", "ray")
 
+# A scheduler that is there answers at once; who mistyped an address is not meant to wait for half a minute.
+_CONNECT_TIMEOUT_S = 10
+
 _Result = TypeVar("_Result")
 
 
@@ -24,17 +27,20 @@ def run_all(
     """The results of all tasks, in their order; each task and result is pickled where it runs elsewhere.
 
     ``scheduler`` is the address of a Dask scheduler or a Ray cluster. ``progress`` hears how many more are
-    done. Raises SimulationError where a backend cannot be used.
+    done. Raises SimulationError where a backend cannot be used, or loses a task.
     """
     import joblib
 
-    results: list[_Result | None] = [None] * len(tasks)
+    results: dict[int, _Result] = {}
     with _backend(backend, scheduler):
         parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
         for number, result in parallel(joblib.delayed(_numbered)(i, task) for i, task in enumerate(tasks)):
             results[number] = result
             progress(1)
-    return [result for result in results if result is not None]
+    lost = len(tasks) - len(results)
+    if lost:
+        raise SimulationError(f"backend {backend}: {lost} of {len(tasks)} runs never came back; run it again")
+    return [results[number] for number in range(len(tasks))]
 
 
 def _numbered(number: int, task: Callable[[], _Result]) -> tuple[int, _Result]:
@@ -62,9 +68,18 @@ def _dask(scheduler: str | None) -> Iterator[None]:
     except ImportError:
         raise SimulationError("backend dask: not installed; pip install 'scheduler-ext[dask]'") from None
     try:
-        client: Any = Client(scheduler) if scheduler else Client(processes=True)  # type: ignore[no-untyped-call]
+        client: Any = (
+            Client(scheduler, timeout=_CONNECT_TIMEOUT_S)  # type: ignore[no-untyped-call]
+            if scheduler
+            else Client(processes=True)  # type: ignore[no-untyped-call]
+        )
     except (OSError, ValueError) as error:
         raise SimulationError(f"scheduler {scheduler}: {error}") from None
+    except MemoryError:
+        # Another protocol's first bytes read as the length of a message: the dashboard's port, for one.
+        raise SimulationError(
+            f"scheduler {scheduler}: answers, but not as a Dask scheduler; check the port"
+        ) from None
     with client, joblib.parallel_config("dask"):
         yield
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.placement import __main__ as placement
 from benchmarks.placement.__main__ import main
 from benchmarks.placement.published import POLICIES, PUBLISHED, VARIANTS
 from benchmarks.placement.table import rows_of
@@ -84,6 +85,31 @@ def test_a_folder_of_traces(tmp_path: Path) -> None:
     assert len(cells[2]) < len(cells[1])
     assert len(json.loads((tmp_path / "f.json").read_text(encoding="utf-8"))["runs"]) == 4
     assert len((tmp_path / "f.csv").read_text(encoding="utf-8").splitlines()) == 5
+
+
+@pytest.mark.parametrize("option", ["--json", "--csv", "--png"])
+def test_what_cannot_be_written_is_told_before_anything_runs(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "run_experiments", None)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    target = tmp_path / "file" / "x"
+    result = CliRunner().invoke(main, [option, str(target)])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"Error: {option} {target}: cannot be written: Not a directory\n"
+
+
+def test_a_comma_too_much(tmp_path: Path) -> None:
+    write_pods(tmp_path / "openb_pod_list_default.csv", [])
+    result = CliRunner().invoke(main, ["--traces", str(tmp_path), "--variants", "default,"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: --variants 'default,' has an empty name; write names with one")
+
+
+def test_jobs_are_as_in_the_other_simulations() -> None:
+    result = CliRunner().invoke(main, ["--jobs", "0"])
+    assert result.exit_code == 2
+    assert "0 runs at a time; give 1 or more, or -1 for one per core" in result.stderr
 
 
 def test_a_trace_that_is_not_there(tmp_path: Path) -> None:

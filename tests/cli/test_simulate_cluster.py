@@ -131,7 +131,7 @@ def test_files_that_are_not_there_are_named(cluster: Path, written: Written, tmp
     assert error_of(run("simulate", "cluster", "--cluster", cluster, "--pods", "/no")) == f"/no: {gone}"
     out = tmp_path / "nowhere" / "out.json"
     message = error_of(run("simulate", "cluster", "--cluster", cluster, "--pods", pods, "--out", out))
-    assert message == f"--out {out}: {gone}"
+    assert message == f"--out {out}: cannot be written: {gone}"
 
 
 def test_one_cluster_is_asked_for(cluster: Path, written: Written) -> None:

@@ -32,11 +32,11 @@ def test_the_report() -> None:
 
 
 def test_the_table_has_a_row_per_policy() -> None:
-    result = run(*FAST, "--policy", "mfi,first_fit", "--mix", "7g.80gb=.5,1g.10gb=.5")
+    result = run(*FAST, "--policy", "mfi,first-fit", "--mix", "7g.80gb=.5,1g.10gb=.5")
     header, *rows = result.stdout.splitlines()
     assert header.split()[:3] == ["TRACE", "POLICY", "SEEDS"]
     assert [row.split()[:3] for row in rows] == [
-        ["7g.80gb=.5,1g.10gb=.5", policy, "2"] for policy in ("mfi", "first_fit")
+        ["7g.80gb=.5,1g.10gb=.5", policy, "2"] for policy in ("mfi", "first-fit")
     ]
 
 
@@ -60,13 +60,14 @@ def test_a_geometry_of_ones_own_and_an_online_target(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        pytest.param(["--policy", "magic"], "policy magic: not known for MIG", id="an unknown policy"),
         pytest.param(
             ["--mix", "1g.5gb=1"], "1g.5gb is not a profile of this geometry", id="another GPU's profile"
         ),
         pytest.param(["--geometry", "T4"], "geometry T4: no such file", id="a GPU without MIG"),
         pytest.param(
-            ["-o", "json", "--out", "/nowhere/f"], "/nowhere/f: cannot be written", id="no such folder"
+            ["-o", "json", "--out", "/nowhere/f"],
+            "--out /nowhere/f: cannot be written: No such file",
+            id="no such folder",
         ),
     ],
 )
@@ -81,6 +82,12 @@ def test_an_error_is_one_line(args: list[str], says: str) -> None:
         pytest.param(["--seeds", "4x"], "'4x' is no seed", id="no seed"),
         pytest.param(["--seeds", "0-99999999"], "more than 10000 seeds", id="a slip of the keyboard"),
         pytest.param(["--load", "0"], "--load", id="no load"),
+        pytest.param(["--load", "nan"], "'--load': nan is no finite number", id="a load that is no number"),
+        pytest.param(["--policy", "magic"], "policy magic: not known for MIG", id="an unknown policy"),
+        pytest.param(["--policy", "best_fit"], "choose of best-fit, default", id="an underscore"),
+        pytest.param(["--policy", "mfi,"], "'mfi,' has an empty name", id="a comma too much"),
+        pytest.param(["--jobs", "0"], "'--jobs': 0 runs at a time; give 1 or more", id="no jobs"),
+        pytest.param(["--jobs", "-2"], "'--jobs': -2 runs at a time; give 1 or more", id="all but one core"),
         pytest.param(["--out", "f"], "add -o json or -o csv", id="a table into a file"),
     ],
 )

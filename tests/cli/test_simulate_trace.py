@@ -5,16 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+import os
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
+from scheduler_ext.cli.simulate.results import report_text
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.openb import write_nodes, write_pods
+from scheduler_ext.sim.report import Run
 from tests.cli.commands import error_of, run
 
+# The module; its package has the command by this name.
+trace = import_module("scheduler_ext.cli.simulate.trace")
 SMALL = ("--generate", "10", "--policy", "fgd,random", "--seeds", "42-43")
 
 
@@ -133,7 +140,21 @@ def test_settings(args: tuple[str, ...]) -> None:
             ("--policy", "fgd", "--nodes", "n.csv"), "--nodes and --pods come together", id="no pods"
         ),
         pytest.param(("--policy", "fgd", "--priorities", "qos"), "take --protocol churn", id="priorities"),
-        pytest.param(("--policy", "fgd", "--jobs", "0"), "--jobs: 0 runs", id="no jobs"),
+        pytest.param(("--policy", "fgd", "--jobs", "0"), "'--jobs': 0 runs at a time", id="no jobs"),
+        pytest.param(("--jobs", "-2"), "'--jobs': -2 runs at a time", id="all but one core"),
+        pytest.param(("--policy", "best_fit"), "policy best_fit: unknown", id="an underscore"),
+        pytest.param(("--policy", "fgd,,random"), "has an empty name", id="a comma too much"),
+        pytest.param(("--load", "nan"), "'--load': nan is no finite number", id="load nan"),
+        pytest.param(("--load", "inf"), "'--load'", id="load inf"),
+        pytest.param(("--lifetimes", "nan"), "'--lifetimes': nan is no finite number", id="lifetimes nan"),
+        pytest.param(("--lifetimes", "inf"), "'--lifetimes'", id="lifetimes inf"),
+        pytest.param(("--constrain", "nan"), "'--constrain': nan is no finite number", id="constrain nan"),
+        pytest.param(("--constrain", "inf"), "'--constrain'", id="constrain inf"),
+        pytest.param(("--target", "first:999999999999"), "first:N with N of 1 to 999999999", id="far first"),
+        pytest.param(("--generator-seed", "-1"), "--generator-seed", id="generator seed"),
+        pytest.param(
+            ("--nodes", "n.csv", "--pods", "p.csv", "--write", "d"), "--write: the nodes", id="write files"
+        ),
         pytest.param(("--policy", "fgd", "--out", "x"), "--out: a table is for a terminal", id="table out"),
     ],
 )
@@ -158,10 +179,70 @@ def test_errors_are_one_line(traces: tuple[Path, Path], tmp_path: Path) -> None:
     broken.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1,1,1,2000\n", encoding="utf-8")
     told = error_of(simulate("--policy", "fgd", "--nodes", nodes, "--pods", broken))
     assert told.endswith("broken.csv, line 2, gpu_milli: 2000 is not within 0 to 1000")
-    unwritable = simulate(*SMALL, "-o", "json", "--out", tmp_path / "no" / "f.json")
-    assert "cannot be written: No such file" in error_of(unwritable)
     elsewhere = simulate(*SMALL, "--scheduler", "tcp://10.0.0.1:1")
     assert "backend loky runs on this machine" in error_of(elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        pytest.param(("--out", "no/f.json"), "No such file or directory", id="no folder for the report"),
+        pytest.param(("--out", "file/f.json"), "Not a directory", id="a file for the report's folder"),
+        pytest.param(("--out", "."), "Is a directory", id="a folder for the report"),
+        pytest.param(("--png", "file/plots"), "Not a directory", id="a file for the plots' folder"),
+        pytest.param(("--write", "file"), "Not a directory", id="a file for the CSVs' folder"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_anything_runs(
+    option: tuple[str, str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "run_experiments", None)
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    name, target = option[0], tmp_path / option[1]
+    assert error_of(simulate(*SMALL, "-o", "json", name, target)) == (
+        f"{name} {target}: cannot be written: {told}"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_report_without_rights_is_told_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "run_experiments", None)
+    # Whoever runs the tests may be allowed to write anywhere.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    result = simulate(*SMALL, "-o", "json", "--out", tmp_path / "f.json")
+    assert error_of(result).endswith("f.json: cannot be written: Permission denied")
+
+
+def test_what_is_made_up_is_written_and_simulated_alike(tmp_path: Path) -> None:
+    seeded = ("--policy", "fgd", "--seeds", "42", "-o", "json", "--generate", "10", "--generator-seed")
+
+    def figures(*args: str | Path) -> Any:
+        (only,) = report_of(simulate(*args))["runs"]
+        return only["trace"], only["allocationPercent"], only["arrivedMilli"]
+
+    made_up = figures(*seeded, "7", "--write", tmp_path / "new")
+    files = ("--nodes", tmp_path / "new" / "nodes.csv", "--pods", tmp_path / "new" / "generated.csv")
+    assert figures(*files, "--policy", "fgd", "--seeds", "42", "-o", "json") == made_up
+    assert figures(*seeded, "7") == made_up
+    assert figures(*seeded, "8") != made_up
+    assert figures(*seeded, "0") == figures(*seeded[:-1])
+
+
+def test_a_figure_that_json_has_not_is_never_written() -> None:
+    run_of_nan = Run(
+        trace="t", policy="p", seed=1, arrived_milli=0, allocated_milli=0, rejected_milli=0,
+        decisions_per_second=math.nan, p99_ms=0.0,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        report_text([run_of_nan], "json")
+
+
+def test_help_says_what_fgd_needs() -> None:
+    shown = " ".join(simulate("--help").stdout.split())
+    assert "FGD as published needs --ties first." in shown
+    assert "best-fit, default, dot-product" in shown
 
 
 def test_help_lists_what_can_be_simulated() -> None:

@@ -79,8 +79,9 @@ def test_drift_is_followed() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["", "first", "first:", "first:0", "first:-1", "first:1.5", "Trace", "future"]
+    "target",
+    ["", "first", "first:", "first:0", "first:-1", "first:1.5", "Trace", "future", "first:999999999999"],
 )
 def test_an_unknown_target_is_told(target: str) -> None:
-    with pytest.raises(SimulationError, match="write trace, online, or first:N"):
+    with pytest.raises(SimulationError, match="write trace, online, or first:N with N of 1 to 999999999"):
         Expectation(target, PODS)

@@ -9,6 +9,7 @@ import pytest
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.openb import read_nodes, read_pods, write_nodes, write_pods
+from scheduler_ext.sim.sources import generate_traces, read_traces, write_traces
 from scheduler_ext.sim.workload import PodKind
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,8000,1000,0,\n"
@@ -68,6 +69,11 @@ def test_pods_with_the_first_five_columns_only(tmp_path: Path) -> None:
             "p,1,1,1,5,K80,", "line 3, gpu_spec: no node has K80; the cluster's are P100", id="model"
         ),
         pytest.param("p,1,1", "line 3, num_gpu: '' is no whole number", id="a row that ends early"),
+        pytest.param(
+            "p,1,1,0,0,,,LS,x",
+            "line 3, column 8: 'LS' has no name in the first line",
+            id="a row that goes on",
+        ),
     ],
 )
 def test_pods_that_cannot_be(tmp_path: Path, row: str, told: str) -> None:
@@ -78,8 +84,31 @@ def test_pods_that_cannot_be(tmp_path: Path, row: str, told: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(f"p,{'x' * 500},1,0,0,,", id="a long word for a number"),
+        pytest.param(f"p,{'9' * 500},1,0,0,,", id="a long number"),
+        pytest.param(f"p,1,1,1,5,{'K' * 500},", id="a long model"),
+        pytest.param(f"p,1,1,0,0,,,{'x' * 500}", id="a long cell without a column"),
+    ],
+)
+def test_long_values_are_told_by_their_beginning(tmp_path: Path, row: str) -> None:
+    path = written(tmp_path, PODS + row + "\n")
+    with pytest.raises(SimulationError) as error:
+        read_pods(path, {"P100"})
+    told = str(error.value).removeprefix(str(path))
+    assert max(told.count(letter) for letter in "x9K") == 80
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
+        pytest.param(
+            NODES.replace("memory_mib", "gpu"), "no column memory_mib", id="a column twice for another"
+        ),
+        pytest.param(
+            NODES.replace("model", "model,gpu"), "line 1, gpu: is named twice", id="a column named twice"
+        ),
         pytest.param("", "no column sn", id="an empty file"),
         pytest.param("sn,cpu_milli,memory_mib,gpu\n", "no column model", id="a column is missing"),
         pytest.param("sn,cpu_milli,memory_mib,gpu,model\n", "has no rows", id="no rows"),
@@ -121,6 +150,14 @@ class TestGenerator:
         write_pods(tmp_path / "pods.csv", pods)
         assert read_nodes(tmp_path / "nodes.csv") == nodes
         assert read_pods(tmp_path / "pods.csv", {node.model for node in nodes}) == pods
+
+    def test_traces_are_written_and_read_back(self, tmp_path: Path) -> None:
+        nodes, traces = generate_traces(5, seed=3)
+        write_traces(tmp_path / "a" / "b", nodes, traces)
+        written_to = tmp_path / "a" / "b"
+        assert read_traces(written_to / "nodes.csv", [written_to / "generated.csv"]) == (nodes, traces)
+        with pytest.raises(SimulationError, match=r"nodes\.csv: cannot be written"):
+            write_traces(written_to / "nodes.csv", nodes, traces)
 
     def test_a_seed_is_all_that_decides(self) -> None:
         nodes = generate_nodes(20, seed=3)

@@ -12,6 +12,7 @@ import click
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, read_pod_list, shortfall
 from scheduler_ext.cli.options import config_option, context_option, kubeconfig_option
 from scheduler_ext.cli.output import print_structured, print_table, printable
+from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.cli.sources import read_config, read_state
 from scheduler_ext.core.errors import InventoryError, SimulationError
 from scheduler_ext.extender.simulation import by_priority
@@ -67,6 +68,7 @@ def cluster(
     if (cluster_file is None) == (kubeconfig is None):
         which = "nothing to read from" if cluster_file is None else "--cluster and --kubeconfig are too many"
         raise click.UsageError(f"{which}: give one of --cluster, --kubeconfig")
+    check_file("--out", out)
     config = read_config(config_file)
     pods = read_pod_list(pods_file)
     state = read_state(cluster_file, kubeconfig, context, config, with_objects=True)
@@ -87,10 +89,7 @@ def _write(simulation: dict[str, Any], output: str, out: Path) -> None:
     text = io.StringIO()
     with redirect_stdout(text):
         _print(simulation, output)
-    try:
-        out.write_text(text.getvalue())
-    except OSError as error:
-        raise SimulationError(f"--out {out}: {error.strerror or error}") from None
+    write_text("--out", out, text.getvalue())
 
 
 def _print(simulation: dict[str, Any], output: str) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import click
 
-from scheduler_ext.cli.simulate.results import FORMS, check_jobs, check_out, write_report
+from scheduler_ext.cli.simulate.options import FiniteFloat, Jobs, Policies
+from scheduler_ext.cli.simulate.results import FORMS, check_out, write_report
 from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.sim.mig.churn import ARRIVALS, MigChurn, run_mig_churn
 from scheduler_ext.sim.mig.geometry import read_geometry
 from scheduler_ext.sim.mig.mix import parse_mix
-from scheduler_ext.sim.mig.policies import policy_factory
+from scheduler_ext.sim.mig.policies import policy_factory, policy_names
 from scheduler_ext.sim.mig.target import TARGETS
 from scheduler_ext.sim.sweep import BACKENDS, run_all
 
@@ -39,12 +40,20 @@ from scheduler_ext.sim.sweep import BACKENDS, run_all
 )
 @click.option(
     "--load",
-    type=click.FloatRange(0, 100, min_open=True),
+    type=FiniteFloat(0, 100, min_open=True),
     default=1.0,
     show_default=True,
     help="Slices that would be held on average if all pods were accepted, in parts of the slices there are.",
 )
-@click.option("--policy", "policies", default="default", show_default=True, metavar="NAME,...")
+@click.option(
+    "--policy",
+    "policies",
+    type=Policies(policy_factory),
+    default="default",
+    show_default=True,
+    metavar="NAME,...",
+    help=f"Of {', '.join(policy_names())}.",
+)
 @click.option("--seeds", type=Seeds(), default="42-51", show_default=True)
 @click.option(
     "--arrivals",
@@ -60,13 +69,15 @@ from scheduler_ext.sim.sweep import BACKENDS, run_all
     show_default=True,
     help="What policies are told of the mix: the mix itself, or only the pods as they come.",
 )
-@click.option("--jobs", type=int, default=1, show_default=True, help="Runs side by side; -1: one per core.")
+@click.option(
+    "--jobs", type=Jobs(), default=1, show_default=True, help="Runs side by side; -1: one per core."
+)
 @click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True)
 @click.option("--scheduler", metavar="ADDRESS", help="Of the Dask or Ray cluster that the runs go to.")
 @click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path),
     help="File for the JSON or CSV instead of standard output.",
 )
 def mig(
@@ -74,7 +85,7 @@ def mig(
     geometry_name: str,
     mix_text: str,
     load: float,
-    policies: str,
+    policies: Sequence[str],
     seeds: Sequence[int],
     arrivals: int,
     target: str,
@@ -85,7 +96,6 @@ def mig(
     out: Path | None,
 ) -> None:
     """Play Poisson arrivals of MIG pods on equal GPUs, and print the slices that each policy accepts."""
-    check_jobs(jobs)
     check_out(output, out)
     geometry = read_geometry(geometry_name)
     churn = MigChurn(
@@ -97,11 +107,7 @@ def mig(
         arrivals=arrivals,
         target=target,
     )
-    names = list(dict.fromkeys(name.strip() for name in policies.split(",")))
-    for name in names:
-        # Before hours of work and not after them.
-        policy_factory(name)
-    tasks = [partial(run_mig_churn, churn, name, seed) for name in names for seed in seeds]
+    tasks = [partial(run_mig_churn, churn, name, seed) for name in policies for seed in seeds]
     with click.progressbar(length=len(tasks), file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         runs = run_all(tasks, jobs=jobs, backend=backend, scheduler=scheduler, progress=bar.update)
     write_report(runs, output, out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -9,25 +11,57 @@ import click
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.expectation import first_count
 from scheduler_ext.sim.intree_scores import INTREE_SCORES
-from scheduler_ext.sim.policies import policy_factory
+
+
+class FiniteFloat(click.FloatRange):
+    """A number in a range; nan, which is in every range, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{number} is no finite number", param, ctx)
+        return number
+
+
+class Jobs(click.ParamType[int]):
+    """How many runs go side by side: 1 or more, or -1 for one per core."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        jobs = click.INT.convert(value, param, ctx)
+        if jobs < 1 and jobs != -1:
+            self.fail(f"{jobs} runs at a time; give 1 or more, or -1 for one per core", param, ctx)
+        return int(jobs)
+
+
+def split_names(text: str) -> tuple[str, ...]:
+    """The names between commas, each once; raises SimulationError for an empty one."""
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    if "" in names:
+        raise SimulationError(f"{text[:80]!r} has an empty name; write names with one comma between two")
+    return names
 
 
 class Policies(click.ParamType[tuple[str, ...]]):
-    """Names of policies, separated by commas."""
+    """Names of policies, separated by commas; ``known`` raises SimulationError for a name that is none."""
 
     name = "policies"
+
+    def __init__(self, known: Callable[[str], object]) -> None:
+        self._known = known
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
-        names = tuple(dict.fromkeys(part.strip() for part in str(value).split(",")))
-        for name in names:
-            try:
-                policy_factory(name)
-            except SimulationError as error:
-                self.fail(str(error), param, ctx)
+        try:
+            names = split_names(str(value))
+            for name in names:
+                self._known(name)
+        except SimulationError as error:
+            self.fail(str(error), param, ctx)
         return names
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,16 +28,62 @@ _COLUMNS = {
 }
 
 
-def check_jobs(jobs: int) -> None:
-    """Raises click.UsageError for no run at a time."""
-    if jobs == 0:
-        raise click.UsageError("--jobs: 0 runs do nothing; give 1 or more, or -1 for one per core")
-
-
 def check_out(output: str, out: Path | None) -> None:
-    """Raises click.UsageError for a table that is to go into a file."""
+    """Raises click.UsageError for a table that is to go into a file, and else as ``check_file``."""
     if out is not None and output == "table":
         raise click.UsageError("--out: a table is for a terminal; add -o json or -o csv")
+    check_file("--out", out)
+
+
+def check_file(option: str, path: Path | None) -> None:
+    """Before hours of work and not after them: raises SimulationError where no such file can be written."""
+    if path is None:
+        return
+    if os.path.isdir(path):
+        raise unwritable(option, path, errno.EISDIR)
+    # Nothing is opened: it would empty a file, or end a pipe for whom reads it.
+    _check_access(option, path, path if os.path.exists(path) else path.parent)
+
+
+def check_folder(option: str, path: Path | None) -> None:
+    """The same for files in a folder, which need not be there yet."""
+    if path is None:
+        return
+    there = next(parent for parent in (path, *path.absolute().parents) if os.path.exists(parent))
+    if not os.path.isdir(there):
+        raise unwritable(option, path, errno.ENOTDIR)
+    _check_access(option, path, there)
+
+
+def unwritable(option: str, path: Path, number: int) -> SimulationError:
+    """The error for what the option named and the system refuses with this number."""
+    return SimulationError(f"{option} {path}: cannot be written: {os.strerror(number)}")
+
+
+def write_text(option: str, path: Path, text: str) -> None:
+    """Write what the option asked for; raises SimulationError where it cannot be written."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise unwritable(option, path, error.errno or errno.EIO) from None
+
+
+def report_text(runs: Sequence[Run], form: str) -> str:
+    """All runs as "json" or "csv"."""
+    if form == "csv":
+        return as_csv(runs)
+    # NaN is no JSON; no result may be one.
+    return json.dumps(report(runs, machine_line(describe_machine())), indent=2, allow_nan=False) + "\n"
+
+
+def _check_access(option: str, path: Path, there: Path) -> None:
+    """``there`` is what is to be changed for ``path`` to be written."""
+    if not os.path.exists(there):
+        raise unwritable(option, path, errno.ENOENT)
+    if there != path and not os.path.isdir(there):
+        raise unwritable(option, path, errno.ENOTDIR)
+    if not os.access(there, os.W_OK):
+        raise unwritable(option, path, errno.EACCES)
 
 
 def write_report(runs: Sequence[Run], output: str, out: Path | None) -> None:
@@ -43,16 +91,11 @@ def write_report(runs: Sequence[Run], output: str, out: Path | None) -> None:
     if output == "table":
         print_table(*_table(runs))
         return
-    text = as_csv(runs)
-    if output == "json":
-        text = json.dumps(report(runs, machine_line(describe_machine())), indent=2) + "\n"
+    text = report_text(runs, output)
     if out is None:
         click.echo(text, nl=False)
-        return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SimulationError(f"{out}: cannot be written: {error.strerror}") from None
+    else:
+        write_text("--out", out, text)
 
 
 def _table(runs: Sequence[Run]) -> tuple[list[str], list[list[Any]]]:

@@ -8,18 +8,21 @@ from pathlib import Path
 
 import click
 
-from scheduler_ext.cli.simulate.options import IntreeWeight, Policies, TargetName
-from scheduler_ext.cli.simulate.results import FORMS, check_jobs, check_out, write_report
+from scheduler_ext.cli.simulate.options import FiniteFloat, IntreeWeight, Jobs, Policies, TargetName
+from scheduler_ext.cli.simulate.results import FORMS, check_folder, check_out, write_report
 from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.plots import write_plots
+from scheduler_ext.sim.policies import policy_factory, policy_names
 from scheduler_ext.sim.protocols import PROTOCOLS, run_experiments
 from scheduler_ext.sim.scheduler import TIES, Settings
-from scheduler_ext.sim.sources import generate_traces, read_traces
+from scheduler_ext.sim.sources import GENERATOR_SEED, generate_traces, read_traces, write_traces
 from scheduler_ext.sim.sweep import BACKENDS
 
 _csv = click.Path(path_type=Path, dir_okay=False)
+# Whether it can be written is asked when all options are known, and told like any other file's error.
+_target = click.Path(path_type=Path)
 
 
 @click.command()
@@ -32,16 +35,36 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="How many nodes are made up, with pods for them, where no CSVs are given.",
 )
+@click.option(
+    "--generator-seed",
+    type=click.IntRange(0, 999_999_999),
+    default=GENERATOR_SEED,
+    show_default=True,
+    help="What is made up: the same number, the same nodes and pods.",
+)
+@click.option(
+    "--write",
+    "written",
+    type=_target,
+    metavar="DIR",
+    help="Folder for the CSVs of what is made up: nodes.csv and generated.csv.",
+)
 @click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="inflation", show_default=True)
 @click.option(
     "--load",
-    type=click.FloatRange(0, 10, min_open=True),
+    type=FiniteFloat(0, 10, min_open=True),
     default=1.3,
     show_default=True,
     help="What is asked in the end (inflation) or at a time (churn), in parts of the GPUs.",
 )
 @click.option(
-    "--policy", "policies", type=Policies(), default="default", show_default=True, help="Separated by commas."
+    "--policy",
+    "policies",
+    type=Policies(policy_factory),
+    default="default",
+    show_default=True,
+    metavar="NAME,...",
+    help=f"Of {', '.join(policy_names())}.",
 )
 @click.option("--seeds", type=Seeds(), default="42-51", show_default=True)
 @click.option(
@@ -49,7 +72,10 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     type=click.Choice(TIES),
     default="random",
     show_default=True,
-    help="Which of equally good nodes wins: any, as in kube-scheduler, or the first in an order by seed.",
+    help=(
+        "Which of equally good nodes wins: any, as in kube-scheduler, or the first in an order by seed."
+        " FGD as published needs --ties first."
+    ),
 )
 @click.option(
     "--target",
@@ -74,7 +100,7 @@ _csv = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--constrain",
-    type=click.FloatRange(0, 100),
+    type=FiniteFloat(0, 100),
     default=0.0,
     show_default=True,
     help="Per cent of the pods with GPUs that are given one or two models they may go to.",
@@ -88,25 +114,29 @@ _csv = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--lifetimes",
-    type=click.FloatRange(0, 1000, min_open=True),
+    type=FiniteFloat(0, 1000, min_open=True),
     default=5.0,
     show_default=True,
     help="How long churn is measured, in mean lifetimes, after three to warm up.",
 )
-@click.option("--jobs", type=int, default=1, show_default=True, help="Runs side by side; -1: one per core.")
+@click.option(
+    "--jobs", type=Jobs(), default=1, show_default=True, help="Runs side by side; -1: one per core."
+)
 @click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True)
 @click.option("--scheduler", metavar="ADDRESS", help="Of the Dask or Ray cluster that the runs go to.")
 @click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True)
-@click.option("--out", type=_csv, help="File for the JSON or CSV instead of standard output.")
+@click.option("--out", type=_target, help="File for the JSON or CSV instead of standard output.")
 @click.option(
     "--png",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=_target,
     help="Folder for plots of allocation and fragmentation against load, and of the cluster at the end.",
 )
 def trace(
     nodes: Path | None,
     pods: Sequence[Path],
     generate: int,
+    generator_seed: int,
+    written: Path | None,
     protocol: str,
     load: float,
     policies: Sequence[str],
@@ -131,9 +161,16 @@ def trace(
     Inflation: pods stay until more was asked than there is. Churn: they come and leave at random.
     """
     _check(nodes, pods, protocol, priorities)
-    check_jobs(jobs)
+    if nodes is not None and written is not None:
+        raise click.UsageError("--write: the nodes and pods of --nodes and --pods are files already; drop it")
     check_out(output, out)
-    shapes, traces = read_traces(nodes, pods) if nodes is not None else generate_traces(generate)
+    check_folder("--png", png)
+    check_folder("--write", written)
+    shapes, traces = (
+        read_traces(nodes, pods) if nodes is not None else generate_traces(generate, generator_seed)
+    )
+    if written is not None:
+        write_traces(written, shapes, traces)
     settings = Settings(ties=ties, points=points, sampled_percent=sample, intree=dict(intree))
     experiments = [
         Experiment(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.mig import Profile
+from scheduler_ext.core.mig import MAX_GRID, Profile
 from scheduler_ext.core.mig_geometry import Geometry, geometry_for, geometry_from_report
 from scheduler_ext.core.mig_tables import FALLBACK_PROFILES
 
@@ -17,7 +17,8 @@ _FIELDS = ("name", "size", "starts")
 def read_geometry(name_or_file: str) -> Geometry:
     """The geometry of a known GPU such as A100-80GB, else of a JSON file ``{"grid":8,"profiles":[...]}``.
 
-    Each profile has ``name``, ``size`` and ``starts`` in units of the grid, and may have ``maxInstances``.
+    Each profile has ``name``, ``size`` and ``starts`` in units of the grid, and may have ``maxInstances``:
+    without it, or where it is null, as many as fit.
     Raises SimulationError naming the file and the field.
     """
     known = geometry_for(name_or_file)
@@ -33,10 +34,20 @@ def read_geometry(name_or_file: str) -> Geometry:
     except (OSError, ValueError) as error:
         raise SimulationError(f"geometry {name_or_file}: {error}") from None
     try:
-        return _geometry(json.loads(text))
+        return _geometry(json.loads(text, object_pairs_hook=_object))
     except (ValueError, RecursionError) as error:
         # What JSON says of its place and what a field lacks are both one line.
         raise SimulationError(f"geometry {name_or_file}: {error}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, whose parser would keep the last of equal keys without a word."""
+    value: dict[str, Any] = {}
+    for key, part in pairs:
+        if key in value:
+            raise ValueError(f"{key[:80]!r}: is given twice in one object; keep one of the two")
+        value[key] = part
+    return value
 
 
 def _geometry(value: Any) -> Geometry:
@@ -48,6 +59,9 @@ def _geometry(value: Any) -> Geometry:
     if not isinstance(profiles, list):
         raise ValueError("profiles: must be a list of {name, size, starts, maxInstances}")
     grid = _whole("grid", value.get("grid"))
+    if not 1 <= grid <= MAX_GRID:
+        # The core would call it by the name it has in a node's report.
+        raise ValueError(f"grid: {grid} is outside 1..{MAX_GRID}; write the placement units of the GPU")
     return geometry_from_report(grid, [_profile(f"profiles[{i}]", item) for i, item in enumerate(profiles)])
 
 
@@ -63,8 +77,11 @@ def _profile(field: str, value: Any) -> Profile:
     if not isinstance(value["starts"], list):
         raise ValueError(f"{field}.starts: must be a list of whole numbers")
     starts = tuple(_whole(f"{field}.starts[{i}]", start) for i, start in enumerate(value["starts"]))
+    for start in (start for number, start in enumerate(starts) if start in starts[:number]):
+        raise ValueError(f"{field}.starts: {start} is listed twice; list each once")
+    cap = value.get("maxInstances")
     # Without a cap of its own only the placements limit a profile.
-    cap = _whole(f"{field}.maxInstances", value.get("maxInstances", max(len(starts), 1)))
+    cap = max(len(starts), 1) if cap is None else _whole(f"{field}.maxInstances", cap)
     return Profile(value["name"], _whole(f"{field}.size", value["size"]), starts, cap, None)
 
 

@@ -48,6 +48,8 @@ def parse_mix(text: str, geometry: Geometry) -> dict[str, float]:
         mix[name] = part
     if not any(mix.values()):
         raise SimulationError(f"mix {text[:80]}: all parts are 0; give at least one profile a part above 0")
+    if sum(mix.values()) == math.inf:
+        raise SimulationError(f"mix {text[:80]}: the parts are too large to be added; write smaller ones")
     return _normalised(mix)
 
 

@@ -21,6 +21,6 @@ def policy_factory(name: str) -> Factory:
     """What builds the policy of this name; raises SimulationError, which lists the known ones."""
     known = policy_names()
     if name not in known:
-        raise SimulationError(f"policy {name}: unknown; known are {', '.join(known)}")
+        raise SimulationError(f"policy {name[:80]}: unknown; known are {', '.join(known)}")
     factory: Factory = import_module(f"{__name__}.{name.replace('-', '_')}").policy
     return factory

@@ -102,7 +102,7 @@ def test_where_there_is_plenty_of_room_nothing_is_rejected(policy: str) -> None:
 
 def test_with_one_size_the_loss_is_erlangs() -> None:
     # Eight servers at an offered load of eight lose 23.56 % (Erlang's B formula).
-    run = run_mig_churn(churn(ONE_SIZE, arrivals=40_000, gpus=2, load=1.0), "first_fit", 1)
+    run = run_mig_churn(churn(ONE_SIZE, arrivals=40_000, gpus=2, load=1.0), "first-fit", 1)
     assert run.slice_acceptance_percent == pytest.approx(100 - 23.56, abs=1.0)
     # Little's law: what is held is what is accepted, for a lifetime of 1.
     assert run.mean_allocation_percent == pytest.approx(run.slice_acceptance_percent, abs=1.5)

@@ -37,9 +37,10 @@ def test_a_file(tmp_path: Path) -> None:
     assert (geometry.grid, geometry.profiles) == (4, (Profile("1g.6gb", 1, (0, 1), 2, None),))
 
 
-def test_without_a_cap_the_placements_decide(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cap", ["", ', "maxInstances": null'])
+def test_without_a_cap_the_placements_decide(tmp_path: Path, cap: str) -> None:
     path = tmp_path / "geometry.json"
-    path.write_text('{"grid": 4, "profiles": [{"name": "1g.6gb", "size": 1, "starts": [0, 1, 3]}]}')
+    path.write_text(f'{{"grid": 4, "profiles": [{{"name": "1g.6gb", "size": 1, "starts": [0, 1, 3]{cap}}}]}}')
     assert read_geometry(str(path)).profiles[0].max_instances == 3
 
 
@@ -51,6 +52,9 @@ def test_without_a_cap_the_placements_decide(tmp_path: Path) -> None:
         pytest.param('{"grid": 8}', "profiles: must be a list", id="no profiles"),
         pytest.param('{"grid": 8, "profiles": []}', "profiles: 0 entries", id="an empty list of profiles"),
         pytest.param('{"profiles": [{}]}', "grid: must be a whole number, is 'None'", id="no grid"),
+        pytest.param('{"grid": 17, "profiles": []}', "grid: 17 is outside 1..16", id="too large a grid"),
+        pytest.param('{"grid": 0, "profiles": []}', ": grid: 0 is outside 1..16", id="a grid of nothing"),
+        pytest.param('{"grid": 8, "grid": 4}', "'grid': is given twice", id="a field given twice"),
         pytest.param('{"grid": 8, "profile": []}', "'profile': unknown field", id="a slip in a field's name"),
     ],
 )
@@ -73,6 +77,7 @@ def test_a_file_that_is_no_geometry(tmp_path: Path, content: str, says: str) -> 
             {"starts": [0, 0.5]}, "profiles[0].starts[1]: must be a whole number", id="half a start"
         ),
         pytest.param({"starts": 0}, "profiles[0].starts: must be a list", id="one start without a list"),
+        pytest.param({"starts": [1, 0, 1]}, "profiles[0].starts: 1 is listed twice", id="a start twice"),
         pytest.param({"starts": []}, "profiles[0].starts: empty", id="no start"),
         pytest.param({"name": "big"}, "profiles[0].name", id="a name that no profile has"),
         pytest.param({"name": 7}, "profiles[0].name: must be text", id="a name that is a number"),
@@ -148,6 +153,7 @@ def test_uniform_is_every_shape_of_any_geometry() -> None:
         pytest.param("7g.80gb=nan", "must be a number", id="not a number"),
         pytest.param("7g.80gb=inf", "must be a number", id="infinite"),
         pytest.param("7g.80gb=", "must be a number", id="no number"),
+        pytest.param("7g.80gb=1e308,1g.10gb=1e308", "too large to be added", id="a sum beyond floats"),
         pytest.param("7g.80gb=0", "all parts are 0", id="nothing is asked"),
         pytest.param("7g.80gb=1,7G.80GB=2", "7g.80gb is listed twice", id="twice, however it is written"),
     ],

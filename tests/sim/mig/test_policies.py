@@ -32,15 +32,15 @@ def index_of(geometry: Geometry, name: str) -> int:
 @pytest.mark.parametrize(
     ("policy", "masks", "profile", "placement"),
     [
-        pytest.param("first_fit", [FULL, 0x0F, 0], "1g.10gb", (1, 4), id="first fit: first GPU, first start"),
-        pytest.param("first_fit", [0x01, 0x02], "7g.80gb", None, id="first fit: nowhere"),
-        pytest.param("round_robin", [0, 0], "7g.80gb", (0, 0), id="round robin begins with the first"),
+        pytest.param("first-fit", [FULL, 0x0F, 0], "1g.10gb", (1, 4), id="first fit: first GPU, first start"),
+        pytest.param("first-fit", [0x01, 0x02], "7g.80gb", None, id="first fit: nowhere"),
+        pytest.param("round-robin", [0, 0], "7g.80gb", (0, 0), id="round robin begins with the first"),
         pytest.param(
-            "best_fit", [0, 0x0F], "1g.10gb", (1, 6), id="best fit: the fullest GPU, the best index"
+            "best-fit", [0, 0x0F], "1g.10gb", (1, 6), id="best fit: the fullest GPU, the best index"
         ),
-        pytest.param("best_fit", [0x0F, 0xF0], "3g.40gb", (0, 4), id="best fit: of equal ones the first"),
-        pytest.param("best_fit", [0, 0], "3g.40gb", (0, 4), id="best fit: 3g leaves 4g its start"),
-        pytest.param("best_fit", [0x10], "2g.20gb", (0, 0), id="best fit: 2g at 4, else at 0"),
+        pytest.param("best-fit", [0x0F, 0xF0], "3g.40gb", (0, 4), id="best fit: of equal ones the first"),
+        pytest.param("best-fit", [0, 0], "3g.40gb", (0, 4), id="best fit: 3g leaves 4g its start"),
+        pytest.param("best-fit", [0x10], "2g.20gb", (0, 0), id="best fit: 2g at 4, else at 0"),
         pytest.param("mfi", [0, 0x0F], "3g.40gb", (1, 4), id="MFI: filling a GPU adds least"),
         pytest.param("fgd", [0, 0x0F], "3g.40gb", (1, 4), id="FGD: filling a GPU spoils least"),
         pytest.param("fgd", [0x01, 0x03], "1g.10gb", (0, 1), id="FGD: the pair that is spoilt already"),
@@ -59,7 +59,7 @@ def test_where_a_policy_places(
 
 
 def test_round_robin_goes_on_after_the_last_gpu_and_past_full_ones() -> None:
-    policy = policy_factory("round_robin")(A100, {})
+    policy = policy_factory("round-robin")(A100, {})
     masks = np.array([0, FULL, 0])
     seven = index_of(A100, "7g.80gb")
     assert [policy.choose(masks, seven) for _ in range(3)] == [(0, 0), (2, 0), (0, 0)]
@@ -115,17 +115,17 @@ def test_the_score_of_mfi_agrees_with_sets_of_units(geometry: Geometry, data: st
 
 
 def test_every_module_is_a_policy() -> None:
-    assert {"best_fit", "default", "fgd", "first_fit", "mfi", "round_robin"} <= set(policy_names())
+    assert {"best-fit", "default", "fgd", "first-fit", "mfi", "round-robin"} <= set(policy_names())
 
 
 def test_a_new_policy_needs_its_file_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "last_fit_of_a_test.py").write_text("def policy(geometry, mix):\n    return geometry, mix\n")
     monkeypatch.setattr(policies, "__path__", [*policies.__path__, str(tmp_path)])
-    assert "last_fit_of_a_test" in policy_names()
-    assert policy_factory("last_fit_of_a_test")(A30, {}) == (A30, {})  # type: ignore[comparison-overlap]
+    assert "last-fit-of-a-test" in policy_names()
+    assert policy_factory("last-fit-of-a-test")(A30, {}) == (A30, {})  # type: ignore[comparison-overlap]
 
 
-@pytest.mark.parametrize("name", ["bestfit", "", "../fgd", "__init__"])
+@pytest.mark.parametrize("name", ["bestfit", "best_fit", "", "../fgd", "__init__"])
 def test_an_unknown_policy_is_refused_with_the_known_ones(name: str) -> None:
-    with pytest.raises(SimulationError, match="choose of best_fit, default, fgd"):
+    with pytest.raises(SimulationError, match="choose of best-fit, default, fgd"):
         policy_factory(name)

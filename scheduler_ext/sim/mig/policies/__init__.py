@@ -1,6 +1,7 @@
-"""MIG placement policies, one module each, found by name: a new one needs its own file only.
+"""MIG placement policies, one module each: its name, with hyphens, is the policy's.
 
-A module has ``policy(geometry, mix)``, which returns a MigPolicy that starts with that mix as its target.
+A new one needs its own file only. A module has ``policy(geometry, mix)``, which returns a MigPolicy that
+starts with that mix as its target.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from scheduler_ext.sim.mig.policy import PolicyFactory
 
 def policy_names() -> tuple[str, ...]:
     """The names of all policies, sorted."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+    return tuple(sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)))
 
 
 def policy_factory(name: str) -> PolicyFactory:
     """What builds the policy of that name. Raises SimulationError for a name that no policy has."""
     if name not in policy_names():
-        raise SimulationError(f"policy {name}: not known for MIG; choose of {', '.join(policy_names())}")
-    factory: PolicyFactory = import_module(f"{__name__}.{name}").policy
+        raise SimulationError(f"policy {name[:80]}: not known for MIG; choose of {', '.join(policy_names())}")
+    factory: PolicyFactory = import_module(f"{__name__}.{name.replace('-', '_')}").policy
     return factory
