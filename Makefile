@@ -58,7 +58,7 @@ bench-bind: .venv ## Measure binding beside kube-scheduler's own binder (twenty 
 # TRACES: a folder with the openb traces; without, made-up pods on a made-up cluster.
 bench-placement: .venv ## Compare placement policies by simulation (TRACES=dir: the published table, twelve minutes)
 	$(BIN)/python -m benchmarks.placement $(if $(TRACES),--traces $(TRACES)) \
-		--json benchmarks/results/placement.json --png docs/images $(ARGS)
+		--json benchmarks/results/placement.json --png build/placement $(ARGS)
 
 image: ## Build the container image (IMAGE=name:tag)
 	docker build --tag $(IMAGE) .
