@@ -10,8 +10,8 @@ import math
 
 from scheduler_ext.core.workload import SeenPods, TaskClass, Workload
 
-# As in the simulator, where they were found (docs/placement.md): a pod counts half after so many others, and
-# the first so many that came may have asked anything.
+# A pod counts half after so many others, for some ten thousand make up a large cluster's load; the first so
+# many that came may have asked anything. Reasoned, not tuned; the simulator takes the same.
 HALF_LIFE_PODS = 2000
 UNKNOWN_PODS = 20
 # Anybody may create pods that ask as nobody else does; what is kept of them stays bounded.

@@ -15,6 +15,10 @@ from scheduler_ext.core.columns import Floats, Ints
 from scheduler_ext.core.forecast import WHOLE
 from scheduler_ext.core.outlook import Outlook, part_milli
 from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.scores import fragmentation, whole_gpus
+from scheduler_ext.core.scores.fragmentation import Fragmentation
+from scheduler_ext.core.scores.residual_value import ResidualValue
+from scheduler_ext.core.scores.whole_gpus import WholeGpus
 from scheduler_ext.core.snapshot import Snapshot
 
 # More than any difference between GPUs of one model.
@@ -57,11 +61,14 @@ class _Packing:
         self._devices = snapshot.devices
         outlook = snapshot.outlook.after(request.cpu_milli, 0, None)
         forecast = outlook.forecast
-        worth, unusable = weights.get("residual-value", 0.0), weights.get("fragmentation", 0.0) / 4
+        # What a GPU counts in each of the scores: their values are losses over the largest that they tell.
+        worth = weights.get(ResidualValue.name, 0.0)
+        unusable = weights.get(Fragmentation.name, 0.0) / (2 * fragmentation.MOST_GPUS)
+        runs = weights.get(WholeGpus.name, 0.0) / whole_gpus.MOST_GPUS
         steps = forecast.unusable.shape[1]
         self._kept = forecast.kept(worth, unusable)
         self._at = (outlook.rows * steps + outlook.step) * (WHOLE + 1)
-        self._breaking = _breaking(outlook, unusable, weights.get("whole-gpus", 0.0) / 4)
+        self._breaking = _breaking(outlook, unusable, runs)
 
     def __call__(self, before: Ints, after: Ints) -> Floats:
         was = part_milli(np.maximum(before, 0), self._devices)

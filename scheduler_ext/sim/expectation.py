@@ -6,14 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from scheduler_ext.core.arrivals import HALF_LIFE_PODS, UNKNOWN_PODS
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.workload import UNKNOWN, SeenPods, TaskClass, Workload
 from scheduler_ext.sim.workload import PodKind, TracePod, task_class
 
-# Believed as if so many pods had come already that may have asked anything.
-_UNKNOWN_PODS = 20
-# Old pods count half after so many new ones: some ten thousand make up a cluster's load.
-HALF_LIFE_PODS = 2000
 # What is expected is worked out anew after so many pods, each time twice as many, up to the last.
 _FIRST_INTERVAL = 25
 _LAST_INTERVAL = 800
@@ -52,7 +49,7 @@ class Expectation:
         self._online = target == "online"
         self.workload = workload_of(pods) if target == "trace" else UNKNOWN
         if self._online:
-            self._seen = SeenPods(HALF_LIFE_PODS, _UNKNOWN_PODS)
+            self._seen = SeenPods(HALF_LIFE_PODS, UNKNOWN_PODS)
         else:
             # Counted alike: nothing is forgotten between the first and the last.
             self._seen = SeenPods(float("inf"))

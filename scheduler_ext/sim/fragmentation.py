@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.columns import Floats
+from scheduler_ext.core.forecast import USUAL_PART
 from scheduler_ext.core.workload import TaskClass, Workload
 from scheduler_ext.sim.workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import Cluster, NodesView
 
 # The paper looks at the commonest classes that make up so much of the workload.
-TARGET_PART = 0.95
+TARGET_PART = USUAL_PART
 
 _Rows = npt.NDArray[np.int64]
 

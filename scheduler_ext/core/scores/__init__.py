@@ -32,8 +32,8 @@ SCORES: tuple[Score, ...] = (
 )
 
 # A total is the mean of the terms that apply, by these weights. What a pod says (the order of its models,
-# its priority) outweighs what we would like; packing terms decide among the rest. Those of the first six were
-# found on half of the published traces (docs/placement.md).
+# its priority) outweighs what we would like; packing terms decide among the rest. How those of the
+# first six were found, and on what, is in docs/placement.md.
 DEFAULT_WEIGHTS: dict[str, float] = {
     "residual-value": 0.25,
     "fragmentation": 0.25,

@@ -8,7 +8,7 @@ from scheduler_ext.core.columns import Floats
 from scheduler_ext.core.criterion import Scoring
 
 # The worst case is rarer still: a pod that takes a node's last CPU makes all of its GPUs unusable.
-_MOST_GPUS = 2.0
+MOST_GPUS = 2.0
 
 
 class Fragmentation:
@@ -25,5 +25,5 @@ class Fragmentation:
 
     def value(self, scoring: Scoring) -> Floats:
         spoilt = (scoring.after.unusable - scoring.before.unusable) / scoring.gpus
-        value: Floats = np.clip(0.5 - spoilt / (2 * _MOST_GPUS), 0.0, 1.0)
+        value: Floats = np.clip(0.5 - spoilt / (2 * MOST_GPUS), 0.0, 1.0)
         return value

@@ -7,7 +7,7 @@ import numpy as np
 from scheduler_ext.core.columns import Floats
 from scheduler_ext.core.criterion import Scoring
 
-_MOST_GPUS = 4.0
+MOST_GPUS = 4.0
 
 
 class WholeGpus:
@@ -24,7 +24,7 @@ class WholeGpus:
 
     def value(self, scoring: Scoring) -> Floats:
         lost = (scoring.before.runs - scoring.after.runs) / scoring.gpus
-        value: Floats = np.clip(1.0 - lost / _MOST_GPUS, 0.0, 1.0)
+        value: Floats = np.clip(1.0 - lost / MOST_GPUS, 0.0, 1.0)
         if any(ask.profile is None and ask.count > 1 for ask, _ in scoring.units):
             value = np.where(scoring.snapshot.node.shared, 0.0, value)
         return value
