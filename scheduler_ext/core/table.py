@@ -35,7 +35,39 @@ def build_snapshot(
     return table.snapshot(generation, within)
 
 
-class Table:
+class StateColumns:
+    """Columns that states are written into, whoever says which state has which column: resources, models and
+    kinds of GPUs come with the first state that has them."""
+
+    _depth: int
+    _devices: DeviceColumns
+    _units: dict[str, UnitColumns]
+    _node: NodeColumns
+    _models: dict[GpuModel, int]
+    _kinds: dict[DeviceKind, int]
+    _mig_rooms: MigRooms
+
+    def _write_columns(self, column: int, state: NodeState) -> None:
+        for model in state_models(state):
+            self._models.setdefault(model, len(self._models))
+        kinds = [self._kinds.setdefault(kind, len(self._kinds)) for kind in slot_kinds(state)]
+        self._devices.write(column, state, self._models, kinds)
+        self._node.write(column, state)
+        for row, slot in enumerate(state.slots):
+            for unit in slot.units:
+                columns = self._units.get(unit.resource)
+                if columns is None:
+                    columns = UnitColumns.empty(self._depth, len(self._node.count))
+                    self._units[unit.resource] = columns
+                room = self._mig_rooms.number(unit.mig_room)
+                columns.write(column, row, unit, self._models[unit.model], room, healthy=slot.healthy)
+        for resource, unknown, limit in state.limits:
+            if resource in self._units:
+                self._units[resource].unknown[column] = unknown
+                self._units[resource].limit[column] = limit
+
+
+class Table(StateColumns):
     """Nodes by name, their states by column. For one writer; what it publishes never changes."""
 
     _row_of: NameIndex
@@ -202,24 +234,8 @@ class Table:
         return all(self._model_users[model] for model in state_models(state))
 
     def _write(self, column: int, state: NodeState) -> None:
-        for model in dict.fromkeys(state_models(state)):
-            self._models.setdefault(model, len(self._models))
-            self._model_users[model] += 1
-        kinds = [self._kinds.setdefault(kind, len(self._kinds)) for kind in slot_kinds(state)]
-        self._devices.write(column, state, self._models, kinds)
-        self._node.write(column, state)
-        for row, slot in enumerate(state.slots):
-            for unit in slot.units:
-                columns = self._units.get(unit.resource)
-                if columns is None:
-                    columns = UnitColumns.empty(self._depth, len(self._node.count))
-                    self._units[unit.resource] = columns
-                room = self._mig_rooms.number(unit.mig_room)
-                columns.write(column, row, unit, self._models[unit.model], room, healthy=slot.healthy)
-        for resource, unknown, limit in state.limits:
-            if resource in self._units:
-                self._units[resource].unknown[column] = unknown
-                self._units[resource].limit[column] = limit
+        self._model_users.update(set(state_models(state)))
+        self._write_columns(column, state)
 
 
 def state_models(state: NodeState) -> Iterator[GpuModel]:

@@ -17,9 +17,9 @@ from scheduler_ext.core.policy import Policy as CorePolicy
 from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.sim.known_states import KnownStates
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates
 from scheduler_ext.sim.policy import Evaluation, Policy, Target
-from scheduler_ext.sim.state_columns import StateColumns
 from scheduler_ext.sim.workload import PodKind
 from scheduler_ext.sim.world import Indexes, NodesView
 
@@ -57,7 +57,7 @@ class Default:
         cluster = target.cluster
         self._policy = CorePolicy(weights=_WEIGHTS)
         self._nodes = NodeStates(cluster)
-        self._columns = StateColumns(int(cluster.gpus.max(initial=1)))
+        self._columns = KnownStates(int(cluster.gpus.max(initial=1)))
         self._numbers: dict[tuple[int, bytes, int], int] = {}
         self._state_of: Indexes = np.zeros(len(cluster), np.intp)
         # [slot, node]: which GPU of the node is in the slot of its state.

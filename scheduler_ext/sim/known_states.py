@@ -14,14 +14,14 @@ from scheduler_ext.core.models import GpuModel, canonical_model
 from scheduler_ext.core.name_index import NameIndex
 from scheduler_ext.core.node import NodeState
 from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.core.table import slot_kinds, state_models
+from scheduler_ext.core.table import StateColumns
 from scheduler_ext.sim.world import Indexes
 
 _FIRST_WIDTH = 1024
 _Columns = TypeVar("_Columns", DeviceColumns, UnitColumns, NodeColumns)
 
 
-class StateColumns:
+class KnownStates(StateColumns):
     """States by number, with ``depth`` slots at most."""
 
     def __init__(self, depth: int) -> None:
@@ -45,29 +45,12 @@ class StateColumns:
         if column == len(self._node.count):
             self._grow()
         self._states.append(state)
-        for model in state_models(state):
-            self._models.setdefault(model, len(self._models))
-        kinds = [self._kinds.setdefault(kind, len(self._kinds)) for kind in slot_kinds(state)]
+        self._write_columns(column, state)
         # The same objects for as long as they say the same, so that comparing them costs nothing.
         if len(self._model_names) < len(self._models):
             self._model_names = tuple(self._models)
         if len(self._kind_names) < len(self._kinds):
             self._kind_names = tuple(self._kinds)
-        self._devices.write(column, state, self._models, kinds)
-        self._node.write(column, state)
-        for row, slot in enumerate(state.slots):
-            for unit in slot.units:
-                columns = self._units.get(unit.resource)
-                if columns is None:
-                    columns = self._units[unit.resource] = UnitColumns.empty(
-                        self._depth, len(self._node.count)
-                    )
-                room = self._mig_rooms.number(unit.mig_room)
-                columns.write(column, row, unit, self._models[unit.model], room, healthy=slot.healthy)
-        for resource, unknown, limit in state.limits:
-            if resource in self._units:
-                self._units[resource].unknown[column] = unknown
-                self._units[resource].limit[column] = limit
         return column
 
     def snapshot(self, columns: Indexes, forecast: Forecast, within: Snapshot | None = None) -> Snapshot:
