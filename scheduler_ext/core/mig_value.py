@@ -98,16 +98,6 @@ def expected_mix(geometry: Geometry, workload: Workload) -> dict[str, float]:
     return mix
 
 
-def mig_placements(
-    geometry: Geometry, mix: Mapping[str, float], weights: MigWeights = MigWeights()
-) -> MigPlacements:
-    """The placements that leave the most to a workload that asks for profiles as often as ``mix`` says.
-
-    The cost of a start is what the room on its GPU loses in worth, and the charge for what stays free.
-    """
-    return least_cost(geometry, mig_worth(geometry, mix, weights).cost)
-
-
 def mig_worth(geometry: Geometry, mix: Mapping[str, float], weights: MigWeights = MigWeights()) -> MigWorth:
     """What each mask is worth to the pods of ``mix``, read-only."""
     worth = room_worth(geometry, mix, weights.exponent)

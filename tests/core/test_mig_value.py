@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.mig import Profile, window
 from scheduler_ext.core.mig_geometry import Geometry, geometry_for, geometry_from_report
-from scheduler_ext.core.mig_value import MigWeights, mig_mix, mig_placements, mix_of, room_worth, shapes
+from scheduler_ext.core.mig_value import (
+    MigPlacements,
+    MigWeights,
+    least_cost,
+    mig_mix,
+    mig_worth,
+    mix_of,
+    room_worth,
+    shapes,
+)
 from scheduler_ext.core.workload import TaskClass, Workload
 from tests.core.test_mig_oracle import geometries
 from tests.mig_oracle import cost_of
@@ -39,6 +48,13 @@ def index_of(geometry: Geometry, name: str) -> int:
     return next(i for i, profile in enumerate(geometry.profiles) if profile.name == name)
 
 
+_DEFAULTS = MigWeights()
+
+
+def placements(geometry: Geometry, mix: dict[str, float], weights: MigWeights = _DEFAULTS) -> MigPlacements:
+    return least_cost(geometry, mig_worth(geometry, mix, weights).cost)
+
+
 @pytest.mark.parametrize(
     ("geometry", "mix", "mask", "profile", "start"),
     [
@@ -56,11 +72,11 @@ def index_of(geometry: Geometry, name: str) -> int:
 def test_where_an_instance_goes(
     geometry: Geometry, mix: dict[str, float], mask: int, profile: str, start: int
 ) -> None:
-    assert mig_placements(geometry, mix).start[mask, index_of(geometry, profile)] == start
+    assert placements(geometry, mix).start[mask, index_of(geometry, profile)] == start
 
 
 def test_a_gpu_in_use_costs_less_than_an_empty_one() -> None:
-    cost = mig_placements(A100, {"1g.10gb": 1}).cost[:, index_of(A100, "1g.10gb")]
+    cost = placements(A100, {"1g.10gb": 1}).cost[:, index_of(A100, "1g.10gb")]
     assert cost[0b0000_0001] < cost[0]
 
 
@@ -119,7 +135,7 @@ def test_the_tables_agree_with_every_start_tried(
     case: tuple[Geometry, dict[str, float], MigWeights], data: st.DataObject
 ) -> None:
     geometry, mix, weights = case
-    tables = mig_placements(geometry, mix, weights)
+    tables = placements(geometry, mix, weights)
     mask = data.draw(st.integers(0, (1 << geometry.grid) - 1))
     best: dict[int, tuple[float, int]] = {}
     for index, start in free_starts(geometry, mask):
@@ -137,7 +153,7 @@ def test_a_start_is_free_and_one_of_the_profile_s(
     case: tuple[Geometry, dict[str, float], MigWeights],
 ) -> None:
     geometry, mix, weights = case
-    tables = mig_placements(geometry, mix, weights)
+    tables = placements(geometry, mix, weights)
     for mask in range(1 << geometry.grid):
         for index, profile in enumerate(geometry.profiles):
             start = int(tables.start[mask, index])
