@@ -8,13 +8,7 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.options import (
-    config_option,
-    context_option,
-    inventory_option,
-    kubeconfig_option,
-    output_option,
-)
+from scheduler_ext.cli.options import one_pod_options
 from scheduler_ext.cli.output import print_structured, print_table
 from scheduler_ext.cli.sources import read_config, read_state
 from scheduler_ext.core.errors import InventoryError, PodError
@@ -29,18 +23,7 @@ _WORDS = ("state", "labels", "health", "model", "sharing")
 
 
 @click.command()
-@click.option(
-    "-f",
-    "--filename",
-    type=click.Path(path_type=Path, allow_dash=True),
-    required=True,
-    help="File with one Pod; - for standard input.",
-)
-@inventory_option
-@kubeconfig_option
-@context_option
-@config_option
-@output_option
+@one_pod_options
 @click.pass_context
 def explain(
     ctx: click.Context,

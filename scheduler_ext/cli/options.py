@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.wire.durations import duration_s
+
+_Command = TypeVar("_Command", bound=Callable[..., Any] | click.Command)
+
+
+def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+    """Several options as one, which help shows in this order."""
+
+    def all_of_them(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return all_of_them
+
 
 inventory_option = click.option(
     "--inventory",
@@ -34,6 +49,22 @@ config_option = click.option(
 )
 output_option = click.option(
     "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", show_default=True
+)
+
+# What is asked about one pod on one cluster.
+one_pod_options = together(
+    click.option(
+        "-f",
+        "--filename",
+        type=click.Path(path_type=Path, allow_dash=True),
+        required=True,
+        help="File with one Pod; - for standard input.",
+    ),
+    inventory_option,
+    kubeconfig_option,
+    context_option,
+    config_option,
+    output_option,
 )
 
 
