@@ -9,15 +9,20 @@ from pathlib import Path
 
 import click
 
-from scheduler_ext.cli.simulate.options import FiniteFloat, Jobs, Policies
-from scheduler_ext.cli.simulate.results import FORMS, check_out, write_report
-from scheduler_ext.cli.simulate.seeds import Seeds
+from scheduler_ext.cli.simulate.options import (
+    FiniteFloat,
+    Policies,
+    report_options,
+    seeds_option,
+    sweep_options,
+)
+from scheduler_ext.cli.simulate.results import check_out, write_report
 from scheduler_ext.sim.mig.churn import ARRIVALS, MigChurn, run_mig_churn
 from scheduler_ext.sim.mig.geometry import read_geometry
 from scheduler_ext.sim.mig.mix import parse_mix
 from scheduler_ext.sim.mig.policies import policy_factory, policy_names
 from scheduler_ext.sim.mig.target import TARGETS
-from scheduler_ext.sim.sweep import BACKENDS, run_all
+from scheduler_ext.sim.sweep import run_all
 
 
 @click.command()
@@ -54,7 +59,7 @@ from scheduler_ext.sim.sweep import BACKENDS, run_all
     metavar="NAME,...",
     help=f"Of {', '.join(policy_names())}.",
 )
-@click.option("--seeds", type=Seeds(), default="42-51", show_default=True)
+@seeds_option
 @click.option(
     "--arrivals",
     type=click.IntRange(1, 100_000_000),
@@ -69,17 +74,8 @@ from scheduler_ext.sim.sweep import BACKENDS, run_all
     show_default=True,
     help="What policies are told of the mix: the mix itself, or only the pods as they come.",
 )
-@click.option(
-    "--jobs", type=Jobs(), default=1, show_default=True, help="Runs side by side; -1: one per core."
-)
-@click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True)
-@click.option("--scheduler", metavar="ADDRESS", help="Of the Dask or Ray cluster that the runs go to.")
-@click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    help="File for the JSON or CSV instead of standard output.",
-)
+@sweep_options
+@report_options
 def mig(
     gpus: int,
     geometry_name: str,

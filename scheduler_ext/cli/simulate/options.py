@@ -1,16 +1,21 @@
-"""Values that only simulations take."""
+"""Values that only simulations take, and the options that they share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
+from scheduler_ext.cli.options import together
+from scheduler_ext.cli.simulate.results import FORMS
+from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.expectation import first_count
 from scheduler_ext.sim.intree_scores import INTREE_SCORES
+from scheduler_ext.sim.sweep import BACKENDS
 
 
 class FiniteFloat(click.FloatRange):
@@ -94,3 +99,23 @@ class IntreeWeight(click.ParamType[tuple[str, int]]):
         if not weight.isdecimal() or not 0 < int(weight) <= 100:
             self.fail(f"{name}: write {name}=WEIGHT, of 1 to 100", param, ctx)
         return name, int(weight)
+
+
+seeds_option = click.option("--seeds", type=Seeds(), default="42-51", show_default=True)
+# Where and how the runs go, in the words of ``run_all``.
+sweep_options = together(
+    click.option(
+        "--jobs", type=Jobs(), default=1, show_default=True, help="Runs side by side; -1: one per core."
+    ),
+    click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True),
+    click.option("--scheduler", metavar="ADDRESS", help="Of the Dask or Ray cluster that the runs go to."),
+)
+# Whether a file can be written is asked when all options are known, and told like any other file's error.
+report_options = together(
+    click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True),
+    click.option(
+        "--out",
+        type=click.Path(path_type=Path),
+        help="File for the JSON or CSV instead of standard output.",
+    ),
+)

@@ -8,9 +8,16 @@ from pathlib import Path
 
 import click
 
-from scheduler_ext.cli.simulate.options import FiniteFloat, IntreeWeight, Jobs, Policies, TargetName
-from scheduler_ext.cli.simulate.results import FORMS, check_folder, check_out, write_report
-from scheduler_ext.cli.simulate.seeds import Seeds
+from scheduler_ext.cli.simulate.options import (
+    FiniteFloat,
+    IntreeWeight,
+    Policies,
+    TargetName,
+    report_options,
+    seeds_option,
+    sweep_options,
+)
+from scheduler_ext.cli.simulate.results import check_folder, check_out, write_report
 from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.plots import write_plots
@@ -18,10 +25,9 @@ from scheduler_ext.sim.policies import policy_factory, policy_names
 from scheduler_ext.sim.protocols import PROTOCOLS, run_experiments
 from scheduler_ext.sim.scheduler import TIES, Settings
 from scheduler_ext.sim.sources import GENERATOR_SEED, generate_traces, read_traces, write_traces
-from scheduler_ext.sim.sweep import BACKENDS
 
 _csv = click.Path(path_type=Path, dir_okay=False)
-# Whether it can be written is asked when all options are known, and told like any other file's error.
+# As of --out.
 _target = click.Path(path_type=Path)
 
 
@@ -66,7 +72,7 @@ _target = click.Path(path_type=Path)
     metavar="NAME,...",
     help=f"Of {', '.join(policy_names())}.",
 )
-@click.option("--seeds", type=Seeds(), default="42-51", show_default=True)
+@seeds_option
 @click.option(
     "--ties",
     type=click.Choice(TIES),
@@ -119,13 +125,8 @@ _target = click.Path(path_type=Path)
     show_default=True,
     help="How long churn is measured, in mean lifetimes, after three to warm up.",
 )
-@click.option(
-    "--jobs", type=Jobs(), default=1, show_default=True, help="Runs side by side; -1: one per core."
-)
-@click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True)
-@click.option("--scheduler", metavar="ADDRESS", help="Of the Dask or Ray cluster that the runs go to.")
-@click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True)
-@click.option("--out", type=_target, help="File for the JSON or CSV instead of standard output.")
+@sweep_options
+@report_options
 @click.option(
     "--png",
     type=_target,
