@@ -39,7 +39,7 @@ class _Churn:
         self._pods = prioritised(pods, experiment.priorities, self._random)
         self._expectation = Expectation(experiment.target, self._pods)
         self._world = World(cluster)
-        target = Target(cluster, self._expectation.workload, experiment.seed)
+        target = Target(cluster, self._expectation.workload, experiment.seed, experiment.knobs)
         policy = policy_factory(experiment.policy)(target)
         self._scheduler = Scheduler(self._world, policy, experiment.settings, experiment.seed)
         self._residents = Residents(self._world)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_ext.core.policy import Policy as Knobs
 from scheduler_ext.sim.report import Run
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.workload import TracePod
@@ -23,6 +24,7 @@ class Experiment:
     ``load`` is arrived demand (inflation) or offered load (churn) over capacity; ``target`` as Expectation
     takes it. ``constrain_percent`` of the pods with GPUs are given models; ``priorities`` is "none", "qos" or
     "drawn", and churn preempts by them. Churn lasts ``warm_up`` and then ``measured`` mean lifetimes.
+    ``knobs``: what the default policy weighs, and its strategy.
     """
 
     trace: str
@@ -37,6 +39,7 @@ class Experiment:
     priorities: str = "none"
     warm_up: float = 3.0
     measured: float = 5.0
+    knobs: Knobs = field(default_factory=Knobs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

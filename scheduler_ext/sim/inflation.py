@@ -36,7 +36,7 @@ def run_inflation(experiment: Experiment) -> Outcome:
     arrivals = inflated(pods, cluster.capacity_milli, experiment.load, random)
 
     expectation = Expectation(experiment.target, pods)
-    target = Target(cluster, expectation.workload, experiment.seed)
+    target = Target(cluster, expectation.workload, experiment.seed, experiment.knobs)
     world = World(cluster)
     scheduler = Scheduler(
         world, policy_factory(experiment.policy)(target), experiment.settings, experiment.seed

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from scheduler_ext.core.columns import Floats, Ints
+from scheduler_ext.core.policy import Policy as Knobs
 from scheduler_ext.core.workload import Workload
 from scheduler_ext.sim.workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import Cluster, NodesView
@@ -22,11 +23,13 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a policy may know beforehand: the cluster's constants, the workload it expects, a seed."""
+    """What a policy may know beforehand: the cluster's constants, the workload it expects, a seed, and the
+    knobs of the server, which no policy but the default has."""
 
     cluster: Cluster
     workload: Workload
     seed: int = 0
+    knobs: Knobs = field(default_factory=Knobs)
 
 
 class Policy(Protocol):

@@ -18,6 +18,7 @@ from scheduler_ext.cli.simulate.results import report_text
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.openb import write_nodes, write_pods
 from scheduler_ext.sim.report import Run
+from scheduler_ext.wire.config import API_VERSION as CONFIG_VERSION
 from tests.cli.commands import error_of, run
 
 # The module; its package has the command by this name.
@@ -155,6 +156,19 @@ def test_settings(args: tuple[str, ...]) -> None:
         pytest.param(
             ("--nodes", "n.csv", "--pods", "p.csv", "--write", "d"), "--write: the nodes", id="write files"
         ),
+        pytest.param(
+            ("--nodes", "n.csv", "--pods", "p.csv", "--generate", "200"),
+            "--generate: the nodes",
+            id="both nodes",
+        ),
+        pytest.param(
+            ("--nodes", "n.csv", "--pods", "p.csv", "--generator-seed", "0"),
+            "--generator-seed: the nodes",
+            id="a seed of nothing",
+        ),
+        pytest.param(
+            ("--policy", "fgd", "--config", "c.yaml"), "--config: only the policy default", id="no use of it"
+        ),
         pytest.param(("--policy", "fgd", "--out", "x"), "--out: a table is for a terminal", id="table out"),
     ],
 )
@@ -228,6 +242,42 @@ def test_what_is_made_up_is_written_and_simulated_alike(tmp_path: Path) -> None:
     assert figures(*seeded, "7") == made_up
     assert figures(*seeded, "8") != made_up
     assert figures(*seeded, "0") == figures(*seeded[:-1])
+
+
+def configured(path: Path, score: dict[str, Any]) -> Path:
+    text = {"apiVersion": CONFIG_VERSION, "kind": "ExtenderConfiguration", "score": score}
+    path.write_text(json.dumps(text), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("score", "same"),
+    [
+        pytest.param({}, True, id="a file that changes nothing"),
+        pytest.param({"weights": {"model-preference": 9}}, True, id="the order of a trace's models is none"),
+        pytest.param({"weights": {"residual-value": 0, "fragmentation": 0}}, False, id="other weights"),
+        pytest.param({"strategy": "spread"}, False, id="another strategy"),
+    ],
+)
+def test_a_configuration_is_the_default_policy_s_alone(
+    score: dict[str, Any], same: bool, tmp_path: Path
+) -> None:
+    def figures(*args: str | Path) -> dict[str, Any]:
+        forty = ("--generate", "40", "--seeds", "42", "--policy", "default,fgd")
+        runs = report_of(simulate(*forty, "-o", "json", *args))["runs"]
+        return {run["policy"]: (run["allocationPercent"], run["fragmentationPercentAt90"]) for run in runs}
+
+    shipped, ours = figures(), figures("--config", configured(tmp_path / "c.yaml", score))
+    assert (ours["default"] == shipped["default"]) == same
+    assert ours["fgd"] == shipped["fgd"]
+
+
+def test_a_configuration_is_checked_as_the_server_s(tmp_path: Path) -> None:
+    told = error_of(simulate("--config", configured(tmp_path / "c.yaml", {"weights": {"fgd": 1}})))
+    assert told.startswith(
+        f"{tmp_path / 'c.yaml'}: score.weights.fgd: no such score; there are residual-value"
+    )
+    assert error_of(simulate("--config", tmp_path / "no")) == f"{tmp_path / 'no'}: No such file or directory"
 
 
 def test_a_figure_that_json_has_not_is_never_written() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
+from msgspec.structs import replace as replaced
 
 from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.gpu import Device, Memory, Report
@@ -32,6 +33,7 @@ WHOLE = "nvidia.com/gpu"
 MODELS = ("NVIDIA-A100-SXM4-80GB", "Tesla T4", "G2")
 _DEVICES = "devices.gpu.scheduler-ext.io/main"
 _DEADLINE_S = 60.0
+_SCORE = ScoreSection()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +106,18 @@ class Server(Extender):
     """The extender on a simulated cluster: no headroom, and models are as good as another."""
 
     def __init__(
-        self, cluster: Cluster, running: Sequence[Running], workload: Workload, max_candidates: int
+        self,
+        cluster: Cluster,
+        running: Sequence[Running],
+        workload: Workload,
+        max_candidates: int,
+        score: ScoreSection = _SCORE,
     ) -> None:
         super().__init__(
             Configuration(
                 filter=FilterSection(max_candidates=max_candidates),
                 memory=MemorySection(headroom_percent=0),
-                score=ScoreSection(weights={"model-preference": 0.0}),
+                score=replaced(score, weights={**score.weights, "model-preference": 0.0}),
             )
         )
         self._cluster = cluster

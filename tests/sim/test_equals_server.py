@@ -25,6 +25,7 @@ from scheduler_ext.sim.policy import Target
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.workload import PodKind, task_class
 from scheduler_ext.sim.world import Cluster, NodeShape, NodesView, World
+from scheduler_ext.wire.config import Configuration, ScoreSection
 from tests.sim.server_side import (
     MODELS,
     RESOURCES,
@@ -39,6 +40,7 @@ from tests.sim.server_side import (
 )
 
 _HEADROOM = 0
+_SHIPPED = ScoreSection()
 several_kinds = st.lists(kinds, min_size=1, max_size=4)
 workloads = st.dictionaries(kinds.map(task_class), st.integers(1, 9), max_size=6).map(
     lambda counts: Workload.of({task: float(count) for task, count in counts.items()})
@@ -125,13 +127,19 @@ class Both:
     """The simulator and the server on one world."""
 
     def __init__(
-        self, world: World, running: list[Running], workload: Workload, ties: str = "first", limit: int = 0
+        self,
+        world: World,
+        running: list[Running],
+        workload: Workload,
+        ties: str = "first",
+        limit: int = 0,
+        score: ScoreSection = _SHIPPED,
     ) -> None:
         self.world, self.running = world, running
-        target = Target(world.cluster, workload)
+        target = Target(world.cluster, workload, knobs=Configuration(score=score).policy())
         self.policy = Default(target)
         self.scheduler = Scheduler(world, Default(target), Settings(ties=ties))
-        self.server = Server(world.cluster, running, workload, limit)
+        self.server = Server(world.cluster, running, workload, limit, score)
         self.limit, self.first = limit, ties == "first"
 
     def agree(self, kind: PodKind, order: random.Random) -> Running | None:
@@ -177,6 +185,14 @@ class Both:
     several_kinds,
     st.sampled_from(("first", "random")),
     st.sampled_from((0, 2, 100)),
+    st.sampled_from(
+        (
+            _SHIPPED,
+            ScoreSection(weights={"residual-value": 0.0, "balance": 3.0}),
+            ScoreSection(strategy="binpack"),
+            ScoreSection(strategy="spread", weights={"model-scarcity": 0.0}),
+        )
+    ),
 )
 def test_the_same_nodes_with_the_same_points_and_the_same_gpu(
     cluster: Cluster,
@@ -185,9 +201,10 @@ def test_the_same_nodes_with_the_same_points_and_the_same_gpu(
     kinds: list[PodKind],
     ties: str,
     limit: int,
+    score: ScoreSection,
 ) -> None:
     world, running = lived_in(cluster, steps)
-    both = Both(world, running, workload, ties, limit)
+    both = Both(world, running, workload, ties, limit, score)
     for kind in kinds:
         both.agree(kind, random.Random(len(steps)))
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from scheduler_ext.cli.simulate.options import (
     FiniteFloat,
@@ -18,10 +19,12 @@ from scheduler_ext.cli.simulate.options import (
     sweep_options,
 )
 from scheduler_ext.cli.simulate.results import check_folder, check_out, write_report
+from scheduler_ext.cli.sources import read_config
 from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.policies import policy_factory, policy_names
+from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.protocols import PROTOCOLS, run_experiments
 from scheduler_ext.sim.scheduler import TIES, Settings
 from scheduler_ext.sim.sources import GENERATOR_SEED, generate_traces, read_traces, write_traces
@@ -71,6 +74,12 @@ _target = click.Path(path_type=Path)
     show_default=True,
     metavar="NAME,...",
     help=f"Of {', '.join(policy_names())}.",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="ExtenderConfiguration file: the default policy takes its weights and its strategy.",
 )
 @seeds_option
 @click.option(
@@ -132,7 +141,9 @@ _target = click.Path(path_type=Path)
     type=_target,
     help="Folder for plots of allocation and fragmentation against load, and of the cluster at the end.",
 )
+@click.pass_context
 def trace(
+    ctx: click.Context,
     nodes: Path | None,
     pods: Sequence[Path],
     generate: int,
@@ -141,6 +152,7 @@ def trace(
     protocol: str,
     load: float,
     policies: Sequence[str],
+    config_file: Path | None,
     seeds: Sequence[int],
     ties: str,
     target: str,
@@ -162,8 +174,11 @@ def trace(
     Inflation: pods stay until more was asked than there is. Churn: they come and leave at random.
     """
     _check(nodes, pods, protocol, priorities)
-    if nodes is not None and written is not None:
-        raise click.UsageError("--write: the nodes and pods of --nodes and --pods are files already; drop it")
+    if nodes is not None:
+        _check_nothing_is_made_up(ctx)
+    if config_file is not None and Default.name not in policies:
+        raise click.UsageError(f"--config: only the policy {Default.name} is configured; add it or drop this")
+    knobs = read_config(config_file).policy()
     check_out(output, out)
     check_folder("--png", png)
     check_folder("--write", written)
@@ -186,6 +201,7 @@ def trace(
             constrain_percent=constrain,
             priorities=priorities,
             measured=lifetimes,
+            knobs=knobs,
         )
         for name, trace_pods in traces.items()
         for policy in policies
@@ -207,3 +223,15 @@ def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: 
         raise click.UsageError("--pods: two files have the same name, by which their results are known")
     if priorities != "none" and protocol != "churn":
         raise click.UsageError("--priorities: nobody is evicted by inflation; take --protocol churn")
+
+
+def _check_nothing_is_made_up(ctx: click.Context) -> None:
+    for name, option in (
+        ("generate", "--generate"),
+        ("generator_seed", "--generator-seed"),
+        ("written", "--write"),
+    ):
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(
+                f"{option}: the nodes and pods of --nodes and --pods are files already; drop it"
+            )

@@ -13,9 +13,7 @@ from scheduler_ext.core.columns import Floats, Ints
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.models import canonical_model
-from scheduler_ext.core.policy import Policy as CorePolicy
 from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
-from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.core.workload import TaskClass, Workload
 from scheduler_ext.sim.known_states import KnownStates
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates
@@ -24,7 +22,7 @@ from scheduler_ext.sim.workload import PodKind
 from scheduler_ext.sim.world import Indexes, NodesView
 
 # The models of a trace's pods are any of these, in no order.
-_WEIGHTS = {**DEFAULT_WEIGHTS, "model-preference": 0.0}
+_NOT_WEIGHED = {"model-preference": 0.0}
 _UNDECIDED = np.nan
 
 
@@ -55,7 +53,7 @@ class Default:
 
     def __init__(self, target: Target) -> None:
         cluster = target.cluster
-        self._policy = CorePolicy(weights=_WEIGHTS)
+        self._policy = replace(target.knobs, weights={**target.knobs.weights, **_NOT_WEIGHED})
         self._nodes = NodeStates(cluster)
         self._columns = KnownStates(int(cluster.gpus.max(initial=1)))
         self._numbers: dict[tuple[int, bytes, int], int] = {}
