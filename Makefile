@@ -11,7 +11,7 @@ IMAGE ?= scheduler-ext:0.1.0
 .DEFAULT_GOAL := help
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[.a-z0-9-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[.a-z0-9-]+:.*## /{printf "  %-22s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 run: .venv ## Serve a sample cluster, show what is decided for a dozen pods, serve on (ONCE=1: end then)
 	@$(BIN)/scheduler-ext demo --port $(PORT) $(if $(filter 1,$(ONCE)),--once)
@@ -60,6 +60,9 @@ bench-placement: .venv ## Compare placement policies by simulation (TRACES=dir: 
 	$(BIN)/python -m benchmarks.placement $(if $(TRACES),--traces $(TRACES)) \
 		--json benchmarks/results/placement.json --png build/placement $(ARGS)
 
+bench-placement-floors: .venv ## Measure the floors of placement, and fail where one does (TRACES=dir: half an hour)
+	$(BIN)/python -m benchmarks.placement.floors $(if $(TRACES),--traces $(TRACES)) $(ARGS)
+
 image: ## Build the container image (IMAGE=name:tag)
 	docker build --tag $(IMAGE) .
 
@@ -81,4 +84,4 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable '.[dev]'
 	@touch $@
 
-.PHONY: help run test test-long e2e check bench bench-bind bench-live bench-placement bench-scheduler image clean .venv
+.PHONY: help run test test-long e2e check bench bench-bind bench-live bench-placement bench-placement-floors bench-scheduler image clean .venv

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
+from benchmarks.placement.inputs import made_up, read_folder
 from benchmarks.placement.published import POLICIES, SEEDS, TIES
 from benchmarks.placement.table import HEADER, cells_of, rows_of
 from scheduler_ext.cli.output import print_table
-from scheduler_ext.cli.simulate.options import Jobs, Policies, TargetName, split_names
+from scheduler_ext.cli.simulate.options import Policies, TargetName, sweep_options
 from scheduler_ext.cli.simulate.results import check_file, check_folder, report_text, write_text
 from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.core.errors import SimulationError
@@ -21,13 +22,6 @@ from scheduler_ext.sim.policies import policy_factory
 from scheduler_ext.sim.protocols import run_experiments
 from scheduler_ext.sim.scheduler import TIES as TIE_RULES
 from scheduler_ext.sim.scheduler import Settings
-from scheduler_ext.sim.sources import Traces, generate_traces, read_traces
-from scheduler_ext.sim.sweep import BACKENDS
-from scheduler_ext.sim.world import NodeShape
-
-_NODES_CSV = "openb_node_list_gpu_node.csv"
-_PODS_CSV = "openb_pod_list_"
-_GENERATED_NODES = 300
 
 _target = click.Path(path_type=Path)
 _folder = click.Path(file_okay=False, path_type=Path)
@@ -47,9 +41,7 @@ _folder = click.Path(file_okay=False, path_type=Path)
 @click.option("--ties", type=click.Choice(TIE_RULES), default=TIES, show_default=True)
 @click.option("--points", is_flag=True, help="Map every policy's scores to an extender's 0 to 10.")
 @click.option("--target", type=TargetName(), default="trace", show_default=True)
-@click.option("--jobs", type=Jobs(), default=-1, show_default=True)
-@click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True)
-@click.option("--scheduler", metavar="ADDRESS", help="Of the Dask or Ray cluster that the runs go to.")
+@sweep_options(jobs=-1)
 @click.option("--json", "json_file", type=_target, help="Write the SimulationReport here.")
 @click.option("--csv", "csv_file", type=_target, help="Write a line per run here.")
 @click.option("--png", "png_folder", type=_target, help="Write the plots of each trace into this folder.")
@@ -73,18 +65,18 @@ def main(
         check_file("--json", json_file)
         check_file("--csv", csv_file)
         check_folder("--png", png_folder)
-        nodes, by_name = _read(traces, variants)
+        inputs = made_up() if traces is None else read_folder(traces, variants)
         experiments = [
             Experiment(
                 trace=name,
-                nodes=nodes,
-                pods=pods,
+                nodes=trace.nodes,
+                pods=trace.pods,
                 policy=policy,
                 seed=seed,
                 target=target,
                 settings=Settings(ties=ties, points=points),
             )
-            for name, pods in by_name.items()
+            for name, trace in inputs.items()
             for policy in policies
             for seed in seeds
         ]
@@ -106,24 +98,6 @@ def main(
             write_plots(png_folder, outcomes)
     except SimulationError as error:
         raise click.ClickException(str(error)) from None
-
-
-def _read(folder: Path | None, variants: str | None) -> tuple[tuple[NodeShape, ...], Traces]:
-    if folder is None:
-        return generate_traces(_GENERATED_NODES)
-    files = {path.stem.removeprefix(_PODS_CSV): path for path in sorted(folder.glob(f"{_PODS_CSV}*.csv"))}
-    try:
-        wanted = list(files) if variants is None else list(split_names(variants))
-    except SimulationError as error:
-        raise SimulationError(f"--variants {error}") from None
-    unknown = [name for name in wanted if name not in files]
-    if unknown or not wanted:
-        raise SimulationError(
-            f"{folder}: has no {_PODS_CSV}{unknown[0] if unknown else '*'}.csv; "
-            f"it has {', '.join(files) or 'no traces'}"
-        )
-    nodes, pods = read_traces(folder / _NODES_CSV, [files[name] for name in wanted])
-    return nodes, {name: pods[files[name].stem] for name in wanted}
 
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ import click
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.wire.durations import duration_s
 
-_Command = TypeVar("_Command", bound=Callable[..., Any] | click.Command)
+Command = TypeVar("Command", bound=Callable[..., Any] | click.Command)
 
 
-def together(*options: Callable[[_Command], _Command]) -> Callable[[_Command], _Command]:
+def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Several options as one, which help shows in this order."""
 
-    def all_of_them(command: _Command) -> _Command:
+    def all_of_them(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
         return command

@@ -74,7 +74,7 @@ from scheduler_ext.sim.sweep import run_all
     show_default=True,
     help="What policies are told of the mix: the mix itself, or only the pods as they come.",
 )
-@sweep_options
+@sweep_options(jobs=1)
 @report_options
 def mig(
     gpus: int,

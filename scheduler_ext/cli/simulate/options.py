@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.options import together
+from scheduler_ext.cli.options import Command, together
 from scheduler_ext.cli.simulate.results import FORMS
 from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.core.errors import SimulationError
@@ -102,14 +102,25 @@ class IntreeWeight(click.ParamType[tuple[str, int]]):
 
 
 seeds_option = click.option("--seeds", type=Seeds(), default="42-51", show_default=True)
-# Where and how the runs go, in the words of ``run_all``.
-sweep_options = together(
-    click.option(
-        "--jobs", type=Jobs(), default=1, show_default=True, help="Runs side by side; -1: one per core."
-    ),
-    click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True),
-    click.option("--scheduler", metavar="ADDRESS", help="Of the Dask or Ray cluster that the runs go to."),
-)
+
+
+def sweep_options(jobs: int) -> Callable[[Command], Command]:
+    """Where and how the runs go, in the words of ``run_all``; so many jobs unless told."""
+    return together(
+        click.option(
+            "--jobs",
+            type=Jobs(),
+            default=jobs,
+            show_default=True,
+            help="Runs side by side; -1: one per core.",
+        ),
+        click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True),
+        click.option(
+            "--scheduler", metavar="ADDRESS", help="Of the Dask or Ray cluster that the runs go to."
+        ),
+    )
+
+
 # Whether a file can be written is asked when all options are known, and told like any other file's error.
 report_options = together(
     click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True),

@@ -134,7 +134,7 @@ _target = click.Path(path_type=Path)
     show_default=True,
     help="How long churn is measured, in mean lifetimes, after three to warm up.",
 )
-@sweep_options
+@sweep_options(jobs=1)
 @report_options
 @click.option(
     "--png",

@@ -1,0 +1,121 @@
+"""What the project promises of placement: every floor, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+OURS = "default"
+INFLATION, CHURN, MIG = "inflation", "churn", "mig"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """How runs are made, beside what they are made on: as an Experiment's fields of these names say."""
+
+    protocol: str = INFLATION
+    load: float = 1.3
+    target: str = "trace"
+    ties: str = "first"
+    points: bool = False
+    constrain_percent: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """How much better than a reference the default policy has to be, in points.
+
+    ``group`` is what it is asked for by; ``at`` the arrived load of inflation that is looked at, in per cent.
+    Of the traces whose names match ``traces`` the mean of the margins counts, or the least. The reference is
+    the best of ``references``, under the condition ``against`` where that is another one, or a ``figure`` in
+    per cent.
+    """
+
+    group: str
+    what: str
+    condition: Condition
+    at: str | None = None
+    traces: tuple[str, ...] = ("*",)
+    of_traces: str = "least"
+    references: tuple[str, ...] = ("fgd",)
+    against: Condition | None = None
+    figure: float | None = None
+    wanted: float = 0.0
+
+
+_EXPECTED = Condition()
+_CHURN = Condition(protocol=CHURN, load=1.1)
+_MIG = Condition(protocol=MIG, load=1.0)
+# Of these the generator's clusters are both: a tenth of their pods may go to some models only.
+_GENERATED = "generated*"
+_MIG_REFERENCES = ("first-fit", "best-fit", "mfi", "fgd")
+_MIG_ACCEPTANCE_PERCENT = {"uniform": 90.7, "skew-small": 91.3, "skew-big": 90.2, "bimodal": 89.1}
+
+
+def _inflation(group: str, what: str, condition: Condition, mean: dict[str, float]) -> tuple[Floor, ...]:
+    """Means of all traces, wanted by load, and of none a loss."""
+    return tuple(
+        Floor(
+            group=group,
+            what=f"{what}, {which} of the traces at {load} %",
+            condition=condition,
+            at=load,
+            of_traces=which,
+            wanted=wanted if which == "mean" else 0.0,
+        )
+        for which in ("mean", "least")
+        for load, wanted in mean.items()
+    )
+
+
+FLOORS: tuple[Floor, ...] = (
+    *_inflation(INFLATION, "the trace's own pods expected", _EXPECTED, {"100": 0.6, "130": 0.5}),
+    *_inflation(
+        "first-300", "the first 300 pods expected", Condition(target="first:300"), {"100": 0.0, "130": 0.0}
+    ),
+    *_inflation("online", "what came before expected", Condition(target="online"), {"100": 0.0, "130": 0.0}),
+    *(
+        Floor(
+            group="ties",
+            what=f"random ties and 0 to 10 points, mean of the traces at {load} %",
+            condition=Condition(ties="random", points=True),
+            at=load,
+            of_traces="mean",
+            references=(OURS,),
+            against=_EXPECTED,
+            wanted=-0.1,
+        )
+        for load in ("100", "130")
+    ),
+    Floor(group=CHURN, what="churn", condition=_CHURN, traces=("default", _GENERATED)),
+    Floor(
+        group=CHURN,
+        what="churn where pods want models",
+        condition=_CHURN,
+        traces=("gpuspec*", _GENERATED),
+        references=("fgd", "random"),
+    ),
+    Floor(
+        group=CHURN,
+        what="churn where 33 % of the GPU pods want models",
+        condition=replace(_CHURN, constrain_percent=33.0),
+        traces=("default", _GENERATED),
+        references=("fgd", "random"),
+    ),
+    *(
+        Floor(group=MIG, what="slices of MIG accepted", condition=_MIG, traces=(mix,), figure=percent)
+        for mix, percent in _MIG_ACCEPTANCE_PERCENT.items()
+    ),
+    *(
+        Floor(
+            group=MIG,
+            what="slices of MIG accepted, beside the best",
+            condition=_MIG,
+            traces=(mix,),
+            references=_MIG_REFERENCES,
+            wanted=-0.1,
+        )
+        for mix in _MIG_ACCEPTANCE_PERCENT
+    ),
+)
+GROUPS = tuple(dict.fromkeys(floor.group for floor in FLOORS))
+MIXES = tuple(_MIG_ACCEPTANCE_PERCENT)

@@ -1,0 +1,57 @@
+"""What the policies are run on: the openb traces of a folder, or what the generator makes up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from scheduler_ext.cli.simulate.options import split_names
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.sources import GENERATED, generate_traces, read_traces
+from scheduler_ext.sim.workload import TracePod
+from scheduler_ext.sim.world import NodeShape
+
+NODES_CSV = "openb_node_list_gpu_node.csv"
+PODS_CSV = "openb_pod_list_"
+GENERATED_NODES = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A cluster, and the pods that come to it."""
+
+    nodes: tuple[NodeShape, ...]
+    pods: tuple[TracePod, ...]
+
+
+Inputs = Mapping[str, Trace]
+
+
+def read_folder(folder: Path, variants: str | None = None) -> Inputs:
+    """The traces of a folder by the name of their variant, or only those named, with commas between.
+
+    Raises SimulationError naming the file or the option.
+    """
+    files = {path.stem.removeprefix(PODS_CSV): path for path in sorted(folder.glob(f"{PODS_CSV}*.csv"))}
+    try:
+        wanted = list(files) if variants is None else list(split_names(variants))
+    except SimulationError as error:
+        raise SimulationError(f"--variants {error}") from None
+    unknown = [name for name in wanted if name not in files]
+    if unknown or not wanted:
+        raise SimulationError(
+            f"{folder}: has no {PODS_CSV}{unknown[0] if unknown else '*'}.csv; "
+            f"it has {', '.join(files) or 'no traces'}"
+        )
+    nodes, pods = read_traces(folder / NODES_CSV, [files[name] for name in wanted])
+    return {name: Trace(nodes, pods[files[name].stem]) for name in wanted}
+
+
+def made_up(clusters: int = 1, nodes: int = GENERATED_NODES) -> Inputs:
+    """So many clusters of the generator, of so many nodes, and pods for each."""
+    inputs = {}
+    for seed in range(clusters):
+        shapes, traces = generate_traces(nodes, seed)
+        inputs[f"{GENERATED}-{seed}" if clusters > 1 else GENERATED] = Trace(shapes, traces[GENERATED])
+    return inputs
