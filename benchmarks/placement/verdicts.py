@@ -13,7 +13,7 @@ from scheduler_ext.sim.report import Run
 
 # A margin of just what is wanted is enough, whatever is lost in adding it up.
 _ROUNDING = 1e-9
-HEADER = ("FLOOR", "TRACE", "DEFAULT", "REFERENCE", "", "MARGIN", "+-", "WANTED", "VERDICT")
+HEADER = ("FLOOR", "TRACE", "DEFAULT", "REFERENCE", "POLICY", "MARGIN", "+-", "WANTED", "VERDICT")
 
 
 @dataclass(frozen=True, slots=True)

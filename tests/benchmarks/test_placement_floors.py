@@ -19,8 +19,7 @@ from benchmarks.placement.verdicts import verdict_of
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.report import Run
 
-INFLATION = Condition()
-FIRST_TIES, RANDOM_TIES = INFLATION, Condition(ties="random")
+INFLATION, RANDOM_TIES = Condition(), Condition(ties="random")
 FLOOR = Floor(group="inflation", what="a floor", condition=INFLATION, at="100")
 
 
@@ -115,10 +114,8 @@ def test_one_seed_has_no_error() -> None:
 
 
 def test_a_reference_may_be_the_same_policy_elsewhere() -> None:
-    runs = runs_of({("a", "default"): (95.0,)}, RANDOM_TIES) | runs_of(
-        {("a", "default"): (95.2,)}, FIRST_TIES
-    )
-    floor = replace(FLOOR, condition=RANDOM_TIES, against=FIRST_TIES, references=("default",), wanted=-0.1)
+    runs = runs_of({("a", "default"): (95.0,)}, RANDOM_TIES) | runs_of({("a", "default"): (95.2,)}, INFLATION)
+    floor = replace(FLOOR, condition=RANDOM_TIES, against=INFLATION, references=("default",), wanted=-0.1)
     verdict = verdict_of(floor, ["a"], (1,), runs)
     assert verdict.margin == pytest.approx(-0.2)
     assert not verdict.holds
