@@ -1,15 +1,20 @@
-"""Random GPUs, as agents report them and as labels describe them; strategies.py makes nodes of them."""
+"""Random GPUs, as agents report them and as labels describe them; strategies.py makes nodes of them.
+
+Every strategy is made once: Hypothesis needs longer to make one than to draw from it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Device, Holder, Memory, Mig, MigInstance, Report
+from scheduler_ext.core.mig import Profile
 from scheduler_ext.core.mig_geometry import Geometry, geometry_for
 from scheduler_ext.core.models import canonical_model
 
@@ -31,6 +36,7 @@ POD_NAMES = ("p0", "p1", "p2")
 sizes_mib = st.sampled_from(SHARE_SIZES_MIB)
 
 
+@cache
 def one_in(count: int) -> SearchStrategy[bool]:
     """True about once in so many draws; shrinks to False. (Integers would favour their ends.)"""
     return st.sampled_from((False,) * (count - 1) + (True,))
@@ -48,24 +54,38 @@ _holders = st.one_of(
 )
 
 
+_reserved_mib = st.sampled_from((0, 0, 700))
+_used = st.sampled_from((0, 0, 1, 4))
+
+
+@cache
 @st.composite
 def memories(draw: DrawFn, total_mib: int) -> Memory:
     """A device's memory: empty, used, or with use that nobody explains."""
-    reserved = draw(st.sampled_from((0, 0, 700)))
-    used = draw(st.sampled_from((0, 0, 1, 4)))
+    reserved = draw(_reserved_mib)
+    used = draw(_used)
     used_mib = draw(st.integers(0, total_mib - reserved)) if used == 4 else used * (total_mib // 5)
     unaccounted = draw(st.sampled_from((None, None, 0, used_mib // 2, used_mib)))
     return Memory(total_mib, reserved, used_mib, unaccounted)
 
 
+_held_or_not = st.one_of(st.none(), st.none(), _holders)
+
+
+@cache
+def _places(geometry: Geometry) -> SearchStrategy[list[tuple[Profile, int]]]:
+    places = [(profile, start) for profile in geometry.profiles for start in profile.starts]
+    return st.lists(st.sampled_from(places), max_size=5)
+
+
+@cache
 @st.composite
 def _instances(draw: DrawFn, geometry: Geometry) -> tuple[MigInstance, ...]:
     """Instances that lie beside each other, each perhaps held; UUIDs are given later."""
-    places = [(profile, start) for profile in geometry.profiles for start in profile.starts]
     found: list[MigInstance] = []
     taken = 0
-    for profile, start in draw(st.lists(st.sampled_from(places), max_size=5)):
-        holder = draw(st.one_of(st.none(), st.none(), _holders))
+    for profile, start in draw(_places(geometry)):
+        holder = draw(_held_or_not)
         instance = MigInstance("", profile.name, start, profile.size, holder)
         if not instance.mask & taken:
             taken |= instance.mask
@@ -73,6 +93,7 @@ def _instances(draw: DrawFn, geometry: Geometry) -> tuple[MigInstance, ...]:
     return tuple(found)
 
 
+@cache
 @st.composite
 def _migs(draw: DrawFn, mig_table: str | None) -> Mig:
     geometry = geometry_for(mig_table)
@@ -82,10 +103,15 @@ def _migs(draw: DrawFn, mig_table: str | None) -> Mig:
     return Mig(True, draw(st.booleans()), geometry, draw(_instances(geometry)))
 
 
+_products = st.sampled_from(PRODUCTS)
+_some_holders = st.lists(_holders, max_size=2)
+
+
+@cache
 @st.composite
 def devices(draw: DrawFn) -> Device:
     """One GPU of any product, healthy or not, partitioned or not; UUID and index are given later."""
-    product, vendor, total_mib = draw(st.sampled_from(PRODUCTS))
+    product, vendor, total_mib = draw(_products)
     model = canonical_model(product, vendor=vendor, memory_mib=total_mib)
     mig = Mig()
     if vendor == "nvidia" and draw(one_in(3)):
@@ -100,7 +126,7 @@ def devices(draw: DrawFn) -> Device:
         memory=draw(memories(total_mib)),
         healthy=not draw(one_in(6)),
         mig=mig,
-        holders=tuple(draw(st.lists(_holders, max_size=2))) if draw(one_in(4)) else (),
+        holders=tuple(draw(_some_holders)) if draw(one_in(4)) else (),
     )
 
 
@@ -122,26 +148,27 @@ def numbered(devices: Sequence[Device]) -> tuple[Device, ...]:
     )
 
 
+_groups = st.tuples(devices(), st.sampled_from((2, 1, 1, 4, 8, MAX_SLOTS)))
+_some_groups = st.lists(_groups, min_size=1, max_size=3)
+_groups_or_none = st.lists(_groups, max_size=3)
+_mig_strategies = st.sampled_from(("mixed", "mixed", "none", "single"))
+_sharing = st.sampled_from((("none", 1), ("none", 1), ("none", 1), ("time-slicing", 4), ("mps", 2)))
+_cuda_versions = st.sampled_from(((12, 4, 1), (13, 0), (12, 2), None))
+
+
+@cache
 @st.composite
 def reports(draw: DrawFn) -> Report:
     """What an agent says of a node: up to 16 devices, heterogeneous or in equal groups, or none."""
-    groups = draw(
-        st.lists(
-            st.tuples(devices(), st.sampled_from((2, 1, 1, 4, 8, MAX_SLOTS))),
-            min_size=0 if draw(one_in(10)) else 1,
-            max_size=3,
-        )
-    )
+    groups = draw(_groups_or_none if draw(one_in(10)) else _some_groups)
     found = [device for device, copies in groups for _ in range(copies)][:MAX_SLOTS]
-    mig_strategy = draw(st.sampled_from(("mixed", "mixed", "none", "single")))
+    mig_strategy = draw(_mig_strategies)
     if mig_strategy == "single" and found and draw(st.booleans()):
         found = [_sliced(device) for device in found]
-    sharing, replicas = draw(
-        st.sampled_from((("none", 1), ("none", 1), ("none", 1), ("time-slicing", 4), ("mps", 2)))
-    )
+    sharing, replicas = draw(_sharing)
     return Report(
         devices=numbered(found),
-        cuda_version=draw(st.sampled_from(((12, 4, 1), (13, 0), (12, 2), None))),
+        cuda_version=draw(_cuda_versions),
         mig_strategy=mig_strategy,
         sharing_strategy=sharing,
         replicas=replicas,
@@ -169,19 +196,25 @@ def _sliced(device: Device) -> Device:
     )
 
 
+_estimated_sharing = st.sampled_from((("none", 1), ("none", 1), ("time-slicing", 4), ("mps", 2)))
+_estimated_counts = st.integers(0, 8)
+_estimated_cuda_versions = st.sampled_from((None, (12, 4)))
+
+
+@cache
 @st.composite
 def estimates(draw: DrawFn) -> Estimate:
     """What labels say of a node nobody reports on; the memory of some models nobody knows."""
-    product, vendor, total_mib = draw(st.sampled_from(PRODUCTS))
+    product, vendor, total_mib = draw(_products)
     model = canonical_model(product, vendor=vendor)
-    sharing, replicas = draw(st.sampled_from((("none", 1), ("none", 1), ("time-slicing", 4), ("mps", 2))))
+    sharing, replicas = draw(_estimated_sharing)
     return Estimate(
         vendor=vendor,
         model=model,
-        count=draw(st.integers(0, 8)),
+        count=draw(_estimated_counts),
         memory_mib=draw(st.sampled_from((None, total_mib))),
         compute_capability=model.compute_capability,
-        cuda_version=draw(st.sampled_from((None, (12, 4)))),
+        cuda_version=draw(_estimated_cuda_versions),
         driver_version=None,
         sharing_strategy=sharing,
         replicas=replicas,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -52,30 +53,50 @@ def share_asks(max_running: int = 3) -> SearchStrategy[ShareAsk]:
     return _share_asks(max_running)
 
 
+@cache
+def _up_to(count: int) -> SearchStrategy[list[int]]:
+    """So many sizes at most."""
+    return st.lists(sizes_mib, max_size=count)
+
+
+@cache
+def _starts(running: int) -> SearchStrategy[list[int]]:
+    """After how many of the running containers one or two init containers start."""
+    return st.lists(st.integers(0, running), min_size=1, max_size=2)
+
+
+@cache
 @st.composite
 def _share_asks(draw: DrawFn, max_running: int) -> ShareAsk:
-    sizes = draw(st.lists(sizes_mib, min_size=0, max_size=max_running))
+    sizes = draw(_up_to(max_running))
     running = tuple((CONTAINERS[i], mib) for i, mib in enumerate(sizes))
     if running and not draw(one_in(3)):
         return ShareAsk(running)
     # An init container starts beside the sidecars before it, which are the first of the running ones.
-    started = sorted(draw(st.lists(st.integers(0, len(running)), min_size=1, max_size=2)))
+    started = sorted(draw(_starts(len(running))))
     init = tuple(
         InitShare(f"init-{i}", draw(sizes_mib), tuple(range(sidecars))) for i, sidecars in enumerate(started)
     )
     return ShareAsk(running, init)
 
 
+_whole = st.sampled_from(("nvidia.com/gpu", "nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu"))
+_mig = st.sampled_from(MIG_RESOURCES)
+_unit_names: SearchStrategy[tuple[str, ...]] = st.one_of(
+    st.tuples(_whole), st.tuples(_whole), st.tuples(_mig), st.tuples(_mig, _whole)
+)
+_unit_counts = st.sampled_from((1, 1, 1, 2, 4))
+
+
+@cache
 @st.composite
 def unit_asks(draw: DrawFn, max_count: int = 4) -> tuple[UnitAsk, ...]:
     """One or two counted resources; never two names for one vendor's whole GPUs."""
-    whole = st.sampled_from(("nvidia.com/gpu", "nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu"))
-    mig = st.sampled_from(MIG_RESOURCES)
-    names = draw(st.one_of(st.tuples(whole), st.tuples(whole), st.tuples(mig), st.tuples(mig, whole)))
+    names = draw(_unit_names)
     return tuple(
         UnitAsk(
             name,
-            min(max_count, draw(st.sampled_from((1, 1, 1, 2, 4)))),
+            min(max_count, draw(_unit_counts)),
             profile_from_resource(name)[0] if "/mig-" in name else None,
         )
         for name in names
@@ -97,17 +118,21 @@ _wishes: SearchStrategy[tuple[str, Any]] = st.one_of(
 )
 
 
+_some_wishes = st.lists(_wishes, max_size=3)
+_kinds = st.sampled_from(("units", "units", "shares", "shares", "both"))
+_priorities = st.sampled_from((0, 0, 1, 100, 10**9, -1, -(10**6)))
 cpu_asks = st.sampled_from((0, 0, 500, 4_000, 12_000, 64_000))
 
 
+@cache
 @st.composite
 def requests(draw: DrawFn) -> GpuRequest:
     """A pod that asks GPUs in any of the ways there are, with any wishes."""
-    kind = draw(st.sampled_from(("units", "units", "shares", "shares", "both")))
+    kind = draw(_kinds)
     units = draw(unit_asks(max_count=2 if kind == "both" else 4)) if kind != "shares" else ()
     shares = draw(share_asks()) if kind != "units" else None
-    request = GpuRequest(units, shares, priority=draw(st.sampled_from((0, 0, 1, 100, 10**9, -1, -(10**6)))))
-    wishes = draw(st.lists(_wishes, max_size=3))
+    request = GpuRequest(units, shares, priority=draw(_priorities))
+    wishes = draw(_some_wishes)
     request = replace(request, cpu_milli=draw(cpu_asks), **dict(wishes))
     shared = any(ask.resource.endswith(".shared") for ask in units)
     return replace(request, exclusive=False) if shared else request
@@ -117,8 +142,18 @@ def requests(draw: DrawFn) -> GpuRequest:
 several_requests = st.lists(requests(), min_size=3, max_size=3)
 
 
+_told_containers = st.lists(st.sampled_from(CONTAINERS[:2]), max_size=2, unique=True)
+_bound_priorities = st.sampled_from((0, 0, -5, 7, 100, 2 * 10**9))
+
+
+@cache
+def _told_devices(uuids: tuple[str, ...]) -> SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from((*uuids, "GPU-gone")), max_size=2)
+
+
+@cache
 @st.composite
-def bound_pods(draw: DrawFn, name: str, uuids: Sequence[str]) -> BoundPod:
+def bound_pods(draw: DrawFn, name: str, uuids: tuple[str, ...]) -> BoundPod:
     """A pod on a node, running or finished, whose devices somebody told, or nobody."""
     units: tuple[UnitAsk, ...] = ()
     shares = None
@@ -126,15 +161,12 @@ def bound_pods(draw: DrawFn, name: str, uuids: Sequence[str]) -> BoundPod:
         units = draw(unit_asks(max_count=2))
     else:
         shares = draw(share_asks(2))
-    told = {
-        container: tuple(draw(st.lists(st.sampled_from((*uuids, "GPU-gone")), max_size=2)))
-        for container in draw(st.lists(st.sampled_from(CONTAINERS[:2]), max_size=2, unique=True))
-    }
+    told = {container: tuple(draw(_told_devices(uuids))) for container in draw(_told_containers)}
     return BoundPod(
         uid=name,
         namespace="default",
         name=name,
-        priority=draw(st.sampled_from((0, 0, -5, 7, 100, 2 * 10**9))),
+        priority=draw(_bound_priorities),
         request=GpuRequest(units, shares),
         devices=told,
         finished=draw(one_in(4)),
@@ -142,61 +174,87 @@ def bound_pods(draw: DrawFn, name: str, uuids: Sequence[str]) -> BoundPod:
     )
 
 
+_sources = st.sampled_from(("report",) * 8 + ("estimate", "estimate", "none"))
+_offered = st.sampled_from((16, 16, 4, 1, 0))
+_offered_mib = st.sampled_from((2**20, 2**20, 30_000, 0))
+_pods_there: SearchStrategy[tuple[str, ...]] = st.sampled_from(
+    ((), (), *((name,) for name in POD_NAMES[:2]), POD_NAMES)
+)
+_freshness = st.sampled_from(("Fresh",) * 20 + ("Stale", "Missing"))
+_cpu_milli = st.sampled_from((None, 16_000, 96_000))
+_cpu_elsewhere_milli = st.sampled_from((0, 0, 7_500, 96_000))
+
+
+@cache
 @st.composite
 def node_infos(draw: DrawFn, name: str = "node") -> NodeInfo:
     """One node: reported, estimated, known to have no GPU, or unheard of; with or without a Node object."""
-    source = draw(st.sampled_from(("report",) * 8 + ("estimate", "estimate", "none")))
+    source = draw(_sources)
     report = draw(reports()) if source == "report" else None
-    uuids = [device.uuid for device in report.devices] if report else []
+    uuids = tuple(device.uuid for device in report.devices) if report else ()
     allocatable = None
     if draw(one_in(3)):
         allocatable = {
-            resource: draw(st.sampled_from((16, 16, 4, 1, 0)))
+            resource: draw(_offered)
             for resource in ("nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", *MIG_RESOURCES[:2])
         }
-        allocatable[RESOURCES.share] = draw(st.sampled_from((2**20, 2**20, 30_000, 0)))
-    pods = draw(st.sampled_from(((), (), *((name,) for name in POD_NAMES[:2]), POD_NAMES)))
+        allocatable[RESOURCES.share] = draw(_offered_mib)
+    pods = draw(_pods_there)
     return NodeInfo(
         name=name,
         report=report,
         estimate=draw(estimates()) if source == "estimate" else None,
-        freshness=draw(st.sampled_from(("Fresh",) * 20 + ("Stale", "Missing"))),
+        freshness=draw(_freshness),
         allocatable=allocatable,
         spot=draw(st.booleans()),
         changing=draw(one_in(20)),
         pods=tuple(draw(bound_pods(pod, uuids)) for pod in pods),
-        cpu_milli=draw(st.sampled_from((None, 16_000, 96_000))),
-        cpu_elsewhere_milli=draw(st.sampled_from((0, 0, 7_500, 96_000))),
+        cpu_milli=draw(_cpu_milli),
+        cpu_elsewhere_milli=draw(_cpu_elsewhere_milli),
     )
 
 
 _profiles = st.sampled_from(sorted({profile_from_resource(name)[0] for name in MIG_RESOURCES}))
 
 
-@st.composite
-def workloads(draw: DrawFn) -> Workload:
-    """What pods may be expected to ask: nothing known, or classes of all kinds."""
-    counts = draw(st.dictionaries(task_classes(), st.sampled_from((1, 1, 5, 40)), max_size=5))
-    unknown = draw(st.sampled_from((0.0, 0.0, 3.0)))
-    return Workload.of(counts, unknown)
+_class_gpus = st.sampled_from((0, 0, 1, 2, 4, 8))
+_class_shares = st.lists(st.sampled_from((1, 4_000, 16_000, 40_000)), max_size=2)
+_class_models = st.sets(st.sampled_from(("A100", "T4", "A100-80GB", "NONE")), max_size=2)
+_class_mig = st.dictionaries(_profiles, st.integers(1, 3))
 
 
+@cache
 @st.composite
 def task_classes(draw: DrawFn) -> TaskClass:
     """Whole GPUs, shares, MIG instances, or CPU alone, for some models or all."""
-    gpus = draw(st.sampled_from((0, 0, 1, 2, 4, 8)))
-    shares = () if gpus else tuple(draw(st.lists(st.sampled_from((1, 4_000, 16_000, 40_000)), max_size=2)))
-    models = tuple(sorted(draw(st.sets(st.sampled_from(("A100", "T4", "A100-80GB", "NONE")), max_size=2))))
-    mig = () if gpus or shares else tuple(sorted(draw(st.dictionaries(_profiles, st.integers(1, 3))).items()))
+    gpus = draw(_class_gpus)
+    shares = () if gpus else tuple(draw(_class_shares))
+    models = tuple(sorted(draw(_class_models)))
+    mig = () if gpus or shares else tuple(sorted(draw(_class_mig).items()))
     return TaskClass(draw(cpu_asks), gpus, shares, mig, models)
 
 
+_class_counts = st.dictionaries(task_classes(), st.sampled_from((1, 1, 5, 40)), max_size=5)
+_unknown = st.sampled_from((0.0, 0.0, 3.0))
+
+
+@cache
+@st.composite
+def workloads(draw: DrawFn) -> Workload:
+    """What pods may be expected to ask: nothing known, or classes of all kinds."""
+    return Workload.of(draw(_class_counts), draw(_unknown))
+
+
+@cache
+def _nodes_of_kinds(max_kinds: int) -> SearchStrategy[list[tuple[NodeInfo, int]]]:
+    return st.lists(st.tuples(node_infos(), st.sampled_from((1, 1, 3))), min_size=1, max_size=max_kinds)
+
+
+@cache
 @st.composite
 def clusters(draw: DrawFn, max_kinds: int = 4) -> tuple[NodeInfo, ...]:
     """One to three nodes each of one to ``max_kinds`` kinds, in no order of names."""
-    kinds = draw(
-        st.lists(st.tuples(node_infos(), st.sampled_from((1, 1, 3))), min_size=1, max_size=max_kinds)
-    )
+    kinds = draw(_nodes_of_kinds(max_kinds))
     nodes = [info for info, copies in kinds for _ in range(copies)]
     return tuple(replace(info, name=name) for info, name in zip(nodes, NODE_NAMES, strict=False))
 
