@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -26,12 +27,18 @@ SHARES_MIB = (10_000, 20_000, 30_000, 40_000, 70_000)
 MAX_PODS = 8
 
 
+_priorities = st.sampled_from((*PRIORITIES, 50))
+_labels = st.sampled_from(({}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"}))
+_half_cpus = st.sampled_from((1, 1, 2, 5))
+_started_at = st.sampled_from((None, 1.0, 2.0, 3.0))
+
+
 @st.composite
 def pods(
     draw: DrawFn, name: str, request: GpuRequest, devices: Mapping[str, tuple[str, ...]] | None = None
 ) -> BoundPod:
     """A pod of any priority, age and labels that asks so much."""
-    priority = draw(st.sampled_from((*PRIORITIES, 50)))
+    priority = draw(_priorities)
     return BoundPod(
         uid=f"uid-{name}",
         namespace="ns",
@@ -40,9 +47,9 @@ def pods(
         request=replace(request, priority=priority),
         terminating=draw(one_in(6)),
         finished=draw(one_in(12)),
-        labels=draw(st.sampled_from(({}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"}))),
-        other_requests={"cpu": Fraction(draw(st.sampled_from((1, 1, 2, 5))), 2)},
-        started_at=draw(st.sampled_from((None, 1.0, 2.0, 3.0))),
+        labels=draw(_labels),
+        other_requests={"cpu": Fraction(draw(_half_cpus), 2)},
+        started_at=draw(_started_at),
         devices=devices or {},
     )
 
@@ -52,10 +59,22 @@ def unit(resource: str, count: int, container: str = "main") -> GpuRequest:
     return GpuRequest((UnitAsk(resource, count, profile),), by_container=((container, resource, count),))
 
 
+@cache
+def _up_to(count: int) -> st.SearchStrategy[int]:
+    """One or more, at most so many."""
+    return st.integers(1, count)
+
+
+_few = st.sampled_from((1, 1, 1, 2))
+_used_mib = st.sampled_from((None, 500, 70_000))
+_models: st.SearchStrategy[tuple[str, ...]] = st.sampled_from(((),) * 6 + (("A100",), ("T4",)))
+_min_free_mib = st.sampled_from((0,) * 7 + (20_000,))
+
+
 @st.composite
 def whole_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
     """Whole GPUs, of two models now and then, some of them of pods that nobody has told the devices of."""
-    count = draw(st.integers(1, 6))
+    count = draw(_up_to(6))
     devices = [device(i) for i in range(count)]
     for i in range(count):
         if draw(one_in(5)):
@@ -68,45 +87,52 @@ def whole_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
     bound: list[BoundPod] = []
     free = list(range(count))
     while free and len(bound) < MAX_PODS and not draw(one_in(6)):
-        size = min(draw(st.sampled_from((1, 1, 1, 2))), len(free))
+        size = min(draw(_few), len(free))
         mine, free = free[:size], free[size:]
         pod = draw(pods(f"p{len(bound)}", unit(WHOLE, size)))
         bound.append(pod)
         if not draw(one_in(4)):
-            used = draw(st.sampled_from((None, 500, 70_000)))
+            used = draw(_used_mib)
             for i in mine:
                 mine_alone = Holder(uid=pod.uid) if draw(st.booleans()) else Holder(None, "ns", pod.name)
                 seen = [mine_alone] + ([Holder(uid=pod.uid, memory_mib=used)] if used else [])
                 memory = replace(devices[i].memory, used_mib=min(used or 0, devices[i].memory.total_mib))
                 devices[i] = replace(devices[i], holders=tuple(seen), memory=memory)
     request = GpuRequest(
-        (UnitAsk(WHOLE, draw(st.integers(1, count))),),
-        models=draw(st.sampled_from(((),) * 6 + (("A100",), ("T4",)))),
-        min_free_mib=draw(st.sampled_from((0,) * 7 + (20_000,))),
+        (UnitAsk(WHOLE, draw(_up_to(count))),),
+        models=draw(_models),
+        min_free_mib=draw(_min_free_mib),
     )
     allocatable = draw(st.sampled_from((None, {WHOLE: count}, {WHOLE: count}, {WHOLE: count - 1})))
     return node(*devices, pods=tuple(bound), allocatable=allocatable), request
 
 
-@st.composite
-def mig_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
-    """Instances of two profiles, held by pods that the agent saw, or has not seen yet."""
-    layouts = (
+_layouts: st.SearchStrategy[tuple[tuple[str, int], ...]] = st.sampled_from(
+    (
         (("1g.10gb", 0), ("1g.10gb", 1), ("2g.20gb", 2)),
         (("1g.10gb", 0), ("2g.20gb", 2), ("2g.20gb", 4)),
         (("3g.40gb", 0), ("1g.10gb", 4)),
     )
+)
+_held_mib = st.sampled_from((None, 800))
+_profiles = st.sampled_from((ONE_G, ONE_G, TWO_G))
+_instances = st.sampled_from((1, 2, 2, 3))
+
+
+@st.composite
+def mig_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
+    """Instances of two profiles, held by pods that the agent saw, or has not seen yet."""
     devices: list[Device] = []
     bound: list[BoundPod] = []
-    for i in range(draw(st.integers(1, 3))):
-        layout = draw(st.sampled_from(layouts))
+    for i in range(draw(_up_to(3))):
+        layout = draw(_layouts)
         holders = {}
         for profile, at in layout:
             if len(bound) < MAX_PODS and not draw(one_in(8)):
                 pod = draw(pods(f"p{len(bound)}", unit(f"nvidia.com/mig-{profile}", 1)))
                 bound.append(pod)
                 if not draw(one_in(5)):
-                    holders[at] = Holder(uid=pod.uid, memory_mib=draw(st.sampled_from((None, 800))))
+                    holders[at] = Holder(uid=pod.uid, memory_mib=draw(_held_mib))
         mig = sliced(*layout, holders=holders)
         mig = replace(mig, instances=tuple(replace(one, uuid=f"{one.uuid}-{i}") for one in mig.instances))
         devices.append(device(i, mig=mig, healthy=not draw(one_in(8))))
@@ -116,17 +142,22 @@ def mig_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
         )
         for profile in PROFILE_SIZES
     }
-    resource = draw(st.sampled_from((ONE_G, ONE_G, TWO_G)))
-    request = unit(resource, draw(st.sampled_from((1, 2, 2, 3))))
+    resource = draw(_profiles)
+    request = unit(resource, draw(_instances))
     allocatable = draw(st.sampled_from((None, have, have)))
     fields = {"mig_strategy": "mixed"}
     return node(*devices, pods=tuple(bound), allocatable=allocatable, report=fields), request
 
 
+_shares_mib = st.sampled_from(SHARES_MIB)
+_sizes = st.sampled_from([st.lists(_shares_mib, min_size=1, max_size=most) for most in (1, 3)])
+_share_min_free_mib = st.sampled_from((0, 0, 0, 50_000))
+
+
 @st.composite
 def share_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
     """Shares on one to three GPUs, of pods with one or two of them; some use more or less than they asked."""
-    count = draw(st.integers(1, 3))
+    count = draw(_up_to(3))
     room = [73_728] * count
     use = [0] * count
     seen: list[list[Holder]] = [[] for _ in range(count)]
@@ -135,8 +166,8 @@ def share_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
         name = f"p{len(bound)}"
         told = {}
         running = []
-        for k in range(draw(st.sampled_from((1, 1, 1, 2)))):
-            at, mib = draw(st.integers(0, count - 1)), draw(st.sampled_from(SHARES_MIB))
+        for k in range(draw(_few)):
+            at, mib = draw(_up_to(count)) - 1, draw(_shares_mib)
             if room[at] < mib:
                 continue
             room[at] -= mib
@@ -157,12 +188,10 @@ def share_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
         device(i, memory=Memory(81_920, used_mib=min(use[i], 81_920)), holders=tuple(seen[i]))
         for i in range(count)
     ]
-    sizes = draw(st.lists(st.sampled_from(SHARES_MIB), min_size=1, max_size=draw(st.sampled_from((1, 3)))))
+    sizes = draw(draw(_sizes))
     running = [(f"c{i}", mib) for i, mib in enumerate(sizes)]
     init = (InitShare("init", 40_000, ()),) if draw(one_in(6)) else ()
-    request = GpuRequest(
-        shares=ShareAsk(tuple(running), init), min_free_mib=draw(st.sampled_from((0, 0, 0, 50_000)))
-    )
+    request = GpuRequest(shares=ShareAsk(tuple(running), init), min_free_mib=draw(_share_min_free_mib))
     full = {SHARE: 73_728 * count}
     allocatable = draw(st.sampled_from((None, full, full, {SHARE: 60_000 * count})))
     return node(*devices, pods=tuple(bound), allocatable=allocatable, share_node=True), request
@@ -183,6 +212,7 @@ def mixed_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
 
 
 def budgets() -> st.SearchStrategy[tuple[Budget, ...]]:
+    """None to two of them, whose selectors mean some of the pods, all, or none."""
     selectors = st.sampled_from(
         (
             Selector({"app": "a"}),
@@ -204,11 +234,17 @@ def budgets() -> st.SearchStrategy[tuple[Budget, ...]]:
     return st.one_of(st.just(()), st.tuples(one), st.tuples(one, one))
 
 
+_budgets = budgets()
+_asking = st.sampled_from((10, 100, 100, 100))
+_waiting = st.sampled_from((5, 100, 200))
+_other_requests = st.sampled_from(({}, {"cpu": Fraction(1)}, {"cpu": Fraction(3)}))
+
+
 @st.composite
 def questions(draw: DrawFn, nodes: st.SearchStrategy[tuple[NodeInfo, GpuRequest]]) -> Question:
     """A pod of priority 10 or 100 that asks for a place on such a node."""
     info, request = draw(nodes)
-    priority = draw(st.sampled_from((10, 100, 100, 100)))
+    priority = draw(_asking)
     request = replace(request, priority=priority)
     if bool(info.pods) and draw(one_in(8)):
         info = replace(info, assumed=frozenset({info.pods[0].uid}))
@@ -219,7 +255,7 @@ def questions(draw: DrawFn, nodes: st.SearchStrategy[tuple[NodeInfo, GpuRequest]
             name="w",
             terminating=False,
             finished=False,
-            priority=draw(st.sampled_from((5, 100, 200))),
+            priority=draw(_waiting),
         )
         info = replace(info, nominated=(waiting,))
     if bool(info.pods) and draw(one_in(10)):
@@ -231,5 +267,5 @@ def questions(draw: DrawFn, nodes: st.SearchStrategy[tuple[NodeInfo, GpuRequest]
         many = draw(st.booleans())
         chosen = [pod.uid for pod in lower if draw(one_in(3)) or many]
         named = (*chosen, *(["uid-cpu-only"] if draw(one_in(6)) else []))
-    other = draw(st.sampled_from(({}, {"cpu": Fraction(1)}, {"cpu": Fraction(3)})))
-    return Question(info, request, other, draw(budgets()), named)
+    other = draw(_other_requests)
+    return Question(info, request, other, draw(_budgets), named)
