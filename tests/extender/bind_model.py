@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from scheduler_ext.extender import book
@@ -73,10 +73,15 @@ class World(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What happened, and the world after it."""
+    """What happened, and the world after it; of millions of steps few are told."""
 
-    told: str
+    text: str
+    of: tuple[Any, ...]
     world: World
+
+    def told(self) -> str:
+        """For people."""
+        return self.text.format(*map(shown, self.of))
 
 
 class Found(NamedTuple):
@@ -115,7 +120,7 @@ class Model:
             yield from self._of_extender(world, extender)
         for write in world.orphans:
             after, _ = self._done(world._replace(orphans=world.orphans - {write}), write)
-            yield Step(f"late: {shown(write)}", after)
+            yield Step("late: {}", (write,), after)
         yield from self._of_others(world)
 
     def _of_extender(self, world: World, extender: int) -> Iterator[Step]:
@@ -128,14 +133,14 @@ class Model:
                 after = self._given(
                     world, extender, ("reply", task, answers[task]), run._replace(answers=left)
                 )
-                yield Step(f"{name} hears: {shown(call)}: {shown(answers[task])}", after)
+                yield Step("{} hears: {}: {}", (name, call, answers[task]), after)
                 if call[0] in ("put", "post") and world.budget.lost and answers[task][0] == "done":
                     lost = ("reply", task, ("unknown",))
                     after = self._given(world, extender, lost, run._replace(answers=left), "lost")
-                    yield Step(f"{name} never hears: {shown(call)}", after)
+                    yield Step("{} never hears: {}", (name, call), after)
             elif call[0] == "turn":
                 if call[1] not in view.turns:
-                    yield Step(f"{name} has its turn", self._given(world, extender, ("turn", task)))
+                    yield Step("{} has its turn", (name,), self._given(world, extender, ("turn", task)))
             else:
                 yield from self._call(world, extender, task, call)
         busy = {task[2] for task, _ in view.calls if task[0] == "bind"}
@@ -144,9 +149,8 @@ class Model:
             uid = next((pod.uid for pod in world.pods if name_of(pod.uid) == asked.pod), None)
             if asked.extender == extender and uid is not None and uid not in busy:
                 after = self._given(world, extender, ("start", ("bind", i, uid), uid, asked.node))
-                yield Step(
-                    f"{name} is asked to bind {uid} to {asked.node}", after._replace(todo=world.todo - {i})
-                )
+                after = after._replace(todo=world.todo - {i})
+                yield Step("{} is asked to bind {} to {}", (name, uid, asked.node), after)
         if world.budget.looked:
             yield from self._looks(world, extender, busy)
         yield from self._hears(world, extender)
@@ -156,11 +160,11 @@ class Model:
             local = self.locals[extender].after(None, ("boot", pods, written))
             after = self._with_run(world, extender, Run(local))
             after = after._replace(orphans=world.orphans | sent, budget=world.budget.less("restarted"))
-            yield Step(f"{name} is killed and starts again", after)
+            yield Step("{} is killed and starts again", (name,), after)
         if world.budget.turned:
             emptied = run._replace(pods=(), written=())
             after = self._given(world, extender, ("turned", pods, written), emptied, "turned")
-            yield Step(f"{name} becomes active again", after)
+            yield Step("{} becomes active again", (name,), after)
 
     def _call(self, world: World, extender: int, task: Task, call: Value) -> Iterator[Step]:
         name, run = self.setting.names[extender], world.runs[extender]
@@ -171,7 +175,7 @@ class Model:
             after, answer = self._done(world, call)
         told = after.runs[extender]
         told = told._replace(answers=tuple(sorted((*told.answers, (task, answer)), key=str)))
-        yield Step(f"{name}: {shown(call)}: {shown(answer)}", self._with_run(after, extender, told))
+        yield Step("{}: {}: {}", (name, call, answer), self._with_run(after, extender, told))
         for answer, budget in (
             (("unknown",), "lost"),
             (("refused", TOO_MANY), "refused"),
@@ -185,7 +189,7 @@ class Model:
             after = self._given(world, extender, ("reply", task, answer), run, budget)
             if budget == "lost" and call[0] not in READS:
                 after = after._replace(orphans=after.orphans | {call})
-            yield Step(f"{name}: {shown(call)}: {shown(answer)}", after)
+            yield Step("{}: {}: {}", (name, call, answer), after)
 
     def _looks(self, world: World, extender: int, busy: set[str]) -> Iterator[Step]:
         name, run = self.setting.names[extender], world.runs[extender]
@@ -199,37 +203,39 @@ class Model:
                 known == task for known, _ in self.locals[extender].views[after.runs[extender].local].calls
             ):
                 # It did not ask.
-                yield Step(f"{name} looks after {key} on {node}", after)
+                yield Step("{} looks after {} on {}", (name, str(key), node), after)
                 continue
             answer = self._read(world, ("get", name_of(key[0])))
             told = after.runs[extender]
             told = told._replace(answers=tuple(sorted((*told.answers, (task, answer)), key=str)))
-            yield Step(f"{name} looks after {key} on {node}", self._with_run(after, extender, told))
+            yield Step(
+                "{} looks after {} on {}", (name, str(key), node), self._with_run(after, extender, told)
+            )
 
     def _hears(self, world: World, extender: int) -> Iterator[Step]:
         name, run = self.setting.names[extender], world.runs[extender]
         if run.pods:
             after = self._given(world, extender, run.pods[0], run._replace(pods=run.pods[1:]))
-            yield Step(f"{name}'s watch: {shown(run.pods[0])}", after)
+            yield Step("{}'s watch: {}", (name, run.pods[0]), after)
         if run.written:
             after = self._given(world, extender, run.written[0], run._replace(written=run.written[1:]))
-            yield Step(f"{name}'s watch: {shown(run.written[0])}", after)
+            yield Step("{}'s watch: {}", (name, run.written[0]), after)
 
     def _of_others(self, world: World) -> Iterator[Step]:
         budget = world.budget
         for pod in world.pods:
             if budget.touched and pod.node is None:
                 touched = self._pod(world, pod, pod._replace(version=pod.version + 1))
-                yield Step(f"somebody changes {pod.uid}", touched._replace(budget=budget.less("touched")))
+                yield Step("somebody changes {}", (pod.uid,), touched._replace(budget=budget.less("touched")))
             if budget.ended:
                 less = budget.less("ended")
                 anew = Pod(f"{name_of(pod.uid)}-{int(pod.uid.partition('-')[2]) + 1}", 1)
-                yield Step(
-                    f"{pod.uid} is deleted and made anew", self._pod(world, pod, anew)._replace(budget=less)
-                )
+                after = self._pod(world, pod, anew)._replace(budget=less)
+                yield Step("{} is deleted and made anew", (pod.uid,), after)
                 if pod.node is not None and not pod.finished:
                     over = pod._replace(version=pod.version + 1, finished=True)
-                    yield Step(f"{pod.uid} finishes", self._pod(world, pod, over)._replace(budget=less))
+                    after = self._pod(world, pod, over)._replace(budget=less)
+                    yield Step("{} finishes", (pod.uid,), after)
 
     def _read(self, world: World, call: Value) -> Value:
         match call:
@@ -360,7 +366,7 @@ def search(model: Model, most: int = 2_000_000) -> Found:
         while waiting:
             world = waiting.popleft()
             here = hash(world)
-            for i, (_, after) in enumerate(model.steps(world)):
+            for i, (_, _, after) in enumerate(model.steps(world)):
                 there = hash(after)
                 if there in came:
                     continue
@@ -385,14 +391,17 @@ def _way(model: Model, came: dict[int, int], world: World, there: int) -> tuple[
         taken.append(i)
     told = []
     for i in reversed(taken):
-        step, world = list(model.steps(world))[i]
-        told.append(step)
+        step = list(model.steps(world))[i]
+        world = step.world
+        told.append(step.told())
     return tuple(told)
 
 
 def shown(value: Value) -> str:
     """A call, an answer or an event for people."""
     match value:
+        case str():
+            return value
         case ("put", node, version, intents, _):
             return f"write {node} at {version}: {[_short(held) for held in intents]}"
         case ("post", uid, version, node, gpu):

@@ -349,15 +349,20 @@ def _frames(steps: Any) -> Iterator[Hashable]:
         steps = steps.gi_yieldfrom
 
 
+# Most values are one of these.
+_PLAIN = frozenset((type(None), bool, int, str, float))
 # The world around a book, which has no state, or the same in all.
 _CONSTANT = (Extender, Report, NodeRecord, Binding)
 
 
 def frozen(value: Any) -> Hashable:
     """A value of any depth as one to hash and compare; what it is made of counts, not which object it is."""
+    plain: Hashable = value
+    if type(value) in _PLAIN:
+        return plain
     match value:
-        case None | bool() | int() | str() | float() | Enum():
-            return value
+        case Enum():
+            return plain
         case BoundPod():
             return (
                 value.uid,
