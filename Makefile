@@ -17,7 +17,7 @@ run: .venv ## Serve a sample cluster, show what is decided for a dozen pods, ser
 	@$(BIN)/scheduler-ext demo --port $(PORT) $(if $(filter 1,$(ONCE)),--once)
 
 test: .venv ## Run the tests
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadscope $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --ignore tests/e2e $(ARGS)
 	@echo "not run here: the end-to-end tests, which need a control plane (make e2e)"
 
 test-long: .venv ## Try many more orders of events for a GPU that is promised twice (minutes)
