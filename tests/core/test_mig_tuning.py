@@ -148,8 +148,8 @@ def test_a_grid_beyond_any_gpu_s_is_not_tuned() -> None:
     ("mix", "parts"),
     [
         pytest.param({"1g.6gb": 2, "2g.12gb": 1, "4g.24gb": 1}, [0.5, 0.25, 0.25], id="parts sum to one"),
-        pytest.param({"1g.6gb": 0.76, "2g.12gb": 0.24}, [0.75, 0.25, 0.0], id="to the next twentieth"),
-        pytest.param({"1g.6gb": 0.99, "2g.12gb": 0.01}, [1.0, 0.0, 0.0], id="what is rare is left out"),
+        pytest.param({"1g.6gb": 0.752, "2g.12gb": 0.248}, [0.75, 0.25, 0.0], id="to the next two-hundredth"),
+        pytest.param({"1g.6gb": 0.998, "2g.12gb": 0.002}, [1.0, 0.0, 0.0], id="what is rare is left out"),
         pytest.param({}, [1 / 3, 1 / 3, 1 / 3], id="nothing known is all alike"),
     ],
 )
