@@ -211,3 +211,54 @@ def scarcity(cluster: Sequence[NodeState], workload: Workload) -> dict[GpuModel,
         asked = wanted.get(kind.model, 0.0) + UNKNOWN_PICKY * unknown / max(len(models), 1)
         scarce[kind.model] = min(1.0, math.sqrt(asked / total * gpus / of_model)) if of_model else 0.0
     return scarce
+
+
+def host_scarcity(state: NodeState, cluster: Sequence[NodeState], workload: Workload) -> float:
+    """What is wanted of a node like this by pods of whole GPUs for which other nodes are too small."""
+    if not state.slots:
+        return 0.0
+    gpus = sum(other.gpus for other in cluster if other.slots)
+    asked, total = _asked_of_all(cluster, workload)
+    scarce = 0.0
+    for task, demand in zip(workload.parts, asked, strict=True):
+        if not task.gpus:
+            continue
+        admitted = [other for other in cluster if other.slots and _takes(other, task)]
+        room = sum(_hosted_gpus(other, task) for other in admitted)
+        there = sum(other.gpus for other in admitted)
+        if not room or not _takes(state, task):
+            continue
+        too_small = max(0.0, 1 - room / there)
+        scarce += demand / total * gpus * too_small * _hosted_gpus(state, task) / room / state.gpus
+    return min(1.0, scarce)
+
+
+def _hosted_gpus(state: NodeState, task: TaskClass) -> int:
+    """How many GPUs pods of a class would hold of the node if it were empty."""
+    return task.gpus * min(state.gpus // task.gpus, state.cpu_milli // max(task.cpu_milli, 1))
+
+
+def _takes(state: NodeState, task: TaskClass) -> bool:
+    return _admits(task, state.slots[0].model) and kind_of(state, state.slots[0]).whole
+
+
+def _asked_of_all(cluster: Sequence[NodeState], workload: Workload) -> tuple[list[float], float]:
+    """What each class asks in GPUs, where kinds differ the mean by how many there are, and all of it."""
+    there: dict[DeviceKind, float] = {}
+    for state in cluster:
+        if state.slots:
+            kind = kind_of(state, state.slots[0])
+            there[kind] = there.get(kind, 0.0) + state.gpus
+    classes = len(workload.parts)
+    asked = []
+    for i, task in enumerate(workload.parts):
+        admitted = {kind: count for kind, count in there.items() if _admits(task, kind.model)}
+        gpus = sum(admitted.values())
+        each = [list(asked_of(kind, workload))[i] for kind in admitted]
+        amounts = zip(each, admitted.values(), strict=True)
+        asked.append(sum(one.weight * one.amount * count for one, count in amounts) / gpus if gpus else 0.0)
+    unknown = sum(
+        sum(one.weight * one.amount for one in list(asked_of(kind, workload))[classes:]) * count
+        for kind, count in there.items()
+    ) / max(sum(there.values()), 1e-9)
+    return asked, max(sum(asked) + unknown, 1e-9)

@@ -11,7 +11,7 @@ from scheduler_ext.core.request import GpuRequest, UnitAsk
 from scheduler_ext.core.workload import Workload
 from tests.mig_oracle import loss_of
 from tests.oracle import free_units, peak_mib
-from tests.outlook_oracle import Left, left_of, runs, scarcity, unusable, with_cpu, worth
+from tests.outlook_oracle import Left, host_scarcity, left_of, runs, scarcity, unusable, with_cpu, worth
 
 
 @dataclass(frozen=True)
@@ -158,6 +158,10 @@ def model_scarcity(state: NodeState, placed: Placed) -> float:
     return _clip(1 - taken / placed.gpus)
 
 
+def node_scarcity(state: NodeState, placed: Placed) -> float:
+    return 1 - host_scarcity(state, placed.cluster, placed.workload)
+
+
 def node_health(state: NodeState, placed: Placed) -> float:
     return healthy_part(state)
 
@@ -184,6 +188,7 @@ SCORES: dict[str, Callable[[NodeState, Placed], float]] = {
     "whole-gpus": whole_gpus,
     "tightness": tightness,
     "model-scarcity": model_scarcity,
+    "node-scarcity": node_scarcity,
     "best-fit": best_fit,
     "mig": mig,
     "model-preference": model_preference,

@@ -196,8 +196,9 @@ class UnitColumns:
 @dataclass(frozen=True, slots=True)
 class NodeColumns:
     """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many slots it has.
-    ``gpus``, ``adrift``, ``neighbours`` and ``cpu_free_milli`` are those of NodeState; ``loose`` are the
-    whole GPUs still free that are in no slot, below 0 where more of those in the slots are held."""
+    ``gpus``, ``adrift``, ``neighbours``, ``cpu_milli`` and ``cpu_free_milli`` are those of NodeState;
+    ``loose`` are the whole GPUs still free that are in no slot, below 0 where more of those in the slots are
+    held."""
 
     count: Ints
     gpus: Ints
@@ -211,6 +212,7 @@ class NodeColumns:
     share_limit: Ints
     neighbours: Ints
     devices: Ints
+    cpu_milli: Ints
     cpu_free_milli: Ints
     loose: Ints
 
@@ -230,6 +232,7 @@ class NodeColumns:
             share_limit=np.full(width, UNLIMITED, np.int32),
             neighbours=np.full(width, NOBODY, np.int32),
             devices=np.zeros(width, np.int32),
+            cpu_milli=np.full(width, UNLIMITED, np.int32),
             cpu_free_milli=np.full(width, UNLIMITED, np.int32),
             loose=np.zeros(width, np.int32),
         )
@@ -247,6 +250,7 @@ class NodeColumns:
         self.share_limit[column] = state.share_limit
         self.neighbours[column] = state.neighbours
         self.devices[column] = len(state.slots)
+        self.cpu_milli[column] = state.cpu_milli
         self.cpu_free_milli[column] = state.cpu_free_milli
         self.loose[column] = _loose(state) if state.counts_alone else -math.ceil(state.adrift)
 

@@ -44,6 +44,15 @@ class DeviceKind(NamedTuple):
     whole: bool
 
 
+class NodeShape(NamedTuple):
+    """What of a node decides which pods it could hold if it were empty: GPUs of ``kind``, and CPU in
+    thousandths of a core."""
+
+    kind: DeviceKind
+    gpus: int
+    cpu_milli: int
+
+
 class Forecast:
     """Tables for some kinds of GPUs; ``row_of`` says where a kind is, the last row is of no GPU.
 
@@ -65,6 +74,7 @@ class Forecast:
         usual = _Classes(workload.top(USUAL_PART))
         self._kept: dict[tuple[float, float], Floats] = {}
         self._looked_up: tuple[Sequence[DeviceKind], Ints] = ((), np.zeros(1, np.int32))
+        self._hosted: tuple[tuple[tuple[NodeShape, ...], bytes], Floats] = (((), b""), np.zeros(0))
         self.cpu_milli = _cpu_amounts(usual)
         rows, steps = len(kinds) + 1, len(self.cpu_milli) + 1
         self.values: Floats = np.zeros((rows, WHOLE + 1))
@@ -116,6 +126,52 @@ class Forecast:
         """
         if not kinds:
             return np.zeros(0)
+        admits, asked, unknown = self._demand(kinds, gpus)
+        of_model: dict[GpuModel, float] = {}
+        for kind, count in zip(kinds, gpus.tolist(), strict=True):
+            of_model[kind.model] = of_model.get(kind.model, 0.0) + count
+        models = max(sum(count > 0 for count in of_model.values()), 1)
+        each = gpus / [max(of_model[kind.model], 1e-9) for kind in kinds] / models
+        picky = ~admits[gpus > 0].all(0)
+        wanted: Floats = asked[:, picky].sum(1) + UNKNOWN_PICKY * unknown.sum() * each
+        return wanted
+
+    def hosted(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> Floats:
+        """What pods ask of the GPUs of each shape that find few nodes large enough for them, by how much
+        there is of it, ``[shape]``, 0 to 1; ``nodes`` are how many there are of each.
+
+        A class counts by the part of the GPUs it admits that is on nodes too small for it.
+        """
+        key = shapes, nodes.tobytes()
+        if self._hosted[0] != key:
+            # Pods come and go, and the nodes stay.
+            self._hosted = key, self._hosts_wanted(shapes, nodes)
+        return self._hosted[1]
+
+    def _hosts_wanted(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> Floats:
+        every = self._every
+        whole = every.gpus > 0
+        if not shapes or not whole.any():
+            return np.zeros(len(shapes))
+        gpus = np.array([shape.gpus for shape in shapes], np.float64)
+        cpu_milli = np.array([shape.cpu_milli for shape in shapes], np.float64)
+        kinds = [shape.kind for shape in shapes]
+        admits, asked, _ = self._demand(kinds, gpus * nodes)
+        able = np.array([every.size(kind) <= WHOLE for kind in kinds])
+        able = (able & admits)[:, whole]
+        each, cores = every.gpus[whole], np.maximum(every.cpu_milli[whole], 1)
+        pods = np.minimum(gpus[:, None] // each, cpu_milli[:, None] // cores)
+        there = able * (gpus * nodes)[:, None]
+        room = able * pods * each * nodes[:, None]
+        rooms, theres = np.maximum(room.sum(0), 1e-9), np.maximum(there.sum(0), 1e-9)
+        too_small = np.maximum(1.0 - rooms / theres, 0.0)
+        wanted = room / rooms @ (asked[:, whole].sum(0) * too_small) * (gpus * nodes).sum()
+        hosted: Floats = np.minimum(wanted / np.maximum(gpus * nodes, 1e-9), 1.0)
+        return hosted
+
+    def _demand(self, kinds: Sequence[DeviceKind], gpus: Floats) -> tuple[Bools, Floats, Floats]:
+        """Which classes admit a kind and what they ask of it, ``[kind, class]``, and what the unknown pods
+        ask of it, ``[kind]``; all that is asked is 1, of several kinds each by how many ``gpus`` it has."""
         every = self._every
         admits = np.array([every.admits(kind.model) for kind in kinds]).reshape(len(kinds), -1)
         there = admits * gpus[:, None]
@@ -124,14 +180,7 @@ class Forecast:
         unknown = np.array([every.unknown * _unknown_mean(kind) for kind in kinds]) * gpus
         unknown = unknown / max(float(gpus.sum()), 1e-9)
         total = max(float(asked.sum() + unknown.sum()), 1e-9)
-        of_model: dict[GpuModel, float] = {}
-        for kind, count in zip(kinds, gpus.tolist(), strict=True):
-            of_model[kind.model] = of_model.get(kind.model, 0.0) + count
-        models = max(sum(count > 0 for count in of_model.values()), 1)
-        each = gpus / [max(of_model[kind.model], 1e-9) for kind in kinds] / models
-        picky = ~admits[gpus > 0].all(0)
-        wanted: Floats = (asked[:, picky].sum(1) + UNKNOWN_PICKY * unknown.sum() * each) / total
-        return wanted
+        return admits, asked / total, unknown / total
 
 
 # Few: the tables of ten kinds of GPUs have some megabytes.

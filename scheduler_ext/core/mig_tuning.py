@@ -7,10 +7,11 @@ Slice acceptance of 100 GPUs at load 1.0, against the best of first fit, best fi
 pairs of a geometry and a mix that nothing was chosen by: 0.19 points above in the mean and 0.21 below at
 worst, four pairs more than 0.1 below; with MigWeights' defaults alone 0.00, 1.25 and seven. On 44 stranger
 pairs, of made-up geometries or with many single-instance profiles, which the pool leaves out: 0.17 above in
-the mean, nine more than 0.1 below, the worst 1.9. The gain lasts at loads of 0.85 and 1.2, and with 20 and 400 GPUs, though the pool here is of 100. What did not help: relative
-values of a GPU by itself, which buys what another would have taken (down to 73 points on the first mixes);
-a mean field of independent GPUs instead of the simulation, which refuses half of what is refused; departures
-counted in the simulation instead of tilings; going all the way; counting would-be refusals of every shape.
+the mean, nine more than 0.1 below, the worst 1.9. The gain lasts at loads of 0.85 and 1.2, and with 20 and
+400 GPUs, though the pool here is of 100. What did not help: relative values of a GPU by itself, which buys
+what another would have taken (down to 73 points on the first mixes); a mean field of independent GPUs
+instead of the simulation, which refuses half of what is refused; departures counted in the simulation
+instead of tilings; going all the way; counting would-be refusals of every shape.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ _MARGIN = 0.0003
 _ROUNDS = 3
 # How far each round goes from the old worth to the new one; all the way, GPUs overreact to each other.
 _STEP = 0.3
-# Parts of a mix are told apart this finely: in twentieths, 44 pairs of a geometry and a mix lost 0.09 points in
-# the mean, as a profile of few pods was forgotten or doubled.
+# Parts of a mix are told apart this finely: in twentieths, 44 pairs of a geometry and a mix lost 0.09 points
+# in the mean, as a profile of few pods was forgotten or doubled.
 _STEPS_OF_PARTS = 200
 # A mix of which so much, in total variation, is of other profiles is another one.
 _NEAR = 0.1

@@ -157,9 +157,9 @@ class NodeState:
     """Everything a decision can see of a node. ``limits`` per resource: (resource, held on devices not
     known, allocatable less requests). ``gpus`` is how many it has (an estimate has one slot for all);
     ``adrift`` how many GPUs' worth is held on devices nobody told; ``neighbours`` how hard it is to evict the
-    pod that is evicted most easily (``core.neighbours``); ``cpu_free_milli`` the CPU nobody asked, in coarse
-    steps, so that more nodes are equal. ``offers_shares`` and ``offers_whole``: whether it hands out memory
-    shares and whole GPUs at all, held or not."""
+    pod that is evicted most easily (``core.neighbours``); ``cpu_milli`` its CPU and ``cpu_free_milli`` what
+    nobody asked of it, in coarse steps, so that more nodes are equal. ``offers_shares`` and
+    ``offers_whole``: whether it hands out memory shares and whole GPUs at all, held or not."""
 
     slots: tuple[Slot, ...] = ()
     gpus: int = 0
@@ -173,6 +173,7 @@ class NodeState:
     cuda: int = 0
     spot: bool = False
     neighbours: int = NOBODY
+    cpu_milli: int = UNLIMITED
     cpu_free_milli: int = UNLIMITED
     offers_shares: bool = True
     offers_whole: bool = True

@@ -64,6 +64,7 @@ def resolve_held(
         shared=_sharing(info) != "none",
         cuda=version_number(info.report.cuda_version if info.report else _estimated_cuda(info)),
         spot=info.spot,
+        cpu_milli=UNLIMITED if info.cpu_milli is None else min(info.cpu_milli, UNLIMITED),
         offers_shares=_offers(info, resources.share),
         offers_whole=any(
             _offers(info, unit.resource)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.forecast import MAX_CPU_AMOUNTS, DeviceKind, Forecast
+from scheduler_ext.core.forecast import MAX_CPU_AMOUNTS, DeviceKind, Forecast, NodeShape
 from scheduler_ext.core.models import canonical_model
 from scheduler_ext.core.workload import UNKNOWN, TaskClass, Workload
 from tests.outlook_oracle import asked_of
@@ -171,6 +171,47 @@ def test_of_several_models_pods_want_in_proportion_to_what_there_is() -> None:
     kinds = (BOTH, DeviceKind(A100, 0, True), DeviceKind(canonical_model("L4"), 0, True))
     tables = Forecast(Workload.of({TaskClass(gpus=1, models=("A100", "T4")): 1}), kinds)
     assert tables.wanted(kinds, np.array([6.0, 2.0, 2.0])) == pytest.approx((0.75, 0.25, 0))
+
+
+_SINGLE = TaskClass(gpus=1)
+
+
+def eight(cores: int, *models: str) -> TaskClass:
+    return TaskClass(cores * 1000, gpus=8, models=models)
+
+
+@pytest.mark.parametrize(
+    ("counts", "small", "large"),
+    [
+        pytest.param({eight(120): 1, _SINGLE: 792}, 0, 0.09, id="who fits on one node of ten wants that one"),
+        pytest.param({eight(120): 1, _SINGLE: 8}, 0, 1, id="more than there is of it is all of it"),
+        pytest.param({eight(96): 1, _SINGLE: 792}, 0, 0, id="who fits on all wants none"),
+        pytest.param({eight(129): 1, _SINGLE: 792}, 0, 0, id="who fits on none wants none"),
+        pytest.param({eight(120, "A100"): 1, _SINGLE: 792}, 0, 0, id="a model that all nodes of are large"),
+        pytest.param(
+            {TaskClass(60_000, gpus=4): 1, _SINGLE: 396},
+            0.45 * 0.01 * 80 * 36 / 44 / 72,
+            0.45 * 0.01 * 80 * 8 / 44 / 8,
+            id="nodes that hold one where others hold two",
+        ),
+        pytest.param({TaskClass(120_000, shares_mib=(500,)): 1}, 0, 0, id="shares are not looked at"),
+    ],
+)
+def test_what_is_wanted_of_nodes_for_their_size(
+    counts: dict[TaskClass, float], small: float, large: float
+) -> None:
+    """Nine nodes of eight T4 and 96 cores, one of eight A100 and 128."""
+    shapes = NodeShape(BOTH, 8, 96_000), NodeShape(DeviceKind(A100, 1000, True), 8, 128_000)
+    tables = Forecast(Workload.of(counts), ())
+    assert tables.hosted(shapes, np.array([9.0, 1.0])) == pytest.approx((small, large))
+
+
+def test_what_is_wanted_of_nodes_follows_how_many_there_are() -> None:
+    shapes = NodeShape(BOTH, 8, 96_000), NodeShape(BOTH, 8, 128_000)
+    tables = Forecast(Workload.of({eight(120): 1, _SINGLE: 792}), ())
+    assert tables.hosted(shapes, np.array([9.0, 1.0]))[1] == pytest.approx(0.09)
+    assert tables.hosted(shapes, np.array([5.0, 5.0]))[1] == pytest.approx(0.01)
+    assert tables.hosted(shapes[1:], np.array([5.0])).tolist() == [0.0]
 
 
 def test_of_pods_of_which_nothing_is_known_some_want_a_model_whichever() -> None:

@@ -10,6 +10,7 @@ from scheduler_ext.core.scores.health import NodeHealth
 from scheduler_ext.core.scores.mig import MigPlaceability
 from scheduler_ext.core.scores.model_preference import ModelPreference
 from scheduler_ext.core.scores.model_scarcity import ModelScarcity
+from scheduler_ext.core.scores.node_scarcity import NodeScarcity
 from scheduler_ext.core.scores.priority import Priority
 from scheduler_ext.core.scores.residual_value import ResidualValue
 from scheduler_ext.core.scores.spot import Spot
@@ -23,6 +24,7 @@ SCORES: tuple[Score, ...] = (
     WholeGpus(),
     Tightness(),
     ModelScarcity(),
+    NodeScarcity(),
     BestFit(),
     MigPlaceability(),
     ModelPreference(),
@@ -33,7 +35,7 @@ SCORES: tuple[Score, ...] = (
 
 # A total is the mean of the terms that apply, by these weights. What a pod says (the order of its models,
 # its priority) outweighs what we would like; packing terms decide among the rest. How those of the
-# first six were found, and on what, is in docs/placement.md.
+# first seven were found, and on what, is in docs/placement.md.
 DEFAULT_WEIGHTS: dict[str, float] = {
     "residual-value": 0.25,
     "fragmentation": 0.25,
@@ -41,6 +43,7 @@ DEFAULT_WEIGHTS: dict[str, float] = {
     "whole-gpus": 0.02,
     "tightness": 0.0075,
     "model-scarcity": 0.0625,
+    "node-scarcity": 0.03,
     "best-fit": 0.2,
     "mig": 0.3,
     "model-preference": 5.0,

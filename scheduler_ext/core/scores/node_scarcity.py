@@ -1,0 +1,19 @@
+"""Leave the nodes that few are as large as to the pods that fit on no other."""
+
+from __future__ import annotations
+
+from scheduler_ext.core.columns import Floats
+from scheduler_ext.core.criterion import Scoring
+
+
+class NodeScarcity:
+    """1 on nodes whose size no pod needs, less by how much pods that do ask of such nodes."""
+
+    name = "node-scarcity"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.packs and scoring.request.asks_gpu
+
+    def value(self, scoring: Scoring) -> Floats:
+        value: Floats = 1.0 - scoring.snapshot.host_scarcity
+        return value

@@ -1,0 +1,39 @@
+"""Pods that fit on few nodes find these free, for the default policy leaves them to last."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.inflation import run_inflation
+from scheduler_ext.sim.scheduler import Settings
+from scheduler_ext.sim.workload import GPU_MILLI, PodKind, TracePod
+from scheduler_ext.sim.world import NodeShape
+
+# One node in ten has the CPU for pods of eight GPUs and 120 cores; the others balance what singles ask.
+NODES = tuple(
+    NodeShape(f"node-{index:02}", (128 if index % 10 == 0 else 96) * 1000, 786_432, 8, "G2")
+    for index in range(40)
+)
+SINGLE, HEAVY = PodKind(8_000, 1024, 1, GPU_MILLI), PodKind(16_000, 1024, 1, GPU_MILLI)
+LARGE = PodKind(120_000, 1024, 8, GPU_MILLI)
+PODS = tuple(
+    TracePod(f"pod-{index}", kind, "LS")
+    for index, kind in enumerate([SINGLE] * 190 + [HEAVY] * 60 + [LARGE] * 3)
+)
+
+
+@pytest.mark.parametrize("seed", range(42, 48))
+def test_no_pod_is_refused_at_four_fifths_of_the_load(seed: int) -> None:
+    run = run_inflation(
+        Experiment(
+            trace="large",
+            nodes=NODES,
+            pods=PODS,
+            policy="default",
+            seed=seed,
+            load=0.8,
+            settings=Settings(ties="random"),
+        )
+    ).run
+    assert dict(run.rejected_by_class) == {}
