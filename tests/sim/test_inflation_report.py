@@ -1,0 +1,73 @@
+"""What inflation reports of a load, worked out by hand: a mean over arrivals, and the commonest classes."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.inflation import run_inflation
+from scheduler_ext.sim.report import Run
+from scheduler_ext.sim.scheduler import Settings
+from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.world import NodeShape
+from tests.sim.small import share, whole
+from tests.sim.watched import arriving
+
+
+def run_of(gpus: int, arrivals: list[PodKind], trace: list[PodKind]) -> Run:
+    """These pods arrive, in this order, at one node, where those of the trace are expected."""
+    experiment = Experiment(
+        trace="small",
+        nodes=(NodeShape("n", 64_000, 64_000, gpus, "A100"),),
+        pods=tuple(TracePod("p", kind) for kind in trace),
+        policy="best-fit",
+        seed=1,
+        load=1.0,
+        settings=Settings(ties="first"),
+    )
+    with arriving([TracePod("p", kind) for kind in arrivals]):
+        return run_inflation(experiment).run
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "held_milli"),
+    [
+        pytest.param([share(1), share(989), share(10)], [1000], id="the only one at the load"),
+        pytest.param(
+            [share(990), share(6), share(1), share(3)], [996, 997, 1000], id="the mean over all at the load"
+        ),
+        pytest.param(
+            [share(990), share(7), share(4)], [997, 997], id="of what is held, where one is rejected"
+        ),
+        pytest.param(
+            [share(990), share(7), PodKind(1000, 1000), share(3)],
+            [997, 997, 1000],
+            id="one that asks no GPU came at the load as well",
+        ),
+    ],
+)
+def test_allocation_at_a_load_is_the_mean_over_its_arrivals(
+    arrivals: list[PodKind], held_milli: list[int]
+) -> None:
+    # On one GPU, loads of 995 to 1005 thousandths are 100 per cent.
+    run = run_of(1, arrivals, trace=arrivals)
+    assert dict(run.allocation_percent or {}) == {
+        "100": pytest.approx(sum(held_milli) / len(held_milli) / 10)
+    }
+
+
+SMALL, ONE = share(100), whole(1)
+
+
+@pytest.mark.parametrize(
+    ("trace", "percent"),
+    [
+        # Two rooms of 100 of 2,000 are left, which shares of 100 can use and whole GPUs cannot.
+        pytest.param([SMALL] * 19 + [ONE], 0.0, id="one pod in twenty is left out"),
+        pytest.param([SMALL] * 18 + [ONE] * 2, 1.0, id="two in twenty are not"),
+        pytest.param([ONE] * 19 + [SMALL], 10.0, id="the others count as if they were all"),
+    ],
+)
+def test_fragmentation_is_that_of_the_commonest_classes(trace: list[PodKind], percent: float) -> None:
+    run = run_of(2, [share(900), share(900)], trace)
+    assert run.fragmentation_percent_at_90 == pytest.approx(percent)
