@@ -1,0 +1,71 @@
+"""The warm-up of churn: who came in it is held, and is in no account."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from scheduler_ext.sim.churn import run_churn
+from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.report import Run
+from scheduler_ext.sim.scheduler import Settings
+from scheduler_ext.sim.workload import TracePod
+from scheduler_ext.sim.world import NodeShape
+from tests.sim.small import share, whole
+
+NODES = tuple(NodeShape("n", 16_000, 100_000, 4, "A100") for _ in range(3))
+PODS = tuple(TracePod("p", kind) for kind in (share(300), share(700), whole(1), whole(2)) * 5)
+NOBODY_COMES = 1e-9
+
+
+def run_of(warm_up: float, measured: float, seed: int = 1) -> Run:
+    """Three nodes, twice what they have is asked, and half of the pods may evict others."""
+    experiment = Experiment(
+        trace="small",
+        nodes=NODES,
+        pods=PODS,
+        policy="best-fit",
+        seed=seed,
+        load=2.0,
+        settings=Settings(ties="first"),
+        priorities="drawn",
+        warm_up=warm_up,
+        measured=measured,
+    )
+    return run_churn(experiment).run
+
+
+def accounts(run: Run, measured: float) -> Counter[str]:
+    """All that is counted of a run, amounts and what they took of the time."""
+    assert run.mean_allocation_percent is not None
+    assert run.evicted_milli is not None
+    return Counter(
+        {
+            "arrived": run.arrived_milli,
+            "allocated": run.allocated_milli,
+            "evicted": run.evicted_milli,
+            "held for": round(run.mean_allocation_percent * measured * 1e6),
+            **{f"rejected {name}": milli for name, milli in run.rejected_by_class.items()},
+        }
+    )
+
+
+def test_where_all_came_in_the_warm_up_nobody_arrived_and_what_they_hold_is_held() -> None:
+    run = run_of(3.0, NOBODY_COMES)
+    assert (run.arrived_milli, run.allocated_milli, run.rejected_milli, run.evicted_milli) == (0, 0, 0, 0)
+    assert run.rejected_by_class == {}
+    assert run.mean_allocation_percent is not None
+    assert run.mean_allocation_percent > 50
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_run_is_its_warm_up_and_what_follows(seed: int) -> None:
+    early, late, whole_run = run_of(0.0, 1.5, seed), run_of(1.5, 2.5, seed), run_of(0.0, 4.0, seed)
+    for run in (early, late):
+        assert min(run.allocated_milli, run.rejected_milli, run.evicted_milli or 0) > 0
+    both = accounts(early, 1.5) + accounts(late, 2.5)
+    of_all = accounts(whole_run, 4.0)
+    # Sums of floats are not exact.
+    assert both.pop("held for") == pytest.approx(of_all.pop("held for"), rel=1e-6)
+    assert both == of_all
