@@ -1,0 +1,78 @@
+"""What the shipped weights of the default policy are for: nodes that one term alone asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler_ext.core.policy import Policy as Knobs
+from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.sim.policies import policy_factory
+from scheduler_ext.sim.policy import Target
+from scheduler_ext.sim.scheduler import Scheduler, Settings
+from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.world import Cluster, World
+from tests.sim.small import cluster_of, share
+
+Placed = list[tuple[PodKind, int, tuple[int, ...]]]
+# Whole GPUs with four cores each. No node here runs so low that none of them fits.
+WITH_FOUR_CORES = Workload.of({TaskClass(cpu_milli=4000, gpus=1): 1})
+# Four of the one or two of the other fill a GPU: what is left is worth its part of the GPU, in quarters.
+QUARTERS_AND_HALVES = Workload.of({TaskClass(shares_mib=(250,)): 1, TaskClass(shares_mib=(500,)): 1})
+TWO_ALIKE = cluster_of((8000, 1, "A100"), (8000, 1, "A100"))
+
+
+def node_of(world: World, workload: Workload, kind: PodKind, without: str | None = None) -> int:
+    """Where the default policy puts the pod by the shipped weights, of which one may be 0."""
+    weights = {name: 0.0 if name == without else weight for name, weight in DEFAULT_WEIGHTS.items()}
+    knobs = Knobs(weights=weights)
+    policy = policy_factory("default")(Target(world.cluster, workload, knobs=knobs))
+    placement = Scheduler(world, policy, Settings(ties="first")).choose(kind)
+    assert placement is not None
+    return placement.node
+
+
+@pytest.mark.parametrize(
+    ("term", "cluster", "placed", "workload", "kind"),
+    [
+        # 2.4 cores beside each GPU are balance. The first node's GPU has 3.3 times that, and would have 1.7:
+        # it loses 0.05 GPUs of worth. Each of the second's has 6.7 times that, and loses next to nothing.
+        pytest.param(
+            "balance",
+            cluster_of((8000, 1, "A100"), (32_000, 2, "A100")),
+            [],
+            WITH_FOUR_CORES,
+            PodKind(4000, 1000),
+            id="a pod without GPUs takes no CPU where a free GPU has little more than it needs",
+        ),
+        # Of the first node's three GPUs about 2.8 are usable, and about 1.4 of two would be; the second's
+        # four become three.
+        pytest.param(
+            "balance",
+            cluster_of((12_000, 3, "A100"), (64_000, 4, "A100")),
+            [],
+            WITH_FOUR_CORES,
+            PodKind(8000, 1000, 1, 1000),
+            id="nor does one that asks much CPU beside its GPU leave two GPUs four cores",
+        ),
+        # Either node loses a quarter of a GPU. What stays on the first, half of the pods cannot use; what
+        # stays on the second, all can.
+        pytest.param(
+            "fragmentation",
+            TWO_ALIKE,
+            [(share(500), 0, (0,))],
+            QUARTERS_AND_HALVES,
+            share(250),
+            id="a share leaves the half of a GPU to those who need a half",
+        ),
+    ],
+)
+def test_a_term_decides(
+    term: str, cluster: Cluster, placed: Placed, workload: Workload, kind: PodKind
+) -> None:
+    """The second node is the one that the term asks for; without it the first is taken, which is fuller."""
+    world = World(cluster)
+    for held, node, slots in placed:
+        world.place(held, node, slots)
+    assert node_of(world, workload, kind) == 1
+    assert node_of(world, workload, kind, without=term) == 0
