@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.workload import Workload
 from scheduler_ext.sim.policies import policy_names
 from scheduler_ext.sim.policy import Evaluation
+from scheduler_ext.sim.requested_parts import balance_percent
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.workload import PodKind
 from scheduler_ext.sim.world import Cluster, NodesView, World
@@ -150,6 +151,17 @@ class TestIntree:
         world.place(PodKind(0, 50_000), 1, ())
         settings = Settings(ties="first", intree={"NodeResourcesBalancedAllocation": 1})
         placement = scheduler_of(world, "first-fit", settings).choose(PodKind(4000, 0))
+        assert placement is not None
+        assert placement.node == 1
+
+    def test_balance_is_what_the_pod_changes_not_what_there_is_then(self) -> None:
+        world = World(cluster_of((8000, 1, "A100"), (8000, 1, "A100")))
+        world.place(PodKind(0, 100_000), 1, ())
+        # A quarter of the CPU: node 0, which was even, falls from 100 to 87, and node 1 rises from 50 to 62.
+        kind = PodKind(2000, 0)
+        assert balance_percent(kind, NodesView(world)).tolist() == [68, 81]
+        settings = Settings(ties="first", intree={"NodeResourcesBalancedAllocation": 1})
+        placement = scheduler_of(world, "first-fit", settings).choose(kind)
         assert placement is not None
         assert placement.node == 1
 
