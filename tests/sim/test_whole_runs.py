@@ -16,6 +16,7 @@ from scheduler_ext.sim.report import Run
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
+from tests.sim.movements import moving
 from tests.sim.small import MODELS, kinds
 from tests.sim.watched import Watched, arriving, watched
 
@@ -85,6 +86,25 @@ def test_all_that_arrives_is_placed_where_it_fits_or_rejected(protocol: str, exp
     if protocol == "inflation":
         held = sum(1000 - room for left in seen.left for room in left.rooms_milli)
         assert held == run.allocated_milli
+
+
+@settings(max_examples=150)
+@given(experiments, st.sampled_from((1.3, 3.0)), st.sampled_from((0.0, 0.5)))
+def test_what_was_given_and_neither_ended_nor_was_evicted_is_held(
+    experiment: Experiment, load: float, warm_up: float
+) -> None:
+    experiment = replace(experiment, priorities="drawn", load=load, warm_up=warm_up)
+    with moving() as moved:
+        seen, outcome = run_of("churn", experiment)
+    run, (world,), (residents,) = outcome.run, moved.worlds, moved.residents
+    assert run.evicted_milli is not None
+    # What was held when counting began is no part of the accounts.
+    given = moved.held_milli(warm_up) + run.allocated_milli
+    held = given - run.evicted_milli - moved.ended_milli(warm_up)
+    assert world.allocated_milli == held
+    running = [resident for node in range(len(experiment.nodes)) for resident in residents.on(node)]
+    assert sum(resident.pod.kind.demand_milli for resident in running) == held
+    assert sum(1000 - room for left in seen.left for room in left.rooms_milli) == held
 
 
 @settings(max_examples=60)
