@@ -18,7 +18,7 @@ from scheduler_ext.cli.simulate.options import (
     seeds_option,
     sweep_options,
 )
-from scheduler_ext.cli.simulate.results import check_folder, check_out, write_report
+from scheduler_ext.cli.simulate.results import check_folder, check_out, check_plots, write_report
 from scheduler_ext.cli.sources import read_config
 from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.experiment import Experiment
@@ -180,7 +180,7 @@ def trace(
         raise click.UsageError(f"--config: only the policy {Default.name} is configured; add it or drop this")
     knobs = read_config(config_file).policy()
     check_out(output, out)
-    check_folder("--png", png)
+    check_plots("--png", png)
     check_folder("--write", written)
     shapes, traces = (
         read_traces(nodes, pods) if nodes is not None else generate_traces(generate, generator_seed)
@@ -211,9 +211,10 @@ def trace(
         outcomes = run_experiments(
             protocol, experiments, jobs=jobs, backend=backend, scheduler=scheduler, progress=bar.update
         )
+    # The plots come last: whatever hinders them, the report is there.
+    write_report([outcome.run for outcome in outcomes], output, out)
     if png is not None:
         write_plots(png, outcomes)
-    write_report([outcome.run for outcome in outcomes], output, out)
 
 
 def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: str) -> None:
