@@ -1,6 +1,7 @@
 """The product's own policy: its filters, scores and choice of GPUs, on the states of the simulated nodes.
 
 What a kind of pod gets in a state is remembered, as states come again; what is new is decided together.
+Priorities are no part of a kind: the scores ``priority`` and ``spot`` apply to nobody.
 """
 
 from __future__ import annotations
