@@ -160,6 +160,9 @@ def test_settings(args: tuple[str, ...]) -> None:
             ("--policy", "fgd", "--nodes", "n.csv"), "--nodes and --pods come together", id="no pods"
         ),
         pytest.param(("--policy", "fgd", "--priorities", "qos"), "take --protocol churn", id="priorities"),
+        pytest.param(
+            ("--policy", "fgd", "--lifetimes", "5"), "--lifetimes: nobody leaves in inflation", id="lifetimes"
+        ),
         pytest.param(("--policy", "fgd", "--jobs", "0"), "'--jobs': 0 runs at a time", id="no jobs"),
         pytest.param(("--jobs", "-2"), "'--jobs': -2 runs at a time", id="all but one core"),
         pytest.param(("--policy", "best_fit"), "policy best_fit: unknown", id="an underscore"),

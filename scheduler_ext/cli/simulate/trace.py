@@ -174,6 +174,8 @@ def trace(
     Inflation: pods stay until more was asked than there is. Churn: they come and leave at random.
     """
     _check(nodes, pods, protocol, priorities)
+    if protocol != "churn" and _given(ctx, "lifetimes"):
+        raise click.UsageError("--lifetimes: nobody leaves in inflation; take --protocol churn")
     if nodes is not None:
         _check_nothing_is_made_up(ctx)
     if config_file is not None and Default.name not in policies:
@@ -226,13 +228,17 @@ def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: 
         raise click.UsageError("--priorities: nobody is evicted by inflation; take --protocol churn")
 
 
+def _given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+
+
 def _check_nothing_is_made_up(ctx: click.Context) -> None:
     for name, option in (
         ("generate", "--generate"),
         ("generator_seed", "--generator-seed"),
         ("written", "--write"),
     ):
-        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+        if _given(ctx, name):
             raise click.UsageError(
                 f"{option}: the nodes and pods of --nodes and --pods are files already; drop it"
             )
