@@ -12,7 +12,7 @@ from benchmarks.placement.published import POLICIES, SEEDS, TIES
 from benchmarks.placement.table import HEADER, cells_of, rows_of
 from scheduler_ext.cli.output import print_table
 from scheduler_ext.cli.simulate.options import Policies, TargetName, sweep_options
-from scheduler_ext.cli.simulate.results import check_file, check_folder, report_text, write_text
+from scheduler_ext.cli.simulate.results import check_file, check_plots, report_text, write_text
 from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Experiment
@@ -64,7 +64,7 @@ def main(
     try:
         check_file("--json", json_file)
         check_file("--csv", csv_file)
-        check_folder("--png", png_folder)
+        check_plots("--png", png_folder)
         inputs = made_up() if traces is None else read_folder(traces, variants)
         experiments = [
             Experiment(

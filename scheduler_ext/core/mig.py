@@ -83,22 +83,6 @@ def resource_from_profile(profile: str) -> str:
     return RESOURCE_PREFIX + parse_profile(profile).replace("+", ".")
 
 
-def memory_name_gb(mig_mib: int, total_mib: int) -> int:
-    """Return the GB that NVIDIA writes into the name of a profile with `mig_mib` on a GPU of `total_mib`.
-
-    go-nvlib takes the share in whole eighths, rounded up, of the GPU's memory in whole GiB, rounded up, and
-    rounds half away from zero: 3g on 141 GiB is 71, where Python's round() would say 70. Integers all the
-    way, so no half is ever missed. Raises ValueError unless 0 < mig_mib <= total_mib.
-    """
-    if not 0 < mig_mib <= total_mib:
-        raise ValueError(
-            f"mig_mib {mig_mib} must be above 0 and at most total_mib {total_mib}; give both in MiB"
-        )
-    eighths = -(-8 * mig_mib // total_mib)
-    total_gib = -(-total_mib // 1024)
-    return (eighths * total_gib + 4) // 8
-
-
 def window(profile: Profile, start: int) -> int:
     """Return the mask of units that an instance of `profile` at `start` takes."""
     return ((1 << profile.size) - 1) << start

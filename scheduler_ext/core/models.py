@@ -94,15 +94,6 @@ def normalise_wish(wish: str) -> str:
     return family if family is not None else _canonical(name, "nvidia", None).name
 
 
-def model_matches(wish: str, model: GpuModel) -> bool:
-    """Whether `model` is the wished model or of the wished family; an illegal wish matches nothing."""
-    try:
-        name = normalise_wish(wish)
-    except ValueError:
-        return False
-    return name in (model.name, model.family)
-
-
 def _family_of(name: str) -> str:
     """Return a canonical name of a whole GPU without its memory size."""
     return re.sub(r"-\d+GB$", "", name)

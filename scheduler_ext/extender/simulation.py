@@ -24,6 +24,9 @@ from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs, pod_priori
 
 Json = dict[str, Any]
 
+# kube-scheduler's words for a cluster without nodes (pkg/scheduler/schedule_one.go, ErrNoNodesAvailable).
+NO_NODES = "no nodes available to schedule pods"
+
 
 def by_priority(pods: Sequence[kube.Pod]) -> list[kube.Pod]:
     """The highest priority first, as kube-scheduler's queue has pods that wait; equals as they were."""
@@ -88,7 +91,7 @@ class _Run:
             eviction = find_eviction(asker, self._cluster, self._budgets, empty_victims=self._empty_victims)
             if eviction is None:
                 refused = self._cluster.refusal(asker)
-                return item if refused is None else item | _told(refused, asker)
+                return item | ({"reason": NO_NODES} if refused is None else _told(refused, asker))
             node = eviction.node
             victims = self._cluster.evict(node, eviction.uids)
             self._spend(victims)

@@ -7,6 +7,7 @@ cluster-trace-gpu-v2023. Times of the pods are not read: they say when pods ran,
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -23,6 +24,7 @@ _LARGEST = 10**12
 _MOST_GPUS = 64
 # Of a value in an error: a broken quote may make a cell of half a file.
 _SHOWN_CHARACTERS = 80
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class _Row:
@@ -36,12 +38,9 @@ class _Row:
 
     def number(self, column: str, most: int = _LARGEST) -> int:
         text = self.text(column)
-        try:
-            value = int(text)
-        except ValueError:
-            raise self.error(
-                column, f"{_shown(text)!r} is no whole number; write one of 0 to {most}"
-            ) from None
+        value = _whole_number(text)
+        if value is None:
+            raise self.error(column, f"{_shown(text)!r} is no whole number; write one of 0 to {most}")
         if not 0 <= value <= most:
             raise self.error(column, f"{_shown(str(value))} is not within 0 to {most}")
         return value
@@ -156,6 +155,15 @@ def _rows(path: Path, needed: Sequence[str]) -> Iterator[_Row]:
         raise SimulationError(f"{path}: cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise SimulationError(f"{path}: is no CSV in UTF-8: {error}") from None
+
+
+def _whole_number(text: str) -> int | None:
+    """None where it is none; ``int`` alone would take 1_000, and the digits of any script."""
+    try:
+        return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
+    except ValueError:
+        # Thousands of digits.
+        return None
 
 
 def _shown(text: str) -> str:

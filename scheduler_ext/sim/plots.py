@@ -24,13 +24,18 @@ def write_plots(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     """Write the pictures of each trace into a folder: TRACE-allocation.png and TRACE-fragmentation.png where
     load grew, and TRACE-cluster.png.
 
-    Raises SimulationError where matplotlib is missing, or the folder cannot be written.
+    Raises SimulationError where matplotlib is missing, or the folder or a picture cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [path for trace in _traces(outcomes) for path in _write(folder, trace, outcomes)]
     except OSError as error:
-        raise SimulationError(f"{folder}: cannot be written: {error.strerror}") from None
+        raise _unwritable(folder, error) from None
+    return [path for trace in _traces(outcomes) for path in _write(folder, trace, outcomes)]
+
+
+def require_matplotlib() -> None:
+    """Raises SimulationError where pictures cannot be drawn, to be told before there is anything to draw."""
+    _figure()
 
 
 def _traces(outcomes: Sequence[Outcome]) -> list[str]:
@@ -70,6 +75,17 @@ def _figure(**options: Any) -> Any:
     return Figure(**options)
 
 
+def _save(figure: Any, path: Path) -> None:
+    try:
+        figure.savefig(path, dpi=_DPI)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> SimulationError:
+    return SimulationError(f"{path}: cannot be written: {error.strerror}")
+
+
 def _draw_curves(
     path: Path, title: str, label: str, curves: Mapping[str, Sequence[Mapping[int, float]]], start: int
 ) -> None:
@@ -87,7 +103,7 @@ def _draw_curves(
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize=8)
     figure.tight_layout()
-    figure.savefig(path, dpi=_DPI)
+    _save(figure, path)
 
 
 def _draw_clusters(path: Path, trace: str, by_policy: Grouped) -> None:
@@ -109,7 +125,7 @@ def _draw_clusters(path: Path, trace: str, by_policy: Grouped) -> None:
     figure.suptitle(f"{trace}: used part of every GPU at the end, nodes by model and use", fontsize=10)
     figure.tight_layout(rect=(0, 0, 0.92, 0.98))
     figure.colorbar(image, ax=list(panels), label="used, %", fraction=0.03)
-    figure.savefig(path, dpi=_DPI)
+    _save(figure, path)
 
 
 def _cells(outcome: Outcome) -> tuple[Floats, list[tuple[str, int, int]]]:

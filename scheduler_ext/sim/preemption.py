@@ -1,7 +1,11 @@
 """Which pods have to go for one of higher priority: the cheapest set of lower ones on one node.
 
-As kube-scheduler does it (pkg/scheduler/framework/preemption): all lower pods of a node go, and whoever may
-stay is taken back, the highest priority first; of the nodes looked at, the cheapest set wins.
+The search is kube-scheduler's (pkg/scheduler/framework/preemption): all lower pods of a node go, whoever may
+stay is taken back, the highest priority first, and of the nodes looked at the cheapest set wins. What is
+cheap is not: after the highest victim's priority kube-scheduler compares the sum of priorities, the number
+of pods and when they started, and of equal pods takes back who started first. Here it is the demand of the
+victims and their number, and who holds most is taken back first, since evicted demand is what a run reports.
+Nor are there disruption budgets.
 """
 
 from __future__ import annotations

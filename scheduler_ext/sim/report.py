@@ -89,6 +89,7 @@ def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
             "policy": policy,
             "seeds": len(group),
             "allocationPercent": _mean_by_load([run["allocationPercent"] for run in group]),
+            "rejectedByClass": _mean_by_class([run["rejectedByClass"] for run in group]),
             **{name: _mean([run[name] for run in group]) for name in _MEANS},
         }
         for (trace, policy), group in groups.items()
@@ -96,14 +97,20 @@ def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def as_csv(runs: Sequence[Run]) -> str:
-    """One line per run: the columns of the JSON, each arrived load a column of its own."""
+    """One line per run: what the JSON has of it, each arrived load and each class that anything was rejected
+    of in any run a column of its own, behind the others."""
+    classes = _classes([run.rejected_by_class for run in runs])
     loads = list(dict.fromkeys(load for run in runs for load in run.allocation_percent or {}))
     rows = []
     for run in runs:
         row = run.as_json()
         by_load = row.pop("allocationPercent") or {}
-        del row["rejectedByClass"]
-        rows.append(row | {f"allocationPercent{load}": by_load.get(load) for load in loads})
+        rejected = row.pop("rejectedByClass")
+        rows.append(
+            row
+            | {f"allocationPercent{load}": by_load.get(load) for load in loads}
+            | {f"rejectedMilli.{name}": rejected.get(name, 0) for name in classes}
+        )
     text = io.StringIO()
     if rows:
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
@@ -118,6 +125,17 @@ def _mean_by_load(values: Sequence[Mapping[str, float] | None]) -> dict[str, flo
         return None
     means = {load: _mean([value.get(load) for value in known]) for load in known[0]}
     return {load: mean for load, mean in means.items() if mean is not None}
+
+
+def _mean_by_class(values: Sequence[Mapping[str, int]]) -> dict[str, float]:
+    """A class that a run does not name had nothing rejected there."""
+    return {
+        name: round(sum(value.get(name, 0) for value in values) / len(values), 4) for name in _classes(values)
+    }
+
+
+def _classes(values: Sequence[Mapping[str, int]]) -> list[str]:
+    return sorted({name for value in values for name in value})
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

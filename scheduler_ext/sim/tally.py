@@ -19,7 +19,6 @@ class Tally:
         self.arrived_milli = 0
         self.allocated_milli = 0
         self.rejected: Counter[str] = Counter()
-        self.rejected_pods = 0
 
     @property
     def rejected_milli(self) -> int:
@@ -33,7 +32,6 @@ class Tally:
             self.allocated_milli += kind.demand_milli
         else:
             self.rejected[kind.request_class] += kind.demand_milli
-            self.rejected_pods += 1
 
 
 def pace(latencies_s: Sequence[float]) -> tuple[float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scheduler_ext.core.node import UNLIMITED
 from scheduler_ext.core.workload import TaskClass
 
 # A trace's GPU is a device of this many MiB, all of them for shares.
@@ -56,8 +57,14 @@ class TracePod:
 
 def task_class(kind: PodKind) -> TaskClass:
     """The kind of pod as the core's scores know it; main memory is no part of it."""
+    cpu_milli = core_cpu_milli(kind.cpu_milli)
     if not kind.gpus:
-        return TaskClass(cpu_milli=kind.cpu_milli)
+        return TaskClass(cpu_milli=cpu_milli)
     if kind.is_share:
-        return TaskClass(cpu_milli=kind.cpu_milli, shares_mib=(kind.gpu_milli,), models=kind.models)
-    return TaskClass(cpu_milli=kind.cpu_milli, gpus=kind.gpus, models=kind.models)
+        return TaskClass(cpu_milli=cpu_milli, shares_mib=(kind.gpu_milli,), models=kind.models)
+    return TaskClass(cpu_milli=cpu_milli, gpus=kind.gpus, models=kind.models)
+
+
+def core_cpu_milli(cpu_milli: int) -> int:
+    """An amount of CPU as the core takes it: no more than has room in its columns, as on the wire."""
+    return min(UNLIMITED, cpu_milli)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,16 @@ def test_what_cannot_be_written_is_told_before_anything_runs(
     result = CliRunner().invoke(main, [option, str(target)])
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == f"Error: {option} {target}: cannot be written: Not a directory\n"
+
+
+def test_a_missing_matplotlib_is_told_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "run_experiments", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = CliRunner().invoke(main, ["--png", str(tmp_path / "plots")])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "Error: plots: matplotlib is not installed; pip install 'scheduler-ext[bench]'\n"
 
 
 def test_a_comma_too_much(tmp_path: Path) -> None:

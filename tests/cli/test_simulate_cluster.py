@@ -50,6 +50,19 @@ def test_some_do_not_fit(cluster: Path, written: Written) -> None:
     ]
 
 
+def test_a_cluster_without_nodes_is_told(tmp_path: Path, written: Written) -> None:
+    path = tmp_path / "inventory.json"
+    path.write_bytes(inventory())
+    pods = written("pods.yaml", lot(pod("p", {WHOLE: "1"})))
+    result = run("simulate", "cluster", "--cluster", path, "--pods", pods)
+    assert result.exit_code == 3
+    assert re.split(r"   +", result.stdout.splitlines()[-1]) == [
+        "default/p",
+        "none",
+        "no nodes available to schedule pods",
+    ]
+
+
 def test_victims_and_notes_are_in_the_table(tmp_path: Path, written: Written) -> None:
     path = tmp_path / "inventory.json"
     objects = [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}), pod("x", {WHOLE: "1"}, on="n")]

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,24 @@ def test_plots(tmp_path: Path) -> None:
     assert len(list((tmp_path / "plots").glob("generated-*.png"))) == 3
 
 
+def test_the_report_is_there_whatever_hinders_the_plots(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "generated-cluster.png").mkdir()
+    result = simulate(*SMALL, "-o", "json", "--out", tmp_path / "runs.json", "--png", tmp_path)
+    assert error_of(result) == f"{tmp_path / 'generated-cluster.png'}: cannot be written: Is a directory"
+    assert len(json.loads((tmp_path / "runs.json").read_text(encoding="utf-8"))["runs"]) == 4
+
+
+def test_a_missing_matplotlib_is_told_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "run_experiments", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    told = error_of(simulate(*SMALL, "--png", tmp_path / "plots"))
+    assert told == "plots: matplotlib is not installed; pip install 'scheduler-ext[bench]'"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_same_seeds_side_by_side() -> None:
     def allocation(*args: str) -> list[Any]:
         runs = report_of(simulate(*SMALL, "-o", "json", *args))["runs"]
@@ -141,6 +160,9 @@ def test_settings(args: tuple[str, ...]) -> None:
             ("--policy", "fgd", "--nodes", "n.csv"), "--nodes and --pods come together", id="no pods"
         ),
         pytest.param(("--policy", "fgd", "--priorities", "qos"), "take --protocol churn", id="priorities"),
+        pytest.param(
+            ("--policy", "fgd", "--lifetimes", "5"), "--lifetimes: nobody leaves in inflation", id="lifetimes"
+        ),
         pytest.param(("--policy", "fgd", "--jobs", "0"), "'--jobs': 0 runs at a time", id="no jobs"),
         pytest.param(("--jobs", "-2"), "'--jobs': -2 runs at a time", id="all but one core"),
         pytest.param(("--policy", "best_fit"), "policy best_fit: unknown", id="an underscore"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Device, Holder, Memory
-from scheduler_ext.core.models import canonical_model
+from scheduler_ext.core.models import GpuModel, canonical_model, normalise_wish
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
 from tests.core.reported import device
@@ -28,6 +28,11 @@ def share(*sizes_mib: int, **wishes: Any) -> GpuRequest:
 def mig(profile: str, count: int = 1) -> GpuRequest:
     """So many MIG instances."""
     return GpuRequest(units=(UnitAsk(f"nvidia.com/mig-{profile}", count, profile),))
+
+
+def meets(model: GpuModel, wish: str) -> bool:
+    """Whether a pod with this wish for a model takes that one."""
+    return GpuRequest(models=(normalise_wish(wish),)).model_rank(model) is not None
 
 
 def t4(index: int = 0, **fields: Any) -> Device:

@@ -1,4 +1,4 @@
-"""MIG profile names, resource names and the GB in a name, against what NVIDIA's components write."""
+"""MIG profile names, resource names and the memory of profiles, against what NVIDIA's components write."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ import re
 
 import pytest
 
-from scheduler_ext.core.mig import (
-    memory_name_gb,
-    parse_profile,
-    profile_from_resource,
-    resource_from_profile,
-)
+from scheduler_ext.core.mig import parse_profile, profile_from_resource, resource_from_profile
 from scheduler_ext.core.mig_tables import FALLBACK_PROFILES
 
 # Total memory of the GPU as NVML reports it (MiB), of the models whose profile memory is known.
@@ -121,32 +116,20 @@ def test_every_profile_of_the_tables_has_a_resource_of_its_own() -> None:
     }
 
 
+def named_gb(mig_mib: int, total_mib: int) -> int:
+    """The GB in the name of a profile, as go-nvlib has it: whole eighths of the GPU, rounded up, of its whole
+    GiB, rounded up; halves away from zero, where round() goes to the even."""
+    eighths, total_gib = -(-8 * mig_mib // total_mib), -(-total_mib // 1024)
+    return (eighths * total_gib + 4) // 8
+
+
 def test_known_memory_recomputes_to_the_gb_of_the_name() -> None:
     recomputed = 0
     for table, (_, profiles) in FALLBACK_PROFILES.items():
         for profile in profiles:
             if profile.memory_mib is None:
                 continue
-            gb = memory_name_gb(profile.memory_mib, TOTAL_MIB[table])
+            gb = named_gb(profile.memory_mib, TOTAL_MIB[table])
             assert re.match(rf"\dg\.{gb}gb", profile.name), (table, profile, gb)
             recomputed += 1
     assert recomputed == 51
-
-
-@pytest.mark.parametrize(
-    ("eighths", "total_gib", "gb"),
-    [
-        pytest.param(4, 141, 71, id="70.5 is 71 on H200, not the even 70"),
-        pytest.param(1, 180, 23, id="22.5 is 23 on B200, not the even 22"),
-        pytest.param(2, 186, 47, id="46.5 is 47 on GB200, not the even 46"),
-        pytest.param(4, 269, 135, id="134.5 is 135 on B300, not the even 134"),
-    ],
-)
-def test_half_a_gb_rounds_away_from_zero(eighths: int, total_gib: int, gb: int) -> None:
-    assert memory_name_gb(eighths * total_gib * 128, total_gib * 1024) == gb
-
-
-@pytest.mark.parametrize(("mig_mib", "total_mib"), [(0, 81920), (-1, 81920), (81921, 81920), (1, 0)])
-def test_impossible_memory_has_no_name(mig_mib: int, total_mib: int) -> None:
-    with pytest.raises(ValueError, match="mig_mib"):
-        memory_name_gb(mig_mib, total_mib)

@@ -257,6 +257,7 @@ def test_a_pod_that_runs_already_is_refused_by_name() -> None:
         foreseen([asks("x", {WHOLE: "1"})], *objects)
 
 
-def test_without_nodes_there_is_no_reason() -> None:
+def test_without_nodes_the_reason_is_that_there_are_none() -> None:
     (item,) = foreseen([asks("p", {WHOLE: "1"})], pod("elsewhere"))
-    assert (item["node"], item["reason"], item["nearestMiss"]) == (None, None, None)
+    told = (item["node"], item["reason"], item["nearestMiss"])
+    assert told == (None, "no nodes available to schedule pods", None)

@@ -61,6 +61,13 @@ def test_pods_with_the_first_five_columns_only(tmp_path: Path) -> None:
     [
         pytest.param("p,x,1,0,0,,", "line 3, cpu_milli: 'x' is no whole number", id="a word for a number"),
         pytest.param("p,,1,0,0,,", "line 3, cpu_milli: '' is no whole number", id="nothing for a number"),
+        pytest.param("p,1_000,1,0,0,,", "line 3, cpu_milli: '1_000' is no whole number", id="a separator"),
+        pytest.param("p,1,1,١,1,,", "line 3, num_gpu: '١' is no whole number", id="another script's digit"),
+        pytest.param(
+            f"p,{'9' * 5000},1,0,0,,",
+            f"line 3, cpu_milli: '{'9' * 80}...' is no whole number",
+            id="more digits than are read",
+        ),
         pytest.param("p,1,-1,0,0,,", "line 3, memory_mib: -1 is not within 0", id="a negative number"),
         pytest.param("p,1,1,1,1001,,", "line 3, gpu_milli: 1001 is not within 0 to 1000", id="beyond a GPU"),
         pytest.param("p,1,1,2,500,,", "line 3, gpu_milli: 500 of each of 2 GPUs", id="parts of several GPUs"),

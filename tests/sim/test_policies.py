@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.node import UNLIMITED
 from scheduler_ext.core.workload import TaskClass, Workload
 from scheduler_ext.sim import policies
+from scheduler_ext.sim.node_states import NodeStates
 from scheduler_ext.sim.policies import policy_factory, policy_names
 from scheduler_ext.sim.policy import Target
-from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.workload import PodKind, task_class
 from scheduler_ext.sim.world import Cluster, NodesView, World
 from tests.sim.small import cluster_of, kinds, scheduler_of, share, whole, workloads, worlds
 
@@ -193,6 +195,26 @@ def test_whatever_is_chosen_has_room(world: World, kind: PodKind, workload: Work
     assert placement.node in fitting
     # Raises where it is given twice.
     world.place(kind, placement.node, placement.slots)
+
+
+@pytest.mark.parametrize("name", policy_names())
+def test_as_much_cpu_as_a_trace_may_ask_is_placed(name: str) -> None:
+    cluster = cluster_of((10**12, 2, "A100"), (8000, 2, "A100"))
+    world, large = World(cluster), share(300, cpu_milli=10**12 - 1000)
+    expected = Workload.of({task_class(large): 1, task_class(share(500)): 1})
+    scheduler = scheduler_of(world, name, workload=expected)
+    first = scheduler.choose(large)
+    assert first is not None
+    assert first.node == 0
+    world.place(large, first.node, first.slots)
+    assert scheduler.choose(large) is None
+
+
+def test_the_largest_node_has_cpu_left_to_the_default() -> None:
+    # Amounts are capped in the core: what is beyond the cap is free all the same.
+    states = NodeStates(cluster_of((10**12, 2, "A100")))
+    assert states.cpu_free_milli(0, 10**12) == states.cpu_free_milli(0, 10**12 - 3 * 10**9) == UNLIMITED
+    assert states.cpu_free_milli(0, 1000) < UNLIMITED
 
 
 def test_random_reaches_every_gpu() -> None:

@@ -14,6 +14,7 @@ import click
 from scheduler_ext.cli.output import print_table
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.sim.plots import require_matplotlib
 from scheduler_ext.sim.report import Run, as_csv, report, summary
 
 FORMS = ("table", "json", "csv")
@@ -53,6 +54,13 @@ def check_folder(option: str, path: Path | None) -> None:
     if not os.path.isdir(there):
         raise unwritable(option, path, errno.ENOTDIR)
     _check_access(option, path, there)
+
+
+def check_plots(option: str, folder: Path | None) -> None:
+    """The same for plots, and SimulationError where there is nothing to draw them with."""
+    check_folder(option, folder)
+    if folder is not None:
+        require_matplotlib()
 
 
 def unwritable(option: str, path: Path, number: int) -> SimulationError:

@@ -18,7 +18,7 @@ from scheduler_ext.cli.simulate.options import (
     seeds_option,
     sweep_options,
 )
-from scheduler_ext.cli.simulate.results import check_folder, check_out, write_report
+from scheduler_ext.cli.simulate.results import check_folder, check_out, check_plots, write_report
 from scheduler_ext.cli.sources import read_config
 from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.experiment import Experiment
@@ -174,13 +174,15 @@ def trace(
     Inflation: pods stay until more was asked than there is. Churn: they come and leave at random.
     """
     _check(nodes, pods, protocol, priorities)
+    if protocol != "churn" and _given(ctx, "lifetimes"):
+        raise click.UsageError("--lifetimes: nobody leaves in inflation; take --protocol churn")
     if nodes is not None:
         _check_nothing_is_made_up(ctx)
     if config_file is not None and Default.name not in policies:
         raise click.UsageError(f"--config: only the policy {Default.name} is configured; add it or drop this")
     knobs = read_config(config_file).policy()
     check_out(output, out)
-    check_folder("--png", png)
+    check_plots("--png", png)
     check_folder("--write", written)
     shapes, traces = (
         read_traces(nodes, pods) if nodes is not None else generate_traces(generate, generator_seed)
@@ -211,9 +213,10 @@ def trace(
         outcomes = run_experiments(
             protocol, experiments, jobs=jobs, backend=backend, scheduler=scheduler, progress=bar.update
         )
+    # The plots come last: whatever hinders them, the report is there.
+    write_report([outcome.run for outcome in outcomes], output, out)
     if png is not None:
         write_plots(png, outcomes)
-    write_report([outcome.run for outcome in outcomes], output, out)
 
 
 def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: str) -> None:
@@ -225,13 +228,17 @@ def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: 
         raise click.UsageError("--priorities: nobody is evicted by inflation; take --protocol churn")
 
 
+def _given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+
+
 def _check_nothing_is_made_up(ctx: click.Context) -> None:
     for name, option in (
         ("generate", "--generate"),
         ("generator_seed", "--generator-seed"),
         ("written", "--write"),
     ):
-        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+        if _given(ctx, name):
             raise click.UsageError(
                 f"{option}: the nodes and pods of --nodes and --pods are files already; drop it"
             )

@@ -72,11 +72,7 @@ def run_mig_churn(churn: MigChurn, policy: str, seed: int) -> Run:
     """
     told = churn.mix if churn.target == "mix" else {}
     placer = policy_factory(policy)(churn.geometry, told)
-    online = (
-        OnlineTarget(placer, tuple(profile.name for profile in churn.geometry.profiles))
-        if churn.target == "online"
-        else None
-    )
+    online = OnlineTarget(placer, churn.geometry) if churn.target == "online" else None
     requests = _requests(churn, seed)
     accepted, latencies_ns, held = _play(churn, requests, placer, online)
     return _result(churn, policy, seed, requests, accepted, latencies_ns, held)

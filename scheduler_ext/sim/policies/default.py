@@ -1,6 +1,7 @@
 """The product's own policy: its filters, scores and choice of GPUs, on the states of the simulated nodes.
 
 What a kind of pod gets in a state is remembered, as states come again; what is new is decided together.
+Priorities are no part of a kind: the scores ``priority`` and ``spot`` apply to nobody.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from scheduler_ext.core.workload import TaskClass, Workload
 from scheduler_ext.sim.known_states import KnownStates
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates
 from scheduler_ext.sim.policy import Evaluation, Policy, Target
-from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.workload import PodKind, core_cpu_milli
 from scheduler_ext.sim.world import Indexes, NodesView
 
 # The models of a trace's pods are any of these, in no order.
@@ -137,7 +138,12 @@ def request_of(kind: PodKind) -> GpuRequest:
     """What a pod of the kind asks of the core."""
     shares = ShareAsk((("main", kind.gpu_milli),)) if kind.is_share else None
     units = (UnitAsk(WHOLE_GPU, kind.gpus),) if kind.gpus and not kind.is_share else ()
-    return GpuRequest(units=units, shares=shares, models=_canonical(kind.models), cpu_milli=kind.cpu_milli)
+    return GpuRequest(
+        units=units,
+        shares=shares,
+        models=_canonical(kind.models),
+        cpu_milli=core_cpu_milli(kind.cpu_milli),
+    )
 
 
 def _by_canonical_models(workload: Workload) -> Workload:

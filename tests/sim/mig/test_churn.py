@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler_ext.core.arrivals import Arrivals
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.mig import Profile
 from scheduler_ext.core.mig_geometry import Geometry, geometry_from_report
+from scheduler_ext.core.mig_value import expected_mix
+from scheduler_ext.core.workload import TaskClass
 from scheduler_ext.sim.mig.churn import MigChurn, run_mig_churn
 from scheduler_ext.sim.mig.geometry import read_geometry
 from scheduler_ext.sim.mig.gpus import MigGpus
@@ -24,6 +27,7 @@ from scheduler_ext.sim.report import Run
 from tests.core.test_mig_oracle import any_geometry, may_join
 
 A100 = read_geometry("A100-80GB")
+A30 = read_geometry("A30-24GB")
 ONE_SIZE = geometry_from_report(4, [Profile("1g.6gb", 1, (0, 1, 2, 3), 4, None)])
 
 
@@ -129,18 +133,21 @@ class _Told:
         raise AssertionError("nobody asked")
 
 
-def test_an_online_target_is_what_was_seen_and_follows_a_drift() -> None:
-    told = _Told()
-    online = OnlineTarget(told, ("1g.6gb", "4g.24gb"))
-    for _ in range(15):
-        online.arrived(0)
-    assert told.mixes == []
-    online.arrived(0)
-    assert told.mixes == [{"1g.6gb": 1.0}]
-    for _ in range(5000):
-        online.arrived(1)
+def test_an_online_target_is_what_the_server_expects_and_follows_a_drift() -> None:
+    told, server = _Told(), Arrivals()
+    online = OnlineTarget(told, A30)
+    names = [profile.name for profile in A30.profiles]
+    small, large = names.index("1g.6gb"), names.index("4g.24gb")
+    for came, profile in enumerate([small] * 16 + [large] * 9000):
+        before = len(told.mixes)
+        online.arrived(profile)
+        server.came(TaskClass(mig=((names[profile], 1),)), created_at=None)
+        if told.mixes[before:]:
+            assert told.mixes[before:] == [expected_mix(A30, server.workload())], came
+    # Of those who may have asked anything some are left of the first pods, hardly any in the end.
+    assert 0.5 < told.mixes[0]["1g.6gb"] < 0.7
     assert told.mixes[-1]["4g.24gb"] > 0.95
-    assert len(told.mixes) < 60
+    assert 20 < len(told.mixes) < 60
 
 
 def test_a_profile_at_its_cap_is_barred_whatever_is_free() -> None:
