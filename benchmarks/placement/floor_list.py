@@ -70,6 +70,9 @@ def _inflation(group: str, what: str, condition: Condition, mean: dict[str, floa
 FLOORS: tuple[Floor, ...] = (
     *_inflation(INFLATION, "the trace's own pods expected", _EXPECTED, {"100": 0.6, "130": 0.5}),
     *_inflation(
+        "early", "before all is taken, the trace's own pods expected", Condition(load=0.92), {"92": 0.0}
+    ),
+    *_inflation(
         "first-300", "the first 300 pods expected", Condition(target="first:300"), {"100": 0.0, "130": 0.0}
     ),
     *_inflation("online", "what came before expected", Condition(target="online"), {"100": 0.0, "130": 0.0}),
