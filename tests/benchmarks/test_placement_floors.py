@@ -135,8 +135,16 @@ def test_a_run_that_several_floors_need_is_made_once() -> None:
     assert len(set(cells)) == len(cells)
     count = {group: len(plan.cells(each for each in FLOORS if each.group == group)) for group in GROUPS}
     # Two policies on two traces with two seeds; of the ties' reference, which is one of them, half.
-    assert count == {"inflation": 8, "first-300": 8, "online": 8, "ties": 8, "churn": 12, "mig": 40}
-    assert len(cells) == 8 + 8 + 8 + 4 + 12 + 40
+    assert count == {
+        "inflation": 8,
+        "early": 8,
+        "first-300": 8,
+        "online": 8,
+        "ties": 8,
+        "churn": 12,
+        "mig": 40,
+    }
+    assert len(cells) == 8 + 8 + 8 + 8 + 4 + 12 + 40
 
 
 def command(*args: str | Path) -> Result:
@@ -190,7 +198,7 @@ def test_a_floor_about_other_traces_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     ("args", "told"),
     [
         pytest.param(
-            ("--only", "mig,fgd"), "fgd: no such floors; there are inflation, first-300", id="floors"
+            ("--only", "mig,fgd"), "fgd: no such floors; there are inflation, early, first-300", id="floors"
         ),
         pytest.param(("--only", "mig,"), "has an empty name", id="a comma too much"),
         pytest.param(("--seeds", "x"), "'x' is no seed", id="no seed"),
