@@ -143,10 +143,13 @@ class Forecast:
         A class counts by the part of the GPUs it admits that is on nodes too small for it.
         """
         key = shapes, nodes.tobytes()
-        if self._hosted[0] != key:
+        # Read once, as a decision on another snapshot may put its own in its place.
+        known, hosted = self._hosted
+        if known != key:
+            hosted = self._hosts_wanted(shapes, nodes)
             # Pods come and go, and the nodes stay.
-            self._hosted = key, self._hosts_wanted(shapes, nodes)
-        return self._hosted[1]
+            self._hosted = key, hosted
+        return hosted
 
     def _hosts_wanted(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> Floats:
         every = self._every
