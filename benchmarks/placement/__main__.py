@@ -11,7 +11,7 @@ from benchmarks.placement.inputs import made_up, read_folder
 from benchmarks.placement.published import POLICIES, SEEDS, TIES
 from benchmarks.placement.table import HEADER, cells_of, rows_of
 from scheduler_ext.cli.output import print_table
-from scheduler_ext.cli.simulate.options import Policies, TargetName, sweep_options
+from scheduler_ext.cli.simulate.options import Names, TargetName, sweep_options
 from scheduler_ext.cli.simulate.results import check_file, check_plots, report_text, write_text
 from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.core.errors import SimulationError
@@ -33,7 +33,7 @@ _folder = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--policy",
     "policies",
-    type=Policies(policy_factory),
+    type=Names(policy_factory),
     default=",".join(("default", *POLICIES)),
     show_default=True,
 )

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,7 +15,7 @@ from benchmarks.placement.inputs import GENERATED_NODES, made_up, read_folder
 from benchmarks.placement.published import SEEDS
 from benchmarks.placement.verdicts import HEADER, Verdict, verdict_of
 from scheduler_ext.cli.output import print_table
-from scheduler_ext.cli.simulate.options import split_names, sweep_options
+from scheduler_ext.cli.simulate.options import Names, sweep_options
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.core.errors import SimulationError
@@ -29,24 +28,9 @@ _FEW_SEEDS = (42, 43, 44)
 _MADE_UP_CLUSTERS = 3
 
 
-class Groups(click.ParamType[tuple[str, ...]]):
-    """Names of groups of floors, separated by commas."""
-
-    name = "groups"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            names = split_names(str(value))
-        except SimulationError as error:
-            self.fail(str(error), param, ctx)
-        for name in names:
-            if name not in GROUPS:
-                self.fail(f"{name[:80]}: no such floors; there are {', '.join(GROUPS)}", param, ctx)
-        return names
+def _known_group(name: str) -> None:
+    if name not in GROUPS:
+        raise SimulationError(f"{name[:80]}: no such floors; there are {', '.join(GROUPS)}")
 
 
 @click.command()
@@ -70,7 +54,9 @@ class Groups(click.ParamType[tuple[str, ...]]):
     show_default=True,
     help="Of churn, whose runs are long.",
 )
-@click.option("--only", type=Groups(), metavar="NAME,...", help=f"Of {', '.join(GROUPS)}; all without.")
+@click.option(
+    "--only", type=Names(_known_group), metavar="NAME,...", help=f"Of {', '.join(GROUPS)}; all without."
+)
 @click.option(
     "--arrivals",
     type=click.IntRange(1, 100_000_000),

@@ -11,7 +11,7 @@ import click
 
 from scheduler_ext.cli.simulate.options import (
     FiniteFloat,
-    Policies,
+    policy_option,
     report_options,
     seeds_option,
     sweep_options,
@@ -50,15 +50,7 @@ from scheduler_ext.sim.sweep import run_all
     show_default=True,
     help="Slices that would be held on average if all pods were accepted, in parts of the slices there are.",
 )
-@click.option(
-    "--policy",
-    "policies",
-    type=Policies(policy_factory),
-    default="default",
-    show_default=True,
-    metavar="NAME,...",
-    help=f"Of {', '.join(policy_names())}.",
-)
+@policy_option(policy_factory, policy_names())
 @seeds_option
 @click.option(
     "--arrivals",

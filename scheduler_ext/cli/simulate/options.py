@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,10 @@ def split_names(text: str) -> tuple[str, ...]:
     return names
 
 
-class Policies(click.ParamType[tuple[str, ...]]):
-    """Names of policies, separated by commas; ``known`` raises SimulationError for a name that is none."""
+class Names(click.ParamType[tuple[str, ...]]):
+    """Names separated by commas; ``known`` raises SimulationError for one that is not."""
 
-    name = "policies"
+    name = "names"
 
     def __init__(self, known: Callable[[str], object]) -> None:
         self._known = known
@@ -68,6 +68,19 @@ class Policies(click.ParamType[tuple[str, ...]]):
         except SimulationError as error:
             self.fail(str(error), param, ctx)
         return names
+
+
+def policy_option(known: Callable[[str], object], names: Iterable[str]) -> Callable[[Command], Command]:
+    """Which policies are simulated, of these ``names``; the product's own unless told."""
+    return click.option(
+        "--policy",
+        "policies",
+        type=Names(known),
+        default="default",
+        show_default=True,
+        metavar="NAME,...",
+        help=f"Of {', '.join(names)}.",
+    )
 
 
 class TargetName(click.ParamType[str]):

@@ -12,8 +12,8 @@ from click.core import ParameterSource
 from scheduler_ext.cli.simulate.options import (
     FiniteFloat,
     IntreeWeight,
-    Policies,
     TargetName,
+    policy_option,
     report_options,
     seeds_option,
     sweep_options,
@@ -66,15 +66,7 @@ _target = click.Path(path_type=Path)
     show_default=True,
     help="What is asked in the end (inflation) or at a time (churn), in parts of the GPUs.",
 )
-@click.option(
-    "--policy",
-    "policies",
-    type=Policies(policy_factory),
-    default="default",
-    show_default=True,
-    metavar="NAME,...",
-    help=f"Of {', '.join(policy_names())}.",
-)
+@policy_option(policy_factory, policy_names())
 @click.option(
     "--config",
     "config_file",
