@@ -39,10 +39,10 @@ SCORES: tuple[Score, ...] = (
 DEFAULT_WEIGHTS: dict[str, float] = {
     "residual-value": 0.25,
     "fragmentation": 0.25,
-    "balance": 0.0625,
+    "balance": 0.045,
     "whole-gpus": 0.02,
     "tightness": 0.0075,
-    "model-scarcity": 0.0625,
+    "model-scarcity": 0.045,
     "node-scarcity": 0.03,
     "best-fit": 0.2,
     "mig": 0.3,
