@@ -12,6 +12,7 @@ from scheduler_ext.cli.options import one_pod_options
 from scheduler_ext.cli.output import print_structured, print_table
 from scheduler_ext.cli.sources import read_config, read_state
 from scheduler_ext.core.errors import InventoryError, PodError
+from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.extender.explain import explain as explain_pod
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.objects import read_pods
@@ -85,7 +86,8 @@ def _print(explanation: dict[str, Any], *, wide: bool) -> None:
     if explanation["fits"]:
         click.echo(f"Fits; best: {', '.join(explanation['best'][:10])}")
     else:
-        click.echo("Fits nowhere.")
+        why = "" if explanation["nodes"] else f": {NO_NODES}"
+        click.echo(f"Fits nowhere{why}.")
     click.echo()
     rows = [
         (

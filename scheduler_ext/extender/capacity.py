@@ -10,7 +10,7 @@ from typing import Any
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.forecast import Forecast
-from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds, intree_rejection
+from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.node import Node
 from scheduler_ext.core.placement import Sizing
 from scheduler_ext.core.quantity import QuantityError
@@ -106,12 +106,13 @@ def _counted(
     first = nearest(refused, request, needs, in_tree.ours, {})
     numbers = [count for count, _ in counts.values()]
     order = sorted(counts.items(), key=lambda item: (_most_first(item[1][0]), item[0]))
+    nothing = None if alike else NO_NODES
     return {
         "total": None if None in numbers else sum(count or 0 for count in numbers),
         "nodes": [{"node": name, "count": count, "limit": limit} for name, (count, limit) in order],
         "next": {
             "node": first.node.info.name if first is not None else None,
-            "reason": first.reason if first is not None else None,
+            "reason": first.reason if first is not None else nothing,
             "nearestMiss": miss_of(first, request) if first is not None else None,
         },
     }

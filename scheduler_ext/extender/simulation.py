@@ -9,6 +9,7 @@ from typing import Any
 
 from scheduler_ext.core.disruption import Budget
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.core.node import BoundPod
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.reasons import INVALID_REQUEST
@@ -23,9 +24,6 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs, pod_priority, pod_request, pod_uid
 
 Json = dict[str, Any]
-
-# kube-scheduler's words for a cluster without nodes (pkg/scheduler/schedule_one.go, ErrNoNodesAvailable).
-NO_NODES = "no nodes available to schedule pods"
 
 
 def by_priority(pods: Sequence[kube.Pod]) -> list[kube.Pod]:

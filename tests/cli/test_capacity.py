@@ -31,6 +31,14 @@ def test_none_fits(cluster: Path, written: Written, form: str, asked: dict[str, 
     assert (result.exit_code, result.stderr) == (3, "")
 
 
+def test_a_cluster_without_nodes_is_told(tmp_path: Path, written: Written) -> None:
+    path = tmp_path / "inventory.json"
+    path.write_bytes(inventory())
+    result = run("capacity", "-f", written("pod.yaml", pod("p", {WHOLE: "1"})), "--inventory", path)
+    assert result.exit_code == 3
+    assert "The next one: no nodes available to schedule pods\n" in result.stdout
+
+
 def test_the_table_says_what_limits(tmp_path: Path, written: Written) -> None:
     cluster = tmp_path / "inventory.json"
     cluster.write_bytes(inventory(gpu_node("a100-1", [gpu(0)])))

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.cli.commands import FORMS, WHOLE, Written, error_of, run
-from tests.kube_objects import SHARE, Json, pod
+from tests.kube_objects import SHARE, Json, inventory, pod
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -38,6 +38,14 @@ def test_would_not_fit(cluster: Path, written: Written, asking: Json, form: str)
         assert json.loads(result.stdout)["fits"] is False
     else:
         assert "Fits nowhere." in result.stdout
+
+
+def test_a_cluster_without_nodes_is_told(tmp_path: Path, written: Written) -> None:
+    path = tmp_path / "inventory.json"
+    path.write_bytes(inventory())
+    result = run("explain", "-f", written("pod.yaml", pod("p", {WHOLE: "1"})), "--inventory", path)
+    assert result.exit_code == 3
+    assert "Fits nowhere: no nodes available to schedule pods.\n" in result.stdout
 
 
 def test_standard_input(cluster: Path) -> None:

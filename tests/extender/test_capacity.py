@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.errors import InventoryError, PodError
+from scheduler_ext.core.intree import NO_NODES
 from tests.extender.foreseeing import ONE_G, WHOLE, asks, counted, counts
 from tests.extender.preempting import on_gpu, on_share, share_node, whole_node
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod
@@ -217,10 +218,10 @@ def test_a_pod_that_cannot_be_read_fits_nowhere() -> None:
     )
 
 
-def test_without_nodes_nothing_fits_and_nothing_is_next() -> None:
+def test_without_nodes_nothing_fits_and_kube_scheduler_says_so() -> None:
     answer = counted(asks("p", {WHOLE: "1"}), pod("elsewhere"))
     assert (answer["total"], answer["nodes"]) == (0, [])
-    assert answer["next"] == {"node": None, "reason": None, "nearestMiss": None}
+    assert answer["next"] == {"node": None, "reason": NO_NODES, "nearestMiss": None}
 
 
 def test_what_is_not_modelled_and_what_does_nothing_is_named() -> None:

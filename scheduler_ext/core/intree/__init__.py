@@ -9,9 +9,10 @@ from __future__ import annotations
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm, Requirement
 from scheduler_ext.core.intree.resources import effective_requests
 from scheduler_ext.core.intree.taints import Taint, Toleration
-from scheduler_ext.core.intree.verdict import InTreeRejection, NodeFacts, PodNeeds, intree_rejection
+from scheduler_ext.core.intree.verdict import NO_NODES, InTreeRejection, NodeFacts, PodNeeds, intree_rejection
 
 __all__ = [
+    "NO_NODES",
     "InTreeRejection",
     "NodeFacts",
     "NodeSelectorTerm",

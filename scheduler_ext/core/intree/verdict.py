@@ -15,6 +15,8 @@ from scheduler_ext.core.intree.affinity import NodeSelectorTerm
 from scheduler_ext.core.intree.resources import shortages
 from scheduler_ext.core.intree.taints import Taint, Toleration, first_untolerated
 
+# What it says of a cluster without nodes (pkg/scheduler/schedule_one.go, ErrNoNodesAvailable).
+NO_NODES: Final = "no nodes available to schedule pods"
 _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 
 
