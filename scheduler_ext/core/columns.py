@@ -23,6 +23,8 @@ from scheduler_ext.core.resources import MIG_PREFIX
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
+# Of a node without GPUs.
+NO_SHAPE = -1
 _Columns = TypeVar("_Columns", "DeviceColumns", "UnitColumns", "NodeColumns")
 
 
@@ -196,7 +198,8 @@ class UnitColumns:
 @dataclass(frozen=True, slots=True)
 class NodeColumns:
     """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many slots it has.
-    ``gpus``, ``adrift``, ``neighbours``, ``cpu_milli`` and ``cpu_free_milli`` are those of NodeState;
+    ``gpus``, ``adrift``, ``neighbours`` and ``cpu_free_milli`` are those of NodeState; ``shape`` is an index
+    into shapes;
     ``loose`` are the whole GPUs still free that are in no slot, below 0 where more of those in the slots are
     held."""
 
@@ -212,7 +215,7 @@ class NodeColumns:
     share_limit: Ints
     neighbours: Ints
     devices: Ints
-    cpu_milli: Ints
+    shape: Ints
     cpu_free_milli: Ints
     loose: Ints
 
@@ -232,12 +235,12 @@ class NodeColumns:
             share_limit=np.full(width, UNLIMITED, np.int32),
             neighbours=np.full(width, NOBODY, np.int32),
             devices=np.zeros(width, np.int32),
-            cpu_milli=np.full(width, UNLIMITED, np.int32),
+            shape=np.full(width, NO_SHAPE, np.int32),
             cpu_free_milli=np.full(width, UNLIMITED, np.int32),
             loose=np.zeros(width, np.int32),
         )
 
-    def write(self, column: int, state: NodeState) -> None:
+    def write(self, column: int, state: NodeState, shape: int) -> None:
         """Fill a column, all but its count."""
         self.gpus[column] = state.gpus
         self.adrift[column] = state.adrift
@@ -250,7 +253,7 @@ class NodeColumns:
         self.share_limit[column] = state.share_limit
         self.neighbours[column] = state.neighbours
         self.devices[column] = len(state.slots)
-        self.cpu_milli[column] = state.cpu_milli
+        self.shape[column] = shape
         self.cpu_free_milli[column] = state.cpu_free_milli
         self.loose[column] = _loose(state) if state.counts_alone else -math.ceil(state.adrift)
 

@@ -195,7 +195,7 @@ class Scoring:
         columns = np.arange(len(self.snapshot.states), dtype=np.int32)
         return [(np.maximum(slots, 0), columns) for slots in (self.fit.slots if self.fit else ())]
 
-    @property
+    @lazy
     def packs(self) -> bool:
         """Whether what is left for the pods to come decides."""
         if self.strategy != "fragmentation":
@@ -205,7 +205,7 @@ class Scoring:
         # CPU alone matters to GPUs where it is known how much of it their pods want.
         return self.request.cpu_milli > 0 and self.snapshot.forecast.knows_cpu
 
-    @property
+    @lazy
     def gpus(self) -> int:
         """How many GPUs the request takes something of, MIG instances aside; 1 at least."""
         shares = len(self.fit.slots) if self.fit is not None else 0

@@ -84,20 +84,33 @@ class Outlook:
 
     @lazy
     def unusable_by_several(self) -> Floats:
-        """What of them pods of several whole GPUs cannot use that could come otherwise: all of it where there
-        are too few whole ones, else the rest."""
-        table = self.forecast.several
-        first = (self.rows[0] * table.shape[1] + self.step) * (MAX_GPUS + 1)
-        missed = table.ravel().take(first + np.minimum(self.whole, MAX_GPUS).astype(np.int32))
-        able = table.ravel().take(first)
-        unusable: Floats = missed * self.idle + (able - missed) * (self.idle - self.whole)
-        return unusable
+        """What of them pods of several whole GPUs cannot use that could come otherwise."""
+        return self._unusable_by_several(self.whole)
 
     @lazy
     def runs(self) -> Floats:
         """How many of the whole GPUs pods of several can use."""
-        whole = np.minimum(self.whole, MAX_GPUS).astype(np.int32)
-        runs: Floats = self.forecast.runs.ravel().take(self.rows[0] * (MAX_GPUS + 1) + whole)
+        return self._runs(self.whole)
+
+    @lazy
+    def broken(self) -> tuple[Floats, Floats]:
+        """How much more pods of several cannot use once one whole GPU is none, and how many fewer of the
+        whole ones they can."""
+        fewer = np.maximum(self.whole - 1, 0.0)
+        return self._unusable_by_several(fewer) - self.unusable_by_several, self.runs - self._runs(fewer)
+
+    def _unusable_by_several(self, whole: Floats) -> Floats:
+        """All that is idle where there are too few whole ones, else the rest."""
+        table = self.forecast.several.ravel()
+        first = (self.rows[0] * self.forecast.several.shape[1] + self.step) * (MAX_GPUS + 1)
+        missed = table.take(first + np.minimum(whole, MAX_GPUS).astype(np.int32))
+        able = table.take(first)
+        unusable: Floats = missed * self.idle + (able - missed) * (self.idle - whole)
+        return unusable
+
+    def _runs(self, whole: Floats) -> Floats:
+        at = np.minimum(whole, MAX_GPUS).astype(np.int32)
+        runs: Floats = self.forecast.runs.ravel().take(self.rows[0] * (MAX_GPUS + 1) + at)
         return runs
 
     @lazy

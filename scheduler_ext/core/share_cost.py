@@ -6,14 +6,13 @@ The same terms as those that choose the node, as far as they tell GPUs of one no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from scheduler_ext.core.allocate import Cost, tightest
 from scheduler_ext.core.columns import Floats, Ints
 from scheduler_ext.core.forecast import WHOLE
-from scheduler_ext.core.outlook import Outlook, part_milli
+from scheduler_ext.core.outlook import part_milli
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.scores import fragmentation, whole_gpus
 from scheduler_ext.core.scores.fragmentation import Fragmentation
@@ -68,7 +67,9 @@ class _Packing:
         steps = forecast.unusable.shape[1]
         self._kept = forecast.kept(worth, unusable)
         self._at = (outlook.rows * steps + outlook.step) * (WHOLE + 1)
-        self._breaking = _breaking(outlook, unusable, runs)
+        spoilt, fewer = outlook.broken
+        # Beside that, pods of several GPUs lose what is a whole GPU no longer.
+        self._breaking = unusable * spoilt + runs * fewer
 
     def __call__(self, before: Ints, after: Ints) -> Floats:
         was = part_milli(np.maximum(before, 0), self._devices)
@@ -77,11 +78,3 @@ class _Packing:
         cost += np.where(was == WHOLE, self._breaking, 0.0)
         # Best fit decides between placements that cost the same.
         return cost + _TIE * left / WHOLE
-
-
-def _breaking(outlook: Outlook, unusable: float, runs: float) -> Floats:
-    """What it costs beside that a whole GPU is one no longer, ``[state]``: pods of several GPUs use fewer."""
-    fewer = replace(outlook, whole=np.maximum(outlook.whole - 1, 0.0))
-    spoilt = fewer.unusable_by_several - outlook.unusable_by_several
-    cost: Floats = unusable * spoilt + runs * (outlook.runs - fewer.runs)
-    return cost

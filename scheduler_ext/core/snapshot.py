@@ -20,9 +20,6 @@ from scheduler_ext.core.name_index import NameIndex
 from scheduler_ext.core.node import Node, NodeState
 from scheduler_ext.core.outlook import Outlook, outlook
 
-# Nodes with more are alike in this.
-_MOST_GPUS = 0xFFFF
-
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -41,6 +38,7 @@ class Snapshot:
     states: tuple[NodeState, ...]
     models: tuple[GpuModel, ...]
     kinds: tuple[DeviceKind, ...]
+    shapes: tuple[NodeShape, ...]
     devices: DeviceColumns
     units: Mapping[str, UnitColumns]
     node: NodeColumns
@@ -98,36 +96,21 @@ class Snapshot:
     def host_scarcity(self) -> Floats:
         """How much of each node's GPUs pods want that find few nodes large enough, by how much there is of
         such nodes, ``[state]``, 0 to 1."""
-        shapes, of = self._shapes
-        scarcity = self.cluster._scarcity_of_shape
-        hosted: Floats = np.array([scarcity.get(shape, 0.0) for shape in shapes]).take(of)
+        # Nothing at the end, for nodes without GPUs.
+        hosted: Floats = np.append(self._scarcity_of_shapes, 0.0).take(self.node.shape)
         return hosted
 
     @lazy
-    def _scarcity_of_shape(self) -> dict[NodeShape | None, float]:
-        shapes, of = self._shapes
-        nodes = np.bincount(of, self.node.count, len(shapes)).tolist()
-        known = {shape: count for shape, count in zip(shapes, nodes, strict=True) if shape and count}
-        scarcity = self.forecast.hosted(tuple(known), np.array(list(known.values()), np.float64))
-        return dict(zip(known, scarcity.tolist(), strict=True))
-
-    @lazy
-    def _shapes(self) -> tuple[list[NodeShape | None], Ints]:
-        """The shapes that nodes have, and which each is of, ``[state]``; None of those without GPUs."""
-        node = self.node
-        first = self.devices.kind[0].astype(np.int64) + 1
-        key = (first << 48) | (np.minimum(node.gpus, _MOST_GPUS).astype(np.int64) << 32) | node.cpu_milli
-        _, example, of = np.unique(key, return_index=True, return_inverse=True)
-        shapes = [
-            NodeShape(self.kinds[kind], gpus, cpu_milli) if kind >= 0 else None
-            for kind, gpus, cpu_milli in zip(
-                (first[example] - 1).tolist(),
-                node.gpus[example].tolist(),
-                node.cpu_milli[example].tolist(),
-                strict=True,
-            )
-        ]
-        return shapes, of.astype(np.int32)
+    def _scarcity_of_shapes(self) -> Floats:
+        """The same of each shape, ``[shape]``; 0 of those that no node of the cluster has."""
+        cluster = self.cluster
+        if cluster is not self:
+            if cluster.shapes == self.shapes:
+                return cluster._scarcity_of_shapes
+            known = dict(zip(cluster.shapes, cluster._scarcity_of_shapes.tolist(), strict=True))
+            return np.array([known.get(shape, 0.0) for shape in self.shapes])
+        nodes = np.bincount(self.node.shape + 1, self.node.count, len(self.shapes) + 1)[1:].astype(np.float64)
+        return self.forecast.hosted(self.shapes, nodes)
 
     def mig_loss(self, resource: str) -> Floats:
         """What holding the next unit costs the MIG pods to come, in GPUs, ``[state]``.

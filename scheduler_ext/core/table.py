@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from scheduler_ext.core.columns import DeviceColumns, Ints, NodeColumns, UnitColumns, copied
-from scheduler_ext.core.forecast import NO_FORECAST, DeviceKind, Forecast
+from scheduler_ext.core.columns import NO_SHAPE, DeviceColumns, Ints, NodeColumns, UnitColumns, copied
+from scheduler_ext.core.forecast import NO_FORECAST, DeviceKind, Forecast, NodeShape
 from scheduler_ext.core.mig_rooms import MigRooms
 from scheduler_ext.core.models import GpuModel, canonical_model
 from scheduler_ext.core.name_index import NameIndex
@@ -37,7 +37,7 @@ def build_snapshot(
 
 class StateColumns:
     """Columns that states are written into, whoever says which state has which column: resources, models and
-    kinds of GPUs come with the first state that has them."""
+    kinds of GPUs, and shapes of nodes, come with the first state that has them."""
 
     _depth: int
     _devices: DeviceColumns
@@ -45,14 +45,21 @@ class StateColumns:
     _node: NodeColumns
     _models: dict[GpuModel, int]
     _kinds: dict[DeviceKind, int]
+    _shapes: dict[NodeShape, int]
     _mig_rooms: MigRooms
 
     def _write_columns(self, column: int, state: NodeState) -> None:
         for model in state_models(state):
             self._models.setdefault(model, len(self._models))
-        kinds = [self._kinds.setdefault(kind, len(self._kinds)) for kind in slot_kinds(state)]
-        self._devices.write(column, state, self._models, kinds)
-        self._node.write(column, state)
+        kinds = list(slot_kinds(state))
+        numbers = [self._kinds.setdefault(kind, len(self._kinds)) for kind in kinds]
+        shape = NO_SHAPE
+        if kinds:
+            # Where a node has several kinds, the first stands for all.
+            one = NodeShape(kinds[0], state.gpus, state.cpu_milli)
+            shape = self._shapes.setdefault(one, len(self._shapes))
+        self._devices.write(column, state, self._models, numbers)
+        self._node.write(column, state, shape)
         for row, slot in enumerate(state.slots):
             for unit in slot.units:
                 columns = self._units.get(unit.resource)
@@ -100,6 +107,7 @@ class Table(StateColumns):
             # Never empty: slots without a device are of model 0, also where no node has any.
             models=tuple(self._models) or (canonical_model(""),),
             kinds=tuple(self._kinds),
+            shapes=tuple(self._shapes),
             devices=copied(self._devices, width),
             units={resource: copied(self._units[resource], width) for resource in sorted(self._units)},
             node=copied(self._node, width),
@@ -178,6 +186,7 @@ class Table(StateColumns):
         self._node = NodeColumns.empty(width)
         self._models: dict[GpuModel, int] = {}
         self._kinds: dict[DeviceKind, int] = {}
+        self._shapes: dict[NodeShape, int] = {}
         self._mig_rooms = MigRooms(self._mig_rooms)
         self._model_users: Counter[GpuModel] = Counter()
         for state, column in numbers.items():
@@ -229,7 +238,7 @@ class Table(StateColumns):
         self._devices.clear(column)
         for columns in self._units.values():
             columns.clear(column)
-        self._node.write(column, UNKNOWN_NODE)
+        self._node.write(column, UNKNOWN_NODE, NO_SHAPE)
         self._model_users.subtract(set(state_models(state)))
         return all(self._model_users[model] for model in state_models(state))
 

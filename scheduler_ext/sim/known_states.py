@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from scheduler_ext.core.columns import DeviceColumns, NodeColumns, UnitColumns
-from scheduler_ext.core.forecast import DeviceKind, Forecast
+from scheduler_ext.core.forecast import DeviceKind, Forecast, NodeShape
 from scheduler_ext.core.mig_rooms import MigRooms
 from scheduler_ext.core.models import GpuModel, canonical_model
 from scheduler_ext.core.name_index import NameIndex
@@ -29,8 +29,10 @@ class KnownStates(StateColumns):
         self._states: list[NodeState] = []
         self._models: dict[GpuModel, int] = {}
         self._kinds: dict[DeviceKind, int] = {}
+        self._shapes: dict[NodeShape, int] = {}
         self._model_names: tuple[GpuModel, ...] = ()
         self._kind_names: tuple[DeviceKind, ...] = ()
+        self._shape_names: tuple[NodeShape, ...] = ()
         self._devices = DeviceColumns.empty(depth, _FIRST_WIDTH)
         self._node = NodeColumns.empty(_FIRST_WIDTH)
         self._units: dict[str, UnitColumns] = {}
@@ -51,6 +53,8 @@ class KnownStates(StateColumns):
             self._model_names = tuple(self._models)
         if len(self._kind_names) < len(self._kinds):
             self._kind_names = tuple(self._kinds)
+        if len(self._shape_names) < len(self._shapes):
+            self._shape_names = tuple(self._shapes)
         return column
 
     def snapshot(self, columns: Indexes, forecast: Forecast, within: Snapshot | None = None) -> Snapshot:
@@ -65,6 +69,7 @@ class KnownStates(StateColumns):
             # Never empty, as in core.table: slots without a device are of model 0.
             models=self._model_names or (canonical_model(""),),
             kinds=self._kind_names,
+            shapes=self._shape_names,
             devices=_taken(self._devices, columns),
             units={resource: _taken(units, columns) for resource, units in self._units.items()},
             node=_taken(self._node, columns),

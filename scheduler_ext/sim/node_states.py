@@ -14,7 +14,7 @@ from scheduler_ext.core.holdings import DeviceHoldings, Holdings
 from scheduler_ext.core.models import canonical_model
 from scheduler_ext.core.node import NodeInfo, NodeState, Slot
 from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.core.state import cpu_free_milli, resolve_held
+from scheduler_ext.core.state import coarse_free_milli, resolve_held
 from scheduler_ext.sim.workload import GPU_MILLI, core_cpu_milli
 from scheduler_ext.sim.world import Cluster
 
@@ -46,7 +46,7 @@ class NodeStates:
         """A node's free CPU, as coarse as states tell it."""
         info = self._infos[self.shape_of[node]]
         assert info.cpu_milli is not None
-        return cpu_free_milli(replace(info, cpu_elsewhere_milli=max(0, info.cpu_milli - cpu_free)))
+        return coarse_free_milli(info.cpu_milli, info.cpu_milli - cpu_free)
 
     def state(self, shape: int, room_milli: tuple[int, ...], cpu_free: int) -> NodeState:
         """The state of a node with so much left on each of its GPUs, the fullest first, and of its CPU."""

@@ -87,9 +87,9 @@ class Default:
         decided.reach(len(self._columns))
         only = slice(None) if nodes.only is None else nodes.only
         states = self._state_of[only]
-        missing = np.unique(states[np.isnan(decided.total[states])])
+        missing = states[np.isnan(decided.total[states])]
         if len(missing):
-            self._decide(decided, missing)
+            self._decide(decided, missing if len(missing) == 1 else np.unique(missing))
         slot = self._gpu_of[decided.slot[states], np.arange(len(self._state_of))[only]]
         return Evaluation(decided.total[states], slot)
 
