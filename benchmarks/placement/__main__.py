@@ -18,7 +18,7 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.plots import write_plots
-from scheduler_ext.sim.policies import policy_factory
+from scheduler_ext.sim.policies import policy_factory, policy_names
 from scheduler_ext.sim.protocols import run_experiments
 from scheduler_ext.sim.scheduler import TIES as TIE_RULES
 from scheduler_ext.sim.scheduler import Settings
@@ -34,7 +34,8 @@ _folder = click.Path(file_okay=False, path_type=Path)
     "--policy",
     "policies",
     type=Names(policy_factory),
-    default=",".join(("default", *POLICIES)),
+    # Those of which figures are published, then all others there are.
+    default=",".join(dict.fromkeys(("default", *POLICIES, *policy_names()))),
     show_default=True,
 )
 @click.option("--seeds", type=Seeds(), default=f"{SEEDS[0]}-{SEEDS[-1]}", show_default=True)
