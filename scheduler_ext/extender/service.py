@@ -145,7 +145,7 @@ class Extender:
         """Make all tables that depend on no pod before anybody decides by them."""
         if snapshot.forecast is self._looked_up:
             # Columns of nodes, which are looked up in them.
-            _ = snapshot.outlook, snapshot.scarcity
+            _ = snapshot.outlook, snapshot.scarcity, snapshot.host_scarcity
             return
         _ = Decision(_SMALLEST_SHARE, snapshot, self._policy).totals
         # It has the kinds of GPUs that are new, too.
