@@ -57,8 +57,8 @@ bench-bind: .venv ## Measure binding beside kube-scheduler's own binder (twenty 
 
 # TRACES: a folder with the openb traces; without, made-up pods on a made-up cluster.
 bench-placement: .venv ## Compare placement policies by simulation (TRACES=dir: the published table, ten minutes)
-	$(BIN)/python -m benchmarks.placement $(if $(TRACES),--traces $(TRACES)) \
-		--json benchmarks/results/placement.json --png build/placement $(ARGS)
+	$(BIN)/python -m benchmarks.placement --png build/placement $(if $(TRACES),--traces $(TRACES) \
+		--csv benchmarks/results/placement.csv) $(ARGS)
 
 bench-placement-floors: .venv ## Measure the floors of placement, and fail where one does (TRACES=dir: half an hour)
 	$(BIN)/python -m benchmarks.placement.floors $(if $(TRACES),--traces $(TRACES) \

@@ -12,7 +12,7 @@ from benchmarks.placement.published import POLICIES, SEEDS, TIES
 from benchmarks.placement.table import HEADER, cells_of, rows_of
 from scheduler_ext.cli.output import print_table
 from scheduler_ext.cli.simulate.options import Names, TargetName, sweep_options
-from scheduler_ext.cli.simulate.results import check_file, check_plots, report_text, write_text
+from scheduler_ext.cli.simulate.results import check_file, check_plots, print_refused, report_text, write_text
 from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Experiment
@@ -62,6 +62,8 @@ def main(
     png_folder: Path | None,
 ) -> None:
     """Run the inflation protocol of the published comparison, and print ours beside the published figures."""
+    if variants is not None and traces is None:
+        raise click.UsageError("--variants: names traces of a folder; add --traces FOLDER")
     try:
         check_file("--json", json_file)
         check_file("--csv", csv_file)
@@ -90,6 +92,7 @@ def main(
         runs = [outcome.run for outcome in outcomes]
         as_published = ties == TIES and target == "trace" and not points
         print_table(HEADER, [cells_of(row) for row in rows_of(runs, as_published=as_published)])
+        print_refused(runs)
         click.echo(machine_line(describe_machine()))
         if json_file is not None:
             write_text("--json", json_file, report_text(runs, "json"))

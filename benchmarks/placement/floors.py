@@ -42,8 +42,7 @@ def _known_group(name: str) -> None:
 @click.option(
     "--generate",
     type=click.IntRange(1, 100_000),
-    default=GENERATED_NODES,
-    show_default=True,
+    show_default=str(GENERATED_NODES),
     help=f"How many nodes each of the {_MADE_UP_CLUSTERS} made-up clusters has.",
 )
 @click.option("--seeds", type=Seeds(), help="[default: 42-51; 42-44 on made-up clusters]")
@@ -70,7 +69,7 @@ def _known_group(name: str) -> None:
 def main(
     ctx: click.Context,
     traces: Path | None,
-    generate: int,
+    generate: int | None,
     seeds: tuple[int, ...] | None,
     churn_seeds: tuple[int, ...],
     only: tuple[str, ...] | None,
@@ -84,10 +83,14 @@ def main(
 
     Exit 0 if all hold, 1 if any fails.
     """
+    if generate is not None and traces is not None:
+        raise click.UsageError("--generate: the traces have their own cluster; give one of the two")
     floors = [floor for floor in FLOORS if only is None or floor.group in only]
     try:
         check_file("--json", json_file)
-        inputs = made_up(_MADE_UP_CLUSTERS, generate) if traces is None else read_folder(traces)
+        inputs = (
+            made_up(_MADE_UP_CLUSTERS, generate or GENERATED_NODES) if traces is None else read_folder(traces)
+        )
         plan = Plan(inputs, seeds or (_FEW_SEEDS if traces is None else SEEDS), churn_seeds, arrivals)
         for floor in floors:
             if not plan.traces_of(floor):

@@ -28,8 +28,6 @@ gpuspec25   85.42 86.94  85.44 89.63  86.41 92.08  86.77 92.98  85.67 93.23  93.
 multigpu20  86.92 88.69  91.85 92.06  93.34 93.56  93.50 93.71  93.73 93.93  95.53 95.65
 multigpu40  85.38 90.09  94.04 94.19  95.35 95.50  95.59 95.74  95.10 95.24  96.91 96.99
 """
-# Fragmented part of the cluster at 90 per cent arrived load, default variant.
-FRAGMENTATION_PERCENT_AT_90 = {"fgd": 5.0, "best-fit": 7.4, "random": 14.5}
 
 
 def _parsed() -> dict[tuple[str, str], dict[str, float]]:

@@ -160,8 +160,8 @@ class Forecast:
         cpu_milli = np.array([shape.cpu_milli for shape in shapes], np.float64)
         kinds = [shape.kind for shape in shapes]
         admits, asked, _ = self._demand(kinds, gpus * nodes)
-        able = np.array([every.size(kind) <= WHOLE for kind in kinds])
-        able = (able & admits)[:, whole]
+        # Who asks whole GPUs can use those that are handed out so, whatever their size.
+        able = (np.array([kind.whole for kind in kinds])[:, None] & admits)[:, whole]
         each, cores = every.gpus[whole], np.maximum(every.cpu_milli[whole], 1)
         pods = np.minimum(gpus[:, None] // each, cpu_milli[:, None] // cores)
         there = able * (gpus * nodes)[:, None]
@@ -176,11 +176,14 @@ class Forecast:
         """Which classes admit a kind and what they ask of it, ``[kind, class]``, and what the unknown pods
         ask of it, ``[kind]``; all that is asked is 1, of several kinds each by how many ``gpus`` it has."""
         every = self._every
-        admits = np.array([every.admits(kind.model) for kind in kinds]).reshape(len(kinds), -1)
+        # Many shapes of nodes have few kinds.
+        distinct = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+        of = [distinct[kind] for kind in kinds]
+        admits = np.array([every.admits(kind.model) for kind in distinct]).reshape(len(distinct), -1)[of]
         there = admits * gpus[:, None]
-        asked = np.array([every.asked(kind) for kind in kinds]).reshape(len(kinds), -1)
+        asked = np.array([every.asked(kind) for kind in distinct]).reshape(len(distinct), -1)[of]
         asked = asked * every.weight * there / np.maximum(there.sum(0), 1e-9)
-        unknown = np.array([every.unknown * _unknown_mean(kind) for kind in kinds]) * gpus
+        unknown = np.array([every.unknown * _unknown_mean(kind) for kind in distinct])[of] * gpus
         unknown = unknown / max(float(gpus.sum()), 1e-9)
         total = max(float(asked.sum() + unknown.sum()), 1e-9)
         return admits, asked / total, unknown / total

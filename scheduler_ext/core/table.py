@@ -21,7 +21,7 @@ from scheduler_ext.core.snapshot import Snapshot
 
 # Columns kept free for states to come, beside a fourth of those in use; without one, all are made anew.
 _SPARE = 64
-_SPARE_ROOMS = 4096
+_SPARE_ROOMS, _SPARE_KINDS, _SPARE_SHAPES = 4096, 16, 64
 
 
 def build_snapshot(
@@ -192,8 +192,13 @@ class Table(StateColumns):
         for state, column in numbers.items():
             self._write(column, state)
         self._node.count[: len(numbers)] = np.bincount(self._state_of[:-1], minlength=len(numbers))
-        # Numbers of places that no node has any more are given up when all columns are made anew.
-        self._most_rooms = 2 * len(self._mig_rooms) + _SPARE_ROOMS
+        rooms, kinds, shapes = self._numbered()
+        self._most = 2 * rooms + _SPARE_ROOMS, 2 * kinds + _SPARE_KINDS, 2 * shapes + _SPARE_SHAPES
+
+    def _numbered(self) -> tuple[int, int, int]:
+        """How many MIG rooms, kinds and shapes have a number. Those that no node has any more keep theirs
+        until all columns are made anew."""
+        return len(self._mig_rooms), len(self._kinds), len(self._shapes)
 
     def _move(self, row: int, state: NodeState) -> bool:
         """Put the node of a row into a state; False when that takes other columns than there are."""
@@ -214,7 +219,9 @@ class Table(StateColumns):
         return bool(self._node.count[old]) or self._states[old] == UNKNOWN_NODE or self._release(old)
 
     def _new_column(self, state: NodeState) -> int | None:
-        if len(state.slots) > self._depth or len(self._mig_rooms) > self._most_rooms:
+        if len(state.slots) > self._depth:
+            return None
+        if any(number > most for number, most in zip(self._numbered(), self._most, strict=True)):
             return None
         if self._free:
             column = self._free.pop()

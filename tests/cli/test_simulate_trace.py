@@ -68,11 +68,21 @@ def test_json() -> None:
 def test_table() -> None:
     result = simulate(*SMALL)
     assert (result.exit_code, result.stderr) == (0, "")
-    header, *rows = result.stdout.splitlines()
+    means, refused = result.stdout.split("\n\n")
+    header, *rows = means.splitlines()
     assert header.split("   ")[0] == "TRACE"
     assert "ALLOCATED % AT 130" in header
     assert "SLICE" not in header
     assert [row.split()[:3] for row in rows] == [["generated", "fgd", "2"], ["generated", "random", "2"]]
+    told, header, *rows = refused.splitlines()
+    assert told == "Refused in the end, in per cent of all GPUs that were asked, by what a pod asks:"
+    assert header.split()[:2] == ["TRACE", "POLICY"]
+    runs = report_of(simulate(*SMALL, "-o", "json"))["runs"]
+    for row, policy in zip(rows, ("fgd", "random"), strict=True):
+        mine = [run for run in runs if run["policy"] == policy]
+        for name, cell in zip(header.split()[2:], row.split()[2:], strict=True):
+            parts = [100 * run["rejectedByClass"].get(name, 0) / run["arrivedMilli"] for run in mine]
+            assert float(cell) == pytest.approx(sum(parts) / 2, abs=0.006)
 
 
 def test_csv_in_a_file(tmp_path: Path) -> None:

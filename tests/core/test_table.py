@@ -160,3 +160,14 @@ def test_a_node_that_cannot_be_written_changes_nothing(table: Table) -> None:
     # Nor is a part of it used when the same comes again.
     with pytest.raises(OverflowError):
         table.update(named("n5", impossible))
+
+
+def test_kinds_and_shapes_that_no_node_has_any_more_do_not_pile_up(table: Table) -> None:
+    for round_ in range(1, 500):
+        memory = Memory(81_920 - 1024 * (round_ % 40) - round_)
+        table.update(named("n3", node(device(0, memory=memory), cpu_milli=round_ * 1000)))
+    snapshot = table.snapshot(2)
+    assert len(snapshot.kinds) < 40
+    assert len(snapshot.shapes) < 140
+    request = ask(wants(1, WHOLE))
+    assert decided(snapshot, request) == decided(build_snapshot(dict(snapshot.nodes), 2), request)

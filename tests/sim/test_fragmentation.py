@@ -111,3 +111,16 @@ def test_a_view_of_some_nodes_is_that_part_of_all() -> None:
     measure = Fragmentation(world.cluster, Workload.of({HALF: 1, TWO: 1}))
     some = np.array([2, 0])
     assert measure.of(NodesView(world, some)).tolist() == measure.of(NodesView(world))[some].tolist()
+
+
+def test_of_very_many_amounts_of_cpu_some_count_as_the_next_larger_one() -> None:
+    amounts = range(1000, 11_000, 10)
+    workload = Workload.of({TaskClass(cpu_milli=cpu, gpus=1): 1.0 for cpu in amounts})
+    world = World(cluster_of((16_000, 2, "A100")))
+    measure = Fragmentation(world.cluster, workload)
+    for cpu in (0, 999, 1000, 4321, 10_989, 10_990, 16_000):
+        world.cpu_free[0] = cpu
+        exact = by_definition(workload, cpu, [1000, 1000], "A100")
+        measured = float(measure.of(NodesView(world))[0])
+        # At most three of the thousand amounts are taken for larger ones.
+        assert exact <= measured + 1e-6 <= exact + 3 * 2000 / len(amounts) + 1e-3

@@ -98,12 +98,35 @@ def write_report(runs: Sequence[Run], output: str, out: Path | None) -> None:
     """Print the runs, or write them to a file; raises SimulationError where it cannot be written."""
     if output == "table":
         print_table(*_table(runs))
+        print_refused(runs)
         return
     text = report_text(runs, output)
     if out is None:
         click.echo(text, nl=False)
     else:
         write_text("--out", out, text)
+
+
+def print_refused(runs: Sequence[Run]) -> None:
+    """A table of what was refused of all that had come in the end, by class; nothing where nothing was."""
+    classes = sorted({name for run in runs for name, milli in run.rejected_by_class.items() if milli})
+    if not classes:
+        return
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.trace, run.policy), []).append(run)
+    rows = [
+        [trace, policy, *(_refused(group, name) for name in classes)]
+        for (trace, policy), group in groups.items()
+    ]
+    click.echo("\nRefused in the end, in per cent of all GPUs that were asked, by what a pod asks:")
+    print_table(["TRACE", "POLICY", *classes], rows)
+
+
+def _refused(runs: Sequence[Run], name: str) -> str:
+    """The mean part of what had come, in per cent."""
+    parts = [run.rejected_by_class.get(name, 0) / max(run.arrived_milli, 1) for run in runs]
+    return f"{100 * sum(parts) / len(parts):.2f}"
 
 
 def _table(runs: Sequence[Run]) -> tuple[list[str], list[list[Any]]]:
