@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.explain import WOULD_NOT_FIT, asked, read_pod, shortfall
+from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, read_pod, shortfall
 from scheduler_ext.cli.options import one_pod_options
 from scheduler_ext.cli.output import print_structured, print_table
 from scheduler_ext.cli.sources import read_config, read_state
@@ -51,10 +51,7 @@ def capacity(
 
 
 def _print(answer: dict[str, Any], *, wide: bool) -> None:
-    pod = answer["pod"]
-    click.echo(f"Pod {pod['namespace']}/{pod['name']} asks {asked(answer['request'])}")
-    if answer["invalid"]:
-        click.echo(f"Its GPU request is invalid: {answer['invalid']}")
+    click.echo(asking(answer))
     for warning in answer["warnings"]:
         click.echo(f"Note: {warning}")
     for feature in answer["notModelled"]:

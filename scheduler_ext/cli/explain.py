@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +76,7 @@ def read_pod(filename: Path) -> kube.Pod:
 
 
 def _print(explanation: dict[str, Any], *, wide: bool) -> None:
-    pod = explanation["pod"]
-    click.echo(f"Pod {pod['namespace']}/{pod['name']} asks {asked(explanation['request'])}")
-    if explanation["invalid"]:
-        click.echo(f"Its GPU request is invalid: {explanation['invalid']}")
+    click.echo(asking(explanation))
     for warning in explanation["warnings"]:
         click.echo(f"Note: {warning}")
     for feature in explanation["notModelled"]:
@@ -110,7 +108,15 @@ def _print(explanation: dict[str, Any], *, wide: bool) -> None:
         print_table(header, [(node["node"], *(f"{t['value']:.3f}" for t in node["terms"])) for node in shown])
 
 
-def asked(request: dict[str, Any]) -> str:
+def asking(answer: dict[str, Any]) -> str:
+    """What the pod of an answer asks, or why that cannot be read."""
+    who = f"Pod {answer['pod']['namespace']}/{answer['pod']['name']}"
+    if answer["invalid"]:
+        return f"{who}: its GPU request is invalid: {answer['invalid']}"
+    return f"{who} asks {_asked(answer['request'])}"
+
+
+def _asked(request: dict[str, Any]) -> str:
     """A request in a few words."""
     parts = [f"{name}={count}" for kind in ("gpus", "mig") for name, count in request[kind].items()]
     parts += [f"{share['memoryMiB']} MiB for {share['container']}" for share in request["shares"]]
@@ -120,8 +126,9 @@ def asked(request: dict[str, Any]) -> str:
 def devices(entries: list[dict[str, Any]]) -> str:
     """Which containers get which devices; where the device plugin picks, how many."""
     shares = [f"{e['container']}: {e['uuid']} {e['memoryMiB']} MiB" for e in entries if e["uuid"]]
-    picked = sum(1 for e in entries if not e["uuid"])
-    return ", ".join([*shares, *([f"{picked} picked by the device plugin"] if picked else [])])
+    picked = Counter(e["container"] for e in entries if not e["uuid"])
+    counts = [f"{container}: {count} picked by the device plugin" for container, count in picked.items()]
+    return ", ".join([*shares, *counts])
 
 
 def nearest_miss(node: dict[str, Any]) -> str:

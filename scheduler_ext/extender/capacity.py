@@ -57,7 +57,7 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
         except QuantityError as error:
             raise PodError(f"Pod {pod_name(pod)}: {error}") from None
         counted = _counted(request, needs, state, config)
-    return answer | counted | {"notModelled": not_modelled(pod), "warnings": warnings(pod, request)}
+    return answer | counted | {"notModelled": not_modelled(pod), "warnings": warnings(pod, request, state)}
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ def _counted(
     request: GpuRequest, needs: PodNeeds, state: ClusterState, config: Configuration
 ) -> dict[str, Any]:
     sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
-    in_tree = _InTree(InTreeNodes(state.objects, sizing.resources), needs)
+    in_tree = _InTree(InTreeNodes(state.objects, sizing.resources, state.infos), needs)
     groups: dict[Hashable, _Alike] = {}
     resolved = {name: sizing.resolved(state.infos[name]) for name in sorted(state.infos)}
     for name, node in resolved.items():
@@ -136,17 +136,16 @@ class _InTree:
     def key(self, name: str) -> Hashable:
         """What tells nodes apart that take a different number, or refuse in other words."""
         facts = self._nodes.facts(name)
-        if facts is None or (rejection := self._refused.get(name)) is None:
-            return None if facts is None else self._free(facts)
-        return rejection, self._free(facts)
+        free = self._free(facts) if facts is not None else None
+        return self._refused.get(name), free
 
     def most(self, name: str) -> int:
-        """How many copies they let it take; NO_LIMIT of a node without a Node object."""
+        """How many copies they let it take; NO_LIMIT of a node without a Node object, if it has the name."""
+        if name in self._refused:
+            return 0
         facts = self._nodes.facts(name)
         if facts is None:
             return NO_LIMIT
-        if name in self._refused:
-            return 0
         key = self._free(facts)
         if key not in self._most:
             # One more is refused for good once one is; the places for pods bound the search.
@@ -161,7 +160,7 @@ class _InTree:
     def refusal(self, name: str, copies: int) -> InTreeRejection | None:
         """What they say to one more beside so many copies."""
         facts = self._nodes.facts(name)
-        return self._says(facts, copies) if facts is not None else None
+        return self._says(facts, copies) if facts is not None else self._refused.get(name)
 
     def full(self, name: str, copies: int) -> NodeFacts | None:
         """The node with so many copies."""

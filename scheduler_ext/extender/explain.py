@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from scheduler_ext.core.cycle import BEST_POINTS, FITS, Decision, best_candidates, points
-from scheduler_ext.core.errors import InventoryError, PodError
+from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.forecast import Forecast
-from scheduler_ext.core.intree import InTreeRejection, intree_rejection
+from scheduler_ext.core.intree import InTreeRejection
 from scheduler_ext.core.node import Node, NodeInfo
 from scheduler_ext.core.placement import share_devices
 from scheduler_ext.core.quantity import QuantityError
@@ -22,10 +22,10 @@ from scheduler_ext.core.state import resolve
 from scheduler_ext.core.table import build_snapshot
 from scheduler_ext.core.wishes import ANNOTATION_PREFIX, unknown_annotations
 from scheduler_ext.extender.clusterstate import ClusterState
+from scheduler_ext.extender.intree_nodes import InTreeNodes
 from scheduler_ext.extender.nearest import gpu_miss, in_tree_miss
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.node import node_facts
 from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs, pod_request
 
@@ -55,7 +55,8 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
     cluster = _Cluster(state.objects, snapshot, config)
     decision = Decision(wish(pod, config), cluster.snapshot, config.policy())
     # kube-scheduler never sees a pod that cannot be read: there is nothing it would say.
-    refused_in_tree = {} if isinstance(decision.request, InvalidRequest) else _in_tree(pod, cluster)
+    invalid = isinstance(decision.request, InvalidRequest)
+    refused_in_tree: Mapping[str, InTreeRejection] = {} if invalid else _in_tree(pod, cluster)
     entries = _fitting(decision, refused_in_tree) + [
         _refused(name, decision, refused_in_tree.get(name), cluster)
         for name in sorted(nodes)
@@ -73,7 +74,7 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
         "best": [entry["node"] for entry in entries if entry["score"] == BEST_POINTS],
         "nodes": entries,
         "notModelled": not_modelled(pod),
-        "warnings": warnings(pod, request),
+        "warnings": warnings(pod, request, state),
     }
 
 
@@ -90,24 +91,15 @@ def _passes(decision: Decision, name: str) -> bool:
     return bool(decision.verdict[snapshot.state_of[snapshot.row_of[name]]] == FITS)
 
 
-def _in_tree(pod: kube.Pod, cluster: _Cluster) -> dict[str, InTreeRejection]:
+def _in_tree(pod: kube.Pod, cluster: _Cluster) -> Mapping[str, InTreeRejection]:
     """What kube-scheduler's own filters refuse; our resources are ours to judge, with better numbers."""
-    refused = {}
-    pods = cluster.objects.pods_by_node()
-    resources = cluster.config.resource_names()
     try:
         needs = pod_needs(pod)
     except QuantityError as error:
         raise PodError(f"Pod {pod_name(pod)}: {error}") from None
-    ours = frozenset(name for name in needs.requests if resources.is_gpu(name))
-    for name, node in cluster.objects.nodes.items():
-        try:
-            rejection = intree_rejection(needs, node_facts(node, pods.get(name, ())), ignore_resources=ours)
-        except QuantityError as error:
-            raise InventoryError(f"Node {name} or a pod on it: {error}") from None
-        if rejection is not None:
-            refused[name] = rejection
-    return refused
+    return InTreeNodes(cluster.objects, cluster.config.resource_names(), cluster.snapshot.nodes).refused(
+        needs
+    )
 
 
 def _fitting(decision: Decision, refused_in_tree: Mapping[str, object]) -> list[dict[str, Any]]:
@@ -226,12 +218,18 @@ def asked(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
     }
 
 
-def warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest) -> list[str]:
-    """What of a pod does nothing, though somebody may think so."""
+def warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, state: ClusterState) -> list[str]:
+    """What of a pod does nothing, or is not compared, though somebody may think so."""
     annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
     found = [f"annotation {key}: unknown, does nothing" for key in unknown_annotations(annotations)]
     if isinstance(request, GpuRequest) and not request.asks_gpu:
         asked = [key for key in annotations if key.startswith(ANNOTATION_PREFIX)]
         text = "the pod asks no GPU resource, so every node is fine"
         found.append(f"{text} and its annotations do nothing" if asked else text)
+    bare = sorted(name for name in state.infos if name not in state.objects.nodes)
+    if bare:
+        which = bare[0] + (f" and {len(bare) - 1} more" if bare[1:] else "")
+        found.append(
+            f"no Node object of {which}: selectors, affinity, taints, CPU and memory are not compared there"
+        )
     return found

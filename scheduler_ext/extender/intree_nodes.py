@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds, intree_rejection
+from scheduler_ext.core.intree import (
+    InTreeRejection,
+    NodeFacts,
+    PodNeeds,
+    intree_rejection,
+    name_rejection,
+)
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire.node import node_facts
@@ -29,13 +35,14 @@ class _Judged:
 
 
 class InTreeNodes:
-    """The Nodes of a cluster; nodes without a Node object refuse nobody here.
+    """The nodes of a cluster. Of those without a Node object only the name is compared.
 
     Raises InventoryError for a Node, or a pod on it, with an amount that cannot be read.
     """
 
-    def __init__(self, objects: Objects, resources: ResourceNames) -> None:
+    def __init__(self, objects: Objects, resources: ResourceNames, names: Iterable[str]) -> None:
         self._resources = resources
+        self._bare = [name for name in names if name not in objects.nodes]
         self._facts: dict[str, NodeFacts] = {}
         self._changes: list[str] = []
         self._judged: OrderedDict[_Key, _Judged] = OrderedDict()
@@ -61,7 +68,7 @@ class InTreeNodes:
         judged = self._judged.get(key)
         if judged is None:
             names = list(self._facts)
-            judged = self._judged[key] = _Judged()
+            judged = self._judged[key] = _Judged(self._misnamed(needs))
             if len(self._judged) > _REMEMBERED:
                 self._judged.popitem(last=False)
         else:
@@ -74,6 +81,10 @@ class InTreeNodes:
                 judged.refused[name] = rejection
         judged.changes = len(self._changes)
         return judged.refused
+
+    def _misnamed(self, needs: PodNeeds) -> dict[str, InTreeRejection]:
+        told = ((name, name_rejection(needs, name)) for name in self._bare)
+        return {name: rejection for name, rejection in told if rejection is not None}
 
     def add(self, name: str, amounts: Mapping[str, Fraction]) -> None:
         """A pod with these requests is on a node."""

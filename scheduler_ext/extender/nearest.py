@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from enum import IntEnum
 from fractions import Fraction
 from typing import Any
 
@@ -20,15 +21,24 @@ _AMOUNTS = frozenset(
     for code, reason in enumerate(REASONS, start=1)
     if reason in (INSUFFICIENT_GPUS, NO_MIG_PLACEMENT, INSUFFICIENT_MEMORY)
 )
-# How near a refusal is: two at once, then ours in the order of the filters, then kube-scheduler's about the
-# node itself, then amounts.
-_TWO_OBSTACLES = 0.0
-_ABOUT_THE_NODE = min(_AMOUNTS) - 0.5
-_AMOUNT = float(min(_AMOUNTS))
 _REMEMBERED = 65_536
+# kube-scheduler's filters about the node itself, in their order.
+_ABOUT_THE_NODE = ("NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity")
 
 # How much of what a request needs the nodes of a state lack, 0 to 1.
 Lacks = dict[tuple[GpuRequest, NodeState], float]
+# How near a refusal is: its kind, and among mismatches how late the filter asks.
+_Stage = tuple["_Kind", int]
+
+
+class _Kind(IntEnum):
+    """What stands between a pod and a node, the farthest first."""
+
+    TWO_OBSTACLES = 0
+    AMOUNT_IT_NEVER_HAS = 1
+    OUR_MISMATCH = 2
+    MISMATCH_OF_THE_NODE = 3
+    AMOUNT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +63,24 @@ def nearest(
 ) -> Refused | None:
     """The refusal that came nearest to a fit; None of none.
 
-    One obstacle comes before two, an amount that is short before a mismatch, and of amounts the one of which
-    the smallest part is missing; of equals the commonest reason, then the first name. ``ours`` are resources
-    that kube-scheduler's filters left to us; ``known`` is kept between calls.
+    One obstacle comes before two. Of single ones an amount that others hold comes first, then a mismatch of
+    the node (kube-scheduler's), then one of its GPUs (ours), of each the one that a later filter sees, and
+    last an amount that the node does not have when it is empty. Of amounts the one of which the smallest part
+    is missing comes first; of equals the commonest reason, then the first name. ``ours`` are resources that
+    kube-scheduler's filters left to us; ``known`` is kept between calls.
     """
     near: list[Refused] = []
-    best = -1.0
+    best: _Stage = (_Kind.TWO_OBSTACLES, -1)
     counts: Counter[str] = Counter()
     for each in refused:
         counts[each.reason] += each.alike
-        stage = _stage(each)
+        stage = _stage(each, request)
         if stage > best:
             best, near = stage, []
         if stage == best:
             near.append(each)
-    lacks = [_lacks(each, request, needs, ours, known) if best == _AMOUNT else 1.0 for each in near]
+    amounts = best[0] in (_Kind.AMOUNT, _Kind.AMOUNT_IT_NEVER_HAS)
+    lacks = [_lacks(each, request, needs, ours, known) if amounts else 1.0 for each in near]
     return min(
         zip(lacks, near, strict=True),
         key=lambda pair: (pair[0], -counts[pair[1].reason], pair[1].node.info.name),
@@ -75,12 +88,38 @@ def nearest(
     )[1]
 
 
-def _stage(refused: Refused) -> float:
-    if refused.in_tree is not None:
-        if refused.code != FITS:
-            return _TWO_OBSTACLES
-        return _AMOUNT if refused.in_tree.plugin == "NodeResourcesFit" else _ABOUT_THE_NODE
-    return _AMOUNT if refused.code in _AMOUNTS else float(refused.code)
+def _stage(refused: Refused, request: GpuRequest) -> _Stage:
+    rejection = refused.in_tree
+    if rejection is not None:
+        if refused.code != FITS or not rejection.alone:
+            return _Kind.TWO_OBSTACLES, 0
+        if rejection.plugin in _ABOUT_THE_NODE:
+            return _Kind.MISMATCH_OF_THE_NODE, _ABOUT_THE_NODE.index(rejection.plugin)
+        return (_Kind.AMOUNT if rejection.resolvable else _Kind.AMOUNT_IT_NEVER_HAS), 0
+    if refused.code not in _AMOUNTS:
+        return _Kind.OUR_MISMATCH, refused.code
+    return (_Kind.AMOUNT if _has_when_empty(refused.node, request) else _Kind.AMOUNT_IT_NEVER_HAS), 0
+
+
+def _has_when_empty(node: Node, request: GpuRequest) -> bool:
+    """Whether a node has as many of what is asked as the pod wants, held or not, as far as is told."""
+    if request.shares is not None and not (node.state.offers_shares and node.state.gpus):
+        return False
+    allocatable = node.info.allocatable
+    if allocatable is not None:
+        return all(allocatable.get(ask.resource, 0) >= ask.count for ask in request.units)
+    offered: Counter[str] = Counter()
+    for slot in node.state.slots:
+        for unit in slot.units:
+            offered[unit.resource] += round(1 / unit.gpu_part) if unit.gpu_part else 1
+    # An estimate has one slot for all GPUs; of MIG instances nobody tells how many there might be.
+    least = node.state.gpus if node.state.estimated else 0
+    return all(
+        offered[ask.resource] > 0
+        if ask.profile is not None
+        else max(offered[ask.resource], least) >= ask.count
+        for ask in request.units
+    )
 
 
 def _lacks(

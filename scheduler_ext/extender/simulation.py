@@ -21,9 +21,20 @@ from scheduler_ext.extender.nearest import Refused, miss_of
 from scheduler_ext.extender.whatif import Asker, WhatIf, name_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs, pod_priority, pod_request, pod_uid
+from scheduler_ext.wire.pod import (
+    is_finished,
+    is_terminating,
+    not_modelled,
+    pod_name,
+    pod_needs,
+    pod_priority,
+    pod_request,
+    pod_uid,
+)
 
 Json = dict[str, Any]
+
+_ENDED = "a pod that has ended or is being deleted (it is placed as a new one)"
 
 
 def by_priority(pods: Sequence[kube.Pod]) -> list[kube.Pod]:
@@ -79,7 +90,7 @@ class _Run:
             "nearestNode": None,
             "victims": [],
             "message": None,
-            "notModelled": not_modelled(pod),
+            "notModelled": not_modelled(pod) + ([_ENDED] if is_finished(pod) or is_terminating(pod) else []),
         }
         asker = self._asker(pod)
         if isinstance(asker, str):

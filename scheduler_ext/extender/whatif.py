@@ -57,7 +57,7 @@ class WhatIf:
 
     def __init__(self, state: ClusterState, config: Configuration) -> None:
         self.sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
-        self.in_tree = InTreeNodes(state.objects, self.sizing.resources)
+        self.in_tree = InTreeNodes(state.objects, self.sizing.resources, state.infos)
         self._residents = _residents(state, self.sizing)
         # explain knows no pods that wait for others to leave.
         self._infos = {

@@ -101,6 +101,11 @@ def is_finished(pod: kube.Pod) -> bool:
     return pod.status is not None and pod.status.phase in _FINISHED
 
 
+def is_terminating(pod: kube.Pod) -> bool:
+    """Whether somebody deleted a pod, which holds all until it is gone."""
+    return pod.metadata is not None and pod.metadata.deletion_timestamp is not None
+
+
 def asks_gpu(spec: kube.PodSpec, resources: ResourceNames) -> bool:
     """Whether any container names a resource of ours: quick, for the many pods that do not."""
     return any(
@@ -164,7 +169,7 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
             if key.startswith(DEVICES_PREFIX)
         },
         finished=is_finished(pod),
-        terminating=metadata.deletion_timestamp is not None,
+        terminating=is_terminating(pod),
         labels=_shared(tuple(strings(metadata.labels).items())),
         other_requests=other_requests(spec, resources),
         started_at=seconds(pod.status.start_time) if pod.status is not None else None,
@@ -206,8 +211,15 @@ def other_requests(spec: kube.PodSpec, resources: ResourceNames) -> Mapping[str,
 
 
 def pod_needs(pod: kube.Pod) -> PodNeeds:
-    """What kube-scheduler's own filters compare. Raises QuantityError for an unreadable quantity."""
+    """What kube-scheduler's own filters compare.
+
+    Raises QuantityError for a quantity that cannot be read, or is negative, which no cluster admits.
+    """
     spec = pod.spec or kube.PodSpec()
+    requests = pod_amounts(spec)
+    negative = next((name for name, amount in requests.items() if amount < 0), None)
+    if negative is not None:
+        raise QuantityError(f"{negative[:_SHOWN_CHARS]}: a negative amount; ask 0 or more")
     required = None
     if spec.affinity and spec.affinity.node_affinity and spec.affinity.node_affinity.required:
         terms = spec.affinity.node_affinity.required.node_selector_terms or ()
@@ -223,7 +235,7 @@ def pod_needs(pod: kube.Pod) -> PodNeeds:
             Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "")
             for t in spec.tolerations or ()
         ),
-        requests=pod_amounts(spec),
+        requests=requests,
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import FORMS, WHOLE, Written, error_of, run
-from tests.kube_objects import SHARE, gpu, gpu_node, inventory, pod
+from tests.kube_objects import SHARE, gpu, gpu_node, inventory, node, pod
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -41,7 +41,7 @@ def test_a_cluster_without_nodes_is_told(tmp_path: Path, written: Written) -> No
 
 def test_the_table_says_what_limits(tmp_path: Path, written: Written) -> None:
     cluster = tmp_path / "inventory.json"
-    cluster.write_bytes(inventory(gpu_node("a100-1", [gpu(0)])))
+    cluster.write_bytes(inventory(gpu_node("a100-1", [gpu(0)]), node("a100-1", {SHARE: "73728"})))
     asking = written("pod.yaml", pod("p", {SHARE: "30000"}))
     lines = run("capacity", "-f", asking, "--inventory", cluster).stdout.splitlines()
     assert lines[:3] == [

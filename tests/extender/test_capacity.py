@@ -161,21 +161,54 @@ def test_where_nothing_known_limits_a_node_there_is_no_count() -> None:
     assert answer["total"] is None
 
 
+TAINT = {"key": "dedicated", "effect": "NoSchedule"}
+
+
 def tainted(name: str, count: int) -> list[Json]:
-    taint = {"key": "dedicated", "effect": "NoSchedule"}
-    return [gpu_node(name, [gpu(i) for i in range(count)]), node(name, {WHOLE: str(count)}, taints=[taint])]
+    return [gpu_node(name, [gpu(i) for i in range(count)]), node(name, {WHOLE: str(count)}, taints=[TAINT])]
+
+
+def cordoned(name: str, count: int, **spec: Any) -> list[Json]:
+    whole = {WHOLE: str(count)}
+    return [gpu_node(name, [gpu(i) for i in range(count)]), node(name, whole, unschedulable=True, **spec)]
 
 
 @pytest.mark.parametrize(
     ("objects", "where", "reason"),
     [
         pytest.param(
-            [*whole_node("a", None), *whole_node("b", None, None, None, None)],
+            [*whole_node("a", "x", "y", None), *whole_node("b", "v", "w")],
             "a",
             GPUS,
             id="the smallest part missing",
         ),
-        pytest.param([*tainted("a", 4), *whole_node("b", "x")], "b", GPUS, id="an amount before a mismatch"),
+        pytest.param(
+            [*whole_node("a", None), *whole_node("b", "x", "y"), gpu_node("c", [gpu(0)])],
+            "b",
+            GPUS,
+            id="a node that is full before nodes that never have as many",
+        ),
+        pytest.param(
+            [gpu_node("a", []), node("a", {}), *tainted("b", 2)],
+            "b",
+            "node(s) had untolerated taint(s)",
+            id="a taint before a node without GPUs",
+        ),
+        pytest.param(
+            [*cordoned("a", 2, taints=[TAINT]), *cordoned("b", 2)],
+            "b",
+            "node(s) were unschedulable",
+            id="one mismatch before two of kube-scheduler's",
+        ),
+        pytest.param(
+            [*cordoned("a", 2), *tainted("b", 2)],
+            "b",
+            "node(s) had untolerated taint(s)",
+            id="of two mismatches the one that a later filter sees",
+        ),
+        pytest.param(
+            [*tainted("a", 4), *whole_node("b", "x", "y")], "b", GPUS, id="an amount before a mismatch"
+        ),
         pytest.param(
             [*tainted("a", 3), gpu_node("b", [gpu(0, model="T4")])],
             "a",
@@ -189,7 +222,7 @@ def tainted(name: str, count: int) -> list[Json]:
             id="one obstacle before two",
         ),
         pytest.param(
-            [*whole_node("a", "x"), *whole_node("b", "y", None)],
+            [*whole_node("a", "x", "z"), *whole_node("b", "y", None)],
             "b",
             GPUS,
             id="one of two before none of two",
@@ -207,6 +240,15 @@ def test_of_equal_misses_the_commonest_reason_is_told() -> None:
     objects.append(pod("z", {"cpu": "64"}, on="a"))
     told = counted(asks("p", {WHOLE: "1", "cpu": "64"}), *objects)["next"]
     assert (told["node"], told["reason"]) == ("b", GPUS)
+
+
+def test_a_node_of_which_only_the_name_is_known_is_refused_by_its_name() -> None:
+    asking = asks("p", {WHOLE: "1"}, nodeName="b")
+    answer = counted(asking, gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(0), gpu(1)]))
+    told = [(entry["node"], entry["count"], entry["limit"]) for entry in answer["nodes"]]
+    assert told == [("b", 2, GPUS), ("a", 0, "node(s) didn't match the requested node name")]
+    (warning,) = answer["warnings"]
+    assert warning.startswith("no Node object of a and 1 more: selectors, ")
 
 
 def test_a_pod_that_cannot_be_read_fits_nowhere() -> None:

@@ -18,7 +18,7 @@ ONE_G = "nvidia.com/mig-1g.10gb"
 
 
 def test_the_contract_of_a_node_that_fits() -> None:
-    explanation = explained(pod("p", {WHOLE: "1"}), gpu_node("n", [gpu(0)]))
+    explanation = explained(pod("p", {WHOLE: "1"}), gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}))
     assert list(explanation) == [
         "apiVersion",
         "kind",
@@ -39,6 +39,9 @@ def test_the_contract_of_a_node_that_fits() -> None:
     assert explanation["request"] == {"gpus": {WHOLE: 1}, "mig": {}, "shares": []}
     assert (explanation["invalid"], explanation["fits"], explanation["best"]) == (None, True, ["n"])
     assert (explanation["notModelled"], explanation["warnings"]) == ([], [])
+    assert explained(pod("p", {WHOLE: "1"}), gpu_node("n", [gpu(0)]))["warnings"] == [
+        "no Node object of n: selectors, affinity, taints, CPU and memory are not compared there"
+    ]
     entry = only(explanation)
     terms = entry.pop("terms")
     total = entry.pop("total")

@@ -128,10 +128,15 @@ def test_finished_pods_hold_no_cpu() -> None:
     assert explained(pod("p", {WHOLE: "1", "cpu": "60"}), *objects)["fits"]
 
 
-def test_without_a_node_object_there_is_nothing_for_kube_scheduler_to_refuse() -> None:
-    assert explained(
-        pod("p", {WHOLE: "1", "cpu": "1000"}, nodeSelector={"zone": "b"}), gpu_node("n", [gpu(0)])
-    )["fits"]
+def test_of_a_node_without_a_node_object_only_the_name_is_compared_and_that_is_told() -> None:
+    spec: Json = {"nodeSelector": {"zone": "b"}, "nodeName": "n"}
+    objects = [gpu_node("n", [gpu(0)]), gpu_node("other", [gpu(0)])]
+    explanation = explained(pod("p", {WHOLE: "1", "cpu": "1000"}, **spec), *objects)
+    assert explanation["best"] == ["n"]
+    assert explanation["nodes"][1]["reason"] == "node(s) didn't match the requested node name"
+    assert explanation["warnings"] == [
+        "no Node object of n and 1 more: selectors, affinity, taints, CPU and memory are not compared there"
+    ]
 
 
 def test_the_best_are_the_best_of_those_that_kube_scheduler_lets_pass() -> None:
@@ -173,7 +178,7 @@ def test_what_is_not_modelled_is_named_when_the_pod_uses_it() -> None:
 )
 def test_warnings(limits: Json, annotations: dict[str, str], warnings: list[str]) -> None:
     asking = pod("p", limits, annotations={ANNOTATION + key: value for key, value in annotations.items()})
-    assert explained(asking, gpu_node("n", [gpu(0)]))["warnings"] == warnings
+    assert explained(asking, gpu_node("n", [gpu(0)]), node("n"))["warnings"] == warnings
 
 
 @pytest.mark.parametrize(

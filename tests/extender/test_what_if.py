@@ -239,9 +239,20 @@ def test_copies_of_one_manifest_are_pods_of_their_own() -> None:
     assert names(foreseen(pods, *share_node("n", 2))) == ["n", "n"]
 
 
-def test_a_pod_that_has_ended_elsewhere_holds_like_any_other() -> None:
-    pods = [asks("p0", {WHOLE: "1"}, phase="Succeeded"), asks("p1", {WHOLE: "1"})]
-    assert names(foreseen(pods, *whole_node("n", None))) == ["n", None]
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_pod_that_has_ended_elsewhere_comes_as_a_new_one_and_that_is_told(deleted: bool) -> None:
+    ended = asks("p0", {WHOLE: "1"}, phase=None if deleted else "Succeeded")
+    if deleted:
+        ended["metadata"]["deletionTimestamp"] = "2026-11-01T00:00:00Z"
+    items = foreseen([ended, asks("p1", {WHOLE: "1"})], *whole_node("n", None))
+    assert names(items) == ["n", None]
+    told = "a pod that has ended or is being deleted (it is placed as a new one)"
+    assert [item["notModelled"] for item in items] == [[told], []]
+
+
+def test_a_negative_amount_is_told_of_its_pod() -> None:
+    items = foreseen([asks("p0", {WHOLE: "1", "cpu": "-5"})], *whole_node("n", None))
+    assert (items[0]["node"], items[0]["message"]) == (None, "cpu: a negative amount; ask 0 or more")
 
 
 def test_devices_that_somebody_wrote_on_a_pod_do_not_count() -> None:

@@ -26,7 +26,11 @@ class Seeds(click.ParamType[tuple[int, ...]]):
         for item in str(value).split(","):
             match = _RANGE.fullmatch(item.strip())
             if match is None:
-                self.fail(f"{item[:40]!r} is no seed; write them like 42-51 or 42,43", param, ctx)
+                self.fail(
+                    f"{item[:40]!r} is no seed; write numbers of at most nine digits, like 42-51 or 42,43",
+                    param,
+                    ctx,
+                )
             first, last = int(match[1]), int(match[2] or match[1])
             if last < first:
                 self.fail(f"{item}: ends before it begins; write {last}-{first}", param, ctx)

@@ -9,7 +9,14 @@ from __future__ import annotations
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm, Requirement
 from scheduler_ext.core.intree.resources import effective_requests
 from scheduler_ext.core.intree.taints import Taint, Toleration
-from scheduler_ext.core.intree.verdict import NO_NODES, InTreeRejection, NodeFacts, PodNeeds, intree_rejection
+from scheduler_ext.core.intree.verdict import (
+    NO_NODES,
+    InTreeRejection,
+    NodeFacts,
+    PodNeeds,
+    intree_rejection,
+    name_rejection,
+)
 
 __all__ = [
     "NO_NODES",
@@ -22,4 +29,5 @@ __all__ = [
     "Toleration",
     "effective_requests",
     "intree_rejection",
+    "name_rejection",
 ]

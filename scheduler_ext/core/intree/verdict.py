@@ -7,7 +7,7 @@ between pods are not modelled here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -57,7 +57,8 @@ class InTreeRejection:
 
     reason is kube-scheduler's text; several short resources are joined by ", ", and needed and have list
     their amounts in the same order. resolvable says whether kube-scheduler would try preemption there.
-    needed and have are for people, None where there is nothing to add.
+    needed and have are for people, None where there is nothing to add. alone is False where a later filter
+    would refuse the node too.
     """
 
     plugin: str
@@ -65,6 +66,7 @@ class InTreeRejection:
     resolvable: bool
     needed: str | None
     have: str | None
+    alone: bool = True
 
 
 def intree_rejection(
@@ -75,11 +77,25 @@ def intree_rejection(
     ignore_resources names the resources that kube-scheduler does not count here, such as those an extender
     manages with ignoredByScheduler.
     """
-    for refuses in _PLUGINS:
+    for i, refuses in enumerate(_PLUGINS):
         rejection = refuses(pod, node)
         if rejection is not None:
-            return rejection
+            # A cordon is a taint as well: one obstacle, not two.
+            taints = tuple(taint for taint in node.taints if taint.key != _CORDON.key)
+            rest = replace(node, taints=taints) if node.unschedulable else node
+            others = any(later(pod, rest) for later in _PLUGINS[i + 1 :])
+            alone = not others and _node_resources_fit(pod, node, ignore_resources) is None
+            return rejection if alone else replace(rejection, alone=False)
     return _node_resources_fit(pod, node, ignore_resources)
+
+
+def name_rejection(pod: PodNeeds, name: str) -> InTreeRejection | None:
+    """Return what kube-scheduler says of a node of which nothing but the name is known, or None."""
+    if not pod.node_name or pod.node_name == name:
+        return None
+    return _unresolvable(
+        "NodeName", "node(s) didn't match the requested node name", needed=pod.node_name, have=name
+    )
 
 
 def _node_unschedulable(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
@@ -89,11 +105,7 @@ def _node_unschedulable(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | Non
 
 
 def _node_name(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
-    if not pod.node_name or pod.node_name == node.name:
-        return None
-    return _unresolvable(
-        "NodeName", "node(s) didn't match the requested node name", needed=pod.node_name, have=node.name
-    )
+    return name_rejection(pod, node.name)
 
 
 def _taint_toleration(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
