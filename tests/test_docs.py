@@ -23,6 +23,7 @@ from scheduler_ext.cluster.notices import NUDGE_ANNOTATION
 from scheduler_ext.cluster.reflector import WatchHealth
 from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.core.inventory import Inventory
+from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE
@@ -96,6 +97,9 @@ class Followed:
     @property
     def snapshot(self) -> Snapshot | None:
         return self.source.snapshot
+
+    def pending(self) -> Sequence[PendingPod]:
+        return self.source.pending()
 
     def status(self) -> SourceStatus:
         watch = WatchHealth("nodes", True, True, 0.0, None, {"ended": 1})

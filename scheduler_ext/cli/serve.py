@@ -256,9 +256,15 @@ def build_apps(config: Configuration, build_source: BuildSource) -> Any:
     source, stop = build_source(extender, config)
     metrics = Metrics(source, config.resource_names())
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
+    extender.record.start()
+
+    def close() -> None:
+        stop()
+        extender.record.stop()
+
     return Apps(
         api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),
         health=health_app(source, metrics),
         inspect=inspect_app(source, config.resource_names()),
-        close=stop,
+        close=close,
     )

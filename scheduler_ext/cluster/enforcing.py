@@ -18,6 +18,7 @@ from scheduler_ext.cluster.transport import ServerClock, Transport
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.extender.binder import Binder
 from scheduler_ext.extender.book import Book
+from scheduler_ext.extender.record import Record
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.durations import duration_s
 from scheduler_ext.wire.reservation import RESERVATIONS, GpuReservation, reservation
@@ -85,6 +86,7 @@ class Enforcing:
         pods: Reflector[Any],
         changed: Callable[[], None],
         pace: Pace,
+        record: Record,
     ) -> None:
         """``trusted`` says why what is known is too old to bind on; None when it is not."""
         resources = config.resource_names()
@@ -107,6 +109,7 @@ class Enforcing:
             config.scheduler_names,
             self.why_not,
             duration_s("bind.deadline", config.bind.deadline, 0.1, 60),
+            record,
         )
         self.advertiser = Advertiser(transport, active, resources, config.memory.headroom_percent)
 

@@ -12,7 +12,7 @@ import gc
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Event, Thread
 from typing import Any
 
@@ -29,6 +29,7 @@ from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.cluster.troubles import Troubles
 from scheduler_ext.core.cause import Cause
 from scheduler_ext.core.inventory import Inventory
+from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.binder import Binder
 from scheduler_ext.extender.book import Book
@@ -99,7 +100,15 @@ class LiveInventory:
         self.enforcing: Enforcing | None = None
         if config.bind.enabled:
             self.enforcing = Enforcing(
-                transport, self.book, config, self.active, self._too_old, pods, self._wake, pace
+                transport,
+                self.book,
+                config,
+                self.active,
+                self._too_old,
+                pods,
+                self._wake,
+                pace,
+                extender.record,
             )
             self._reflectors.append(self.enforcing.reflector)
         self._changed = Event()
@@ -123,6 +132,11 @@ class LiveInventory:
     def binder(self) -> Binder | None:
         """What binds, where that is enabled."""
         return self.enforcing.binder if self.enforcing is not None else None
+
+    def pending(self) -> Sequence[PendingPod]:
+        """The pods that ask GPUs and have no node yet."""
+        with self._lock:
+            return self._inventory.all_pending()
 
     def active(self) -> bool:
         """Whether it is this extender that writes to the cluster."""

@@ -289,6 +289,10 @@ class Inventory:
         """A pod that waits for a node, by uid."""
         return self._pending.get(uid)
 
+    def all_pending(self) -> list[PendingPod]:
+        """Every pod that waits for a node."""
+        return list(self._pending.values())
+
     def known_pods(self) -> set[str]:
         """The uids of all pods that hold GPUs or wait for some."""
         return {*self._ledger.confirmed(), *self._pending}

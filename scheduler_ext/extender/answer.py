@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from scheduler_ext.core.columns import Ints
+from scheduler_ext.core.cycle import Decision
 from scheduler_ext.wire.extender import ExtenderArgs
+
+
+class Basis(NamedTuple):
+    """What an answer follows from, for whoever records it; ``rows`` are those of the nodes asked about."""
+
+    raw_pod: bytes
+    decision: Decision
+    rows: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +33,4 @@ class Answer:
     rejected: Mapping[str, int] = field(default_factory=dict)
     problem: str | None = None
     args: ExtenderArgs | None = field(default=None, compare=False, repr=False)
+    basis: Basis | None = field(default=None, compare=False, repr=False)

@@ -18,8 +18,8 @@ cannot succeed. A list of pods that is read after the intents has every pod whos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 from scheduler_ext.core.intent import MAX_INTENTS, Intent, Reservation
@@ -101,11 +101,13 @@ class BindResult:
     """How a bind ended: ``kind`` for metrics, ``error`` for kube-scheduler, none where the pod is bound.
 
     Kinds: bound, repeated (was bound there already), refused (not ours to bind), conflict (fits no more),
-    failed (the API server refused), unknown (nobody knows yet; the promise is kept).
+    failed (the API server refused), unknown (nobody knows yet; the promise is kept). ``devices`` are the
+    UUIDs by container of one that is bound by this.
     """
 
     kind: str
     error: str = ""
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,7 @@ class Binding:
         posted: Outcome[None] = yield PostBinding(reserved)
         if isinstance(posted, Done):
             self.book.confirm(reserved.intent.pod, wanted.node)
-            return BindResult("bound")
+            return BindResult("bound", devices=reserved.devices)
         conflict = isinstance(posted, Refused) and posted.status == _CONFLICT
         if conflict:
             self.count("pod")

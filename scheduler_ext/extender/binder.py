@@ -34,6 +34,7 @@ from scheduler_ext.extender.bind import (
 )
 from scheduler_ext.extender.book import Book, Reserved
 from scheduler_ext.extender.outcome import Done, Outcome, Unknown, Unsent
+from scheduler_ext.extender.record import Bound, Record
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.binding import (
     binding_body,
@@ -135,8 +136,10 @@ class Binder:
         scheduler_names: Sequence[str],
         may_bind: Callable[[], str | None],
         deadline_s: float,
+        record: Record | None = None,
     ) -> None:
         self.counts = BindCounts()
+        self._record = record or Record(0, 0)
         self._book = book
         self._api = api
         self._resources = resources
@@ -165,6 +168,8 @@ class Binder:
         wanted = Wanted(args.namespace, args.name, args.uid, args.node)
         result = self._bind(wanted, deadline)
         self.counts.result(result.kind)
+        end = Bound(time.time(), wanted.node, result.kind, result.error, result.devices)
+        self._record.bound(wanted.uid, wanted.namespace, wanted.name, end)
         if result.error:
             log.warning("bind: %s", result.error)
         return Answer(encode_binding_result(result.error), 1, int(not result.error))

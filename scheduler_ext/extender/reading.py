@@ -17,16 +17,16 @@ from pathlib import Path
 
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.gpu import Report
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node import NodeInfo, PendingPod
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.workload import Workload
 from scheduler_ext.wire.arrivals import workload_of
-from scheduler_ext.wire.objects import Objects, assemble, read_objects
+from scheduler_ext.wire.objects import Objects, assemble, read_objects, waiting
 
 # What the last good reports said of their order: (bootID, sequence) by node.
 Sequences = Mapping[str, tuple[str | None, int | None]]
-# Every node by name, and what the pods there say of those to come.
-Nodes = tuple[dict[str, NodeInfo], Workload]
+# Every node by name, what the pods there say of those to come, and who waits for a node.
+Nodes = tuple[dict[str, NodeInfo], Workload, list[PendingPod]]
 
 
 def load_objects(path: Path) -> Objects:
@@ -47,7 +47,8 @@ def read_nodes(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
     }
     objects = load_objects(path)
     try:
-        return assemble(objects, resources, previous), workload_of(objects.pods, resources)
+        nodes = assemble(objects, resources, previous)
+        return nodes, workload_of(objects.pods, resources), waiting(objects, resources)
     except InventoryError as error:
         raise type(error)(f"{path}: {error}") from None
 

@@ -23,8 +23,9 @@ from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest, ShareAsk
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import Table, build_snapshot
-from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.answer import Answer, Basis
 from scheduler_ext.extender.preemptor import Preemptor
+from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.refusals import Refusals
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
@@ -74,6 +75,7 @@ class Extender:
         self._looked_up: Forecast | None = None
         self._snapshot: Snapshot | None = None
         self.refusals = Refusals(self._policy)
+        self.record = Record(config.inspection.decisions, config.inspection.decision_bytes)
         self.preemptor = Preemptor(self.sizing, lambda: self._snapshot)
         self._empty_victims = config.preemption.empty_victims
         self._decisions: LRUCache[tuple[GpuRequest, _Own], Decision] = LRUCache(_REMEMBERED_DECISIONS)
@@ -178,7 +180,8 @@ class Extender:
         problem = None
         if isinstance(decision.request, InvalidRequest):
             problem = f"pod {pod_name(args.pod)[:300]}: {decision.request.message}"
-        return Answer(answer, len(args.names), len(passed), rejected, problem, args)
+        basis = Basis(args.raw_pod, decision, rows)
+        return Answer(answer, len(args.names), len(passed), rejected, problem, args, basis)
 
     def prioritize(self, body: bytes, deadline: float) -> Answer:
         """The reply to prioritize: points for exactly the names asked; 0 for what would not fit."""
@@ -186,10 +189,12 @@ class Extender:
         decision = self._decide(args)
         _check(deadline)
         snapshot = decision.snapshot
-        totals = decision.totals[snapshot.state_of[snapshot.rows(args.names)]]
+        rows = snapshot.rows(args.names)
+        totals = decision.totals[snapshot.state_of[rows]]
         answer = encode_priorities(args.names, points(totals, decision.tolerance).tolist())
         _check(deadline)
-        return Answer(answer, len(args.names), len(args.names), args=args)
+        basis = Basis(args.raw_pod, decision, rows)
+        return Answer(answer, len(args.names), len(args.names), args=args, basis=basis)
 
     def _remember_nominated(self, pod: kube.Pod, refused: Mapping[str, str]) -> None:
         node = pod.status.nominated_node_name if pod.status is not None else None

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import logging
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event, Thread
 
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.forecast import Forecast
+from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.reading import Sequences, read_nodes_apart
@@ -33,6 +35,7 @@ class InventorySource:
         self._extender = extender
         self._resources = resources
         self._last: Sequences = {}
+        self._pending: Sequence[PendingPod] = ()
         self._seen: tuple[int, ...] | None = None
         self._stop = Event()
         self._thread = Thread(target=self._poll, name="inventory", daemon=True)
@@ -49,6 +52,10 @@ class InventorySource:
         """Nothing: a file has no cluster to bind in."""
         return None
 
+    def pending(self) -> Sequence[PendingPod]:
+        """The pods of the file that ask GPUs and have no node."""
+        return self._pending
+
     def status(self) -> SourceStatus:
         """How it goes: the file as it was last read is served whatever becomes of it."""
         note = f"the old inventory is served: {self.problem}" if self.problem is not None else None
@@ -64,7 +71,7 @@ class InventorySource:
     def load(self) -> None:
         """Read the file and hand its nodes to the extender. Raises InventoryError; nothing changes then."""
         self._seen = self._identity()
-        infos, workload = read_nodes_apart(self._path, self._resources, self._last)
+        infos, workload, self._pending = read_nodes_apart(self._path, self._resources, self._last)
         snapshot = self._extender.replace_nodes(infos.values(), Forecast(workload, ()))
         reports = {name: info.report for name, info in infos.items() if info.report is not None}
         self._last = {name: (report.boot_id, report.sequence) for name, report in reports.items()}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.binder import Binder
 
@@ -66,5 +67,9 @@ class Source(Protocol):
     def snapshot(self) -> Snapshot | None: ...
     @property
     def binder(self) -> Binder | None: ...
+
+    def pending(self) -> Sequence[PendingPod]:
+        """The pods that ask GPUs and have no node yet."""
+        ...
 
     def status(self) -> SourceStatus: ...

@@ -58,6 +58,7 @@ def api_app(
             answer = verb(body, started + deadline_s)
             request.environ[ANSWER] = answer
             metrics.count(name, answer)
+            extender.record.answered(name, answer)
             if answer.problem is not None:
                 log.warning("GPU request is invalid: %s", answer.problem)
             return _json(200, answer.body)

@@ -90,6 +90,14 @@ class ServerSection(_Section):
     graceful_timeout: str = "10s"
 
 
+class InspectionSection(_Section):
+    """What can be asked about decisions, and what the answers tell."""
+
+    decisions: Annotated[int, Meta(ge=0, le=1_000_000)] = 5000
+    decision_bytes: Annotated[int, Meta(ge=2**16, le=2**32)] = 32 * 2**20
+    hide_other_namespaces: bool = True
+
+
 class Configuration(_Section):
     """The whole configuration; ``load_config`` is the way to one that is checked."""
 
@@ -106,6 +114,7 @@ class Configuration(_Section):
     preemption: PreemptionSection = field(default_factory=PreemptionSection)
     bind: BindSection = field(default_factory=BindSection)
     server: ServerSection = field(default_factory=ServerSection)
+    inspection: InspectionSection = field(default_factory=InspectionSection)
 
     def policy(self) -> Policy:
         """The knobs of a decision."""

@@ -41,7 +41,7 @@ class ExtenderArgs(Struct, frozen=True):
     @property
     def pod(self) -> kube.Pod:
         """The pod, decoded each time. Raises RequestError (400) that names the problem."""
-        return decode_body(_pod_decoder, self.raw_pod, "Pod.")
+        return decode_pod(self.raw_pod)
 
 
 class _FilterResult(Struct, rename="pascal"):
@@ -63,6 +63,11 @@ _args_decoder = msgspec.json.Decoder(_ExtenderArgs)
 _pod_decoder = msgspec.json.Decoder(kube.Pod)
 _node_decoder = msgspec.json.Decoder(kube.Node)
 _encoder = msgspec.json.Encoder()
+
+
+def decode_pod(raw_pod: bytes) -> kube.Pod:
+    """The pod of a request. Raises RequestError (400) that names the problem."""
+    return decode_body(_pod_decoder, raw_pod, "Pod.")
 
 
 def decode_args(body: bytes) -> ExtenderArgs:

@@ -20,8 +20,8 @@ Quantities = dict[str, Raw]
 Strings = dict[str, str | None]
 
 
-class KubeStruct(Struct, rename="camel", gc=False):
-    """Base of all: camelCase keys, no cycles for the collector to look for."""
+class KubeStruct(Struct, rename="camel", gc=False, omit_defaults=True):
+    """Base of all: camelCase keys, no cycles for the collector to look for; what is null is not written."""
 
 
 class ObjectMeta(KubeStruct):
@@ -147,10 +147,20 @@ class PodSpec(KubeStruct):
     resource_claims: list[Raw] | None = None
 
 
+class PodCondition(KubeStruct):
+    """PodCondition of Kubernetes' API, as far as it is read."""
+
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+
+
 class PodStatus(KubeStruct):
     """PodStatus of Kubernetes' API, as far as it is read."""
 
     phase: str | None = None
+    conditions: list[PodCondition] | None = None
     start_time: str | None = None
     nominated_node_name: str | None = None
 

@@ -24,7 +24,7 @@ from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.decoding import explained
 from scheduler_ext.wire.disruption import PodDisruptionBudget, budget
 from scheduler_ext.wire.node import node_info
-from scheduler_ext.wire.pod import bound_pod, is_finished, pending_pod, pod_name
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
 from scheduler_ext.wire.report import read_report
 
 # Far above a dump of any real cluster; aliases in YAML could otherwise unfold without end.
@@ -129,6 +129,20 @@ def assemble(
         except QuantityError as error:
             raise InventoryError(f"Node {name}: status: {error}") from None
     return infos
+
+
+def waiting(objects: Objects, resources: ResourceNames) -> list[PendingPod]:
+    """The pods that ask GPUs and have no node yet. Raises InventoryError naming the pod and the amount."""
+    found = []
+    for pod in objects.pods:
+        spec = pod.spec or kube.PodSpec()
+        if spec.node_name or is_finished(pod) or not asks_gpu(spec, resources):
+            continue
+        try:
+            found.append(pending_pod(pod, resources))
+        except QuantityError as error:
+            raise InventoryError(f"{_named('Pod', pod.metadata)}: {error}") from None
+    return found
 
 
 def _nominated(pod: kube.Pod, resources: ResourceNames) -> tuple[str, BoundPod] | None:

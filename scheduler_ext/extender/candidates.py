@@ -1,0 +1,102 @@
+"""The best nodes of one decision, and what they were good at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from scheduler_ext.core.columns import Ints
+from scheduler_ext.core.cycle import Decision
+from scheduler_ext.core.name_index import NameIndex
+
+Names = Mapping[str, int]
+
+# kube-scheduler adds scores of its own, and draws lots among the best: the one it takes is among few.
+_KEPT = 5
+_REMEMBERED_INDICES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One score of a node, 0 to 1; its part of the total, and the mean over the nodes compared."""
+
+    name: str
+    weight: float
+    value: float
+    mean: float
+
+    @property
+    def ahead(self) -> float:
+        """How much of the total it is better by than the mean node."""
+        return self.weight * (self.value - self.mean)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that fits, its total and its terms."""
+
+    node: str
+    total: float
+    terms: tuple[Term, ...]
+    of: int
+
+    @property
+    def strongest(self) -> list[Term]:
+        """The two terms by which it is ahead most; fewer where it is ahead in fewer."""
+        ahead = sorted((term for term in self.terms if term.ahead > 0), key=lambda term: -term.ahead)
+        return ahead[:2]
+
+
+def best_of(decision: Decision, rows: Ints) -> tuple[Candidate, ...]:
+    """The best few of the nodes at ``rows`` that fit and are known by name, best first, equals by name."""
+    snapshot = decision.snapshot
+    known = rows[rows >= 0]
+    totals = decision.totals[snapshot.state_of[known]]
+    fitting = known[totals > -np.inf]
+    if not len(fitting):
+        return ()
+    totals = decision.totals[snapshot.state_of[fitting]]
+    order = np.lexsort((snapshot.name_rank[fitting], -totals))[:_KEPT]
+    names = _by_row(snapshot.row_of)
+    states = snapshot.state_of[fitting]
+    means = [float(value[states].mean()) for _, _, value in decision.terms]
+    return tuple(
+        Candidate(
+            names[int(fitting[i])],
+            float(totals[i]),
+            tuple(
+                Term(score.name, weight, float(value[states[i]]), mean)
+                for (score, weight, value), mean in zip(decision.terms, means, strict=True)
+            ),
+            len(fitting),
+        )
+        for i in order
+    )
+
+
+class _Identity:
+    """An index as a key that is equal to itself alone: comparing thousands of names would take longer."""
+
+    def __init__(self, index: NameIndex) -> None:
+        self.index = index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.index is other.index
+
+    def __hash__(self) -> int:
+        return id(self.index)
+
+
+def _by_row(index: NameIndex) -> list[str]:
+    return _inverted(_Identity(index))
+
+
+@lru_cache(maxsize=_REMEMBERED_INDICES)
+def _inverted(key: _Identity) -> list[str]:
+    names = [""] * len(key.index)
+    for name, row in key.index.items():
+        names[row] = name
+    return names

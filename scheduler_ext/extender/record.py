@@ -1,0 +1,257 @@
+"""The last decisions, kept so that they can be asked about: what was asked, what came of it, who bound it.
+
+A request leaves a note of constant size in a queue, and is done. A thread of the record reads the notes: it
+decodes the pod, and works out what the best nodes were good at. Nothing is kept per node but one bit: whether
+kube-scheduler asked about it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from threading import Event, Lock, Thread
+from typing import NamedTuple
+
+import numpy as np
+
+from scheduler_ext.core.columns import Ints
+from scheduler_ext.core.cycle import Decision
+from scheduler_ext.extender.answer import Answer, Basis
+from scheduler_ext.extender.candidates import Candidate, Names, best_of
+from scheduler_ext.wire.extender import decode_pod
+from scheduler_ext.wire.pod import pod_name, pod_uid
+from scheduler_ext.wire.redacted import redacted_pod
+
+log = logging.getLogger(__name__)
+
+# Notes that wait to be read; more than come in a second, and each holds a snapshot that is replaced soon.
+_WAITING = 512
+_READ_EVERY_S = 0.1
+# Besides the pod: numbers, names of nodes and terms, rounded up.
+_ENTRY_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """The nodes that kube-scheduler asked about, one bit each; nodes that came later were not there."""
+
+    names: Names
+    bits: bytes
+
+    def __contains__(self, name: object) -> bool:
+        row = self.names.get(name) if isinstance(name, str) else None
+        return row is not None and row >= 0 and bool(self.bits[row >> 3] & (128 >> (row & 7)))
+
+    def knows(self, name: str) -> bool:
+        """Whether the node was there when kube-scheduler asked."""
+        return name in self.names
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How a bind ended; ``kind`` as in ``BindResult``, ``devices`` UUIDs by container."""
+
+    at: float
+    node: str
+    kind: str
+    error: str
+    devices: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What is known of the decisions about one pod. Times are wall time in seconds.
+
+    ``number`` counts every change of any record. ``pod`` is the manifest, redacted. ``nodes_in`` to
+    ``problem`` are of the last filter, ``candidates`` are the best nodes of the last prioritize.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    pod: bytes
+    first_at: float
+    at: float = 0.0
+    number: int = 0
+    filters: int = 0
+    generation: int = 0
+    nodes_in: int = 0
+    nodes_out: int = 0
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    problem: str | None = None
+    offered: Offered | None = None
+    candidates: tuple[Candidate, ...] = ()
+    bound: Bound | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return _ENTRY_BYTES + len(self.pod) + (len(self.offered.bits) if self.offered is not None else 0)
+
+    @property
+    def main_reason(self) -> str | None:
+        """The reason that refused most nodes; None where none was refused."""
+        return max(self.rejected, key=lambda reason: self.rejected[reason], default=None)
+
+
+class _Note(NamedTuple):
+    """One answered request, without what takes long to let go of."""
+
+    verb: str
+    at: float
+    nodes_in: int
+    nodes_out: int
+    rejected: Mapping[str, int]
+    problem: str | None
+    basis: Basis
+
+
+class Record:
+    """The decisions of the last pods, at most so many and of so many bytes. Safe to use from any thread."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        """``most`` 0 keeps nothing."""
+        self._most = most
+        self._most_bytes = most_bytes
+        self._waiting: deque[_Note] = deque(maxlen=_WAITING)
+        self._reading = Lock()
+        self._by_uid: OrderedDict[str, Recorded] = OrderedDict()
+        self._uid_of: dict[tuple[str, str], str] = {}
+        self._bytes = 0
+        self._number = 0
+        self._last_pod: tuple[bytes, str, str, str, bytes] | None = None
+        self._stopped = Event()
+        self._thread = Thread(target=self._read_on, name="decisions", daemon=True)
+
+    def start(self) -> None:
+        """Read notes from now on."""
+        if self._most:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Read no more by itself."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def answered(self, verb: str, answer: Answer) -> None:
+        """A filter or a prioritize was answered; on the path of the request, and done at once."""
+        basis = answer.basis
+        if basis is not None and self._most:
+            counts = answer.nodes_in, answer.nodes_out, answer.rejected
+            self._waiting.append(_Note(verb, time.time(), *counts, answer.problem, basis))
+
+    def bound(self, uid: str, namespace: str, name: str, bound: Bound) -> None:
+        """A bind of a pod ended."""
+        if not self._most:
+            return
+        with self._reading:
+            self._read()
+            entry = self._entry(uid, namespace, name, b"", bound.at)
+            if bound.kind != "repeated" or entry.bound is None:
+                entry.bound = bound
+            self._changed(entry, bound.at)
+
+    def of(self, namespace: str, name: str) -> Recorded | None:
+        """The record of the latest pod of that name."""
+        with self._reading:
+            self._read()
+            return self._by_uid.get(self._uid_of.get((namespace, name), ""))
+
+    def of_uid(self, uid: str) -> Recorded | None:
+        """The record of a pod."""
+        with self._reading:
+            self._read()
+            return self._by_uid.get(uid)
+
+    def recent(self, after: int = 0, most: int = 100) -> list[Recorded]:
+        """The records that changed after this number, the latest first."""
+        with self._reading:
+            self._read()
+            found: list[Recorded] = []
+            for entry in reversed(self._by_uid.values()):
+                if entry.number <= after or len(found) >= most:
+                    break
+                found.append(entry)
+            return found
+
+    def __len__(self) -> int:
+        with self._reading:
+            self._read()
+            return len(self._by_uid)
+
+    def __iter__(self) -> Iterator[Recorded]:
+        with self._reading:
+            self._read()
+            return iter(list(self._by_uid.values()))
+
+    def _read_on(self) -> None:
+        while not self._stopped.wait(_READ_EVERY_S):
+            if self._waiting:
+                with self._reading:
+                    self._read()
+
+    def _read(self) -> None:
+        while self._waiting:
+            note = self._waiting.popleft()
+            try:
+                self._take(note)
+            except Exception:
+                log.exception("a decision was not recorded")
+
+    def _take(self, note: _Note) -> None:
+        last, (raw_pod, decision, rows) = self._last_pod, note.basis
+        if last is None or last[0] != raw_pod:
+            # Filter and prioritize come with the same pod, one after the other.
+            last = self._last_pod = (raw_pod, *_decoded(raw_pod))
+        _, uid, namespace, name, redacted = last
+        entry = self._entry(uid, namespace, name, redacted, note.at)
+        entry.generation = decision.snapshot.generation
+        if note.verb == "filter":
+            entry.filters += 1
+            entry.nodes_in, entry.nodes_out = note.nodes_in, note.nodes_out
+            entry.rejected, entry.problem = note.rejected, note.problem
+            entry.offered = _offered(decision, rows)
+            entry.candidates = ()
+        else:
+            entry.candidates = best_of(decision, rows)
+        self._changed(entry, note.at)
+
+    def _entry(self, uid: str, namespace: str, name: str, pod: bytes, at: float) -> Recorded:
+        """The record of a pod; whoever gets it tells afterwards that it changed."""
+        key = uid or f"{namespace}/{name}"
+        entry = self._by_uid.get(key)
+        if entry is None:
+            entry = self._by_uid[key] = Recorded(key, namespace, name, pod, at)
+        else:
+            self._bytes -= entry.size
+        entry.pod = pod or entry.pod
+        self._uid_of[namespace, name] = key
+        return entry
+
+    def _changed(self, entry: Recorded, at: float) -> None:
+        self._number += 1
+        entry.number, entry.at = self._number, at
+        self._bytes += entry.size
+        self._by_uid.move_to_end(entry.uid)
+        while self._by_uid and (len(self._by_uid) > self._most or self._bytes > self._most_bytes):
+            uid, old = self._by_uid.popitem(last=False)
+            self._bytes -= old.size
+            if self._uid_of.get((old.namespace, old.name)) == uid:
+                del self._uid_of[old.namespace, old.name]
+
+
+def _decoded(raw_pod: bytes) -> tuple[str, str, str, bytes]:
+    """A pod's uid, namespace, name, and its manifest without what no decision reads."""
+    pod = decode_pod(raw_pod)
+    namespace, _, name = pod_name(pod).partition("/")
+    return pod_uid(pod), namespace, name, redacted_pod(pod)
+
+
+def _offered(decision: Decision, rows: Ints) -> Offered:
+    asked = np.zeros(len(decision.snapshot.state_of), np.bool_)
+    asked[rows[rows >= 0]] = True
+    return Offered(decision.snapshot.row_of, np.packbits(asked).tobytes())

@@ -1,0 +1,205 @@
+"""The record of decisions: what it keeps of requests that the extender answered, and how much."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler_ext.extender.record import Bound, Record
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.wire.config import Configuration, InspectionSection
+from scheduler_ext.wire.objects import assemble, read_objects
+from scheduler_ext.wire.redacted import read_redacted
+from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, names_body, node, pod
+
+WHOLE = "nvidia.com/gpu"
+FOREVER = float("inf")
+NODES = [
+    *(gpu_node("small", [gpu(0)]), node("small", {WHOLE: "1"})),
+    *(gpu_node("large", [gpu(i) for i in range(8)]), node("large", {WHOLE: "8"})),
+    *(gpu_node("other", [gpu(0, model="T4")]), node("other", {WHOLE: "1"})),
+]
+NAMES = ["small", "large", "other", "stranger"]
+
+
+def extender_of(*objects: Json, config: Configuration | None = None) -> Extender:
+    config = config or Configuration()
+    extender = Extender(config)
+    extender.replace_nodes(assemble(read_objects(inventory(*objects)), config.resource_names()).values())
+    return extender
+
+
+def ask(extender: Extender, asking: Json, names: list[str] | None = None) -> None:
+    """What kube-scheduler does with a pod: filter, then prioritize for what passed."""
+    answer = extender.filter(names_body(asking, names or NAMES), FOREVER)
+    extender.record.answered("filter", answer)
+    passed = json.loads(answer.body)["NodeNames"]
+    if passed:
+        answer = extender.prioritize(names_body(asking, passed), FOREVER)
+        extender.record.answered("prioritize", answer)
+
+
+def test_a_decision_is_remembered_with_its_reasons_and_its_best_nodes() -> None:
+    extender = extender_of(*NODES)
+    ask(extender, pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "model": "A100-80GB"}))
+    found = extender.record.of("default", "p")
+    assert found is not None
+    assert (found.filters, found.generation, found.nodes_in, found.nodes_out) == (1, 1, 4, 2)
+    assert found.rejected == {
+        "node(s) didn't match the requested GPU model": 1,
+        "node(s) had no fresh GPU inventory": 1,
+    }
+    assert [candidate.node for candidate in found.candidates] == ["small", "large"]
+    best = found.candidates[0]
+    assert best.of == 2
+    assert best.total == pytest.approx(sum(term.weight * term.value for term in best.terms))
+    assert best.strongest[0].ahead >= best.strongest[-1].ahead > 0
+    assert found.bound is None
+
+
+def test_it_knows_which_nodes_kube_scheduler_asked_about() -> None:
+    extender = extender_of(*NODES)
+    ask(extender, pod("p", {WHOLE: "1"}), ["large", "stranger"])
+    found = extender.record.of("default", "p")
+    assert found is not None
+    assert found.offered is not None
+    asked = {name: (name in found.offered, found.offered.knows(name)) for name in NAMES}
+    assert asked == {
+        "small": (False, True),
+        "large": (True, True),
+        "other": (False, True),
+        "stranger": (False, False),
+    }
+
+
+def test_the_next_try_replaces_the_last_one_and_is_counted() -> None:
+    extender = extender_of(*NODES)
+    ask(extender, pod("p", {WHOLE: "9"}))
+    ask(extender, pod("p", {WHOLE: "9"}), ["small"])
+    found = extender.record.of("default", "p")
+    assert found is not None
+    assert (found.filters, found.nodes_in, found.nodes_out, found.candidates) == (2, 1, 0, ())
+    assert found.main_reason == "Insufficient nvidia.com/gpu per device"
+
+
+def test_a_pod_of_the_same_name_is_another_one() -> None:
+    extender = extender_of(*NODES)
+    for uid in ("uid-1", "uid-2"):
+        asking = pod("p", {WHOLE: "1"})
+        asking["metadata"]["uid"] = uid
+        ask(extender, asking)
+    found = extender.record.of("default", "p")
+    assert found is not None
+    assert found.uid == "uid-2"
+    assert extender.record.of_uid("uid-1") is not None
+
+
+def test_the_pod_is_kept_without_what_no_decision_reads() -> None:
+    extender = extender_of(*NODES)
+    asking = pod("p", {SHARE: "8192"}, annotations={ANNOTATION + "model": "A100", "team": "SECRET"})
+    asking["metadata"]["labels"] = {"a": "SECRET"}
+    asking["spec"]["containers"][0] |= {
+        "env": [{"name": "TOKEN", "value": "SECRET"}],
+        "command": ["SECRET"],
+        "image": "SECRET",
+    }
+    asking["spec"]["volumes"] = [
+        {"name": "v", "secret": {"secretName": "SECRET"}},
+        {"name": "w", "persistentVolumeClaim": {"claimName": "SECRET"}},
+    ]
+    ask(extender, asking)
+    found = extender.record.of("default", "p")
+    assert found is not None
+    assert b"SECRET" not in found.pod
+    ask(extender, json.loads(found.pod))
+    again = extender.record.of("default", "p")
+    assert again is not None
+    assert (again.pod, again.rejected, again.candidates) == (found.pod, found.rejected, found.candidates)
+    assert read_redacted(found.pod).spec is not None
+
+
+def bound(kind: str, node: str = "large", at: float = 1.0) -> Bound:
+    return Bound(at, node, kind, "" if kind in ("bound", "repeated") else "why", {})
+
+
+@pytest.mark.parametrize(
+    ("kinds", "last"),
+    [
+        pytest.param(["bound"], "bound", id="it was bound"),
+        pytest.param(["conflict", "bound"], "bound", id="a later bind goes on top"),
+        pytest.param(["bound", "repeated"], "bound", id="a repeated one says less than the one before"),
+        pytest.param(["repeated"], "repeated", id="unless nothing was before"),
+    ],
+)
+def test_how_binds_ended_is_remembered(kinds: list[str], last: str) -> None:
+    extender = extender_of(*NODES)
+    ask(extender, pod("p", {WHOLE: "1"}))
+    record = extender.record
+    found = record.of("default", "p")
+    assert found is not None
+    for kind in kinds:
+        record.bound(found.uid, "default", "p", bound(kind))
+    found = record.of("default", "p")
+    assert found is not None
+    assert found.bound == bound(last)
+    assert found.nodes_in == 4
+
+
+def test_what_changed_last_comes_first_and_only_what_changed() -> None:
+    extender = extender_of(*NODES)
+    for name in ("a", "b", "c"):
+        ask(extender, pod(name, {WHOLE: "1"}))
+    record = extender.record
+    assert [entry.name for entry in record.recent()] == ["c", "b", "a"]
+    seen = record.recent(most=1)[0].number
+    assert record.recent(seen) == []
+    ask(extender, pod("a", {WHOLE: "1"}))
+    assert [entry.name for entry in record.recent(seen)] == ["a"]
+    assert [entry.name for entry in record.recent(most=2)] == ["a", "c"]
+
+
+def test_nothing_is_kept_where_nothing_is_to_be() -> None:
+    config = Configuration(inspection=InspectionSection(decisions=0))
+    extender = extender_of(*NODES, config=config)
+    ask(extender, pod("p", {WHOLE: "1"}))
+    extender.record.bound("uid-p", "default", "p", bound("bound"))
+    assert len(extender.record) == 0
+    extender.record.start()
+    extender.record.stop()
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 60_000), st.booleans()), max_size=40),
+    st.integers(1, 5),
+    st.integers(2**16, 2**18),
+)
+def test_there_are_never_more_entries_nor_bytes_than_allowed(
+    asked: list[tuple[int, int, bool]], most: int, most_bytes: int
+) -> None:
+    record = Record(most, most_bytes)
+    extender = extender_of(*NODES)
+    extender.record = record
+    for number, padding, binds in asked:
+        asking = pod(f"p{number}", {WHOLE: "1"}, annotations={ANNOTATION + "model": "x" * padding})
+        ask(extender, asking, ["small"])
+        if binds:
+            record.bound(asking["metadata"]["uid"], "default", f"p{number}", bound("bound"))
+        kept = list(record)
+        assert len(kept) <= most
+        assert sum(entry.size for entry in kept) <= most_bytes
+        # Who is there is found by name, and nobody else.
+        found = [record.of("default", f"p{i}") for i in range(13)]
+        assert {entry.uid for entry in found if entry is not None} == {entry.uid for entry in kept}
+
+
+def test_a_flood_between_two_readings_loses_the_oldest_alone() -> None:
+    extender = extender_of(*NODES)
+    for i in range(600):
+        answer = extender.filter(names_body(pod(f"p{i}", {WHOLE: "1"}), ["small"]), FOREVER)
+        extender.record.answered("filter", answer)
+    names = [entry.name for entry in extender.record.recent(most=1000)]
+    assert names == [f"p{i}" for i in reversed(range(88, 600))]
