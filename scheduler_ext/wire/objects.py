@@ -17,7 +17,7 @@ import yaml
 from scheduler_ext.core.disruption import Budget
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.gpu import Report
-from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import gpunode, kube
