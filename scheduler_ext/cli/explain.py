@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.options import one_pod_options
-from scheduler_ext.cli.output import print_structured, print_table
+from scheduler_ext.cli.output import print_structured, print_table, printable
 from scheduler_ext.cli.sources import read_config, read_state
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.intree import NO_NODES
@@ -84,8 +84,7 @@ def _print(explanation: dict[str, Any], *, wide: bool) -> None:
     if explanation["fits"]:
         click.echo(f"Fits; best: {', '.join(explanation['best'][:10])}")
     else:
-        why = "" if explanation["nodes"] else f": {NO_NODES}"
-        click.echo(f"Fits nowhere{why}.")
+        tell_why_not(explanation)
     click.echo()
     rows = [
         (
@@ -106,6 +105,18 @@ def _print(explanation: dict[str, Any], *, wide: bool) -> None:
         header = ("NODE", *(f"{term['name']} x{term['weight']:.2f}" for term in terms))
         shown = fitting if wide else fitting[:10]
         print_table(header, [(node["node"], *(f"{t['value']:.3f}" for t in node["terms"])) for node in shown])
+
+
+def tell_why_not(explanation: dict[str, Any]) -> None:
+    """Why a pod fits nowhere, what is nearest, and what would help."""
+    reasons = [f"{count} {reason}" for reason, count in explanation["counts"].items()]
+    click.echo(f"Fits nowhere: {printable(', '.join(reasons)) or NO_NODES}.")
+    if explanation["nearest"] is not None:
+        click.echo(f"Nearest: {printable(explanation['nearest']['text'])}")
+    if explanation["advice"] and not explanation["invalid"]:
+        click.echo("What would help:")
+        for advice in explanation["advice"]:
+            click.echo(f"  - {printable(advice)}")
 
 
 def asking(answer: dict[str, Any]) -> str:

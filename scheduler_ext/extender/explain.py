@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,34 +11,33 @@ import numpy as np
 from scheduler_ext.core.cycle import BEST_POINTS, FITS, Decision, best_candidates, points
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.forecast import Forecast
-from scheduler_ext.core.intree import InTreeRejection
+from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node import Node, NodeInfo
-from scheduler_ext.core.placement import share_devices
+from scheduler_ext.core.placement import Sizing, share_devices
 from scheduler_ext.core.quantity import QuantityError
-from scheduler_ext.core.reasons import REASONS
+from scheduler_ext.core.reasons import INVALID_REQUEST, REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
-from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.state import resolve
 from scheduler_ext.core.table import build_snapshot
 from scheduler_ext.core.wishes import ANNOTATION_PREFIX, unknown_annotations
 from scheduler_ext.extender.clusterstate import ClusterState
+from scheduler_ext.extender.diagnosis import Case, diagnosis
 from scheduler_ext.extender.intree_nodes import InTreeNodes
 from scheduler_ext.extender.nearest import gpu_miss, in_tree_miss
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import Objects
-from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs, pod_request
+from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs, pod_request, pod_uid
 
 API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
 
 @dataclass(frozen=True, slots=True)
-class _Cluster:
-    """An inventory ready to be asked about."""
+class KubeView:
+    """What kube-scheduler's own filters say: whom they refuse, by node, and the nodes as they see them, where
+    that is known."""
 
-    objects: Objects
-    snapshot: Snapshot
-    config: Configuration
+    refused: Mapping[str, InTreeRejection] = field(default_factory=dict)
+    facts: Mapping[str, NodeFacts] = field(default_factory=dict)
 
 
 def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[str, Any]:
@@ -52,14 +51,21 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
         name: resolve(info, resources, config.memory.headroom_percent) for name, info in state.infos.items()
     }
     snapshot = build_snapshot(nodes, 1, forecast=Forecast(state.workload, ()))
-    cluster = _Cluster(state.objects, snapshot, config)
-    decision = Decision(wish(pod, config), cluster.snapshot, config.policy())
+    decision = Decision(wish(pod, config), snapshot, config.policy())
     # kube-scheduler never sees a pod that cannot be read: there is nothing it would say.
     invalid = isinstance(decision.request, InvalidRequest)
-    refused_in_tree: Mapping[str, InTreeRejection] = {} if invalid else _in_tree(pod, cluster)
+    kube_view = KubeView() if invalid else _kube_view(pod, state, config)
+    return explanation(pod, decision, kube_view, config, warnings(pod, decision.request, state))
+
+
+def explanation(
+    pod: kube.Pod, decision: Decision, kube_view: KubeView, config: Configuration, warned: list[str]
+) -> dict[str, Any]:
+    """The Explanation of one decision, as plain JSON values. Raises PodError for a quantity of the pod."""
+    refused_in_tree = kube_view.refused
     entries = _fitting(decision, refused_in_tree) + [
-        _refused(name, decision, refused_in_tree.get(name), cluster)
-        for name in sorted(nodes)
+        _refused(name, decision, refused_in_tree.get(name), config)
+        for name in sorted(decision.snapshot.nodes)
         if name in refused_in_tree or not _passes(decision, name)
     ]
     request = decision.request
@@ -72,10 +78,36 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
         "invalid": request.message if isinstance(request, InvalidRequest) else None,
         "fits": any(entry["verdict"] == "fits" for entry in entries),
         "best": [entry["node"] for entry in entries if entry["score"] == BEST_POINTS],
+        **_diagnosed(pod, decision, kube_view, config),
         "nodes": entries,
         "notModelled": not_modelled(pod),
-        "warnings": warnings(pod, request, state),
+        "warnings": warned,
     }
+
+
+def _diagnosed(
+    pod: kube.Pod, decision: Decision, kube_view: KubeView, config: Configuration
+) -> dict[str, Any]:
+    request = decision.request
+    if isinstance(request, InvalidRequest):
+        count = len(decision.snapshot.nodes)
+        counts = {INVALID_REQUEST.text: count} if count else {}
+        return {"counts": counts, "nearest": None, "advice": [request.message]}
+    needs = _needs(pod)
+    resources = config.resource_names()
+    hides = config.inspection.hide_other_namespaces
+    case = Case(
+        uid=pod_uid(pod),
+        request=request,
+        needs=needs,
+        decision=decision,
+        sizing=Sizing(decision.policy, resources, config.memory.headroom_percent),
+        in_tree=kube_view.refused,
+        facts=kube_view.facts,
+        ours=frozenset(name for name in needs.requests if resources.is_gpu(name)),
+        namespace=pod_name(pod).partition("/")[0] if hides else None,
+    )
+    return diagnosis(case)
 
 
 def wish(pod: kube.Pod, config: Configuration) -> GpuRequest | InvalidRequest:
@@ -91,15 +123,18 @@ def _passes(decision: Decision, name: str) -> bool:
     return bool(decision.verdict[snapshot.state_of[snapshot.row_of[name]]] == FITS)
 
 
-def _in_tree(pod: kube.Pod, cluster: _Cluster) -> Mapping[str, InTreeRejection]:
-    """What kube-scheduler's own filters refuse; our resources are ours to judge, with better numbers."""
+def _kube_view(pod: kube.Pod, state: ClusterState, config: Configuration) -> KubeView:
+    """What kube-scheduler's own filters say; our resources are ours to judge, with better numbers."""
+    needs = _needs(pod)
+    nodes = InTreeNodes(state.objects, config.resource_names(), state.infos)
+    return KubeView(nodes.refused(needs), nodes.known)
+
+
+def _needs(pod: kube.Pod) -> PodNeeds:
     try:
-        needs = pod_needs(pod)
+        return pod_needs(pod)
     except QuantityError as error:
         raise PodError(f"Pod {pod_name(pod)}: {error}") from None
-    return InTreeNodes(cluster.objects, cluster.config.resource_names(), cluster.snapshot.nodes).refused(
-        needs
-    )
 
 
 def _fitting(decision: Decision, refused_in_tree: Mapping[str, object]) -> list[dict[str, Any]]:
@@ -158,7 +193,7 @@ def _device(container: str, uuid: str | None, profile: str | None, mib: int | No
 
 
 def _refused(
-    name: str, decision: Decision, in_tree: InTreeRejection | None, cluster: _Cluster
+    name: str, decision: Decision, in_tree: InTreeRejection | None, config: Configuration
 ) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "node": name,
@@ -181,7 +216,7 @@ def _refused(
     return entry | {
         "by": "gpu",
         "reason": REASONS[code - 1].text,
-        "resolvable": _resolvable(node.info, decision, cluster.config),
+        "resolvable": _resolvable(node.info, decision, config),
         "nearestMiss": (
             gpu_miss(node, decision.request) if isinstance(decision.request, GpuRequest) else None
         ),

@@ -57,6 +57,11 @@ class InTreeNodes:
         """A node as those filters see it now; None without a Node object."""
         return self._facts.get(name)
 
+    @property
+    def known(self) -> Mapping[str, NodeFacts]:
+        """Every node that has a Node object, as those filters see it now."""
+        return self._facts
+
     def ours(self, needs: PodNeeds) -> frozenset[str]:
         """The resources that a pod needs and the extender judges, with better numbers."""
         return frozenset(name for name in needs.requests if self._resources.is_gpu(name))

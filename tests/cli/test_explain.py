@@ -37,7 +37,7 @@ def test_would_not_fit(cluster: Path, written: Written, asking: Json, form: str)
     if form == "json":
         assert json.loads(result.stdout)["fits"] is False
     else:
-        assert "Fits nowhere." in result.stdout
+        assert "Fits nowhere: " in result.stdout
 
 
 def test_a_cluster_without_nodes_is_told(tmp_path: Path, written: Written) -> None:

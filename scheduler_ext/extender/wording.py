@@ -1,0 +1,80 @@
+"""What stands between a pod and a node, in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from scheduler_ext.core.node import BoundPod, Node
+from scheduler_ext.core.reasons import CHANGE_IN_PROGRESS
+
+_NAMED = 3
+
+
+def obstacle(node: Node, reason: str, miss: dict[str, Any] | None) -> str:
+    """Why this node refuses, with its numbers: "node-7 GPU 3 is 2,048 MiB short (needs 50,000, has 47,952)".
+
+    ``miss`` is the nearest miss as plain values, None where a reason has no numbers.
+    """
+    name = node.info.name
+    if miss is None:
+        return f"{name}: {reason}"
+    needed, have, criterion = miss["needed"], miss["have"], miss["criterion"]
+    where = name + _device(node, miss["device"])
+    match criterion:
+        case "free-memory" | "total-memory" if isinstance(needed, int) and isinstance(have, int):
+            return f"{where} is {needed - have:,} MiB short (needs {needed:,}, has {have:,})"
+        case "gpu-count" | "mig-placement":
+            return f"{name} has {have} of {needed} {miss['unit']} free"
+        case "model":
+            return f"{where} is of model {have}, not {needed}"
+        case "compute-capability":
+            return f"{where} has compute capability {have or 'unknown'}, needs {needed}"
+        case "cuda":
+            return f"the driver of {name} supports CUDA {have or 'unknown'}, needs {needed}"
+        case "health":
+            return f"{where} is unhealthy{_sickness(node, miss['device'])}"
+        case "fresh-inventory":
+            return f"{name} has no fresh report of its GPUs ({have})"
+        case "sharing":
+            return f"{name} has {have} GPUs, needs {needed} ones"
+        case "change-in-progress":
+            return f"{name}: {CHANGE_IN_PROGRESS.text.removeprefix('node(s) ')}"
+    told = [f"{word} {value}" for word, value in (("needs", needed), ("has", have)) if value is not None]
+    return f"{where}: {reason}" + (f" ({', '.join(told)})" if told else "")
+
+
+def leavers(pods: Sequence[BoundPod], namespace: str | None) -> str:
+    """The pods that would have to leave, at most a few by name; of other namespaces than ``namespace`` no
+    name is told, unless it is None."""
+    named = [_named(pod, namespace) for pod in pods[:_NAMED]]
+    if len(pods) > _NAMED:
+        named.append(f"{len(pods) - _NAMED} more")
+    return " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+
+
+def visible(pod: BoundPod, namespace: str | None) -> bool:
+    """Whether an explanation of a pod of this namespace may name another; None: it names all."""
+    return namespace is None or pod.namespace == namespace
+
+
+def _named(pod: BoundPod, namespace: str | None) -> str:
+    who = f"pod {pod.namespace}/{pod.name}" if visible(pod, namespace) else "a pod of another namespace"
+    leaving = ", being deleted" if pod.terminating else ""
+    return f"{who} (priority {pod.priority}{leaving})"
+
+
+def _device(node: Node, uuid: str | None) -> str:
+    """The GPU as people count them; the UUID stands beside it in the numbers."""
+    if uuid is None or node.info.report is None:
+        return ""
+    index = next((device.index for device in node.info.report.devices if device.uuid == uuid), None)
+    return f" GPU {index}" if index is not None else ""
+
+
+def _sickness(node: Node, uuid: str | None) -> str:
+    for device in node.info.report.devices if node.info.report is not None else ():
+        if device.uuid == uuid:
+            why = "an operator cordoned it" if device.cordoned else device.health_reason
+            return f" ({why})" if why else ""
+    return ""
