@@ -23,6 +23,7 @@ from scheduler_ext.cli.options import (
     log_format_option,
 )
 from scheduler_ext.cli.sources import one_source, read_config
+from scheduler_ext.extender.explainer import Explainer
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.extender.status import Source
@@ -265,6 +266,6 @@ def build_apps(config: Configuration, build_source: BuildSource) -> Any:
     return Apps(
         api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),
         health=health_app(source, metrics),
-        inspect=inspect_app(source, config.resource_names()),
+        inspect=inspect_app(source, config.resource_names(), Explainer(source, extender.record, config)),
         close=close,
     )

@@ -24,6 +24,8 @@ from scheduler_ext.extender.wording import leavers, obstacle, visible
 _REMEDIES = {reason.text: reason.remedy for reason in REASONS}
 # What a user does about what kube-scheduler itself refuses.
 _IN_TREE_REMEDIES = {
+    "NotOffered": "its own filters refuse it, and the pod's events tell which, or it looks at few nodes "
+    "(percentageOfNodesToScore)",
     "NodeUnschedulable": "uncordon it with `kubectl uncordon NODE`, or use others",
     "NodeName": "leave spec.nodeName out, which skips scheduling besides",
     "TaintToleration": "tolerate the taint in spec.tolerations, if the pod may be there",

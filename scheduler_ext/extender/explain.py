@@ -255,16 +255,22 @@ def asked(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
 
 def warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, state: ClusterState) -> list[str]:
     """What of a pod does nothing, or is not compared, though somebody may think so."""
-    annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
-    found = [f"annotation {key}: unknown, does nothing" for key in unknown_annotations(annotations)]
-    if isinstance(request, GpuRequest) and not request.asks_gpu:
-        asked = [key for key in annotations if key.startswith(ANNOTATION_PREFIX)]
-        text = "the pod asks no GPU resource, so every node is fine"
-        found.append(f"{text} and its annotations do nothing" if asked else text)
+    found = pod_warnings(pod, request)
     bare = sorted(name for name in state.infos if name not in state.objects.nodes)
     if bare:
         which = bare[0] + (f" and {len(bare) - 1} more" if bare[1:] else "")
         found.append(
             f"no Node object of {which}: selectors, affinity, taints, CPU and memory are not compared there"
         )
+    return found
+
+
+def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest) -> list[str]:
+    """What of a pod does nothing, though somebody may think so."""
+    annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
+    found = [f"annotation {key}: unknown, does nothing" for key in unknown_annotations(annotations)]
+    if isinstance(request, GpuRequest) and not request.asks_gpu:
+        asked = [key for key in annotations if key.startswith(ANNOTATION_PREFIX)]
+        text = "the pod asks no GPU resource, so every node is fine"
+        found.append(f"{text} and its annotations do nothing" if asked else text)
     return found

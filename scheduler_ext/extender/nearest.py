@@ -22,8 +22,9 @@ _AMOUNTS = frozenset(
     if reason in (INSUFFICIENT_GPUS, NO_MIG_PLACEMENT, INSUFFICIENT_MEMORY)
 )
 _REMEMBERED = 65_536
-# kube-scheduler's filters about the node itself, in their order.
-_ABOUT_THE_NODE = ("NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity")
+# kube-scheduler's filters about the node itself, in their order; first where all that is known is that one
+# of them refused.
+_ABOUT_THE_NODE = ("NotOffered", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity")
 
 # How much of what a request needs the nodes of a state lack, 0 to 1.
 Lacks = dict[tuple[GpuRequest, NodeState], float]

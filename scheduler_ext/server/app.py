@@ -5,23 +5,28 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import parse_options_header
 
 from scheduler_ext import __version__
-from scheduler_ext.core.errors import RequestError
+from scheduler_ext.core.errors import InventoryError, RequestError
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.binder import Binder
+from scheduler_ext.extender.explainer import Explainer
 from scheduler_ext.extender.ledger_dump import ledger_dump
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.status import Source
 from scheduler_ext.server.body import BODY_RECEIVED, BodyError, read_body
 from scheduler_ext.server.metrics import CONTENT_TYPE, Metrics
+from scheduler_ext.server.server_options import SIDE_BODY_BYTES
+from scheduler_ext.wire import kube
 from scheduler_ext.wire.binding import encode_binding_result
 from scheduler_ext.wire.extender import encode_json
+from scheduler_ext.wire.objects import read_pods
 
 log = logging.getLogger(__name__)
 
@@ -122,15 +127,59 @@ def health_app(source: Source, metrics: Metrics) -> Flask:
     return app
 
 
-def inspect_app(source: Source, resources: ResourceNames) -> Flask:
+def inspect_app(source: Source, resources: ResourceNames, explainer: Explainer) -> Flask:
     """The loopback listener for questions about decisions."""
     app = _bare_app("inspect")
+
+    def explained(answer: Callable[[], dict[str, Any]]) -> Response:
+        try:
+            return _json(200, encode_json(_at_most(answer(), request.args.get("nodes"))))
+        except RequestError as error:
+            return _problem(error.status, str(error), "explain")
+
+    @app.get("/explain")
+    def explain_by_name() -> Response:
+        return explained(lambda: explainer.of_name(*_namespaced(request.args.get("pod"))))
+
+    @app.post("/explain")
+    def explain_manifest() -> Response:
+        return explained(lambda: explainer.of_manifest(_posted_pod(request.environ)))
 
     @app.get("/debug/ledger")
     def ledger() -> Response:
         return _json(200, encode_json(ledger_dump(source.snapshot, resources)))
 
     return app
+
+
+def _namespaced(pod: str | None) -> tuple[str, str]:
+    namespace, slash, name = (pod or "").partition("/")
+    if not (namespace and slash and name):
+        raise RequestError(400, f"pod: {(pod or '')[:80]!r}; ask for ?pod=NAMESPACE/NAME, or POST a manifest")
+    return namespace, name
+
+
+def _posted_pod(environ: dict[str, Any]) -> kube.Pod:
+    try:
+        body = read_body(environ, SIDE_BODY_BYTES)
+        pods = read_pods(body)
+    except BodyError as error:
+        raise RequestError(error.status, str(error)) from None
+    except InventoryError as error:
+        raise RequestError(400, str(error)) from None
+    if len(pods) != 1:
+        raise RequestError(400, f"{len(pods)} pods in it; send one")
+    return pods[0]
+
+
+def _at_most(answer: dict[str, Any], most: str | None) -> dict[str, Any]:
+    """The answer with so many nodes at most, the best first; all where nothing is said."""
+    if most is None:
+        return answer
+    if not most.isascii() or not most.isdecimal() or len(most) > 9:
+        raise RequestError(400, f"nodes: {most[:80]!r}; give a number, of nodes to show")
+    shown = answer["nodes"][: int(most)]
+    return answer | {"nodes": shown, "nodesLeftOut": len(answer["nodes"]) - len(shown)}
 
 
 def _bare_app(name: str) -> Flask:

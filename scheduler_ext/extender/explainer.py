@@ -1,0 +1,151 @@
+"""Why a pod went somewhere, or waits: what was decided of it, and what would be decided now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler_ext.core.cycle import Decision
+from scheduler_ext.core.departures import without
+from scheduler_ext.core.errors import PodError, RequestError
+from scheduler_ext.core.intree import InTreeRejection
+from scheduler_ext.core.node import BoundPod, PendingPod
+from scheduler_ext.core.nominated import seen_by
+from scheduler_ext.core.placement import Sizing
+from scheduler_ext.core.quantity import QuantityError
+from scheduler_ext.core.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.core.table import Table
+from scheduler_ext.extender.explain import KubeView, explanation, pod_warnings
+from scheduler_ext.extender.record import Record, Recorded
+from scheduler_ext.extender.recorded import recorded_values
+from scheduler_ext.extender.status import Source
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.pod import pod_name, pod_priority, pod_request, pod_uid
+from scheduler_ext.wire.redacted import read_redacted
+
+NOT_OFFERED = "kube-scheduler did not ask about this node"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A pod that somebody asks about, as far as it is known here."""
+
+    pod: kube.Pod
+    request: GpuRequest | InvalidRequest
+    record: Recorded | None = None
+    holder: BoundPod | None = None
+    bound_to: str | None = None
+
+
+class Explainer:
+    """Explains the pods of a running extender. Safe to use from any thread."""
+
+    def __init__(self, source: Source, record: Record, config: Configuration) -> None:
+        self._source = source
+        self._record = record
+        self._config = config
+        self._resources = config.resource_names()
+        self._sizing = Sizing(config.policy(), self._resources, config.memory.headroom_percent)
+
+    def of_name(self, namespace: str, name: str) -> dict[str, Any]:
+        """The Explanation of a pod that is waiting, was decided about lately, or holds GPUs.
+
+        Raises RequestError: 404 for any other, 503 before the first inventory.
+        """
+        return self._explained(self._found(namespace, name))
+
+    def of_manifest(self, pod: kube.Pod) -> dict[str, Any]:
+        """The Explanation of a pod that need not exist. Raises RequestError (400) naming what is wrong."""
+        return self._explained(_Found(pod, self._request(pod)))
+
+    def _explained(self, found: _Found) -> dict[str, Any]:
+        decision = Decision(found.request, self._seen_by(found), self._sizing.policy)
+        invalid = isinstance(found.request, InvalidRequest)
+        kube_view = KubeView() if invalid else KubeView(_not_offered(found.record, decision.snapshot))
+        try:
+            told = explanation(
+                found.pod, decision, kube_view, self._config, pod_warnings(found.pod, found.request)
+            )
+        except PodError as error:
+            raise RequestError(400, str(error)) from None
+        return told | {
+            "generation": decision.snapshot.generation,
+            "boundTo": found.bound_to,
+            "recorded": recorded_values(found.record, found.pod) if found.record is not None else None,
+        }
+
+    def _request(self, pod: kube.Pod) -> GpuRequest | InvalidRequest:
+        try:
+            return pod_request(pod, self._resources)
+        except QuantityError as error:
+            raise RequestError(400, f"Pod {pod_name(pod)}: {error}") from None
+
+    def _found(self, namespace: str, name: str) -> _Found:
+        record = self._record.of(namespace, name)
+        holder = self._holder(namespace, name)
+        bound = holder if holder is not None else (None, None)
+        if record is not None and record.pod:
+            pod = read_redacted(record.pod)
+            return _Found(pod, self._request(pod), record, *bound)
+        waiting = next(
+            (p for p in self._source.pending() if (p.pod.namespace, p.pod.name) == (namespace, name)), None
+        )
+        if waiting is not None:
+            return _Found(_named(waiting.pod), _wish(waiting), record)
+        if holder is not None:
+            return _Found(_named(holder[0]), holder[0].request, record, *holder)
+        raise RequestError(
+            404,
+            f"pod {namespace}/{name}: no pod of this name waits for GPUs or holds some here, and none was "
+            "decided about lately; POST its manifest to ask what would become of it",
+        )
+
+    def _holder(self, namespace: str, name: str) -> tuple[BoundPod, str] | None:
+        snapshot = self._source.snapshot
+        for node in snapshot.nodes.values() if snapshot is not None else ():
+            for pod in node.info.pods:
+                if (pod.namespace, pod.name) == (namespace, name) and pod.holds:
+                    return pod, node.info.name
+        return None
+
+    def _seen_by(self, found: _Found) -> Snapshot:
+        """The snapshot as this pod may count on it, as filter sees it; without itself, where it is bound."""
+        snapshot = self._source.snapshot
+        if snapshot is None:
+            raise RequestError(503, "no inventory yet; try again")
+        uid, priority = pod_uid(found.pod), pod_priority(found.pod)
+        infos = {name: seen_by(snapshot.nodes[name].info, uid, priority) for name in snapshot.unsettled}
+        if found.holder is not None and found.bound_to is not None:
+            info = infos.get(found.bound_to, snapshot.nodes[found.bound_to].info)
+            infos[found.bound_to] = without(info, [found.holder])
+        own = {
+            name: self._sizing.resolved(info)
+            for name, info in infos.items()
+            if info is not snapshot.nodes[name].info
+        }
+        if not own:
+            return snapshot
+        table = Table({**snapshot.nodes, **own}, spare=0, forecast=snapshot.forecast)
+        return table.snapshot(snapshot.generation)
+
+
+def _wish(waiting: PendingPod) -> GpuRequest | InvalidRequest:
+    return InvalidRequest(waiting.invalid) if waiting.invalid is not None else waiting.pod.request
+
+
+def _named(pod: BoundPod) -> kube.Pod:
+    """A pod of which the manifest is not known: its name, and nothing that kube-scheduler's filters read."""
+    metadata = kube.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
+    return kube.Pod(metadata=metadata, spec=kube.PodSpec(priority=pod.priority))
+
+
+def _not_offered(record: Recorded | None, snapshot: Snapshot) -> Mapping[str, InTreeRejection]:
+    """The nodes that kube-scheduler's own filters kept from us the last time."""
+    offered = record.offered if record is not None else None
+    if offered is None:
+        return {}
+    rejection = InTreeRejection("NotOffered", NOT_OFFERED, resolvable=False, needed=None, have=None)
+    return {name: rejection for name in snapshot.nodes if offered.knows(name) and name not in offered}

@@ -1,0 +1,61 @@
+"""What was decided of a pod, as plain JSON values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler_ext.extender.candidates import Candidate
+from scheduler_ext.extender.record import Bound, Recorded
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.times import micro_time
+
+
+def recorded_values(record: Recorded, pod: kube.Pod) -> dict[str, Any]:
+    """A record; ``kubeScheduler`` is what kube-scheduler itself last wrote on the pod, None where nothing."""
+    return {
+        "at": micro_time(record.at),
+        "firstAt": micro_time(record.first_at),
+        "filters": record.filters,
+        "generation": record.generation,
+        "nodesIn": record.nodes_in,
+        "nodesOut": record.nodes_out,
+        "reasons": dict(sorted(record.rejected.items(), key=lambda item: -item[1])),
+        "best": _candidate(record.candidates[0]) if record.candidates else None,
+        "candidates": [_candidate(candidate) for candidate in record.candidates],
+        "bound": _bound(record.bound) if record.bound is not None else None,
+        "kubeScheduler": _condition(pod),
+    }
+
+
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    return {
+        "node": candidate.node,
+        "total": round(candidate.total, 6),
+        "of": candidate.of,
+        "terms": [
+            {
+                "name": term.name,
+                "weight": round(term.weight, 6),
+                "value": round(term.value, 6),
+                "mean": round(term.mean, 6),
+            }
+            for term in candidate.terms
+        ],
+    }
+
+
+def _bound(bound: Bound) -> dict[str, Any]:
+    return {
+        "at": micro_time(bound.at),
+        "node": bound.node,
+        "result": bound.kind,
+        "error": bound.error or None,
+        "devices": {container: list(uuids) for container, uuids in bound.devices.items()},
+    }
+
+
+def _condition(pod: kube.Pod) -> str | None:
+    for condition in (pod.status.conditions or ()) if pod.status is not None else ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.message
+    return None

@@ -1,0 +1,207 @@
+"""GET and POST /explain on the inspection listener: what was decided, and what would be now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import yaml
+
+from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, names_body, node, pod
+from tests.server.product import Product
+from tests.server.server_process import Reply, call, connect, get, request
+
+WHOLE = "nvidia.com/gpu"
+NAMES = ["large", "small", "tainted"]
+
+
+def objects() -> list[Json]:
+    waiting = pod("waiting", {SHARE: "500000"})
+    running = pod("running", {WHOLE: "1"}, on="small")
+    secret = pod("held", {WHOLE: "1"}, on="large")
+    secret["metadata"]["namespace"] = "secret"
+    return [
+        *(gpu_node("large", [gpu(i) for i in range(2)]), node("large", {WHOLE: "2", SHARE: "140000"})),
+        *(gpu_node("small", [gpu(0, total=40960)]), node("small", {WHOLE: "1"})),
+        *(gpu_node("tainted", [gpu(i) for i in range(8)]), node("tainted", {WHOLE: "8"})),
+        *(waiting, running, secret),
+    ]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    path: Path = tmp_path_factory.mktemp("explain") / "inventory.json"
+    path.write_bytes(inventory(*objects()))
+    with Product(inventory=path) as process:
+        yield process.ready()
+
+
+def decide(server: Product, asking: Json, names: list[str]) -> list[str]:
+    passed: list[str] = server.post("filter", names_body(asking, names)).json()["NodeNames"]
+    if passed:
+        assert server.post("prioritize", names_body(asking, passed)).status == 200
+    return passed
+
+
+def explained(server: Product, name: str, query: str = "") -> Json:
+    reply = get(server.inspect, f"/explain?pod={quote(name, safe='')}{query}")
+    assert reply.status == 200, reply.body
+    answer: Json = reply.json()
+    return answer
+
+
+def sent(server: Product, body: bytes) -> Reply:
+    with connect(server.inspect) as sock:
+        return call(sock, request("/explain", body))
+
+
+def by_node(answer: Json) -> dict[str, Any]:
+    return {entry["node"]: entry for entry in answer["nodes"]}
+
+
+def test_what_was_decided_and_what_would_be_now(server: Product) -> None:
+    asking = pod("p", {WHOLE: "1"})
+    assert decide(server, asking, ["large", "small"]) == ["large"]
+    answer = explained(server, "default/p")
+    assert (answer["kind"], answer["fits"], answer["best"]) == ("Explanation", True, ["large"])
+    assert (answer["generation"], answer["boundTo"], answer["nearest"]) == (1, None, None)
+    recorded = answer["recorded"]
+    told = {
+        key: recorded[key] for key in ("filters", "generation", "nodesIn", "nodesOut", "reasons", "bound")
+    }
+    assert told == {
+        "filters": 1,
+        "generation": 1,
+        "nodesIn": 2,
+        "nodesOut": 1,
+        "reasons": {"Insufficient nvidia.com/gpu per device": 1},
+        "bound": None,
+    }
+    now = by_node(answer)["large"]
+    assert recorded["best"]["node"] == "large"
+    assert recorded["best"]["total"] == now["total"]
+    terms = [{key: term[key] for key in ("name", "weight", "value")} for term in recorded["best"]["terms"]]
+    assert terms == now["terms"]
+
+
+def test_nodes_that_kube_scheduler_did_not_ask_about_are_refused_by_it(server: Product) -> None:
+    asking = pod("picky", {WHOLE: "4"})
+    asking["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 1 tainted."}
+    ]
+    assert decide(server, asking, ["large", "small"]) == []
+    answer = explained(server, "default/picky")
+    tainted = by_node(answer)["tainted"]
+    assert (tainted["by"], tainted["reason"]) == (
+        "kubernetes",
+        "kube-scheduler did not ask about this node",
+    )
+    assert answer["recorded"]["kubeScheduler"] == "0/3 nodes are available: 1 tainted."
+    assert any("The GPUs of 1 node would do, but kube-scheduler refuses" in each for each in answer["advice"])
+
+
+def test_a_pod_that_waits_and_was_never_asked_about(server: Product) -> None:
+    answer = explained(server, "default/waiting")
+    assert (answer["recorded"], answer["fits"]) == (None, False)
+    assert answer["nearest"]["text"].endswith("MiB short (needs 500,000, has 81,920)")
+
+
+def test_a_pod_that_holds_gpus_is_explained_as_if_it_came_again(server: Product) -> None:
+    answer = explained(server, "default/running")
+    assert (answer["boundTo"], answer["recorded"]) == ("small", None)
+    assert by_node(answer)["small"]["verdict"] == "fits"
+
+
+def test_no_pod_of_another_namespace_is_named(server: Product) -> None:
+    asking = pod("crowded", {WHOLE: "2"})
+    decide(server, asking, ["large", "small"])
+    answer = explained(server, "default/crowded")
+    assert answer["nearest"]["text"] == (
+        "large has 1 of 2 nvidia.com/gpu free; would fit if a pod of another namespace (priority 0) left"
+    )
+    assert "secret" not in json.dumps(answer)
+
+
+@pytest.mark.parametrize("form", [json.dumps, yaml.safe_dump], ids=["as JSON", "as YAML"])
+def test_a_manifest_of_a_pod_that_need_not_exist(server: Product, form: Any) -> None:
+    asking = {"apiVersion": "v1", "kind": "Pod"} | pod("new", {WHOLE: "8"})
+    reply = sent(server, form(asking).encode())
+    assert (reply.status, reply.json()["best"], reply.json()["recorded"]) == (200, ["tainted"], None)
+    assert get(server.inspect, "/explain?pod=default/new").status == 404
+
+
+def test_an_invalid_wish_is_explained_not_refused(server: Product) -> None:
+    asking = {"apiVersion": "v1", "kind": "Pod"} | pod("bad", {SHARE: "8Gi"})
+    answer = sent(server, json.dumps(asking).encode()).json()
+    assert "8192 means 8 GiB" in answer["invalid"]
+    assert answer["counts"] == {"pod's GPU request is invalid": 3}
+
+
+def test_only_so_many_nodes_where_so_many_are_asked_for(server: Product) -> None:
+    decide(server, pod("p", {WHOLE: "1"}), NAMES)
+    answer = explained(server, "default/p", "&nodes=1")
+    assert ([entry["node"] for entry in answer["nodes"]], answer["nodesLeftOut"]) == (["large"], 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "problem"),
+    [
+        pytest.param("/explain", 400, "pod: ''; ask for ?pod=NAMESPACE/NAME", id="no pod"),
+        pytest.param("/explain?pod=p", 400, "pod: 'p'; ask for", id="no namespace"),
+        pytest.param("/explain?pod=default/nobody", 404, "POST its manifest", id="nobody of that name"),
+        pytest.param(
+            "/explain?pod=default/waiting&nodes=all", 400, "nodes: 'all'; give a number", id="no number"
+        ),
+        pytest.param("/explain?pod=" + quote("<script>/\u202e", safe=""), 404, "<script>/", id="hostile"),
+    ],
+)
+def test_questions_that_cannot_be_answered(server: Product, path: str, status: int, problem: str) -> None:
+    reply = get(server.inspect, path)
+    assert reply.status == status
+    assert reply.headers["content-type"] == "application/json"
+    assert problem in reply.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        pytest.param(b"", "empty", id="nothing"),
+        pytest.param(b"kind: [", "neither YAML nor JSON", id="broken YAML"),
+        pytest.param(b"kind: Deployment", "a Deployment is no Pod", id="a Deployment"),
+        pytest.param(
+            b"kind: Pod\nmetadata: {name: a}\n"
+            b"spec: {containers: [{name: m, resources: {limits: {nvidia.com/gpu: true}}}]}",
+            "Pod default/a: container 'm': nvidia.com/gpu",
+            id="a quantity of the wrong type",
+        ),
+        pytest.param(
+            b"kind: Pod\nmetadata: {name: a}\n---\nkind: Pod\nmetadata: {name: b}", "2 pods in it", id="two"
+        ),
+        pytest.param(
+            b"kind: Pod\nmetadata: {name: a}\n"
+            b"spec: {containers: [{name: m, resources: {limits: {cpu: lots}}}]}",
+            "cpu: quantity",
+            id="CPU",
+        ),
+    ],
+)
+def test_manifests_that_cannot_be_read(server: Product, body: bytes, problem: str) -> None:
+    reply = sent(server, body)
+    assert reply.status == 400, reply.body
+    assert problem in reply.json()["error"]
+
+
+def test_a_wish_by_annotation_is_kept_in_the_record(server: Product) -> None:
+    asking = pod(
+        "wishes", {WHOLE: "1"}, annotations={ANNOTATION + "model": "H100", ANNOTATION + "modle": "x"}
+    )
+    decide(server, asking, NAMES)
+    answer = explained(server, "default/wishes")
+    assert answer["advice"] == [
+        "Without the annotation gpu.scheduler-ext.io/model it would fit on 2 nodes now"
+    ]
+    assert answer["warnings"] == ["annotation gpu.scheduler-ext.io/modle: unknown, does nothing"]
