@@ -33,7 +33,10 @@ from scheduler_ext.core.wishes import ANNOTATION_PREFIX, WISHES
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.binder import Binder
 from scheduler_ext.extender.book import Book
+from scheduler_ext.extender.candidates import Candidate, Term
 from scheduler_ext.extender.ledger_dump import ledger_dump
+from scheduler_ext.extender.record import Bound, Recorded
+from scheduler_ext.extender.recorded import recorded_values
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.extender.status import SourceStatus
@@ -277,6 +280,18 @@ def test_wire_names_every_field_of_the_ledger() -> None:
     assert keys(msgspec.json.decode(example)) == dumped
     told = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", FENCE.sub("", shown)))))
     assert dumped - told == set()
+
+
+def test_inspection_names_every_field_of_what_was_recorded() -> None:
+    shown = page("inspection")
+    names = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", FENCE.sub("", shown)))))
+    term = Term("t", 0.5, 0.5, 0.5)
+    candidate = Candidate("n", 0.5, (term,), 1)
+    bound = Bound(0.0, "n", "bound", "", {})
+    record = Recorded("u", "ns", "p", b"", 0.0, candidates=(candidate,), bound=bound)
+    told = recorded_values(record, kube.Pod())
+    best = told["best"]
+    assert {*told, *best, *best["terms"][0], *told["bound"]} - names == set()
 
 
 def test_annotations_show_what_is_assigned() -> None:

@@ -52,7 +52,7 @@ def explain(
     if output in ("json", "yaml"):
         print_structured(explanation, output)
     else:
-        _print(explanation, wide=output == "wide")
+        print_explanation(explanation, wide=output == "wide")
     ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)
 
 
@@ -75,7 +75,8 @@ def read_pod(filename: Path) -> kube.Pod:
     return pods[0]
 
 
-def _print(explanation: dict[str, Any], *, wide: bool) -> None:
+def print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
+    """An Explanation for people; ``wide`` shows the scores of all nodes that fit."""
     click.echo(asking(explanation))
     for warning in explanation["warnings"]:
         click.echo(f"Note: {warning}")

@@ -17,6 +17,7 @@ _NAMES = (
     "explain",
     "capacity",
     "simulate",
+    "replay",
     "reasons",
     "check-config",
     "demo",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scheduler_ext.cli.names import NamespacedName
 from scheduler_ext.cli.options import (
     check_context,
     config_option,
@@ -54,22 +55,6 @@ class Listen(click.ParamType[tuple[str, int]]):
         if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65535:
             self.fail(f"{value!r} is no HOST:PORT such as 127.0.0.1:8888", param, ctx)
         return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
-
-
-class NamespacedName(click.ParamType[tuple[str, str]]):
-    """NAMESPACE/NAME."""
-
-    name = "namespace/name"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        namespace, slash, name = str(value).partition("/")
-        if not (namespace and slash and name) or "/" in name:
-            self.fail(f"{value!r} is no NAMESPACE/NAME such as gpu-scheduler/gpu-scheduler", param, ctx)
-        return namespace, name
 
 
 @click.command()

@@ -49,6 +49,10 @@ class SimulationError(SchedulerExtError):
     """A simulation that cannot be run as asked; the text names the file, the option or the line."""
 
 
+class SnapshotFileError(SchedulerExtError):
+    """A file that is no snapshot of decisions, or of another release; the text says which."""
+
+
 class RequestError(SchedulerExtError):
     """A caller's bytes that are no request; ``status`` is the HTTP code to answer with."""
 

@@ -6,10 +6,13 @@ losses by their numbers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from scheduler_ext.core.columns import Floats
 from scheduler_ext.core.mig import window
+from scheduler_ext.core.mig_geometry import Geometry
 from scheduler_ext.core.mig_tuning import MigTuner
 from scheduler_ext.core.mig_value import MigWorth, expected_mix
 from scheduler_ext.core.node import MigRoom
@@ -67,6 +70,16 @@ class MigRooms:
         for geometry in dict.fromkeys(room.geometry for room in list(self._rooms) if room is not None):
             if self._tuner.tune(geometry, expected_mix(geometry, workload)):
                 self._known = _NOTHING_KNOWN
+
+    @property
+    def tuned(self) -> list[tuple[Geometry, tuple[float, ...]]]:
+        """The mixes that tables were tuned to, by geometry: how much of what is asked is of each profile."""
+        return self._tuner.mixes()
+
+    def restore(self, tuned: Sequence[tuple[Geometry, tuple[float, ...]]]) -> None:
+        """Tune tables to the same mixes again: about a second for each."""
+        self._tuner.restore(tuned)
+        self._known = _NOTHING_KNOWN
 
 
 def _loss(room: MigRoom, worth: MigWorth) -> float:

@@ -16,7 +16,7 @@ instead of tilings; going all the way; counting would-be refusals of every shape
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -81,6 +81,15 @@ class MigTuner:
     def worth(self, geometry: Geometry, mix: Mapping[str, float]) -> MigWorth:
         """What was tuned to about this mix, else the formula that suits all."""
         return self._near(geometry, mix) or mig_worth(geometry, mix)
+
+    def mixes(self) -> list[tuple[Geometry, tuple[float, ...]]]:
+        """What was tuned to, by geometry: the part of each profile."""
+        return [(geometry, tuple(parts.tolist())) for geometry, (parts, _) in list(self._tuned.items())]
+
+    def restore(self, mixes: Iterable[tuple[Geometry, tuple[float, ...]]]) -> None:
+        """Tune to the same again."""
+        for geometry, parts in mixes:
+            self._tuned[geometry] = np.array(parts), tuned_worth(geometry, parts)
 
     def _near(self, geometry: Geometry, mix: Mapping[str, float]) -> MigWorth | None:
         known = self._tuned.get(geometry)

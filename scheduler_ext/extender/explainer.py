@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.departures import without
@@ -20,11 +20,12 @@ from scheduler_ext.core.table import Table
 from scheduler_ext.extender.explain import KubeView, explanation, pod_warnings
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.extender.recorded import recorded_values
-from scheduler_ext.extender.status import Source
+from scheduler_ext.extender.snapshots import taken
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod import pod_name, pod_priority, pod_request, pod_uid
 from scheduler_ext.wire.redacted import read_redacted
+from scheduler_ext.wire.snapshot_file import encode_snapshot_file
 
 NOT_OFFERED = "kube-scheduler did not ask about this node"
 
@@ -40,10 +41,19 @@ class _Found:
     bound_to: str | None = None
 
 
+class Cluster(Protocol):
+    """What pods are explained on: a running extender's source, or a replayed one."""
+
+    @property
+    def snapshot(self) -> Snapshot | None: ...
+
+    def pending(self) -> Sequence[PendingPod]: ...
+
+
 class Explainer:
     """Explains the pods of a running extender. Safe to use from any thread."""
 
-    def __init__(self, source: Source, record: Record, config: Configuration) -> None:
+    def __init__(self, source: Cluster, record: Record, config: Configuration) -> None:
         self._source = source
         self._record = record
         self._config = config
@@ -60,6 +70,13 @@ class Explainer:
     def of_manifest(self, pod: kube.Pod) -> dict[str, Any]:
         """The Explanation of a pod that need not exist. Raises RequestError (400) naming what is wrong."""
         return self._explained(_Found(pod, self._request(pod)))
+
+    def snapshot_file(self) -> bytes:
+        """All that decisions follow from, packed. Raises RequestError (503) before the first inventory."""
+        snapshot = self._source.snapshot
+        if snapshot is None:
+            raise RequestError(503, "no inventory yet; try again")
+        return encode_snapshot_file(taken(snapshot, self._source.pending(), self._record, self._config))
 
     def _explained(self, found: _Found) -> dict[str, Any]:
         decision = Decision(found.request, self._seen_by(found), self._sizing.policy)

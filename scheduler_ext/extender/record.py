@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import NamedTuple
@@ -136,6 +136,14 @@ class Record:
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(1.0)
+
+    def restore(self, entries: Iterable[Recorded]) -> None:
+        """Take over the records of another, the one that changed longest ago first."""
+        with self._reading:
+            for entry in entries:
+                self._by_uid[entry.uid] = entry
+                self._uid_of[entry.namespace, entry.name] = entry.uid
+                self._changed(entry, entry.at)
 
     def answered(self, verb: str, answer: Answer) -> None:
         """A filter or a prioritize was answered; on the path of the request, and done at once."""

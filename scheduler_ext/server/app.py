@@ -145,6 +145,16 @@ def inspect_app(source: Source, resources: ResourceNames, explainer: Explainer) 
     def explain_manifest() -> Response:
         return explained(lambda: explainer.of_manifest(_posted_pod(request.environ)))
 
+    @app.get("/debug/snapshot")
+    def snapshot() -> Response:
+        try:
+            body = explainer.snapshot_file()
+        except RequestError as error:
+            return _problem(error.status, str(error), "snapshot")
+        response = Response(body, content_type="application/gzip")
+        response.headers["Content-Disposition"] = 'attachment; filename="scheduler-ext-snapshot.json.gz"'
+        return response
+
     @app.get("/debug/ledger")
     def ledger() -> Response:
         return _json(200, encode_json(ledger_dump(source.snapshot, resources)))

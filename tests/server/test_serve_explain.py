@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 import yaml
 
+from tests.cli.commands import run
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, names_body, node, pod
 from tests.server.product import Product
 from tests.server.server_process import Reply, call, connect, get, request
@@ -193,6 +194,47 @@ def test_manifests_that_cannot_be_read(server: Product, body: bytes, problem: st
     reply = sent(server, body)
     assert reply.status == 400, reply.body
     assert problem in reply.json()["error"]
+
+
+def test_a_snapshot_is_replayed_by_the_command_line_with_the_same_answer(
+    server: Product, tmp_path: Path
+) -> None:
+    decide(server, pod("q", {WHOLE: "4"}), ["large", "small"])
+    reply = get(server.inspect, "/debug/snapshot")
+    assert (reply.status, reply.headers["content-type"]) == (200, "application/gzip")
+    file = tmp_path / "snapshot.json.gz"
+    file.write_bytes(reply.body)
+    for name in ("default/q", "default/waiting", "default/running"):
+        told = run("replay", file, "--pod", name, "-o", "json")
+        answer = explained(server, name)
+        assert (told.exit_code, json.loads(told.stdout)) == (0 if answer["fits"] else 3, answer)
+    written = tmp_path / "pod.json"
+    written.write_text(json.dumps({"kind": "Pod"} | pod("new", {WHOLE: "8"})))
+    told = run("replay", file, "-f", written)
+    assert (told.exit_code, "Fits; best: tainted" in told.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "problem"),
+    [
+        pytest.param([], 2, "nothing to explain: give one of --pod, -f", id="no pod"),
+        pytest.param(["--pod", "a/b", "-f", "-"], 2, "--pod and -f are too many", id="two pods"),
+        pytest.param(["--pod", "b"], 2, "'b' is no NAMESPACE/NAME", id="no namespace"),
+        pytest.param(["--pod", "default/nobody"], 1, "no pod of this name", id="nobody of that name"),
+    ],
+)
+def test_replays_that_cannot_be(
+    server: Product, tmp_path: Path, options: list[str], code: int, problem: str
+) -> None:
+    file = tmp_path / "snapshot"
+    file.write_bytes(get(server.inspect, "/debug/snapshot").body)
+    told = run("replay", file, *options)
+    assert (told.exit_code, problem in told.stderr) == (code, True)
+
+
+def test_a_file_to_replay_that_is_not_there_is_named(tmp_path: Path) -> None:
+    told = run("replay", tmp_path / "gone", "--pod", "a/b")
+    assert (told.exit_code, f"{tmp_path}/gone: No such file" in told.stderr) == (1, True)
 
 
 def test_a_wish_by_annotation_is_kept_in_the_record(server: Product) -> None:

@@ -1,0 +1,68 @@
+"""``scheduler-ext replay``: the decisions of a running extender, asked about elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scheduler_ext.cli.explain import WOULD_NOT_FIT, print_explanation, read_pod
+from scheduler_ext.cli.names import NamespacedName
+from scheduler_ext.cli.output import print_structured
+from scheduler_ext.core.errors import PodError, RequestError, SnapshotFileError
+from scheduler_ext.extender.explainer import Explainer
+from scheduler_ext.extender.snapshots import revived
+from scheduler_ext.wire.snapshot_file import decode_snapshot_file
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--pod", type=NamespacedName(), help="A pod of the snapshot, NAMESPACE/NAME.")
+@click.option(
+    "-f",
+    "--filename",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="File with one Pod that need not be there; - for standard input.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "yaml"]),
+    default="table",
+    show_default=True,
+)
+@click.pass_context
+def replay(
+    ctx: click.Context, file: Path, pod: tuple[str, str] | None, filename: Path | None, output: str
+) -> None:
+    """Explain a pod on the state of an extender that was saved with GET /debug/snapshot.
+
+    The answer is that of the extender at that moment. Exit 0 if it fits somewhere, 3 if not.
+    """
+    if (pod is None) == (filename is None):
+        which = "nothing to explain" if pod is None else "--pod and -f are too many"
+        raise click.UsageError(f"{which}: give one of --pod, -f")
+    explanation = _explained(file, pod, filename)
+    if output in ("json", "yaml"):
+        print_structured(explanation, output)
+    else:
+        print_explanation(explanation, wide=output == "wide")
+    ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)
+
+
+def _explained(file: Path, pod: tuple[str, str] | None, filename: Path | None) -> dict[str, Any]:
+    try:
+        replayed = revived(decode_snapshot_file(file.read_bytes()))
+    except OSError as error:
+        raise SnapshotFileError(f"{file}: {error.strerror or error}") from None
+    except SnapshotFileError as error:
+        raise SnapshotFileError(f"{file}: {error}") from None
+    explainer = Explainer(replayed, replayed.record, replayed.config)
+    try:
+        if pod is not None:
+            return explainer.of_name(*pod)
+        assert filename is not None
+        return explainer.of_manifest(read_pod(filename))
+    except RequestError as error:
+        raise PodError(f"{file}: {error}") from None

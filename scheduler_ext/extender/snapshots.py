@@ -1,0 +1,207 @@
+"""All that decisions follow from, taken from a running extender and brought to life elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from scheduler_ext.core.columns import Ints
+from scheduler_ext.core.forecast import Forecast
+from scheduler_ext.core.name_index import NameIndex
+from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.placement import Sizing
+from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.core.table import build_snapshot
+from scheduler_ext.core.workload import Workload
+from scheduler_ext.extender.candidates import Candidate, Names, Term
+from scheduler_ext.extender.record import Bound, Offered, Record, Recorded
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.snapshot_file import (
+    SnapshotFile,
+    StoredBind,
+    StoredCandidate,
+    StoredDecision,
+    StoredOffer,
+    StoredTerm,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """An extender's state as it was: what its decisions saw, who waited, and what it had decided."""
+
+    snapshot: Snapshot
+    waiting: Sequence[PendingPod]
+    record: Record
+    config: Configuration
+
+    def pending(self) -> Sequence[PendingPod]:
+        """The pods that ask GPUs and had no node."""
+        return self.waiting
+
+
+def taken(
+    snapshot: Snapshot, pending: Iterable[PendingPod], record: Iterable[Recorded], config: Configuration
+) -> SnapshotFile:
+    """The state of a running extender, without what no decision about a pod reads."""
+    nodes = [node.info for node in snapshot.nodes.values()]
+    workload = snapshot.forecast.workload
+    offers = _Offers([info.name for info in nodes])
+    decisions = [_stored(entry, offers) for entry in record]
+    return SnapshotFile(
+        generation=snapshot.generation,
+        at=time.time(),
+        configuration=config,
+        nodes=[_redacted(info) for info in nodes],
+        workload=list(workload.parts.items()),
+        unknown=workload.unknown,
+        tuned=snapshot.mig_rooms.tuned,
+        pending=[replace(waiting, pod=_without_labels(waiting.pod)) for waiting in pending],
+        offers=offers.stored,
+        decisions=decisions,
+    )
+
+
+def revived(file: SnapshotFile) -> Replayed:
+    """What was taken, ready to be asked; takes a second for each MIG geometry whose tables were tuned."""
+    config = file.configuration
+    sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
+    nodes = {info.name: sizing.resolved(info) for info in file.nodes}
+    forecast = Forecast(Workload(dict(file.workload), file.unknown), ())
+    snapshot = build_snapshot(nodes, file.generation, forecast=forecast)
+    snapshot.mig_rooms.restore(file.tuned)
+    record = Record(max(1, len(file.decisions)), 2**62)
+    index = NameIndex([info.name for info in file.nodes])
+    offers = [_offered(offer, index) for offer in file.offers]
+    record.restore(_recorded(each, offers) for each in file.decisions)
+    return Replayed(snapshot, file.pending, record, config)
+
+
+class _Offers:
+    """Which nodes kube-scheduler asked about, once for all decisions that it asked the same for."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._places: dict[tuple[bytes, bytes], int] = {}
+        self._rows: dict[int, tuple[Names, Ints]] = {}
+        self.stored: list[StoredOffer] = []
+
+    def place(self, offered: Offered | None) -> int | None:
+        if offered is None:
+            return None
+        rows = self._rows_in(offered.names)
+        known = rows >= 0
+        # The bit after the last is of nodes that were not there.
+        bits = np.append(np.unpackbits(np.frombuffer(offered.bits, np.uint8)), np.uint8(0))
+        asked = bits[np.minimum(rows, len(bits) - 1)] * known
+        pair = np.packbits(known).tobytes(), np.packbits(asked).tobytes()
+        place = self._places.setdefault(pair, len(self.stored))
+        if place == len(self.stored):
+            self.stored.append(StoredOffer(*pair))
+        return place
+
+    def _rows_in(self, names: Names) -> Ints:
+        """Where the nodes of the file stood among those of a decision; -1 for those that came later."""
+        found = self._rows.get(id(names))
+        if found is None:
+            rows = np.array([names.get(name, -1) for name in self._names], np.int32)
+            # Kept together with the names, so that no others come to have their identity.
+            found = self._rows[id(names)] = names, rows
+        return found[1]
+
+
+def _offered(offer: StoredOffer, index: NameIndex) -> Offered:
+    known = np.unpackbits(np.frombuffer(offer.known, np.uint8))
+    names: Mapping[str, int] = {name: row for name, row in index.items() if known[row]}
+    return Offered(names, offer.asked)
+
+
+def _redacted(info: NodeInfo) -> NodeInfo:
+    return replace(
+        info,
+        pods=tuple(map(_without_labels, info.pods)),
+        nominated=tuple(map(_without_labels, info.nominated)),
+    )
+
+
+def _without_labels(pod: BoundPod) -> BoundPod:
+    return replace(pod, labels={})
+
+
+def _stored(entry: Recorded, offers: _Offers) -> StoredDecision:
+    bound = entry.bound
+    return StoredDecision(
+        uid=entry.uid,
+        namespace=entry.namespace,
+        name=entry.name,
+        pod=entry.pod.decode(),
+        first_at=entry.first_at,
+        at=entry.at,
+        filters=entry.filters,
+        generation=entry.generation,
+        nodes_in=entry.nodes_in,
+        nodes_out=entry.nodes_out,
+        rejected=dict(entry.rejected),
+        problem=entry.problem,
+        offer=offers.place(entry.offered),
+        candidates=[
+            StoredCandidate(
+                candidate.node,
+                candidate.total,
+                candidate.of,
+                [StoredTerm(term.name, term.weight, term.value, term.mean) for term in candidate.terms],
+            )
+            for candidate in entry.candidates
+        ],
+        bound=(
+            StoredBind(bound.at, bound.node, bound.kind, bound.error, _lists(bound.devices))
+            if bound is not None
+            else None
+        ),
+    )
+
+
+def _lists(devices: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    return {container: list(uuids) for container, uuids in devices.items()}
+
+
+def _recorded(stored: StoredDecision, offers: Sequence[Offered]) -> Recorded:
+    bound = stored.bound
+    return Recorded(
+        uid=stored.uid,
+        namespace=stored.namespace,
+        name=stored.name,
+        pod=stored.pod.encode(),
+        first_at=stored.first_at,
+        at=stored.at,
+        filters=stored.filters,
+        generation=stored.generation,
+        nodes_in=stored.nodes_in,
+        nodes_out=stored.nodes_out,
+        rejected=stored.rejected,
+        problem=stored.problem,
+        offered=offers[stored.offer] if stored.offer is not None else None,
+        candidates=tuple(
+            Candidate(
+                candidate.node,
+                candidate.total,
+                tuple(Term(term.name, term.weight, term.value, term.mean) for term in candidate.terms),
+                candidate.of,
+            )
+            for candidate in stored.candidates
+        ),
+        bound=(
+            Bound(
+                bound.at,
+                bound.node,
+                bound.kind,
+                bound.error,
+                {container: tuple(uuids) for container, uuids in bound.devices.items()},
+            )
+            if bound is not None
+            else None
+        ),
+    )
