@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from scheduler_ext.cluster.bindings import Bindings
 from scheduler_ext.cluster.notices import NUDGE_ANNOTATION
 from scheduler_ext.cluster.reflector import WatchHealth
 from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.inventory import Inventory
 from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.reasons import REASONS
@@ -103,6 +104,9 @@ class Followed:
 
     def pending(self) -> Sequence[PendingPod]:
         return self.source.pending()
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        return self.source.node_facts()
 
     def status(self) -> SourceStatus:
         watch = WatchHealth("nodes", True, True, 0.0, None, {"ended": 1})
@@ -282,6 +286,13 @@ def test_wire_names_every_field_of_the_ledger() -> None:
     assert dumped - told == set()
 
 
+def test_events_names_every_reason() -> None:
+    source = "".join(path.read_text() for path in (ROOT / "scheduler_ext" / "cluster").glob("*.py"))
+    reasons = set(re.findall(r'"((?:GPU|ShareWithout)[A-Z]\w+)"', source)) - {"GPUNode"}
+    assert {row[0].strip("`") for row in rows(page("events"))} == reasons
+    assert len(reasons) == 6
+
+
 def test_inspection_names_every_field_of_what_was_recorded() -> None:
     shown = page("inspection")
     names = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", FENCE.sub("", shown)))))
@@ -289,7 +300,7 @@ def test_inspection_names_every_field_of_what_was_recorded() -> None:
     candidate = Candidate("n", 0.5, (term,), 1)
     bound = Bound(0.0, "n", "bound", "", {})
     record = Recorded("u", "ns", "p", b"", 0.0, candidates=(candidate,), bound=bound)
-    told = recorded_values(record, kube.Pod())
+    told = recorded_values(record)
     best = told["best"]
     assert {*told, *best, *best["terms"][0], *told["bound"]} - names == set()
 

@@ -19,15 +19,18 @@ from typing import Any
 from scheduler_ext.cluster.budgets import BUDGETS, BudgetSink
 from scheduler_ext.cluster.enforcing import Enforcing
 from scheduler_ext.cluster.forecasting import Forecasting
+from scheduler_ext.cluster.inventory_events import InventoryEvents
 from scheduler_ext.cluster.leader import BuildLeader
 from scheduler_ext.cluster.notices import Notices
 from scheduler_ext.cluster.pace import Pace
+from scheduler_ext.cluster.placements import Placements
 from scheduler_ext.cluster.reflector import Reflector, WatchHealth
 from scheduler_ext.cluster.share_nodes import ShareNodes
 from scheduler_ext.cluster.sinks import NodeSink, PodSink, ReportSink
 from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.cluster.troubles import Troubles
 from scheduler_ext.core.cause import Cause
+from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.inventory import Inventory
 from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.snapshot import Snapshot
@@ -80,6 +83,8 @@ class LiveInventory:
         self._leader = leader(transport, changed=self._turned) if leader is not None else None
         self._notices = Notices(transport, self.active)
         self._share_nodes = ShareNodes(self._notices.warn, resources)
+        self._inventory_events = InventoryEvents(self._notices.warn)
+        self._placements = Placements(extender.record, self._notices.tell)
         self._oldest_s = config.inventory_ages_s()[0]
         parts = (self._inventory, self._lock, resources, self._wake)
         self._troubles = Troubles()
@@ -91,8 +96,9 @@ class LiveInventory:
         extender.preemptor.budgets = budgets.budgets
         pods = Reflector("pods", transport, PODS, Decoder(Pod), PodSink(*parts), pace)
         disruptions = Decoder(PodDisruptionBudget)
+        self._nodes = NodeSink(*parts)
         self._reflectors: list[Reflector[Any]] = [
-            Reflector("nodes", transport, NODES, Decoder(Node), NodeSink(*parts), pace),
+            Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, pace),
             Reflector("gpunodes", transport, GPU_NODES, Decoder(GpuNode), reports, pace),
             pods,
             Reflector("poddisruptionbudgets", transport, BUDGETS, disruptions, budgets, pace),
@@ -137,6 +143,10 @@ class LiveInventory:
         """The pods that ask GPUs and have no node yet."""
         with self._lock:
             return self._inventory.all_pending()
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        """What kube-scheduler's own filters compare of each Node, without amounts."""
+        return dict(self._nodes.facts)
 
     def active(self) -> bool:
         """Whether it is this extender that writes to the cluster."""
@@ -251,7 +261,8 @@ class LiveInventory:
                 arrived_at, self._arrived_at = self._arrived_at or now, None
                 infos = {name: self._inventory.info(name) for name in self._unpublished}
                 seen = {name: self._inventory.advertised(name) for name in infos}
-            begun = self.snapshot is None
+            before = self.snapshot
+            begun = before is None
             if begun:
                 # The first decision knows of all pods that are there.
                 self._forecasting.look()
@@ -261,6 +272,9 @@ class LiveInventory:
         if self.enforcing is not None:
             self.enforcing.follow(infos, seen)
         self._share_nodes.follow(infos)
+        self._inventory_events.follow(infos)
+        if before is not None:
+            self._placements.follow(before, infos)
         if begun and (snapshot := self.snapshot) is not None:
             self._unpublished = {}
             # What was just built lives on: keep the collector from walking it.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from threading import Condition, Thread
 from typing import Any
@@ -24,8 +24,11 @@ from scheduler_ext.wire.times import micro_time
 log = logging.getLogger(__name__)
 
 NUDGE_ANNOTATION = "gpu.scheduler-ext.io/inventory-changed"
-_EVENTS_PATH = "/apis/events.k8s.io/v1/namespaces/default/events"
+_EVENTS = "/apis/events.k8s.io/v1"
 _QUEUED = 100
+# Events about pods, of which hundreds may be bound at once: so many in a second, and so many more at first.
+_POD_EVENTS_PER_S = 10.0
+_POD_EVENTS_AT_ONCE = 50.0
 # The same event about the same node is written once in this time.
 _EVENT_EVERY_S = 600.0
 # An account that may not write is not asked again for this long.
@@ -45,12 +48,15 @@ class Notices:
         self._nudges: OrderedDict[str, float] = OrderedDict()
         self._backoff = Backoff()
         self._nudge_at = 0.0
-        self._events: deque[dict[str, Any]] = deque(maxlen=_QUEUED)
+        self._events: deque[Callable[[], dict[str, Any]]] = deque(maxlen=_QUEUED)
+        self._tokens, self._tokens_at = _POD_EVENTS_AT_ONCE, time.monotonic()
         self._told: TTLCache[tuple[str, str, str], bool] = TTLCache(1000, _EVENT_EVERY_S)
         self._forbidden: dict[str, float] = {}
         self._stopped = False
         self._thread = Thread(target=self._run, name="notices", daemon=True)
         self.nudges = 0
+        # How many ended how: written, dropped (too many at once), failed.
+        self.events: Counter[str] = Counter()
 
     def start(self) -> None:
         """Write from now on."""
@@ -75,8 +81,27 @@ class Notices:
             if not self._active() or (node, reason, about) in self._told:
                 return
             self._told[node, reason, about] = True
-            self._events.append(_event(node, uid, reason, note))
-            self._wake.notify()
+            event = _event(node, uid, reason, note)
+            self._put(lambda: event)
+
+    def tell(self, event: Callable[[], dict[str, Any]]) -> None:
+        """An event about a pod, unless too many were told lately; it is made when it is written."""
+        with self._wake:
+            if not self._active():
+                return
+            now = time.monotonic()
+            earned = (now - self._tokens_at) * _POD_EVENTS_PER_S
+            self._tokens, self._tokens_at = min(_POD_EVENTS_AT_ONCE, self._tokens + earned), now
+            if self._tokens < 1:
+                self.events["dropped"] += 1
+                return
+            self._tokens -= 1
+            self._put(event)
+
+    def _put(self, event: Callable[[], dict[str, Any]]) -> None:
+        self.events["dropped"] += len(self._events) == _QUEUED
+        self._events.append(event)
+        self._wake.notify()
 
     def _queue(self, node: str, until: float) -> None:
         """Last of all; where too many wait, without the first."""
@@ -98,9 +123,14 @@ class Notices:
                 if nudge is not None:
                     self._annotate(*nudge)
                 elif event is not None:
-                    self._write("events", "POST", _EVENTS_PATH, event, JSON)
+                    self._post(event())
             except Exception:
                 log.exception("a notice was not written")
+
+    def _post(self, event: dict[str, Any]) -> None:
+        path = f"{_EVENTS}/namespaces/{event['metadata']['namespace']}/events"
+        error = self._write("events", "POST", path, event, JSON)
+        self.events["failed" if error is not None else "written"] += 1
 
     def _wait_s(self) -> float | None:
         """Until there is something to write; None while nothing is known that will be."""

@@ -17,6 +17,7 @@ from scheduler_ext.cluster.transport import ServerClock
 from scheduler_ext.cluster.troubles import Troubles
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu import Report
+from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.inventory import Inventory
 from scheduler_ext.core.node import BoundPod, PendingPod
 from scheduler_ext.core.quantity import QuantityError
@@ -24,7 +25,7 @@ from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
-from scheduler_ext.wire.node import node_record
+from scheduler_ext.wire.node import node_constraints, node_record
 from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
@@ -80,11 +81,19 @@ class NodeSink(_Sink):
     kind = "Node"
     together = 50
 
+    def __init__(
+        self, inventory: Inventory, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
+    ) -> None:
+        super().__init__(inventory, lock, resources, changed)
+        # What kube-scheduler's own filters compare, for explanations.
+        self.facts: dict[str, NodeFacts] = {}
+
     def seen(self, items: Sequence[kube.Node], clock: ServerClock) -> None:
         records = []
         for node in items:
             name = _name(node.metadata)
             self._listed.add(name)
+            self.facts[name] = node_constraints(node)
             try:
                 records.append((name, node_record(node, self._resources)))
             except QuantityError as error:
@@ -98,11 +107,14 @@ class NodeSink(_Sink):
     def gone(self, item: kube.Node | Broken) -> None:
         name = item.name if isinstance(item, Broken) else _name(item.metadata)
         self._listed.discard(name)
+        self.facts.pop(name, None)
         with self._lock:
             self._inventory.node_gone(name)
         self._changed()
 
     def end(self) -> None:
+        for name in self.facts.keys() - self._listed:
+            del self.facts[name]
         with self._lock:
             for name in self._inventory.nodes() - self._listed:
                 self._inventory.node_gone(name)

@@ -66,7 +66,7 @@ class BoundPod:
 class PendingPod:
     """A pod that is not bound yet: what it asks (``invalid`` says why that cannot be read), and who binds it.
 
-    ``nominated_node`` is where it waits for others to leave.
+    ``nominated_node`` is where it waits for others to leave; ``manifest`` is the pod as JSON, redacted.
     """
 
     pod: BoundPod
@@ -74,6 +74,7 @@ class PendingPod:
     scheduler_name: str
     nominated_node: str | None = None
     invalid: str | None = None
+    manifest: bytes = field(default=b"", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Protocol
 
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.departures import without
 from scheduler_ext.core.errors import PodError, RequestError
-from scheduler_ext.core.intree import InTreeRejection
-from scheduler_ext.core.node import BoundPod, PendingPod
+from scheduler_ext.core.intree import InTreeRejection, NodeFacts, intree_rejection
+from scheduler_ext.core.node import UNLIMITED, BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.nominated import seen_by
 from scheduler_ext.core.placement import Sizing
 from scheduler_ext.core.quantity import QuantityError
@@ -19,14 +20,15 @@ from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import Table
 from scheduler_ext.extender.explain import KubeView, explanation, pod_warnings
 from scheduler_ext.extender.record import Record, Recorded
-from scheduler_ext.extender.recorded import recorded_values
+from scheduler_ext.extender.recorded import recorded_values, unschedulable_message
 from scheduler_ext.extender.snapshots import taken
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import pod_name, pod_priority, pod_request, pod_uid
+from scheduler_ext.wire.pod import pod_name, pod_needs, pod_priority, pod_request, pod_uid
 from scheduler_ext.wire.redacted import read_redacted
 from scheduler_ext.wire.snapshot_file import encode_snapshot_file
 
+_CPU = "cpu"
 NOT_OFFERED = "kube-scheduler did not ask about this node"
 
 
@@ -48,6 +50,8 @@ class Cluster(Protocol):
     def snapshot(self) -> Snapshot | None: ...
 
     def pending(self) -> Sequence[PendingPod]: ...
+
+    def node_facts(self) -> Mapping[str, NodeFacts]: ...
 
 
 class Explainer:
@@ -76,23 +80,49 @@ class Explainer:
         snapshot = self._source.snapshot
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
-        return encode_snapshot_file(taken(snapshot, self._source.pending(), self._record, self._config))
+        return encode_snapshot_file(
+            taken(
+                snapshot,
+                self._source.pending(),
+                self._source.node_facts(),
+                self._record,
+                self._config,
+            )
+        )
 
     def _explained(self, found: _Found) -> dict[str, Any]:
         decision = Decision(found.request, self._seen_by(found), self._sizing.policy)
         invalid = isinstance(found.request, InvalidRequest)
-        kube_view = KubeView() if invalid else KubeView(_not_offered(found.record, decision.snapshot))
         try:
+            kube_view = KubeView() if invalid else self._kube_view(found, decision.snapshot)
             told = explanation(
                 found.pod, decision, kube_view, self._config, pod_warnings(found.pod, found.request)
             )
-        except PodError as error:
+        except (PodError, QuantityError) as error:
             raise RequestError(400, str(error)) from None
         return told | {
             "generation": decision.snapshot.generation,
             "boundTo": found.bound_to,
-            "recorded": recorded_values(found.record, found.pod) if found.record is not None else None,
+            "kubeScheduler": unschedulable_message(found.pod),
+            "recorded": recorded_values(found.record) if found.record is not None else None,
         }
+
+    def _kube_view(self, found: _Found, snapshot: Snapshot) -> KubeView:
+        """What kube-scheduler's own filters say, as far as they can be followed here: all about the node
+        itself, and CPU; and of the last time whom they kept from us. Raises QuantityError."""
+        needs = pod_needs(found.pod)
+        ignored = frozenset({*needs.requests, "pods"}) - {_CPU}
+        facts = {
+            name: _with_cpu(each, snapshot.nodes[name].info)
+            for name, each in self._source.node_facts().items()
+            if name in snapshot.nodes
+        }
+        refused: dict[str, InTreeRejection] = dict(_not_offered(found.record, snapshot))
+        for name, each in facts.items():
+            rejection = intree_rejection(needs, each, ignore_resources=ignored)
+            if rejection is not None:
+                refused[name] = rejection
+        return KubeView(refused, facts)
 
     def _request(self, pod: kube.Pod) -> GpuRequest | InvalidRequest:
         try:
@@ -102,16 +132,18 @@ class Explainer:
 
     def _found(self, namespace: str, name: str) -> _Found:
         record = self._record.of(namespace, name)
+        waiting = next(
+            (p for p in self._source.pending() if (p.pod.namespace, p.pod.name) == (namespace, name)), None
+        )
+        if waiting is not None:
+            # Newer than what kube-scheduler sent, and what it wrote on the pod since is there as well.
+            pod = read_redacted(waiting.manifest)
+            return _Found(pod, self._request(pod), record)
         holder = self._holder(namespace, name)
         bound = holder if holder is not None else (None, None)
         if record is not None and record.pod:
             pod = read_redacted(record.pod)
             return _Found(pod, self._request(pod), record, *bound)
-        waiting = next(
-            (p for p in self._source.pending() if (p.pod.namespace, p.pod.name) == (namespace, name)), None
-        )
-        if waiting is not None:
-            return _Found(_named(waiting.pod), _wish(waiting), record)
         if holder is not None:
             return _Found(_named(holder[0]), holder[0].request, record, *holder)
         raise RequestError(
@@ -149,14 +181,20 @@ class Explainer:
         return table.snapshot(snapshot.generation)
 
 
-def _wish(waiting: PendingPod) -> GpuRequest | InvalidRequest:
-    return InvalidRequest(waiting.invalid) if waiting.invalid is not None else waiting.pod.request
-
-
 def _named(pod: BoundPod) -> kube.Pod:
     """A pod of which the manifest is not known: its name, and nothing that kube-scheduler's filters read."""
     metadata = kube.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
     return kube.Pod(metadata=metadata, spec=kube.PodSpec(priority=pod.priority))
+
+
+def _with_cpu(facts: NodeFacts, info: NodeInfo) -> NodeFacts:
+    """With what is known of the node's CPU; without end where nothing is."""
+    if info.cpu_milli is None:
+        return replace(facts, allocatable={_CPU: Fraction(UNLIMITED)})
+    asked = info.cpu_elsewhere_milli + sum(pod.cpu_milli for pod in info.pods if pod.holds)
+    return replace(
+        facts, allocatable={_CPU: Fraction(info.cpu_milli, 1000)}, requested={_CPU: Fraction(asked, 1000)}
+    )
 
 
 def _not_offered(record: Recorded | None, snapshot: Snapshot) -> Mapping[str, InTreeRejection]:

@@ -14,19 +14,30 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.gpu import Report
+from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node import NodeInfo, PendingPod
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.workload import Workload
 from scheduler_ext.wire.arrivals import workload_of
+from scheduler_ext.wire.node import node_constraints
 from scheduler_ext.wire.objects import Objects, assemble, read_objects, waiting
 
 # What the last good reports said of their order: (bootID, sequence) by node.
 Sequences = Mapping[str, tuple[str | None, int | None]]
-# Every node by name, what the pods there say of those to come, and who waits for a node.
-Nodes = tuple[dict[str, NodeInfo], Workload, list[PendingPod]]
+
+
+class Nodes(NamedTuple):
+    """Every node by name, what the pods there say of those to come, who waits for a node, and what
+    kube-scheduler's own filters compare of each Node."""
+
+    infos: dict[str, NodeInfo]
+    workload: Workload
+    pending: list[PendingPod]
+    facts: dict[str, NodeFacts]
 
 
 def load_objects(path: Path) -> Objects:
@@ -48,7 +59,8 @@ def read_nodes(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
     objects = load_objects(path)
     try:
         nodes = assemble(objects, resources, previous)
-        return nodes, workload_of(objects.pods, resources), waiting(objects, resources)
+        facts = {name: node_constraints(node) for name, node in objects.nodes.items()}
+        return Nodes(nodes, workload_of(objects.pods, resources), waiting(objects, resources), facts)
     except InventoryError as error:
         raise type(error)(f"{path}: {error}") from None
 
@@ -77,8 +89,8 @@ def _loads(pickled: bytes) -> Nodes | InventoryError:
     the time, and nothing of it is garbage."""
     gc.disable()
     try:
-        result: Nodes | InventoryError = pickle.loads(pickled)
-        return result
+        result = pickle.loads(pickled)
+        return result if isinstance(result, InventoryError) else Nodes(*result)
     finally:
         gc.enable()
 
@@ -87,9 +99,10 @@ def main() -> None:
     """The child: a request on stdin, the nodes or the error on stdout."""
     # It lives for this one file.
     gc.disable()
-    result: Nodes | InventoryError
+    result: tuple[object, ...] | InventoryError
     try:
-        result = read_nodes(*pickle.load(sys.stdin.buffer))
+        # A class of this module is one of __main__ here, and of nothing there.
+        result = tuple(read_nodes(*pickle.load(sys.stdin.buffer)))
     except InventoryError as error:
         result = error
     sys.stdout.buffer.write(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))

@@ -10,8 +10,8 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.times import micro_time
 
 
-def recorded_values(record: Recorded, pod: kube.Pod) -> dict[str, Any]:
-    """A record; ``kubeScheduler`` is what kube-scheduler itself last wrote on the pod, None where nothing."""
+def recorded_values(record: Recorded) -> dict[str, Any]:
+    """A record."""
     return {
         "at": micro_time(record.at),
         "firstAt": micro_time(record.first_at),
@@ -23,7 +23,6 @@ def recorded_values(record: Recorded, pod: kube.Pod) -> dict[str, Any]:
         "best": _candidate(record.candidates[0]) if record.candidates else None,
         "candidates": [_candidate(candidate) for candidate in record.candidates],
         "bound": _bound(record.bound) if record.bound is not None else None,
-        "kubeScheduler": _condition(pod),
     }
 
 
@@ -54,7 +53,8 @@ def _bound(bound: Bound) -> dict[str, Any]:
     }
 
 
-def _condition(pod: kube.Pod) -> str | None:
+def unschedulable_message(pod: kube.Pod) -> str | None:
+    """What kube-scheduler itself last wrote on a pod that it could not place; None where nothing."""
     for condition in (pod.status.conditions or ()) if pod.status is not None else ():
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message

@@ -10,6 +10,7 @@ import numpy as np
 
 from scheduler_ext.core.columns import Ints
 from scheduler_ext.core.forecast import Forecast
+from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.name_index import NameIndex
 from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.placement import Sizing
@@ -35,6 +36,7 @@ class Replayed:
 
     snapshot: Snapshot
     waiting: Sequence[PendingPod]
+    facts: Mapping[str, NodeFacts]
     record: Record
     config: Configuration
 
@@ -42,9 +44,17 @@ class Replayed:
         """The pods that ask GPUs and had no node."""
         return self.waiting
 
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        """What kube-scheduler's own filters compare of each Node, without amounts."""
+        return self.facts
+
 
 def taken(
-    snapshot: Snapshot, pending: Iterable[PendingPod], record: Iterable[Recorded], config: Configuration
+    snapshot: Snapshot,
+    pending: Iterable[PendingPod],
+    facts: Mapping[str, NodeFacts],
+    record: Iterable[Recorded],
+    config: Configuration,
 ) -> SnapshotFile:
     """The state of a running extender, without what no decision about a pod reads."""
     nodes = [node.info for node in snapshot.nodes.values()]
@@ -60,6 +70,7 @@ def taken(
         unknown=workload.unknown,
         tuned=snapshot.mig_rooms.tuned,
         pending=[replace(waiting, pod=_without_labels(waiting.pod)) for waiting in pending],
+        facts=list(facts.values()),
         offers=offers.stored,
         decisions=decisions,
     )
@@ -77,7 +88,8 @@ def revived(file: SnapshotFile) -> Replayed:
     index = NameIndex([info.name for info in file.nodes])
     offers = [_offered(offer, index) for offer in file.offers]
     record.restore(_recorded(each, offers) for each in file.decisions)
-    return Replayed(snapshot, file.pending, record, config)
+    facts = {each.name: each for each in file.facts}
+    return Replayed(snapshot, file.pending, facts, record, config)
 
 
 class _Offers:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event, Thread
 
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.forecast import Forecast
+from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
@@ -36,6 +37,7 @@ class InventorySource:
         self._resources = resources
         self._last: Sequences = {}
         self._pending: Sequence[PendingPod] = ()
+        self._facts: Mapping[str, NodeFacts] = {}
         self._seen: tuple[int, ...] | None = None
         self._stop = Event()
         self._thread = Thread(target=self._poll, name="inventory", daemon=True)
@@ -56,6 +58,10 @@ class InventorySource:
         """The pods of the file that ask GPUs and have no node."""
         return self._pending
 
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        """What kube-scheduler's own filters compare of each Node of the file, without amounts."""
+        return self._facts
+
     def status(self) -> SourceStatus:
         """How it goes: the file as it was last read is served whatever becomes of it."""
         note = f"the old inventory is served: {self.problem}" if self.problem is not None else None
@@ -71,7 +77,9 @@ class InventorySource:
     def load(self) -> None:
         """Read the file and hand its nodes to the extender. Raises InventoryError; nothing changes then."""
         self._seen = self._identity()
-        infos, workload, self._pending = read_nodes_apart(self._path, self._resources, self._last)
+        infos, workload, self._pending, self._facts = read_nodes_apart(
+            self._path, self._resources, self._last
+        )
         snapshot = self._extender.replace_nodes(infos.values(), Forecast(workload, ()))
         reports = {name: info.report for name, info in infos.items() if info.report is not None}
         self._last = {name: (report.boot_id, report.sequence) for name, report in reports.items()}

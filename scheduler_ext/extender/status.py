@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.binder import Binder
@@ -70,6 +71,10 @@ class Source(Protocol):
 
     def pending(self) -> Sequence[PendingPod]:
         """The pods that ask GPUs and have no node yet."""
+        ...
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        """What kube-scheduler's own filters compare of each Node that is known, without amounts."""
         ...
 
     def status(self) -> SourceStatus: ...

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from scheduler_ext.core import inventory
@@ -106,22 +108,35 @@ def _bare_estimate(capacity: dict[str, int], resources: ResourceNames) -> Estima
     return None
 
 
+def node_constraints(node: kube.Node) -> NodeFacts:
+    """What kube-scheduler's own filters compare of a Node, but for amounts, which are left empty.
+
+    Labels are interned: thousands of nodes have the same.
+    """
+    metadata, spec = node.metadata or kube.ObjectMeta(), node.spec or kube.NodeSpec()
+    return NodeFacts(
+        name=metadata.name or "",
+        labels={sys.intern(key): sys.intern(value) for key, value in strings(metadata.labels).items()},
+        taints=tuple(Taint(t.key or "", t.value or "", t.effect or "") for t in spec.taints or ()),
+        unschedulable=bool(spec.unschedulable),
+        allocatable={},
+        requested={},
+        pod_count=0,
+    )
+
+
 def node_facts(node: kube.Node, pods: Sequence[kube.Pod]) -> NodeFacts:
     """A node as kube-scheduler's own filters see it, with the pods that hold resources there.
 
     Raises QuantityError naming the resource for an unreadable amount.
     """
-    metadata = node.metadata or kube.ObjectMeta()
-    spec, status = node.spec or kube.NodeSpec(), node.status or kube.NodeStatus()
+    status = node.status or kube.NodeStatus()
     requested: dict[str, Fraction] = {}
     for pod in pods:
         for name, amount in pod_amounts(pod.spec or kube.PodSpec()).items():
             requested[name] = requested.get(name, Fraction(0)) + amount
-    return NodeFacts(
-        name=metadata.name or "",
-        labels=strings(metadata.labels),
-        taints=tuple(Taint(t.key or "", t.value or "", t.effect or "") for t in spec.taints or ()),
-        unschedulable=bool(spec.unschedulable),
+    return replace(
+        node_constraints(node),
         allocatable=quantities(status.allocatable),
         requested=requested,
         pod_count=len(pods),

@@ -25,6 +25,7 @@ from scheduler_ext.core.wishes import wished_models
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.kube import quantity_text, strings
+from scheduler_ext.wire.redacted import redacted_pod
 from scheduler_ext.wire.times import seconds
 
 # Written by the extender into the Binding, one per container: comma-separated UUIDs.
@@ -192,6 +193,7 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
         scheduler_name=spec.scheduler_name or "",
         nominated_node=pod.status.nominated_node_name or None if pod.status is not None else None,
         invalid=invalid,
+        manifest=redacted_pod(pod),
     )
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from scheduler_ext import __version__
 from scheduler_ext.core.errors import SnapshotFileError
+from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.mig_geometry import Geometry
 from scheduler_ext.core.node import NodeInfo, PendingPod
 from scheduler_ext.core.workload import TaskClass
@@ -98,6 +99,7 @@ class SnapshotFile(Struct, rename="camel"):
     unknown: float
     tuned: list[tuple[Geometry, tuple[float, ...]]]
     pending: list[PendingPod]
+    facts: list[NodeFacts]
     offers: list[StoredOffer]
     decisions: list[StoredDecision]
     api_version: str = API_VERSION

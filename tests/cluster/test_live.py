@@ -294,3 +294,28 @@ def test_a_pod_nobody_can_read_is_left_out(living: Living) -> None:
     living.server.store.put(PODS, pod("p", {WHOLE: ["1"]}, on="a"))
     living.start()
     assert living.fitting(ONE) == "ab"
+
+
+def test_what_kube_scheduler_compares_of_nodes_is_known_as_long_as_they_are_there(living: Living) -> None:
+    taint = {"key": "dedicated", "effect": "NoSchedule"}
+    living.server.store.put(NODES, node("a", labels={"zone": "x"}, taints=[taint], unschedulable=True))
+    living.start()
+    facts = living.live.node_facts()["a"]
+    told = (dict(facts.labels), facts.unschedulable, [each.key for each in facts.taints])
+    assert told == ({"zone": "x"}, True, ["dedicated"])
+    living.server.store.put(NODES, node("a", labels={"zone": "y"}))
+    eventually(lambda: living.live.node_facts()["a"].labels == {"zone": "y"})
+    living.server.store.delete(NODES, "a")
+    eventually(lambda: set(living.live.node_facts()) == {"b"})
+
+
+def test_pods_that_wait_are_known_with_their_manifest(living: Living) -> None:
+    waiting = pod("w", {WHOLE: "9"}, nodeSelector={"zone": "x"})
+    waiting["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": "SECRET"}]
+    living.server.store.put(PODS, waiting)
+    living.start()
+    (pending,) = living.live.pending()
+    assert b'"nodeSelector":{"zone":"x"}' in pending.manifest
+    assert b"SECRET" not in pending.manifest
+    living.bind("w", "a")
+    eventually(lambda: not living.live.pending())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cycle import Decision, points
 from scheduler_ext.core.errors import RequestError, SnapshotFileError
 from scheduler_ext.core.forecast import Forecast
+from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.snapshot import Snapshot
@@ -23,6 +24,7 @@ from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.snapshots import Replayed, revived, taken
 from scheduler_ext.wire.arrivals import workload_of
 from scheduler_ext.wire.config import Configuration, InspectionSection, ScoreSection
+from scheduler_ext.wire.node import node_constraints
 from scheduler_ext.wire.objects import assemble, read_objects, waiting
 from scheduler_ext.wire.pod import pod_request
 from scheduler_ext.wire.snapshot_file import decode_snapshot_file, encode_snapshot_file
@@ -42,6 +44,7 @@ class Running:
 
     extender: Extender
     waiting: Sequence[PendingPod]
+    facts: Mapping[str, NodeFacts]
     config: Configuration
 
     @property
@@ -50,6 +53,9 @@ class Running:
 
     def pending(self) -> Sequence[PendingPod]:
         return self.waiting
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        return self.facts
 
     def explainer(self) -> Explainer:
         return Explainer(self, self.extender.record, self.config)
@@ -65,7 +71,8 @@ def running(*objects: Json, config: Configuration | None = None) -> Running:
     extender = Extender(config)
     forecast = Forecast(workload_of(found.pods, resources), ())
     extender.replace_nodes(assemble(found, resources).values(), forecast)
-    return Running(extender, waiting(found, resources), config)
+    facts = {name: node_constraints(node) for name, node in found.nodes.items()}
+    return Running(extender, waiting(found, resources), facts, config)
 
 
 def replaying(replayed: Replayed) -> Explainer:
@@ -195,7 +202,7 @@ def test_thousands_of_decisions_are_saved_once_for_the_same_nodes() -> None:
         ask(there.extender, pod(f"p{i}", {WHOLE: "9"}), ["a"] if i % 2 else ["a", "b"])
     snapshot = there.snapshot
     assert snapshot is not None
-    file = taken(snapshot, (), there.extender.record, there.config)
+    file = taken(snapshot, (), {}, there.extender.record, there.config)
     assert (len(file.decisions), len(file.offers)) == (300, 2)
 
 
@@ -245,7 +252,7 @@ def test_it_is_read_as_it_was_written() -> None:
     there = running(*whole_node("a", None, "x"), asks("w", {WHOLE: "3"}))
     snapshot = there.snapshot
     assert snapshot is not None
-    file = taken(snapshot, there.pending(), there.extender.record, there.config)
+    file = taken(snapshot, there.pending(), there.node_facts(), there.extender.record, there.config)
     again = decode_snapshot_file(encode_snapshot_file(file))
     assert again == file
     assert [entry.pod.name for entry in again.pending] == ["w"]

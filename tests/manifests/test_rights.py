@@ -16,6 +16,7 @@ BASE = {
         "gpu.scheduler-ext.io gpunodes: create get patch",
         "gpu.scheduler-ext.io gpunodes/status: patch",
     },
+    "ClusterRole gpu-scheduler-events": {"events.k8s.io events: create"},
     "ClusterRole gpu-scheduler-extender": {
         " nodes: list watch",
         " pods: list watch",
@@ -24,7 +25,6 @@ BASE = {
     },
     "ClusterRole gpu-scheduler-nudge": {" nodes: patch"},
     "ClusterRole gpunodes-view": {"gpu.scheduler-ext.io gpunodes: get list watch"},
-    "Role default/gpu-scheduler-events": {"events.k8s.io events: create"},
     "Role gpu-scheduler/gpu-scheduler-lease": {
         "coordination.k8s.io leases: create",
         "coordination.k8s.io leases (gpu-scheduler): get list update watch",

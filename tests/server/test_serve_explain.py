@@ -101,7 +101,7 @@ def test_nodes_that_kube_scheduler_did_not_ask_about_are_refused_by_it(server: P
         "kubernetes",
         "kube-scheduler did not ask about this node",
     )
-    assert answer["recorded"]["kubeScheduler"] == "0/3 nodes are available: 1 tainted."
+    assert answer["kubeScheduler"] == "0/3 nodes are available: 1 tainted."
     assert any("The GPUs of 1 node would do, but kube-scheduler refuses" in each for each in answer["advice"])
 
 
