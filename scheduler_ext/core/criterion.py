@@ -47,6 +47,8 @@ class View:
     def __init__(self, request: GpuRequest, snapshot: Snapshot, steps: list[int] | None = None) -> None:
         self.steps = steps
         self.snapshot = snapshot
+        # The state in question, where one is.
+        self.only = 0
         self.request = request
         self.units: list[tuple[UnitAsk, UnitColumns]] = [
             (ask, snapshot.units.get(ask.resource) or snapshot.no_units) for ask in request.units
@@ -100,26 +102,33 @@ class View:
             passed = here if passed is None else passed & here
         return np.ones(len(self.snapshot.states), np.bool_) if passed is None else passed
 
-    def share_room_mib(self) -> Ints:
-        """Free MiB per GPU for the request's shares, ``[slot, state]``; -1 where none may go.
+    def share_room_mib(self, states: slice = slice(None)) -> Ints:
+        """Free MiB per GPU for the request's shares, ``[slot, state]`` of these states; -1 where none may go.
 
         Where the pod also asks whole GPUs of the same node, the plugin may pick any unheld ones for them, so
         the shares can only count on what is left if it picks the best.
         """
-        room = np.where(self.eligible, self.snapshot.devices.share_free_mib, np.int32(-1))
+        free_mib = self.snapshot.devices.share_free_mib[:, states]
+        room = np.where(self.eligible[:, states], free_mib, np.int32(-1))
         for ask, columns in self.units:
             if ask.profile is None:
-                whole = np.where(columns.has_free & (room >= 0), room, np.int32(-1))
+                whole = np.where(columns.has_free[:, states] & (room >= 0), room, np.int32(-1))
                 best = np.argsort(-whole, axis=0, kind="stable")[: ask.count]
-                taken = np.zeros_like(self.eligible)
+                taken = np.zeros(room.shape, np.bool_)
                 np.put_along_axis(taken, best, True, axis=0)
                 room = np.where(taken & (whole >= 0), np.int32(-1), room)
         return room
 
-    @property
-    def only(self) -> int:
-        """The state of the only node."""
-        return int(self.snapshot.state_of[0])
+    def room_here_mib(self) -> list[int]:
+        """The same of the state in question, ``[slot]``."""
+        room: list[int] = self.share_room_mib(slice(self.only, self.only + 1))[:, 0].tolist()
+        return room
+
+    def at(self, state: int) -> View:
+        """The same view, with this state in question."""
+        same = copy(self)
+        same.only = state
+        return same
 
     def copy(self) -> View:
         """The same view, to be narrowed apart from this one."""
@@ -156,7 +165,7 @@ class Filter(Protocol):
         """Which states pass, ``[state]``."""
 
     def miss(self, view: View, node: Node) -> NearestMiss:
-        """For a node that did not pass, the only one of the view: what was closest, in numbers.
+        """For a node that did not pass, the one in question in the view: what was closest, in numbers.
 
         The view is as the filters before left it.
         """

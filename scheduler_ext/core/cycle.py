@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from scheduler_ext.core.allocate import MAX_SEARCH_STEPS, ShareFit
 from scheduler_ext.core.columns import Bools, Floats, Ints
-from scheduler_ext.core.criterion import NearestMiss, Score, Scoring, View
+from scheduler_ext.core.criterion import Filter, NearestMiss, Score, Scoring, View
 from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.lazy import lazy
 from scheduler_ext.core.node import Node
@@ -85,6 +85,24 @@ class Decision:
         """Room for the request's shares on each GPU, ``[slot, state]``; -1 where none may go."""
         return self._view.share_room_mib()
 
+    def nearest_miss(self, name: str) -> NearestMiss | None:
+        """What was closest on the first filter that refuses a node; None when it fits, or the pod cannot be
+        read."""
+        if isinstance(self.request, InvalidRequest):
+            return None
+        snapshot = self.snapshot
+        node = snapshot.nodes[name]
+        if self.exhausted:
+            # With all that may be spent on placing shares spent on this node.
+            return nearest_miss(self.request, node)
+        return _closest(self._asked_again, node, int(snapshot.state_of[snapshot.row_of[name]]))
+
+    @lazy
+    def _asked_again(self) -> _Asked:
+        """Filters are asked anew: what each of them saw is not kept for decisions that nobody asks about."""
+        assert isinstance(self.request, GpuRequest)
+        return _asked(self.request, self.snapshot)
+
     @lazy
     def scoring(self) -> Scoring:
         """The request with each share given its GPU."""
@@ -135,13 +153,27 @@ class Decision:
 
 def nearest_miss(request: GpuRequest, node: Node) -> NearestMiss | None:
     """What was closest on the first filter that refuses a node; None when it fits."""
-    view = View(request, build_snapshot({node.info.name: node}, 0))
+    alone = build_snapshot({node.info.name: node}, 0)
+    return _closest(_asked(request, alone), node, int(alone.state_of[0]))
+
+
+# Filters in their order: the view before each, and which states passed it.
+_Asked = list[tuple[Filter, View, Bools]]
+
+
+def _asked(request: GpuRequest, snapshot: Snapshot) -> _Asked:
+    view, asked = View(request, snapshot), []
     for criterion in FILTERS:
         if criterion.applies(request):
-            probe = view.copy()
-            if not criterion.passes(probe)[view.only]:
-                return criterion.miss(view, node)
-            view = probe
+            before = view.copy()
+            asked.append((criterion, before, criterion.passes(view)))
+    return asked
+
+
+def _closest(asked: _Asked, node: Node, state: int) -> NearestMiss | None:
+    for criterion, before, passed in asked:
+        if not passed[state]:
+            return criterion.miss(before.at(state), node)
     return None
 
 

@@ -103,7 +103,7 @@ def _counted(
         why = Refused(full[name], code, last, in_tree.full(name, fill.copies), len(each.names))
         refused.append(why)
         counts.update((name, (fill.copies, why.reason)) for name in each.names)
-    first = nearest(refused, request, needs, in_tree.ours, {})
+    first = nearest(refused, decision, needs, in_tree.ours)
     numbers = [count for count, _ in counts.values()]
     order = sorted(counts.items(), key=lambda item: (_most_first(item[1][0]), item[0]))
     nothing = None if alike else NO_NODES
@@ -113,7 +113,7 @@ def _counted(
         "next": {
             "node": first.node.info.name if first is not None else None,
             "reason": first.reason if first is not None else nothing,
-            "nearestMiss": miss_of(first, request) if first is not None else None,
+            "nearestMiss": miss_of(first, decision) if first is not None else None,
         },
     }
 

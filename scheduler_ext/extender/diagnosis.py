@@ -64,10 +64,10 @@ def diagnosis(case: Case) -> dict[str, Any]:
     told: dict[str, Any] = {"counts": dict(counts.most_common()), "nearest": None, "advice": []}
     if len(refused) < len(case.decision.snapshot.nodes):
         return told
-    near = nearest(refused, case.request, case.needs, case.ours, {})
+    near = nearest(refused, case.decision, case.needs, case.ours)
     if near is None:
         return told | {"advice": [f"There are {NO_NODES}: none has been seen yet, or there is none"]}
-    miss = miss_of(near, case.request)
+    miss = miss_of(near, case.decision)
     leaving: list[BoundPod] = []
     if near.in_tree is None:
         leaving = blockers(near.node, case.request, case.sizing, case.uid)
@@ -148,7 +148,7 @@ def _of_kubernetes(refused: Sequence[Refused], case: Case) -> list[str]:
             kept.setdefault((each.in_tree.plugin, each.in_tree.reason), []).append(each)
     told = []
     for (plugin, reason), nodes in sorted(kept.items(), key=lambda item: -len(item[1])):
-        example = obstacle(nodes[0].node, reason, miss_of(nodes[0], case.request))
+        example = obstacle(nodes[0].node, reason, miss_of(nodes[0], case.decision))
         remedy = _IN_TREE_REMEDIES.get(plugin, "see the pod's events")
         count = _nodes(len(nodes))
         told.append(f"the GPUs of {count} would do, but kube-scheduler refuses ({example}): {remedy}")

@@ -78,16 +78,17 @@ def explanation(
         "invalid": request.message if isinstance(request, InvalidRequest) else None,
         "fits": any(entry["verdict"] == "fits" for entry in entries),
         "best": [entry["node"] for entry in entries if entry["score"] == BEST_POINTS],
-        **_diagnosed(pod, decision, kube_view, config),
+        **diagnosed(pod, decision, kube_view, config),
         "nodes": entries,
         "notModelled": not_modelled(pod),
         "warnings": warned,
     }
 
 
-def _diagnosed(
+def diagnosed(
     pod: kube.Pod, decision: Decision, kube_view: KubeView, config: Configuration
 ) -> dict[str, Any]:
+    """The part of an Explanation that is of all nodes together: counts, nearest, advice. Raises PodError."""
     request = decision.request
     if isinstance(request, InvalidRequest):
         count = len(decision.snapshot.nodes)
@@ -217,9 +218,7 @@ def _refused(
         "by": "gpu",
         "reason": REASONS[code - 1].text,
         "resolvable": _resolvable(node.info, decision, config),
-        "nearestMiss": (
-            gpu_miss(node, decision.request) if isinstance(decision.request, GpuRequest) else None
-        ),
+        "nearestMiss": gpu_miss(name, decision),
     }
 
 

@@ -18,7 +18,7 @@ from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import Table
-from scheduler_ext.extender.explain import KubeView, explanation, pod_warnings
+from scheduler_ext.extender.explain import KubeView, diagnosed, explanation, pod_warnings
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.extender.recorded import recorded_values, unschedulable_message
 from scheduler_ext.extender.snapshots import taken
@@ -75,6 +75,18 @@ class Explainer:
         """The Explanation of a pod that need not exist. Raises RequestError (400) naming what is wrong."""
         return self._explained(_Found(pod, self._request(pod)))
 
+    def of_waiting(self, waiting: PendingPod) -> dict[str, Any]:
+        """Of a pod that waits, the part of its Explanation that is of all nodes together: ``counts``,
+        ``nearest``, ``advice``, and how many ``nodes`` there are. Raises RequestError."""
+        pod = read_redacted(waiting.manifest)
+        found = _Found(pod, self._request(pod), self._record.of_uid(waiting.pod.uid))
+        decision, kube_view = self._decided(found)
+        try:
+            told = diagnosed(pod, decision, kube_view, self._config)
+        except PodError as error:
+            raise RequestError(400, str(error)) from None
+        return told | {"nodes": len(decision.snapshot.nodes)}
+
     def snapshot_file(self) -> bytes:
         """All that decisions follow from, packed. Raises RequestError (503) before the first inventory."""
         snapshot = self._source.snapshot
@@ -91,14 +103,12 @@ class Explainer:
         )
 
     def _explained(self, found: _Found) -> dict[str, Any]:
-        decision = Decision(found.request, self._seen_by(found), self._sizing.policy)
-        invalid = isinstance(found.request, InvalidRequest)
+        decision, kube_view = self._decided(found)
         try:
-            kube_view = KubeView() if invalid else self._kube_view(found, decision.snapshot)
             told = explanation(
                 found.pod, decision, kube_view, self._config, pod_warnings(found.pod, found.request)
             )
-        except (PodError, QuantityError) as error:
+        except PodError as error:
             raise RequestError(400, str(error)) from None
         return told | {
             "generation": decision.snapshot.generation,
@@ -106,6 +116,15 @@ class Explainer:
             "kubeScheduler": unschedulable_message(found.pod),
             "recorded": recorded_values(found.record) if found.record is not None else None,
         }
+
+    def _decided(self, found: _Found) -> tuple[Decision, KubeView]:
+        decision = Decision(found.request, self._seen_by(found), self._sizing.policy)
+        if isinstance(found.request, InvalidRequest):
+            return decision, KubeView()
+        try:
+            return decision, self._kube_view(found, decision.snapshot)
+        except QuantityError as error:
+            raise RequestError(400, f"Pod {pod_name(found.pod)}: {error}") from None
 
     def _kube_view(self, found: _Found, snapshot: Snapshot) -> KubeView:
         """What kube-scheduler's own filters say, as far as they can be followed here: all about the node

@@ -9,7 +9,8 @@ from enum import IntEnum
 from fractions import Fraction
 from typing import Any
 
-from scheduler_ext.core.cycle import FITS, nearest_miss
+from scheduler_ext.core.criterion import NearestMiss
+from scheduler_ext.core.cycle import FITS, Decision
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.intree.resources import shortages
 from scheduler_ext.core.node import Node, NodeState
@@ -60,28 +61,34 @@ class Refused:
 
 
 def nearest(
-    refused: Iterable[Refused], request: GpuRequest, needs: PodNeeds, ours: frozenset[str], known: Lacks
+    refused: Iterable[Refused],
+    decision: Decision,
+    needs: PodNeeds,
+    ours: frozenset[str],
+    known: Lacks | None = None,
 ) -> Refused | None:
     """The refusal that came nearest to a fit; None of none.
 
     One obstacle comes before two. Of single ones an amount that others hold comes first, then a mismatch of
     the node (kube-scheduler's), then one of its GPUs (ours), of each the one that a later filter sees, and
     last an amount that the node does not have when it is empty. Of amounts the one of which the smallest part
-    is missing comes first; of equals the commonest reason, then the first name. ``ours`` are resources that
-    kube-scheduler's filters left to us; ``known`` is kept between calls.
+    is missing comes first; of equals the commonest reason, then the first name. ``decision`` is that of these
+    nodes; ``ours`` are resources that kube-scheduler's filters left to us; ``known`` is kept between calls,
+    where there are several about the same nodes.
     """
+    assert isinstance(decision.request, GpuRequest)
     near: list[Refused] = []
     best: _Stage = (_Kind.TWO_OBSTACLES, -1)
     counts: Counter[str] = Counter()
     for each in refused:
         counts[each.reason] += each.alike
-        stage = _stage(each, request)
+        stage = _stage(each, decision.request)
         if stage > best:
             best, near = stage, []
         if stage == best:
             near.append(each)
     amounts = best[0] in (_Kind.AMOUNT, _Kind.AMOUNT_IT_NEVER_HAS)
-    lacks = [_lacks(each, request, needs, ours, known) if amounts else 1.0 for each in near]
+    lacks = [_lacks(each, decision, needs, ours, known) if amounts else 1.0 for each in near]
     return min(
         zip(lacks, near, strict=True),
         key=lambda pair: (pair[0], -counts[pair[1].reason], pair[1].node.info.name),
@@ -124,7 +131,7 @@ def _has_when_empty(node: Node, request: GpuRequest) -> bool:
 
 
 def _lacks(
-    refused: Refused, request: GpuRequest, needs: PodNeeds, ours: frozenset[str], known: Lacks
+    refused: Refused, decision: Decision, needs: PodNeeds, ours: frozenset[str], known: Lacks | None
 ) -> float:
     if refused.in_tree is not None:
         assert refused.facts is not None
@@ -139,27 +146,33 @@ def _lacks(
         return max(
             (float((each.needed - max(each.free, Fraction(0))) / each.needed) for each in short), default=1.0
         )
-    key = request, refused.node.state
+    assert isinstance(decision.request, GpuRequest)
+    if known is None:
+        return _lacking(decision.nearest_miss(refused.node.info.name))
+    key = decision.request, refused.node.state
     if key not in known:
         if len(known) >= _REMEMBERED:
             known.clear()
-        miss = nearest_miss(request, refused.node)
-        known[key] = 1.0
-        if miss is not None and isinstance(miss.needed, int) and isinstance(miss.have, int):
-            known[key] = (miss.needed - miss.have) / max(miss.needed, 1)
+        known[key] = _lacking(decision.nearest_miss(refused.node.info.name))
     return known[key]
 
 
-def miss_of(refused: Refused, request: GpuRequest) -> dict[str, Any] | None:
+def _lacking(miss: NearestMiss | None) -> float:
+    if miss is None or not isinstance(miss.needed, int) or not isinstance(miss.have, int):
+        return 1.0
+    return (miss.needed - miss.have) / max(miss.needed, 1)
+
+
+def miss_of(refused: Refused, decision: Decision) -> dict[str, Any] | None:
     """What was closest on the filter that refuses, as plain values."""
     if refused.in_tree is not None:
         return in_tree_miss(refused.in_tree)
-    return gpu_miss(refused.node, request)
+    return gpu_miss(refused.node.info.name, decision)
 
 
-def gpu_miss(node: Node, request: GpuRequest) -> dict[str, Any] | None:
+def gpu_miss(name: str, decision: Decision) -> dict[str, Any] | None:
     """What was closest on the first of our filters that refuses a node, as plain values."""
-    miss = nearest_miss(request, node)
+    miss = decision.nearest_miss(name)
     return asdict(miss) if miss is not None else None
 
 

@@ -17,7 +17,7 @@ from scheduler_ext.core.request import InvalidRequest
 from scheduler_ext.extender.clusterstate import ClusterState
 from scheduler_ext.extender.eviction import find_eviction
 from scheduler_ext.extender.explain import API_VERSION
-from scheduler_ext.extender.nearest import Refused, miss_of
+from scheduler_ext.extender.nearest import Refused
 from scheduler_ext.extender.whatif import Asker, WhatIf, name_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
@@ -100,7 +100,7 @@ class _Run:
             eviction = find_eviction(asker, self._cluster, self._budgets, empty_victims=self._empty_victims)
             if eviction is None:
                 refused = self._cluster.refusal(asker)
-                return item | ({"reason": NO_NODES} if refused is None else _told(refused, asker))
+                return item | ({"reason": NO_NODES} if refused is None else self._told(refused, asker))
             node = eviction.node
             victims = self._cluster.evict(node, eviction.uids)
             self._spend(victims)
@@ -125,10 +125,9 @@ class _Run:
             covered = sum(budget.counts(victim) for victim in victims)
             self._budgets[i] = replace(budget, allowed=max(0, budget.allowed - covered))
 
-
-def _told(refused: Refused, asker: Asker) -> Json:
-    return {
-        "reason": refused.reason,
-        "nearestMiss": miss_of(refused, asker.request),
-        "nearestNode": refused.node.info.name,
-    }
+    def _told(self, refused: Refused, asker: Asker) -> Json:
+        return {
+            "reason": refused.reason,
+            "nearestMiss": self._cluster.miss(refused, asker),
+            "nearestNode": refused.node.info.name,
+        }

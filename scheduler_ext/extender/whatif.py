@@ -25,7 +25,7 @@ from scheduler_ext.core.table import Table, build_snapshot
 from scheduler_ext.extender.clusterstate import ClusterState
 from scheduler_ext.extender.explain import allocation
 from scheduler_ext.extender.intree_nodes import InTreeNodes, with_pods
-from scheduler_ext.extender.nearest import Lacks, Refused, nearest
+from scheduler_ext.extender.nearest import Lacks, Refused, miss_of, nearest
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod import bound_pod, pod_amounts, pod_name, pod_uid
@@ -124,11 +124,15 @@ class WhatIf:
                 Refused(self.snapshot.nodes[name], code, refused.get(name), self.in_tree.facts(name))
                 for name, code in zip(self._names, codes, strict=True)
             ),
-            asker.request,
+            decision,
             asker.needs,
             self.in_tree.ours(asker.needs),
             self._lacks,
         )
+
+    def miss(self, refused: Refused, asker: Asker) -> dict[str, Any] | None:
+        """What was closest there, as plain values."""
+        return miss_of(refused, self._decide(asker.request))
 
     def bind(self, asker: Asker, name: str) -> list[dict[str, Any]]:
         """Put a pod on a node that takes it; who gets what there, as explain tells it."""

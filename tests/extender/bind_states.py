@@ -350,7 +350,7 @@ def _frames(steps: Any) -> Iterator[Hashable]:
 
 
 # Most values are one of these.
-_PLAIN = frozenset((type(None), bool, int, str, float))
+_PLAIN = frozenset((type(None), bool, int, str, float, bytes))
 # The world around a book, which has no state, or the same in all.
 _CONSTANT = (Extender, Report, NodeRecord, Binding)
 

@@ -38,7 +38,7 @@ class FreeMemory:
             ]
             have, uuid = min(units, key=lambda gpu: gpu[0], default=(0, None))
             return NearestMiss(self.name, uuid, request.min_free_mib, have, "MiB")
-        room = view.share_room_mib()[:, view.only].tolist()
+        room = view.room_here_mib()
         if max(room) < request.min_free_mib and request.min_free_mib:
             return self._short(request.min_free_mib, room, node)
         room = [mib if mib >= request.min_free_mib else -1 for mib in room]

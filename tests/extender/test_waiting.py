@@ -1,0 +1,125 @@
+"""The pods that wait, with their reasons, and how much time goes into finding them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler_ext.extender import waiting as waiting_module
+from scheduler_ext.extender.explainer import Explainer
+from scheduler_ext.extender.waiting import FITS_NOW, NOT_ASKED, Waiting
+from tests.extender.preempting import on_share, share_node, whole_node
+from tests.extender.test_record import ask
+from tests.extender.test_replay import Running, running
+from tests.kube_objects import SHARE, Json, pod
+
+WHOLE = "nvidia.com/gpu"
+GPUS = "Insufficient nvidia.com/gpu per device"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def board(there: Running, clock: Clock | None = None) -> Waiting:
+    return Waiting(there, there.extender.record, there.explainer(), clock or Clock())
+
+
+def told(board: Waiting) -> list[tuple[str, str, str | None]]:
+    return [(line["name"], line["reason"], line["nearest"]) for line in board.lines()]
+
+
+def test_each_is_told_with_its_reason_and_the_nearest_node() -> None:
+    wants = pod("wants", {SHARE: "50000"})
+    there = running(*share_node("n", 1), on_share("x", 60_000, "n", 0), wants)
+    ask(there.extender, wants, ["n"])
+    (line,) = board(there).lines()
+    assert line == {
+        "namespace": "default",
+        "name": "wants",
+        "uid": "uid-wants",
+        "priority": 0,
+        "since": None,
+        "asks": "50,000 MiB",
+        "filters": 1,
+        "reason": "Insufficient GPU memory on one device",
+        "nearest": "n GPU 0 is 36,272 MiB short (needs 50,000, has 13,728); would fit if pod default/x "
+        "(priority 0) left",
+    }
+
+
+@pytest.mark.parametrize(
+    ("asking", "reason", "nearest"),
+    [
+        pytest.param(pod("p", {WHOLE: "1"}), NOT_ASKED, FITS_NOW, id="it fits, and nobody has asked"),
+        pytest.param(
+            pod("p", {WHOLE: "2"}),
+            GPUS,
+            "n has 1 of 2 nvidia.com/gpu free",
+            id="nobody asked, yet it is known",
+        ),
+        pytest.param(
+            pod("p", {SHARE: "8Gi"}),
+            "pod's GPU request is invalid",
+            "container 'main': 'gpu.scheduler-ext.io/memory-mib': quantity '8Gi' is absurd: a count must be "
+            "at most 1000000; the number counts MiB: 8192 means 8 GiB",
+            id="it cannot be read",
+        ),
+    ],
+)
+def test_pods_that_kube_scheduler_never_asked_about(asking: Json, reason: str, nearest: str) -> None:
+    assert told(board(running(*whole_node("n", None), asking))) == [("p", reason, nearest)]
+
+
+def test_the_highest_priority_comes_first_then_who_waits_longest() -> None:
+    pods = []
+    for name, priority, hour in (("late", 0, 3), ("early", 0, 1), ("urgent", 9, 5)):
+        pods.append(pod(name, {WHOLE: "1"}, priority=priority))
+        pods[-1]["metadata"]["creationTimestamp"] = f"2026-11-01T0{hour}:00:00Z"
+    names = [name for name, _, _ in told(board(running(*whole_node("n", None), *pods)))]
+    assert names == ["urgent", "early", "late"]
+
+
+def test_reasons_are_counted() -> None:
+    pods = [pod(f"p{i}", {WHOLE: "9"}) for i in range(3)]
+    there = running(*whole_node("n", None), *pods, pod("bad", {SHARE: "8Gi"}))
+    for each in pods[:2]:
+        ask(there.extender, each, ["n"])
+    reasons = board(there).reasons()
+    assert reasons == {GPUS: 2, NOT_ASKED: 1, "pod's GPU request is invalid": 1}
+
+
+def test_little_time_goes_into_it_and_pods_alike_are_looked_into_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    looked: list[str] = []
+    of_waiting = Explainer.of_waiting
+
+    def slow(self: Explainer, waiting: Any) -> dict[str, Any]:
+        looked.append(waiting.pod.name)
+        clock.now += 1.0
+        return of_waiting(self, waiting)
+
+    monkeypatch.setattr(Explainer, "of_waiting", slow)
+    alike = [pod(f"p{i}", {WHOLE: "9"}) for i in range(40)]
+    there = running(*whole_node("n", None), *alike, pod("other", {WHOLE: "8"}))
+    found = board(there, clock)
+    assert len(found.lines()) == 41
+    assert len(looked) == 2
+    for wait_s, count in ((30.0, 2), (12.0, 4)):
+        clock.now += wait_s
+        found.lines()
+        assert len(looked) == count
+
+
+def test_of_too_many_kinds_the_nearest_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_module, "_KINDS", 2)
+    pods = [pod(f"p{i}", {WHOLE: str(10 + i)}) for i in range(3)]
+    nearest = [text for _, _, text in told(board(running(*whole_node("n", None), *pods)))]
+    assert [text is None for text in nearest] == [False, False, True]
