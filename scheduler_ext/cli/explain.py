@@ -87,6 +87,11 @@ def print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
     else:
         tell_why_not(explanation)
     click.echo()
+    print_nodes(explanation, wide=wide)
+
+
+def print_nodes(explanation: dict[str, Any], *, wide: bool) -> None:
+    """Every node's verdict, and the scores of those that fit."""
     rows = [
         (
             node["node"],

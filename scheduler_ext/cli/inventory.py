@@ -38,12 +38,17 @@ def inventory(
     listing = inventory_list(state.infos.values(), config, state.ages_s, state.problems)
     if output in ("json", "yaml"):
         print_structured(listing, output)
-    elif output == "wide":
+    else:
+        print_inventory(listing, wide=output == "wide")
+
+
+def print_inventory(listing: dict[str, Any], *, wide: bool) -> None:
+    """An InventoryList for people: a line for each node, or for each GPU."""
+    if wide:
         _print_devices(listing["items"])
-        _print_notes(listing["items"])
     else:
         _print_nodes(listing["items"])
-        _print_notes(listing["items"])
+    _print_notes(listing["items"])
 
 
 def _print_nodes(items: list[dict[str, Any]]) -> None:

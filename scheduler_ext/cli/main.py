@@ -13,6 +13,10 @@ from scheduler_ext.core.errors import SchedulerExtError
 _NAMES = (
     "serve",
     "agent",
+    "why",
+    "nodes",
+    "node",
+    "pods",
     "inventory",
     "explain",
     "capacity",

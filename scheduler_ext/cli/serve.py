@@ -28,6 +28,7 @@ from scheduler_ext.extender.explainer import Explainer
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.extender.status import Source
+from scheduler_ext.extender.waiting import Waiting
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.durations import duration_s
 
@@ -242,6 +243,7 @@ def build_apps(config: Configuration, build_source: BuildSource) -> Any:
     source, stop = build_source(extender, config)
     metrics = Metrics(source, config.resource_names())
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
+    explainer = Explainer(source, extender.record, config)
     extender.record.start()
 
     def close() -> None:
@@ -251,6 +253,6 @@ def build_apps(config: Configuration, build_source: BuildSource) -> Any:
     return Apps(
         api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),
         health=health_app(source, metrics),
-        inspect=inspect_app(source, config.resource_names(), Explainer(source, extender.record, config)),
+        inspect=inspect_app(source, config, explainer, Waiting(source, extender.record, explainer)),
         close=close,
     )

@@ -73,7 +73,8 @@ def cluster_state(
     inventory.tick(now)
     infos = {info.name: info for info in inventory.infos()}
     workload = inventory.arrivals.workload()
-    return ClusterState(source, objects, infos, inventory.ages(now), problems, workload)
+    pending = inventory.all_pending()
+    return ClusterState(source, objects, infos, inventory.ages(now), problems, workload, pending)
 
 
 def _tell(pod: kube.Pod, inventory: Inventory, resources: ResourceNames, now: float) -> None:

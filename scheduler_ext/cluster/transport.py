@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlencode
 
 import urllib3
@@ -131,6 +131,14 @@ class Stream:
             self._response.shutdown()
 
 
+class Forwarded(Protocol):
+    """Connections to the ports of a pod."""
+
+    def socket(self, port_number: int) -> socket.socket: ...
+    def error(self, port_number: int) -> str | None: ...
+    def close(self) -> None: ...
+
+
 class Transport:
     """One API server; safe to use from several threads."""
 
@@ -205,6 +213,24 @@ class Transport:
         finally:
             # A watch is never read to its end, so its connection cannot be used again.
             response.response.close()
+
+    def forward(self, path: str, port: int) -> Forwarded:
+        """A connection to a port of a pod, whose subresource portforward this is. Raises UnreachableError."""
+        # Here, because a server never needs it.
+        from kubernetes.stream.ws_client import portforward_call
+
+        with _unsent():
+            bearer = self._configuration.auth_settings().get("BearerToken")
+        headers = {"authorization": bearer["value"]} if bearer is not None and bearer["value"] else {}
+        with _translated():
+            forwarded: Forwarded = portforward_call(  # type: ignore[no-untyped-call]
+                self._configuration,
+                "GET",
+                f"{self._configuration.host}{path}",
+                query_params=[("ports", str(port))],
+                headers=headers,
+            )
+            return forwarded
 
     def _whole(
         self, method: str, path: str, query: Query, body: Any, content_type: str, timeout_s: float | None
@@ -281,6 +307,17 @@ class Transport:
             (status.message or "").strip()[:500],
             retry_after_s(response.response.headers.get("Retry-After")),
         )
+
+
+def kubeconfig_namespace(path: Path, context: str | None) -> str:
+    """The namespace of a kubeconfig's context, "default" where it has none. Raises ClusterError."""
+    try:
+        contexts, current = kubernetes_config.list_kube_config_contexts(str(path))  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise ClusterError(f"kubeconfig {path}: {_one_line(error)}") from None
+    chosen = next((each for each in contexts if each["name"] == context), current if context is None else {})
+    namespace: str = (chosen.get("context") or {}).get("namespace") or "default"
+    return namespace
 
 
 def _keepalive() -> list[tuple[int, int, int]]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node import NodeInfo, PendingPod
 from scheduler_ext.core.workload import UNKNOWN, Workload
 from scheduler_ext.extender.reading import load_objects
 from scheduler_ext.wire.arrivals import workload_of
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import Objects, assemble
+from scheduler_ext.wire.objects import Objects, assemble, waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,8 @@ class ClusterState:
     """Every node as a decision would know it, and the objects it came from, as far as they are kept.
 
     ``source`` names it in messages; by node, ``ages_s`` are the ages of reports (absent: just received) and
-    ``problems`` why reports had to be left out. ``workload`` is what its pods say of those to come.
+    ``problems`` why reports had to be left out. ``workload`` is what its pods say of those to come;
+    ``pending`` are the pods that ask GPUs and have no node.
     """
 
     source: str
@@ -29,6 +30,7 @@ class ClusterState:
     ages_s: Mapping[str, float] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
     workload: Workload = UNKNOWN
+    pending: Sequence[PendingPod] = ()
 
 
 def file_state(path: Path, config: Configuration) -> ClusterState:
@@ -36,6 +38,12 @@ def file_state(path: Path, config: Configuration) -> ClusterState:
     objects, resources = load_objects(path), config.resource_names()
     try:
         infos = assemble(objects, resources)
-        return ClusterState(str(path), objects, infos, workload=workload_of(objects.pods, resources))
+        return ClusterState(
+            str(path),
+            objects,
+            infos,
+            workload=workload_of(objects.pods, resources),
+            pending=waiting(objects, resources),
+        )
     except InventoryError as error:
         raise InventoryError(f"{path}: {error}") from None

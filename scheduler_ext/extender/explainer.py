@@ -43,7 +43,7 @@ class _Found:
     bound_to: str | None = None
 
 
-class Cluster(Protocol):
+class Seen(Protocol):
     """What pods are explained on: a running extender's source, or a replayed one."""
 
     @property
@@ -57,7 +57,7 @@ class Cluster(Protocol):
 class Explainer:
     """Explains the pods of a running extender. Safe to use from any thread."""
 
-    def __init__(self, source: Cluster, record: Record, config: Configuration) -> None:
+    def __init__(self, source: Seen, record: Record, config: Configuration) -> None:
         self._source = source
         self._record = record
         self._config = config

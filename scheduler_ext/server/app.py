@@ -13,18 +13,21 @@ from werkzeug.http import parse_options_header
 
 from scheduler_ext import __version__
 from scheduler_ext.core.errors import InventoryError, RequestError
-from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.binder import Binder
 from scheduler_ext.extender.explainer import Explainer
 from scheduler_ext.extender.ledger_dump import ledger_dump
+from scheduler_ext.extender.listing import inventory_list
+from scheduler_ext.extender.pod_list import pod_list
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.status import Source
+from scheduler_ext.extender.waiting import Waiting
 from scheduler_ext.server.body import BODY_RECEIVED, BodyError, read_body
 from scheduler_ext.server.metrics import CONTENT_TYPE, Metrics
 from scheduler_ext.server.server_options import SIDE_BODY_BYTES
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.binding import encode_binding_result
+from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.extender import encode_json
 from scheduler_ext.wire.objects import read_pods
 
@@ -127,9 +130,10 @@ def health_app(source: Source, metrics: Metrics) -> Flask:
     return app
 
 
-def inspect_app(source: Source, resources: ResourceNames, explainer: Explainer) -> Flask:
+def inspect_app(source: Source, config: Configuration, explainer: Explainer, waiting: Waiting) -> Flask:
     """The loopback listener for questions about decisions."""
     app = _bare_app("inspect")
+    resources = config.resource_names()
 
     def explained(answer: Callable[[], dict[str, Any]]) -> Response:
         try:
@@ -144,6 +148,22 @@ def inspect_app(source: Source, resources: ResourceNames, explainer: Explainer) 
     @app.post("/explain")
     def explain_manifest() -> Response:
         return explained(lambda: explainer.of_manifest(_posted_pod(request.environ)))
+
+    @app.get("/inventory")
+    def inventory() -> Response:
+        snapshot = source.snapshot
+        infos = [node.info for node in snapshot.nodes.values()] if snapshot is not None else []
+        name = request.args.get("node")
+        if name is not None:
+            infos = [info for info in infos if info.name == name]
+        ages_s = source.status().report_ages_s
+        return _json(200, encode_json(inventory_list(infos, config, ages_s)))
+
+    @app.get("/pods")
+    def pods() -> Response:
+        snapshot = source.snapshot
+        infos = [node.info for node in snapshot.nodes.values()] if snapshot is not None else []
+        return _json(200, encode_json(pod_list(infos, waiting.lines())))
 
     @app.get("/debug/snapshot")
     def snapshot() -> Response:

@@ -24,7 +24,7 @@ from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.decoding import explained
 from scheduler_ext.wire.disruption import PodDisruptionBudget, budget
 from scheduler_ext.wire.node import node_info
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name, unreadable_pod
 from scheduler_ext.wire.report import read_report
 
 # Far above a dump of any real cluster; aliases in YAML could otherwise unfold without end.
@@ -132,7 +132,7 @@ def assemble(
 
 
 def waiting(objects: Objects, resources: ResourceNames) -> list[PendingPod]:
-    """The pods that ask GPUs and have no node yet. Raises InventoryError naming the pod and the amount."""
+    """The pods that ask GPUs and have no node yet; of one that cannot be read, why."""
     found = []
     for pod in objects.pods:
         spec = pod.spec or kube.PodSpec()
@@ -141,7 +141,7 @@ def waiting(objects: Objects, resources: ResourceNames) -> list[PendingPod]:
         try:
             found.append(pending_pod(pod, resources))
         except QuantityError as error:
-            raise InventoryError(f"{_named('Pod', pod.metadata)}: {error}") from None
+            found.append(unreadable_pod(pod, str(error)))
     return found
 
 

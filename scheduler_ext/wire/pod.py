@@ -197,6 +197,19 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
     )
 
 
+def unreadable_pod(pod: kube.Pod, problem: str) -> PendingPod:
+    """A pod that waits for a node with an amount that is no quantity: it asks nothing that is known."""
+    metadata = pod.metadata or kube.ObjectMeta()
+    nothing = BoundPod(
+        uid=metadata.uid or "",
+        namespace=metadata.namespace or "default",
+        name=metadata.name or "",
+        priority=pod_priority(pod),
+        request=GpuRequest(),
+    )
+    return PendingPod(nothing, metadata.resource_version or "", "", None, problem, redacted_pod(pod))
+
+
 @lru_cache(maxsize=4096)
 def _shared(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     """Thousands of pods carry the same labels: one mapping serves all of them."""

@@ -1,0 +1,61 @@
+"""Who answers questions about a cluster: its active extender, or what its own objects say.
+
+An extender knows more, what it decided and what it has promised since; the objects are there without one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+
+from scheduler_ext.cli.answers.objects import FromObjects
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.wire.config import Configuration
+
+SOURCES = ("auto", "extender", "cluster")
+
+
+class Answers(Protocol):
+    """Answers as plain JSON values. All raise ClusterError, InventoryError."""
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """The Explanation of a pod; None where there is none that asks GPUs."""
+
+    def inventory(self) -> dict[str, Any]:
+        """The InventoryList."""
+
+    def ledger(self) -> dict[str, Any]:
+        """Who holds what: ``nodes`` of the ledger."""
+
+    def pods(self) -> dict[str, Any]:
+        """The GPUPodList."""
+
+
+def answers(
+    kubeconfig: Path, context: str | None, source: str, namespace: str, config: Configuration
+) -> Answers:
+    """Whoever answers: ``source`` is one of SOURCES, ``namespace`` is that of the extender.
+
+    With "auto", where no extender can be asked, the cluster's objects do, and a note says so. Raises
+    ClusterError.
+    """
+    # Here, because importing the client takes longer than most commands.
+    from scheduler_ext.cli.answers.extender import FromExtender
+    from scheduler_ext.cluster.active_extender import ActiveExtender
+    from scheduler_ext.cluster.transport import Transport
+
+    transport = Transport.from_kubeconfig(kubeconfig, context)
+    if source != "cluster":
+        try:
+            asked = FromExtender(ActiveExtender.find(transport, namespace))
+            asked.check()
+            return asked
+        except ClusterError as error:
+            if source == "extender":
+                raise ClusterError(f"no extender can be asked: {error}") from None
+            click.echo(
+                f"Note: answered from the cluster's objects, as no extender can be asked: {error}", err=True
+            )
+    return FromObjects(transport, str(kubeconfig), config)

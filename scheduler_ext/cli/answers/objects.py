@@ -1,0 +1,89 @@
+"""Answers from the cluster's own objects: what a running extender would say."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from scheduler_ext.core.errors import ClusterError, RequestError
+from scheduler_ext.extender.clusterstate import ClusterState
+from scheduler_ext.extender.explain import explain
+from scheduler_ext.extender.explainer import Explainer
+from scheduler_ext.extender.ledger_dump import ledger_dump
+from scheduler_ext.extender.listing import inventory_list
+from scheduler_ext.extender.offline import Offline, offline
+from scheduler_ext.extender.pod_list import pod_list
+from scheduler_ext.extender.record import Record
+from scheduler_ext.extender.recorded import unschedulable_message
+from scheduler_ext.extender.waiting import Waiting
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import read_pods
+
+if TYPE_CHECKING:
+    from scheduler_ext.cluster.transport import Transport
+
+
+class FromObjects:
+    """Reads the cluster once, when the first question comes."""
+
+    def __init__(self, transport: Transport, source: str, config: Configuration) -> None:
+        self._transport = transport
+        self._source = source
+        self._config = config
+
+    @cached_property
+    def _state(self) -> ClusterState:
+        from scheduler_ext.cluster.once import cluster_state
+
+        return cluster_state(self._transport, self._source, self._config, with_objects=True)
+
+    @cached_property
+    def _offline(self) -> Offline:
+        return offline(self._state, self._config)
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """All of kube-scheduler's filters are followed, as all Nodes and pods are here."""
+        from scheduler_ext.cluster.transport import RefusedError
+
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        try:
+            body = self._transport.get(path).body
+        except RefusedError as error:
+            if error.status == 404:
+                return None
+            raise
+        (pod,) = read_pods(json.dumps({"kind": "Pod"} | json.loads(body)).encode())
+        bound_to = pod.spec.node_name if pod.spec is not None else None
+        if bound_to:
+            return self._bound(namespace, name)
+        told = explain(pod, self._state, self._config)
+        return told | {
+            "generation": None,
+            "boundTo": None,
+            "kubeScheduler": unschedulable_message(pod),
+            "recorded": None,
+        }
+
+    def _bound(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """A pod on its node, explained as if it came again."""
+        explainer = Explainer(self._offline, Record(0, 0), self._config)
+        try:
+            return explainer.of_name(namespace, name)
+        except RequestError as error:
+            if error.status == 404:
+                return None
+            raise ClusterError(str(error)) from None
+
+    def inventory(self) -> dict[str, Any]:
+        state = self._state
+        return inventory_list(state.infos.values(), self._config, state.ages_s, state.problems)
+
+    def ledger(self) -> dict[str, Any]:
+        return ledger_dump(self._offline.snapshot, self._config.resource_names())
+
+    def pods(self) -> dict[str, Any]:
+        explainer = Explainer(self._offline, Record(0, 0), self._config)
+        waiting = Waiting(self._offline, Record(0, 0), explainer)
+        return pod_list(self._state.infos.values(), waiting.lines())

@@ -1,0 +1,109 @@
+"""``scheduler-ext node``: what is on each GPU of this node?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scheduler_ext.cli.live_options import asked, live_options
+from scheduler_ext.cli.output import print_structured, printable
+from scheduler_ext.core.errors import InventoryError
+
+_BAR_CELLS = 40
+# What is promised to pods, what pods use beyond that, what nobody known uses, and what is free.
+_PROMISED, _USED, _UNKNOWN, _FREE = "#", "+", "!", "."
+_COLOURS = {_PROMISED: "blue", _USED: "cyan", _UNKNOWN: "red"}
+
+
+@click.command()
+@click.argument("name")
+@live_options
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
+)
+def node(
+    name: str,
+    kubeconfig: Path | None,
+    context: str | None,
+    source: str,
+    extender_namespace: str,
+    config_file: Path | None,
+    output: str,
+) -> None:
+    """Show every GPU of a node: its memory as a bar, its MIG instances, and who holds what."""
+    name = name.removeprefix("node/").removeprefix("nodes/")
+    answering = asked(kubeconfig, context, source, extender_namespace, config_file)
+    found = next((item for item in answering.inventory()["items"] if item["node"] == name), None)
+    if found is None:
+        raise InventoryError(f"node {name}: no node of this name has GPUs; `nodes` lists those that have")
+    held = answering.ledger()["nodes"].get(name, {"devices": {}, "unknownDevices": []})
+    if output in ("json", "yaml"):
+        print_structured({**found, "kind": "GPUNodeHoldings", "holdings": held}, output)
+        return
+    click.echo(printable(f"Node {name}: {found['state']}, known by its {found['source']}"))
+    if found["problem"]:
+        click.echo(printable(f"Note: its report is refused: {found['problem']}"))
+    click.echo(
+        f"{_PROMISED} promised to pods  {_USED} used beyond  {_UNKNOWN} used by nobody known  {_FREE} free"
+    )
+    for device in found["devices"]:
+        _print_device(device, held["devices"].get(device["uuid"], {"holdings": []}))
+    for entry in held["unknownDevices"]:
+        who = f"{entry['namespace']}/{entry['name']}"
+        click.echo(printable(f"  on a GPU nobody has told: {entry['count']} {entry['resource']} of {who}"))
+
+
+def _print_device(device: dict[str, Any], held: dict[str, Any]) -> None:
+    memory, uuid = device["memory"], device["uuid"] or "one of several, known by labels"
+    words = [] if device["healthy"] else ["UNHEALTHY"]
+    words += ["cordoned"] if device["cordoned"] else []
+    index = device["index"] if device["index"] is not None else "-"
+    head = f"GPU {index}  {device['model']}  {uuid}" + (f"  {', '.join(words)}" if words else "")
+    click.echo()
+    click.secho(printable(head), fg="red" if not device["healthy"] else None, bold=sys.stdout.isatty())
+    click.echo(f"  [{_bar(memory)}] {_amounts(memory)}")
+    for instance in device["mig"]["instances"]:
+        start = "?" if instance["start"] is None else instance["start"]
+        state = "free" if instance["free"] else "held"
+        slots = f"slots {start}+{instance['size']}"
+        click.echo(printable(f"  {instance['profile']:<12} {slots:<12} {state:<5} {instance['uuid']}"))
+    for holding in held["holdings"]:
+        click.echo(printable(f"  {_holding(holding)}"))
+
+
+def _holding(holding: dict[str, Any]) -> str:
+    who = f"{holding['namespace']}/{holding['name']}"
+    container = f" ({holding['container']})" if holding["container"] else ""
+    if holding["profile"] is not None:
+        what = holding["profile"]
+    else:
+        what = f"{holding['memoryMiB']:,} MiB" if holding["memoryMiB"] is not None else "all of it"
+    state = "" if holding["state"] == "Confirmed" else f", {holding['state']}"
+    return f"{who}{container}: {what}{state}"
+
+
+def _bar(memory: dict[str, Any]) -> str:
+    """The GPU's memory in cells; whatever there is of something has one at least."""
+    total = memory["totalMiB"]
+    if not total:
+        return "?" * _BAR_CELLS
+    unknown = memory["unaccountedMiB"] or 0
+    beyond = max(0, (memory["usedMiB"] or 0) - unknown - (memory["requestedMiB"] or 0))
+    cells = ""
+    for mark, mib in ((_PROMISED, memory["requestedMiB"] or 0), (_USED, beyond), (_UNKNOWN, unknown)):
+        count = max(1, round(mib * _BAR_CELLS / total)) if mib else 0
+        count = min(count, _BAR_CELLS - len(cells))
+        cells += mark * count
+    cells += _FREE * (_BAR_CELLS - len(cells))
+    if not sys.stdout.isatty():
+        return cells
+    return "".join(click.style(cell, fg=_COLOURS.get(cell)) for cell in cells)
+
+
+def _amounts(memory: dict[str, Any]) -> str:
+    free = "unknown" if memory["freeMiB"] is None else f"{memory['freeMiB']:,}"
+    total = "unknown" if memory["totalMiB"] is None else f"{memory['totalMiB']:,}"
+    return f"{free} of {total} MiB free"

@@ -1,0 +1,33 @@
+"""``scheduler-ext nodes``: which nodes have GPUs, and what is free there?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from scheduler_ext.cli.inventory import print_inventory
+from scheduler_ext.cli.live_options import asked, live_options, named_output_option
+from scheduler_ext.cli.output import print_structured, printable
+
+
+@click.command()
+@live_options
+@named_output_option
+def nodes(
+    kubeconfig: Path | None,
+    context: str | None,
+    source: str,
+    extender_namespace: str,
+    config_file: Path | None,
+    output: str,
+) -> None:
+    """List the nodes with GPUs: model, health, free memory and MIG instances; -o wide lists every GPU."""
+    listing = asked(kubeconfig, context, source, extender_namespace, config_file).inventory()
+    if output in ("json", "yaml"):
+        print_structured(listing, output)
+    elif output == "name":
+        for item in listing["items"]:
+            click.echo(printable(f"node/{item['node']}"))
+    else:
+        print_inventory(listing, wide=output == "wide")

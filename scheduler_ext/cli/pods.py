@@ -1,0 +1,73 @@
+"""``scheduler-ext pods``: which pods have GPUs, and which wait for some?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scheduler_ext.cli.live_options import (
+    all_namespaces_option,
+    asked,
+    chosen_namespace,
+    live_options,
+    named_output_option,
+    namespace_option,
+)
+from scheduler_ext.cli.output import print_structured, print_table, printable
+
+
+@click.command()
+@namespace_option
+@all_namespaces_option
+@live_options
+@named_output_option
+def pods(
+    namespace: str | None,
+    all_namespaces: bool,
+    kubeconfig: Path | None,
+    context: str | None,
+    source: str,
+    extender_namespace: str,
+    config_file: Path | None,
+    output: str,
+) -> None:
+    """List the pods that have GPUs, with where and which, and those that wait, with why."""
+    if namespace is not None and all_namespaces:
+        raise click.UsageError("-n and -A: one of them says which namespace; give one")
+    only = None if all_namespaces else chosen_namespace(namespace, kubeconfig, context)
+    listing = asked(kubeconfig, context, source, extender_namespace, config_file).pods()
+    items = [item for item in listing["items"] if only is None or item["namespace"] == only]
+    if output in ("json", "yaml"):
+        print_structured({**listing, "items": items}, output)
+    elif output == "name":
+        for item in items:
+            click.echo(printable(f"pod/{item['name']}"))
+    elif not items:
+        click.echo("No pods with GPUs" + (f" in namespace {only}" if only is not None else ""), err=True)
+    else:
+        _print(items, with_namespace=only is None, wide=output == "wide")
+
+
+def _print(items: list[dict[str, Any]], *, with_namespace: bool, wide: bool) -> None:
+    header = ["NAME", "STATE", "NODE", "PRIORITY", "ASKS", "GPUS", "REASON"]
+    rows = [
+        [
+            item["name"],
+            item["state"],
+            item["node"] or "-",
+            item["priority"],
+            item["asks"],
+            ",".join(device["uuid"] for device in item["devices"]) or "-",
+            item["reason"] or "",
+        ]
+        for item in items
+    ]
+    if wide:
+        header.append("NEAREST")
+        rows = [[*row, item["nearest"] or ""] for row, item in zip(rows, items, strict=True)]
+    if with_namespace:
+        header.insert(0, "NAMESPACE")
+        rows = [[item["namespace"], *row] for row, item in zip(rows, items, strict=True)]
+    print_table(header, rows)

@@ -1,0 +1,96 @@
+"""``scheduler-ext why``: why is this pod pending, or where it is?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, devices, print_nodes, tell_why_not
+from scheduler_ext.cli.live_options import asked, chosen_namespace, live_options, namespace_option
+from scheduler_ext.cli.options import output_option
+from scheduler_ext.cli.output import print_structured, printable
+from scheduler_ext.core.errors import PodError
+
+
+@click.command()
+@click.argument("pod")
+@namespace_option
+@live_options
+@output_option
+@click.pass_context
+def why(
+    ctx: click.Context,
+    pod: str,
+    namespace: str | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    source: str,
+    extender_namespace: str,
+    config_file: Path | None,
+    output: str,
+) -> None:
+    """Tell why a pod waits and what would help, or why it is where it is.
+
+    Exit 0 if it has a node or would fit, 3 if not.
+    """
+    name = pod.removeprefix("pod/").removeprefix("pods/")
+    where = chosen_namespace(namespace, kubeconfig, context)
+    told = asked(kubeconfig, context, source, extender_namespace, config_file).pod(where, name)
+    if told is None:
+        raise PodError(f"pod {where}/{name}: there is no such pod that waits for GPUs or holds some")
+    if output in ("json", "yaml"):
+        print_structured(told, output)
+    else:
+        _print(told, wide=output == "wide")
+    ctx.exit(0 if told["fits"] or told["boundTo"] else WOULD_NOT_FIT)
+
+
+def _print(told: dict[str, Any], *, wide: bool) -> None:
+    click.echo(printable(asking(told)))
+    if told["boundTo"]:
+        click.echo(printable(f"It is on node {told['boundTo']}."))
+    elif told["fits"]:
+        shown = ", ".join(told["best"][:5])
+        click.echo(printable(f"It waits, and fits now; best: {shown}. kube-scheduler has yet to try again."))
+    else:
+        tell_why_not(told)
+    if not told["boundTo"] and told["kubeScheduler"]:
+        click.echo(printable(f"kube-scheduler says: {told['kubeScheduler']}"))
+    if told["recorded"] is not None:
+        _print_recorded(told["recorded"])
+    for warning in told["warnings"]:
+        click.echo(printable(f"Note: {warning}"))
+    for feature in told["notModelled"]:
+        click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature}")
+    if wide:
+        click.echo()
+        print_nodes(told, wide=True)
+
+
+def _print_recorded(recorded: dict[str, Any]) -> None:
+    """What was decided, and what came of it."""
+    if recorded["filters"]:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in recorded["reasons"].items())
+        click.echo(
+            printable(
+                f"Asked {recorded['filters']} times, last at {recorded['at']}: of {recorded['nodesIn']} "
+                f"nodes {recorded['nodesOut']} fitted" + (f"; {reasons}" if reasons else "")
+            )
+        )
+    best, bound = recorded["best"], recorded["bound"]
+    if best is not None:
+        ahead = sorted(best["terms"], key=lambda term: -term["weight"] * (term["value"] - term["mean"]))
+        terms = [f"{term['name']} {term['value']:.2f} (mean {term['mean']:.2f})" for term in ahead[:2]]
+        click.echo(printable(f"Best was {best['node']} of {best['of']}: {', '.join(terms)}"))
+    if bound is not None:
+        by = "seen there" if bound["result"] == "seen" else bound["result"]
+        given = [
+            {"container": container, "uuid": uuid, "memoryMiB": ""}
+            for container, uuids in bound["devices"].items()
+            for uuid in uuids
+        ]
+        which = f" on {devices(given).strip()}" if given else ""
+        error = f": {bound['error']}" if bound["error"] else ""
+        click.echo(printable(f"Node {bound['node']}: {by} at {bound['at']}{which}{error}"))

@@ -1,0 +1,73 @@
+"""The extender that decides, found from outside the cluster and asked through a port-forward."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from scheduler_ext.cluster.port_forward import get_from_pod
+from scheduler_ext.cluster.transport import RefusedError, Transport
+from scheduler_ext.core.errors import ClusterError
+
+INSPECTION_PORT = 8890
+# What the manifests call our pods: those with a kube-scheduler beside the extender, and those without.
+_LABELS = "app.kubernetes.io/name=gpu-scheduler"
+_LEASES = ("gpu-scheduler-extender", "gpu-scheduler")
+
+
+class ActiveExtender:
+    """Use `find`. Raises ClusterError where it cannot be asked."""
+
+    def __init__(self, transport: Transport, namespace: str, pod: str) -> None:
+        self._transport = transport
+        self.namespace = namespace
+        self.pod = pod
+
+    @classmethod
+    def find(cls, transport: Transport, namespace: str) -> ActiveExtender:
+        """The pod in a namespace that holds the Lease; where none is held, any that runs an extender.
+
+        Raises ClusterError saying why there is none.
+        """
+        path = f"/api/v1/namespaces/{quote(namespace)}/pods"
+        found = json.loads(transport.get(path, {"labelSelector": _LABELS}).body)
+        names = [pod["metadata"]["name"] for pod in found.get("items") or () if _runs_an_extender(pod)]
+        if not names:
+            raise ClusterError(f"no extender runs in namespace {namespace}")
+        holder = _holder(transport, namespace)
+        # kube-scheduler's identity is its host name, a mark and a random id; ours is alike.
+        active = [name for name in names if holder is not None and holder.startswith(f"{name}_")]
+        return cls(transport, namespace, (active or sorted(names))[0])
+
+    def get(self, path: str) -> dict[str, Any] | None:
+        """What it says; None where it knows nothing of what is asked (404)."""
+        status, body = get_from_pod(self._transport, self.namespace, self.pod, INSPECTION_PORT, path)
+        try:
+            answer: dict[str, Any] = json.loads(body)
+        except ValueError:
+            raise ClusterError(f"extender {self.pod} answered {status}, and no JSON") from None
+        if status == 404:
+            return None
+        if status != 200:
+            raise ClusterError(f"extender {self.pod} answered {status}: {answer.get('error', '')}")
+        return answer
+
+
+def _runs_an_extender(pod: dict[str, Any]) -> bool:
+    containers = [container["name"] for container in pod["spec"]["containers"]]
+    running = pod.get("status", {}).get("phase") == "Running"
+    return running and "extender" in containers and "deletionTimestamp" not in pod["metadata"]
+
+
+def _holder(transport: Transport, namespace: str) -> str | None:
+    for name in _LEASES:
+        try:
+            path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases/{name}"
+            lease = json.loads(transport.get(path).body)
+        except RefusedError:
+            continue
+        holder: str | None = (lease.get("spec") or {}).get("holderIdentity")
+        if holder:
+            return holder
+    return None
