@@ -132,8 +132,12 @@ class Stream:
 
 
 class Forwarded(Protocol):
-    """Connections to the ports of a pod."""
+    """Connections to the ports of a pod; ``websocket`` is what carries them."""
 
+    websocket: Any
+
+    @property
+    def connected(self) -> bool: ...
     def socket(self, port_number: int) -> socket.socket: ...
     def error(self, port_number: int) -> str | None: ...
     def close(self) -> None: ...

@@ -24,6 +24,7 @@ from tests.cluster.api_faults import (
     Reset,
     WatchFault,
 )
+from tests.cluster.api_forward import accept_headers, forward
 from tests.cluster.api_output import ConnectionEndError, Output
 from tests.cluster.api_paths import Target
 from tests.cluster.api_requests import Request
@@ -98,6 +99,8 @@ class Handler(BaseHTTPRequestHandler):
         asked = request.target
         if answer is not None:
             self._send(answer)
+        elif request.path.endswith("/portforward"):
+            self._forward(request)
         elif asked is None:
             raise ApiError(404, "NotFound", "the server could not find the requested resource")
         elif request.watch:
@@ -112,6 +115,18 @@ class Handler(BaseHTTPRequestHandler):
             if after is not None and isinstance(after.fault, After):
                 self._suffer(after.fault.fault, after)
             self._send(Answer(code, body))
+
+    def _forward(self, request: Request) -> None:
+        """To where a test says that the pod's port is."""
+        *_, namespace, _, name, _ = request.path.split("/")
+        port = int(request.query["ports"])
+        self.send_response(101)
+        for header, value in accept_headers(request.headers["sec-websocket-key"]).items():
+            self.send_header(header, value)
+        self.end_headers()
+        self.wfile.flush()
+        forward(self.connection, self.rfile.read, port, self.api.ports.get((namespace, name, port)))
+        self.close_connection = True
 
     def _meet(self, request: Request) -> Placed | None:
         """Meet the faults that wait for this request, but for one after it; raises what ends it."""

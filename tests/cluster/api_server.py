@@ -75,6 +75,7 @@ class ApiServer:
     request instead of it (None: it does not); ``clock`` is what the Date header says and timestamps take, in
     seconds since 1970; where ``tokens`` are set, one of them has to come with each request. ``gone_at_once``
     answers a watch from a forgotten version with HTTP 410, where kube-apiserver sends an ERROR event.
+    ``ports`` is where the ports of pods are, by namespace, pod and port.
     """
 
     clock: Callable[[], float] = time.time
@@ -82,6 +83,7 @@ class ApiServer:
     hook: Hook | None = None
     gone_at_once: bool = False
     history: int = 10_000
+    ports: dict[tuple[str, str, int], tuple[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.store = Store(history=self.history, clock=lambda: self.clock())

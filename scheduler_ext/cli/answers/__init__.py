@@ -47,6 +47,7 @@ def answers(
     from scheduler_ext.cluster.transport import Transport
 
     transport = Transport.from_kubeconfig(kubeconfig, context)
+    click.get_current_context().call_on_close(transport.close)
     if source != "cluster":
         try:
             asked = FromExtender(ActiveExtender.find(transport, namespace))

@@ -1,0 +1,271 @@
+"""why, nodes, node and pods: asked of a running extender through a port-forward, and without one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.commands import run
+from tests.cluster.api_handler import Answer
+from tests.cluster.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api_requests import Request
+from tests.cluster.api_server import ApiServer
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, names_body, node, pod
+from tests.server.product import Product
+
+WHOLE = "nvidia.com/gpu"
+OURS = "/api/v1/namespaces/gpu-scheduler/pods"
+DEVICES = "devices.gpu.scheduler-ext.io/"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases/gpu-scheduler"
+MIG = {
+    "enabled": True,
+    "instances": [
+        {"uuid": "MIG-a", "profile": "3g.40gb", "start": 0, "size": 4},
+        {"uuid": "MIG-b", "profile": "1g.10gb", "start": 4, "size": 1, "holder": holder("small")},
+    ],
+}
+
+
+def objects() -> list[Json]:
+    elsewhere = pod("theirs", {WHOLE: "1"}, on="busy")
+    elsewhere["metadata"]["namespace"] = "research"
+    return [
+        *(gpu_node("busy", [gpu(0, holders=[holder("theirs") | {"namespace": "research"}])]),),
+        node("busy", {WHOLE: "1"}),
+        gpu_node("sick", [gpu(0, "GPU-s", health={"state": "Unhealthy", "reason": "XID 79"})]),
+        node("sick", {WHOLE: "1"}),
+        gpu_node("mig", [gpu(0, "GPU-m", mig=MIG)]),
+        node("mig", {"nvidia.com/mig-3g.40gb": "1", "nvidia.com/mig-1g.10gb": "1"}),
+        gpu_node(
+            "shared",
+            [
+                gpu(
+                    0,
+                    "GPU-h",
+                    memory={"totalMiB": 80000, "usedMiB": 30000, "unaccountedMiB": 10000},
+                    holders=[holder("part") | {"memoryMiB": 20000}],
+                )
+            ],
+        ),
+        node("shared", {SHARE: "72000"}, labels={"gpu.scheduler-ext.io/sharing": "memory"}),
+        *(elsewhere, pod("small", {"nvidia.com/mig-1g.10gb": "1"}, on="mig")),
+        pod(
+            "part", {SHARE: "20000"}, on="shared", annotations={"devices.gpu.scheduler-ext.io/main": "GPU-h"}
+        ),
+        pod("waits", {WHOLE: "1"}),
+        pod("fits", {"nvidia.com/mig-3g.40gb": "1"}),
+    ]
+
+
+@dataclass
+class World:
+    """An API server with the objects, and an extender that its port-forward leads to, where there is one."""
+
+    server: ApiServer
+    kubeconfig: Path
+    product: Product | None = None
+
+    def run(self, *arguments: str) -> tuple[int, str, str]:
+        done = run(*arguments, "--kubeconfig", self.kubeconfig)
+        return done.exit_code, done.stdout, done.stderr
+
+    def json(self, *arguments: str) -> Json:
+        answer: Json = json.loads(self.run(*arguments, "-o", "json")[1])
+        return answer
+
+
+def extender_pod(name: str) -> Json:
+    return {
+        "metadata": {"name": name, "namespace": "gpu-scheduler"},
+        "spec": {"containers": [{"name": "kube-scheduler"}, {"name": "extender"}]},
+        "status": {"phase": "Running"},
+    }
+
+
+@pytest.fixture(scope="module")
+def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    path = tmp_path_factory.mktemp("live") / "inventory.json"
+    path.write_bytes(inventory(*objects()))
+    with Product(inventory=path) as process:
+        process.ready()
+        answer = process.post("filter", names_body(pod("waits", {WHOLE: "1"}), ["busy", "sick"]))
+        assert answer.status == 200
+        yield process
+
+
+@pytest.fixture
+def without(tmp_path: Path) -> Iterator[World]:
+    with ApiServer() as server:
+        for path, kind in ((NODES, "Node"), (GPU_NODES, "GPUNode"), (PODS, "Pod")):
+            server.store.put_all(path, [each for each in objects() if each["kind"] == kind])
+        yield World(server, server.kubeconfig(tmp_path / "kubeconfig"))
+
+
+@pytest.fixture
+def beside(without: World, product: Product) -> World:
+    """Two extenders, of which the second holds the Lease."""
+
+    def hook(request: Request) -> Answer | None:
+        if request.path == OURS and "labelSelector" in request.query:
+            found = {"items": [extender_pod("gpu-scheduler-a"), extender_pod("gpu-scheduler-b")]}
+            return Answer(200, json.dumps(found).encode())
+        if request.path == LEASE:
+            return Answer(200, b'{"spec": {"holderIdentity": "gpu-scheduler-b_5d0f"}}')
+        return None
+
+    without.server.hook = hook
+    without.server.ports["gpu-scheduler", "gpu-scheduler-b", 8890] = product.inspect
+    without.product = product
+    return without
+
+
+@pytest.fixture(params=["beside", "without"])
+def world(request: pytest.FixtureRequest) -> World:
+    found: World = request.getfixturevalue(request.param)
+    return found
+
+
+def test_why_a_pod_waits(world: World) -> None:
+    code, out, _ = world.run("why", "waits", "-n", "default")
+    assert code == 3
+    assert "Pod default/waits asks nvidia.com/gpu=1" in out
+    assert "Nearest: busy has 0 of 1 nvidia.com/gpu free; would fit if a pod of another namespace" in out
+    assert "What would help:\n  - It fits on busy as soon as" in out
+    assert "theirs" not in out
+
+
+def test_what_was_decided_is_told_by_the_extender_alone(beside: World) -> None:
+    _, out, err = beside.run("why", "waits")
+    assert "Asked 1 times, last at 20" in out
+    assert "of 2 nodes 0 fitted; 1 " in out
+    assert err == ""
+
+
+def test_without_an_extender_the_objects_answer_and_a_note_says_so(without: World) -> None:
+    code, out, err = without.run("why", "pod/waits")
+    assert (code, "Asked" in out) == (3, False)
+    assert err.startswith("Note: answered from the cluster's objects, as no extender can be asked: ")
+
+
+def test_a_pod_that_fits_now_and_one_that_has_its_node(world: World) -> None:
+    code, out, _ = world.run("why", "fits")
+    assert (code, "It waits, and fits now; best: mig." in out) == (0, True)
+    code, out, _ = world.run("why", "part")
+    assert (code, "It is on node shared." in out) == (0, True)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_why_as_data(world: World, form: str) -> None:
+    code, out, _ = world.run("why", "waits", "-o", form)
+    told = json.loads(out) if form == "json" else yaml.safe_load(out)
+    assert (code, told["kind"], told["fits"], told["boundTo"]) == (3, "Explanation", False, None)
+
+
+def test_nodes(world: World) -> None:
+    assert world.run("nodes", "-o", "name")[1].splitlines() == [
+        "node/busy",
+        "node/mig",
+        "node/shared",
+        "node/sick",
+    ]
+    _, out, _ = world.run("nodes")
+    titles = ["NODE", "STATE", "SOURCE", "GPUS", "SICK", "CORDONED", "HELD UNSEEN", "MODEL", "FREE MIB"]
+    assert re.split(r"   +", out.splitlines()[0])[:9] == titles
+    assert "GPU-h" in world.run("nodes", "-o", "wide")[1]
+    assert [item["node"] for item in world.json("nodes")["items"]] == ["busy", "mig", "shared", "sick"]
+
+
+def test_a_node_with_its_bars_slots_and_holders(world: World) -> None:
+    code, out, _ = world.run("node", "shared")
+    assert code == 0
+    # 20,000 of 80,000 promised, 10,000 used by nobody known.
+    assert f"[{'#' * 10}{'!' * 5}{'.' * 25}] 42,000 of 80,000 MiB free" in out
+    assert "default/part (main): 20,000 MiB" in out
+    _, out, _ = world.run("node", "node/mig")
+    lines = [line.split() for line in out.splitlines()]
+    assert ["3g.40gb", "slots", "0+4", "free", "MIG-a"] in lines
+    assert ["1g.10gb", "slots", "4+1", "held", "MIG-b"] in lines
+    assert "default/small: 1g.10gb" in out
+    assert "GPU 0  A100-80GB  GPU-s  UNHEALTHY" in world.run("node", "sick")[1]
+
+
+def test_a_node_as_data(world: World) -> None:
+    told = world.json("node", "shared")
+    assert (told["kind"], told["node"]) == ("GPUNodeHoldings", "shared")
+    assert [each["name"] for each in told["holdings"]["devices"]["GPU-h"]["holdings"]] == ["part"]
+
+
+def test_pods(world: World) -> None:
+    _, out, _ = world.run("pods")
+    rows = {line.split()[0]: line for line in out.splitlines()[1:]}
+    assert set(rows) == {"fits", "part", "small", "waits"}
+    assert "Bound" in rows["part"]
+    assert "GPU-h" in rows["part"]
+    assert "MIG-b" in rows["small"]
+    assert "Waiting" in rows["waits"]
+    _, out, _ = world.run("pods", "-A", "-o", "wide")
+    assert "research" in out
+    assert "busy has 0 of 1 nvidia.com/gpu free" in out
+    assert world.run("pods", "-n", "research", "-o", "name")[1] == "pod/theirs\n"
+    assert world.run("pods", "-n", "empty")[2].endswith("No pods with GPUs in namespace empty\n")
+
+
+def test_the_namespace_is_that_of_the_context(without: World) -> None:
+    config = json.loads(without.kubeconfig.read_text())
+    config["contexts"][0]["context"]["namespace"] = "research"
+    without.kubeconfig.write_text(json.dumps(config))
+    assert without.run("pods", "-o", "name")[1] == "pod/theirs\n"
+
+
+def test_the_kubeconfig_is_the_one_that_kubectl_reads(
+    without: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", f"/nowhere:{without.kubeconfig}")
+    assert run("nodes", "-o", "name").stdout.startswith("node/busy")
+    monkeypatch.delenv("KUBECONFIG")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = run("nodes")
+    assert (done.exit_code, "no kubeconfig: give --kubeconfig, or set KUBECONFIG" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "problem"),
+    [
+        pytest.param(["why", "nobody"], 1, "pod default/nobody: there is no such pod", id="no such pod"),
+        pytest.param(
+            ["node", "nowhere"], 1, "node nowhere: no node of this name has GPUs", id="no such node"
+        ),
+        pytest.param(["pods", "-n", "a", "-A"], 2, "-n and -A", id="one namespace and all"),
+        pytest.param(["why"], 2, "Missing argument 'POD'", id="no pod"),
+    ],
+)
+def test_questions_that_cannot_be_answered(
+    world: World, arguments: list[str], code: int, problem: str
+) -> None:
+    told = world.run(*arguments)
+    assert (told[0], problem in told[2]) == (code, True)
+
+
+def test_an_extender_that_does_not_listen_is_passed_over_or_told(beside: World) -> None:
+    beside.server.ports.clear()
+    code, _, err = beside.run("nodes")
+    assert (code, "pod gpu-scheduler/gpu-scheduler-b, port 8890: " in err) == (0, True)
+    assert "connection refused" in err
+    code, _, err = beside.run("nodes", "--from", "extender")
+    assert (code, "no extender can be asked" in err) == (1, True)
+
+
+def test_names_do_not_act_on_the_terminal(without: World) -> None:
+    hostile = pod("x", {WHOLE: "1"})
+    hostile["metadata"] |= {"name": "x\x1b[2J\u202e", "namespace": "default"}
+    without.server.store.put(PODS, hostile)
+    for arguments in (["pods"], ["pods", "-o", "name"], ["pods", "-o", "wide"]):
+        out = without.run(*arguments)[1]
+        assert "\x1b" not in out
+        assert "\u202e" not in out
