@@ -90,6 +90,12 @@ class ServerSection(_Section):
     graceful_timeout: str = "10s"
 
 
+class MetricsSection(_Section):
+    """How much metrics tell apart."""
+
+    detail: Literal["cluster", "node", "device"] = "node"
+
+
 class Configuration(_Section):
     """The whole configuration; ``load_config`` is the way to one that is checked."""
 
@@ -106,6 +112,7 @@ class Configuration(_Section):
     preemption: PreemptionSection = field(default_factory=PreemptionSection)
     bind: BindSection = field(default_factory=BindSection)
     server: ServerSection = field(default_factory=ServerSection)
+    metrics: MetricsSection = field(default_factory=MetricsSection)
 
     def policy(self) -> Policy:
         """The knobs of a decision."""
