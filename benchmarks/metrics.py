@@ -2,9 +2,9 @@
 
     python -m benchmarks.metrics --nodes 5000 --json FILE
 
-`scheduler-ext serve` has the reports of a cluster whose nodes have eight GPUs each, half of them held by pods.
-Scraped is over HTTP, as Prometheus does: once for the first time, and then with nothing changed. What it costs
-when every node has changed since the last scrape is measured in this process.
+`scheduler-ext serve` has the reports of a cluster whose nodes have eight GPUs each, half of them held by
+pods. Scraped is over HTTP, as Prometheus does: once for the first time, and then with nothing changed. What
+it costs when every node has changed since the last scrape is measured in this process.
 """
 
 from __future__ import annotations

@@ -153,6 +153,9 @@ def test_fragmentation_is_of_what_nobody_holds() -> None:
     found = scraped(metrics_of(source, "cluster"))
     idle, lost = (found[name] for name in ("gpu_extender_gpus_unallocated", "gpu_extender_gpus_unusable"))
     assert idle[("modelName", "NVIDIA H100 80GB HBM3"),] == 11
+    # Two have MIG, and one is sick; of the T4 two are time-sliced.
+    assert idle[("modelName", "NVIDIA A100-SXM4-80GB"),] == 2
+    assert idle[("modelName", "Tesla T4"),] == 4
     assert all(0 <= lost[labels] <= idle[labels] for labels in idle)
     (ratio,) = found["gpu_extender_fragmentation_ratio"].values()
     assert ratio == pytest.approx(sum(lost.values()) / sum(idle.values()))

@@ -8,7 +8,8 @@ import numpy as np
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler_ext.core.node import Node
+from scheduler_ext.core.node import Node, NodeState
+from scheduler_ext.core.resources import MIG_PREFIX
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.status import Source
 from scheduler_ext.server.metrics.families import Family, gauge
@@ -28,7 +29,7 @@ class FragmentationMetrics(Collector):
         by_model = self._known[1]
         unallocated = GaugeMetricFamily(
             "gpu_extender_gpus_unallocated",
-            "GPUs and parts of GPUs that nobody holds: healthy ones, without MIG.",
+            "GPUs and parts of GPUs that nobody holds: healthy ones, neither time-sliced nor with MIG.",
             labels=["modelName"],
         )
         unusable = GaugeMetricFamily(
@@ -53,8 +54,8 @@ def _by_model(snapshot: Snapshot | None) -> dict[str, tuple[float, float]]:
     models: dict[str, int] = {}
     names, of = [], []
     for name, node in snapshot.nodes.items() if snapshot is not None else ():
-        model = _model_name(node)
-        if model is not None and node.info.freshness != "Missing":
+        model = _model_name(node) if node.info.freshness != "Missing" and not _in_parts(node.state) else None
+        if model is not None:
             names.append(name)
             of.append(models.setdefault(model, len(models)))
     if snapshot is None or not names:
@@ -64,6 +65,15 @@ def _by_model(snapshot: Snapshot | None) -> dict[str, tuple[float, float]]:
     unusable = np.clip(snapshot.outlook.unusable[state], 0.0, idle)
     sums = (np.bincount(of, each, len(models)).tolist() for each in (idle, unusable))
     return dict(zip(models, zip(*sums, strict=True), strict=True))
+
+
+def _in_parts(state: NodeState) -> bool:
+    """Whether what is asked as a whole GPU there is a replica or an instance, which are no GPUs to sum."""
+    return any(
+        unit.gpu_part < 1 and not unit.resource.startswith(MIG_PREFIX)
+        for slot in state.slots
+        for unit in slot.units
+    )
 
 
 def _model_name(node: Node) -> str | None:
