@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scheduler_ext.cli import main
 from tests.monitoring.component import alerts, rules_file
 from tests.monitoring.prometheus import needs_prometheus, promtool
 from tests.pages import ROOT, section
@@ -52,6 +53,15 @@ def test_a_runbook_says_what_it_means_how_to_look_and_what_to_do(name: str) -> N
     assert text.startswith(f"# {name}\n")
     assert tuple(re.findall(r"^## .+$", text, re.MULTILINE)) == HEADINGS
     assert all(section(text, heading).strip() for heading in HEADINGS)
+
+
+@pytest.mark.parametrize("name", sorted(alerts()))
+def test_a_runbooks_own_commands_are_there(name: str) -> None:
+    text = (RUNBOOKS / f"{name}.md").read_text()
+    for line in re.findall(r"^scheduler-ext (.+)$", text, re.MULTILINE):
+        words = line.partition("|")[0].split()
+        options = {option for parameter in main.commands[words[0]].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= options
 
 
 @pytest.mark.parametrize("name", sorted(alerts()))
