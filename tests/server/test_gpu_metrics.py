@@ -187,8 +187,11 @@ def test_reservations_by_state() -> None:
     source = Fixed()
     # Of one another extender chose another GPU: either may come true.
     source.set([NodeInfo("n", pods=(*held, held[0]), assumed=frozenset("a"), nominated=(waiting,))])
-    found = scraped(metrics_of(source))["gpu_extender_reservations"]
+    metrics = metrics_of(source)
+    found = scraped(metrics)["gpu_extender_reservations"]
     assert found == {(("state", "Assumed"),): 1, (("state", "Confirmed"),): 2, (("state", "Nominated"),): 1}
+    source.set([])
+    assert set(scraped(metrics)["gpu_extender_reservations"].values()) == {0}
 
 
 @pytest.mark.parametrize(
