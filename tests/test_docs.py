@@ -3,51 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import kubernetes.client
 import msgspec
 import pytest
 from prometheus_client.metrics_core import Metric
-from prometheus_client.parser import text_string_to_metric_families
 
 import scheduler_ext.sim.mig.policies
 import scheduler_ext.sim.policies
 from scheduler_ext.cli import main
-from scheduler_ext.cluster.bindings import Bindings
 from scheduler_ext.cluster.notices import NUDGE_ANNOTATION
-from scheduler_ext.cluster.reflector import WatchHealth
-from scheduler_ext.cluster.transport import Transport
-from scheduler_ext.core.intree import NodeFacts
-from scheduler_ext.core.inventory import Inventory
-from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
-from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.wishes import ANNOTATION_PREFIX, WISHES
-from scheduler_ext.extender.answer import Answer
-from scheduler_ext.extender.binder import Binder
-from scheduler_ext.extender.book import Book
 from scheduler_ext.extender.candidates import Candidate, Term
 from scheduler_ext.extender.ledger_dump import ledger_dump
 from scheduler_ext.extender.record import Bound, Recorded
 from scheduler_ext.extender.recorded import recorded_values
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
-from scheduler_ext.extender.status import SourceStatus
-from scheduler_ext.server.metrics import Metrics
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.binding import device_annotations
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node import SHARE_NODE_LABEL
 from scheduler_ext.wire.pod import DEVICES_PREFIX, pod_request
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
+from tests.exposition import exposition
 from tests.pages import FENCE, PAGES, ROOT, SAMPLE, blocks, first_cells, page, rows, section
 
 # Reasons
@@ -91,55 +77,27 @@ def test_configuration_names_every_score_with_its_weight() -> None:
 # Metrics
 
 
-@dataclass
-class Followed:
-    """A file's nodes, told as those of a cluster that is followed."""
-
-    source: InventorySource
-    binder: Binder | None = None
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        return self.source.snapshot
-
-    def pending(self) -> Sequence[PendingPod]:
-        return self.source.pending()
-
-    def node_facts(self) -> Mapping[str, NodeFacts]:
-        return self.source.node_facts()
-
-    def status(self) -> SourceStatus:
-        watch = WatchHealth("nodes", True, True, 0.0, None, {"ended": 1})
-        return replace(self.source.status(), watches=[watch], reports_refused={"n": 1}, unplaced={"n": 1})
-
-
 @pytest.fixture(scope="module")
 def scraped() -> list[Metric]:
-    """What a scrape shows after one filter call."""
-    config = Configuration()
-    source = InventorySource(SAMPLE, Extender(config), config.resource_names())
-    source.load()
-    extender, resources = Extender(config), config.resource_names()
-    # It counts, and is asked nothing.
-    api = Bindings(Transport(kubernetes.client.Configuration()))
-    binder = Binder(Book(Inventory(1, 2), extender), api, resources, (), lambda: None, 1.0)
-    metrics = Metrics(Followed(source, binder), resources)
-    metrics.observe("filter", 200, 0.001)
-    metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))
-    return list(text_string_to_metric_families(metrics.render().decode()))
+    """What a scrape shows after one filter call, with all the labels there may be."""
+    return exposition()
 
 
 def exposed_name(family: Metric) -> str:
     return family.name + ("_total" if family.type == "counter" else "")
 
 
+def told_metrics() -> list[list[str]]:
+    return [row for row in rows(page("metrics")) if row[0].startswith("`gpu_extender_")]
+
+
 def test_metrics_names_exactly_what_a_scrape_shows(scraped: list[Metric]) -> None:
-    table = {row[0].strip("`"): row[1] for row in rows(page("metrics"))}
+    table = {row[0].strip("`"): row[1] for row in told_metrics()}
     assert table == {exposed_name(family): family.type for family in scraped}
 
 
 def test_metrics_names_every_label(scraped: list[Metric]) -> None:
-    table = {row[0].strip("`"): set(re.findall(r"`(\w+)`", row[2])) for row in rows(page("metrics"))}
+    table = {row[0].strip("`"): set(re.findall(r"`(\w+)`", row[2])) for row in told_metrics()}
     assert table == {
         exposed_name(family): {label for sample in family.samples for label in sample.labels} - {"le"}
         for family in scraped
@@ -218,7 +176,7 @@ def test_cli_names_every_option_of_a_command_and_no_other(heading: str) -> None:
         for option in parameter.opts
     }
     told = section(page("cli"), heading)
-    assert {option for cell in first_cells(told) for option in re.findall(r"-{1,2}[a-z-]+", cell)} == options
+    assert {option for cell in first_cells(told) for option in re.findall(r"-{1,2}[a-zA-Z-]+", cell)} == options
 
 
 @pytest.mark.parametrize(

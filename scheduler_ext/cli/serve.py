@@ -170,7 +170,7 @@ def serve(
         if inventory_file
         else cluster_source(kubeconfig, context, lease, own_lease, pod_name)
     )
-    run_server(options, lambda: build_apps(config, build_source))
+    run_server(options, lambda: build_apps(config, build_source, tls.cert_file if tls else None))
 
 
 def tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Path | None) -> TlsFiles | None:
@@ -231,7 +231,7 @@ def cluster_source(
     return build
 
 
-def build_apps(config: Configuration, build_source: BuildSource) -> Any:
+def build_apps(config: Configuration, build_source: BuildSource, certificate_file: Path | None = None) -> Any:
     """The three applications over one extender and its source. Raises InventoryError, ClusterError."""
     from scheduler_ext.server.app import api_app, health_app, inspect_app
     from scheduler_ext.server.metrics import Metrics
@@ -241,9 +241,10 @@ def build_apps(config: Configuration, build_source: BuildSource) -> Any:
     sys.setswitchinterval(0.0002)
     extender = Extender(config)
     source, stop = build_source(extender, config)
-    metrics = Metrics(source, config.resource_names())
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     explainer = Explainer(source, extender.record, config)
+    waiting = Waiting(source, extender.record, explainer)
+    metrics = Metrics(source, config, waiting.reasons, certificate_file)
     extender.record.start()
 
     def close() -> None:
@@ -253,6 +254,6 @@ def build_apps(config: Configuration, build_source: BuildSource) -> Any:
     return Apps(
         api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),
         health=health_app(source, metrics),
-        inspect=inspect_app(source, config, explainer, Waiting(source, extender.record, explainer)),
+        inspect=inspect_app(source, config, explainer, waiting),
         close=close,
     )

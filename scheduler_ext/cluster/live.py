@@ -212,6 +212,7 @@ class LiveInventory:
             report_ages_s=ages,
             reports_refused=self._troubles.counts(),
             nudges=self._notices.nudges,
+            events=dict(self._notices.events),
             active=self.active(),
             unplaced=self._share_nodes.unplaced(),
             advertised=self.enforcing.advertiser.writes if self.enforcing is not None else 0,

@@ -116,10 +116,12 @@ def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: R
         held.requested[ask.resource] += ask.count
         # The same annotation names the device of a share: only those of containers that ask this count.
         askers = [name for name, resource, _ in pod.request.by_container if resource == ask.resource]
+        annotated = [uuid for name in askers for uuid in {*pod.devices.get(name, ())}]
+        vendor = vendor_of(ask.resource)
         found = 0
         for device in devices:
-            if ask.profile is None and vendor_of(ask.resource) in (None, device.vendor):
-                told = sum(device.uuid in pod.devices.get(name, ()) for name in askers)
+            if ask.profile is None and vendor in (None, device.vendor):
+                told = annotated.count(device.uuid)
                 seen = min(max(told, _units_seen(device, pod, allocated)), ask.count - found)
                 held.devices[device.uuid].units += seen
                 found += seen
@@ -135,7 +137,7 @@ def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: R
 
 def _units_seen(device: Device, pod: BoundPod, allocated: bool) -> int:
     """Units of a device that the agent saw the pod hold: as allocated, else one that it uses."""
-    mine = [holder for holder in device.holders if pod.is_holder(holder)]
+    mine = [holder for holder in device.holders if pod.is_holder(holder)] if device.holders else []
     if allocated:
         return sum(holder.memory_mib is None for holder in mine)
     return 1 if mine else 0

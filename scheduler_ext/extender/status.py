@@ -44,7 +44,8 @@ class SourceStatus:
     """``age_s`` is since the source was last heard of; ``broken`` while what it says now is refused.
 
     ``report_ages_s``, ``reports_refused`` and ``unplaced`` (pods with a share on a GPU that nobody knows) are
-    by node. ``forecast_age_s`` is since the forecast of the pods to come was made.
+    by node. ``forecast_age_s`` is since the forecast of the pods to come was made; ``events`` how
+    many Events were written, dropped as too many at once, or failed.
     """
 
     checks: Sequence[Check]
@@ -54,6 +55,7 @@ class SourceStatus:
     report_ages_s: Mapping[str, float] = field(default_factory=dict)
     reports_refused: Mapping[str, int] = field(default_factory=dict)
     nudges: int = 0
+    events: Mapping[str, int] = field(default_factory=dict)
     active: bool = True
     unplaced: Mapping[str, int] = field(default_factory=dict)
     advertised: int = 0
@@ -61,13 +63,19 @@ class SourceStatus:
     forecast_age_s: float = 0.0
 
 
-class Source(Protocol):
-    """Where the nodes of an extender come from."""
+class Watched(Protocol):
+    """Whose state metrics tell."""
 
     @property
     def snapshot(self) -> Snapshot | None: ...
     @property
     def binder(self) -> Binder | None: ...
+
+    def status(self) -> SourceStatus: ...
+
+
+class Source(Watched, Protocol):
+    """Where the nodes of an extender come from."""
 
     def pending(self) -> Sequence[PendingPod]:
         """The pods that ask GPUs and have no node yet."""
@@ -76,5 +84,3 @@ class Source(Protocol):
     def node_facts(self) -> Mapping[str, NodeFacts]:
         """What kube-scheduler's own filters compare of each Node that is known, without amounts."""
         ...
-
-    def status(self) -> SourceStatus: ...

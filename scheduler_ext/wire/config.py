@@ -98,6 +98,12 @@ class InspectionSection(_Section):
     hide_other_namespaces: bool = True
 
 
+class MetricsSection(_Section):
+    """How much metrics tell apart."""
+
+    detail: Literal["cluster", "node", "device"] = "node"
+
+
 class Configuration(_Section):
     """The whole configuration; ``load_config`` is the way to one that is checked."""
 
@@ -115,6 +121,7 @@ class Configuration(_Section):
     bind: BindSection = field(default_factory=BindSection)
     server: ServerSection = field(default_factory=ServerSection)
     inspection: InspectionSection = field(default_factory=InspectionSection)
+    metrics: MetricsSection = field(default_factory=MetricsSection)
 
     def policy(self) -> Policy:
         """The knobs of a decision."""

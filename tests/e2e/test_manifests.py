@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,25 @@ def test_is_taken_without_a_warning(control_plane: ControlPlane, overlay: Path) 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
 def test_keeps_the_policy(control_plane: ControlPlane, overlay: Path) -> None:
     assert violations(rendered(control_plane, overlay)) == []
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
+def test_monitoring_goes_with_it(control_plane: ControlPlane, overlay: Path, tmp_path: Path) -> None:
+    """Nothing else changes; what is added but for the dashboard is of kinds that are not installed here."""
+    monitoring = os.path.relpath(MANIFESTS / "components" / "monitoring", tmp_path)
+    kustomization = {"resources": [os.path.relpath(overlay, tmp_path)], "components": [monitoring]}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    alone, together = rendered(control_plane, overlay), rendered(control_plane, tmp_path)
+    added = [each for each in together if each not in alone]
+    assert len(together) == len(alone) + len(added)
+    assert sorted(each["kind"] for each in added) == ["ConfigMap", "PodMonitor", "PrometheusRule"]
+    assert of_kind(added, "ConfigMap")[0]["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert violations(together) == []
+
+
+def test_the_sample_of_an_autoscaler_is_taken(control_plane: ControlPlane) -> None:
+    done = control_plane.try_kubectl(*DRY_RUN, "-f", MANIFESTS / "samples" / "scale-on-gpus.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tests.manifests.objects import Json, containers, of_kind
 REPOSITORY = Path(__file__).parents[2]
 AGENT = REPOSITORY / "manifests" / "agent"
 BASE = REPOSITORY / "manifests" / "base"
+MONITORING = REPOSITORY / "manifests" / "components" / "monitoring"
 MTLS = REPOSITORY / "manifests" / "components" / "standalone-mtls"
 SHARES = REPOSITORY / "manifests" / "components" / "shares"
 SHARES_CDI = REPOSITORY / "manifests" / "components" / "shares-cdi"
@@ -50,6 +51,14 @@ def shares(*further: Path) -> list[Json]:
         for patch in yaml.safe_load((component / "kustomization.yaml").read_bytes())["patches"]:
             _replace(objects, patch)
     return [*objects, _config_map(SHARES)]
+
+
+def monitoring() -> list[Json]:
+    """What the component monitoring adds."""
+    (made,) = yaml.safe_load((MONITORING / "kustomization.yaml").read_bytes())["configMapGenerator"]
+    data = {name: (MONITORING / name).read_text() for name in made["files"]}
+    metadata = {"name": made["name"], "namespace": made["namespace"], "labels": made["options"]["labels"]}
+    return [*documents(MONITORING), {"kind": "ConfigMap", "metadata": metadata, "data": data}]
 
 
 def _replace(objects: list[Json], patch: Json) -> None:

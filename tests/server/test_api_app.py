@@ -29,7 +29,7 @@ def api() -> Flask:
     extender = Extender(config)
     source = InventorySource(INVENTORY, extender, config.resource_names())
     source.load()
-    return api_app(extender, None, Metrics(source, config.resource_names()), LIMIT, 60.0)
+    return api_app(extender, None, Metrics(source, config), LIMIT, 60.0)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_bind_has_its_own_deadline(decision_deadline_s: float) -> None:
     config = Configuration()
     extender = Extender(config)
     source = InventorySource(INVENTORY, extender, config.resource_names())
-    metrics = Metrics(source, config.resource_names())
+    metrics = Metrics(source, config)
     binder = Recorder()
     app = api_app(extender, cast(Binder, binder), metrics, LIMIT, decision_deadline_s)
     assert app.test_client().post("/bind", data=b"{}").status_code == 200

@@ -1,0 +1,32 @@
+"""Until when the server's certificate is good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from prometheus_client.registry import Collector
+
+from scheduler_ext.server.certificate_dates import not_after
+from scheduler_ext.server.metrics.families import Family, gauge
+
+
+class CertificateMetrics(Collector):
+    """Read when scraped: what is in the file is served within a second, or the log says why not."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+
+    def collect(self) -> Iterable[Family]:
+        if self._file is None:
+            return
+        try:
+            ends = not_after(self._file)
+        except (OSError, ValueError):
+            # The end of what is still served is not known; no certificate at all is what it comes to.
+            ends = 0.0
+        yield gauge(
+            "gpu_extender_certificate_expiry_timestamp_seconds",
+            "When the certificate in --tls-cert-file ends, in seconds since 1970; 0 where there is none.",
+            ends,
+        )

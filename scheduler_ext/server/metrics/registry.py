@@ -1,0 +1,68 @@
+"""All metrics of one extender. One process, so the plain registry serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics, generate_latest
+
+from scheduler_ext import __version__
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.status import Watched
+from scheduler_ext.server.metrics.allocation import AllocationMetrics
+from scheduler_ext.server.metrics.certificates import CertificateMetrics
+from scheduler_ext.server.metrics.connections import ConnectionMetrics
+from scheduler_ext.server.metrics.fragmentation import FragmentationMetrics
+from scheduler_ext.server.metrics.gpus import GpuText
+from scheduler_ext.server.metrics.inventory import InventoryMetrics
+from scheduler_ext.server.metrics.ledger import LedgerMetrics
+from scheduler_ext.server.metrics.pending import Pending, PendingMetrics, nobody
+from scheduler_ext.server.metrics.requests import RequestMetrics
+from scheduler_ext.server.metrics.watches import WatchMetrics
+from scheduler_ext.wire.config import Configuration
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """Counts requests, and looks at everything else when scraped."""
+
+    def __init__(
+        self,
+        source: Watched,
+        config: Configuration,
+        pending: Pending = nobody,
+        certificate_file: Path | None = None,
+    ) -> None:
+        """``pending`` is how many pods wait, by why; ``certificate_file`` what the API is served with."""
+        # One more series for each one that counts, and nobody reads them; the switch is per process.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        self.requests = RequestMetrics(self.registry)
+        build = Gauge("gpu_extender_build_info", "Always 1.", ("version",), registry=self.registry)
+        build.labels(__version__).set(1)
+        resources = config.resource_names()
+        self._gpus = GpuText(source, resources, config.memory.headroom_percent, config.metrics.detail)
+        for collector in (
+            InventoryMetrics(source),
+            WatchMetrics(source),
+            LedgerMetrics(source, resources),
+            AllocationMetrics(source),
+            FragmentationMetrics(source),
+            PendingMetrics(pending),
+            ConnectionMetrics(),
+            CertificateMetrics(certificate_file),
+        ):
+            self.registry.register(collector)
+
+    def observe(self, verb: str, code: int, seconds: float) -> None:
+        """Count one request."""
+        self.requests.observe(verb, code, seconds)
+
+    def count(self, verb: str, answer: Answer) -> None:
+        """Count what a request was about."""
+        self.requests.count(verb, answer)
+
+    def render(self) -> bytes:
+        """The exposition text."""
+        return generate_latest(self.registry) + self._gpus.render()

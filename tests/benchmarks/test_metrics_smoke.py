@@ -1,0 +1,19 @@
+"""The benchmark of scrapes end to end, on a small cluster: what it counts is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.metrics import measure, write_cluster
+from tests.cluster import large
+
+
+def test_a_level_of_detail_is_measured(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    write_cluster(inventory, 3)
+    device, cluster = (measure(detail, inventory, tmp_path, 1) for detail in ("device", "cluster"))
+    assert device.keys() == cluster.keys()
+    # Five of memory for each GPU and four of GPUs for each node, in the place of nine.
+    assert device["series"] - cluster["series"] == 3 * (5 * large.DEVICES + 4) - 9
+    assert device["bytes"] > cluster["bytes"] > cluster["gzipBytes"] > 0
+    assert min(row[key] for row in (device, cluster) for key in row if key.endswith("Seconds")) >= 0

@@ -1,0 +1,58 @@
+"""Every metric there is, with all its labels, as a scrape shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import kubernetes.client
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from scheduler_ext.cluster.bindings import Bindings
+from scheduler_ext.cluster.reflector import WatchHealth
+from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.core.inventory import Inventory
+from scheduler_ext.core.reasons import REASONS
+from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.binder import Binder
+from scheduler_ext.extender.book import Book
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.source import InventorySource
+from scheduler_ext.extender.status import SourceStatus
+from scheduler_ext.server.metrics import Metrics
+from scheduler_ext.wire.config import Configuration, MetricsSection
+from tests.pages import SAMPLE
+
+
+@dataclass
+class Followed:
+    """A file's nodes, told as those of a cluster that is followed."""
+
+    source: InventorySource
+    binder: Binder | None = None
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return self.source.snapshot
+
+    def status(self) -> SourceStatus:
+        watch = WatchHealth("nodes", True, True, 0.0, None, {"ended": 1})
+        return replace(self.source.status(), watches=[watch], reports_refused={"n": 1}, unplaced={"n": 1})
+
+
+def exposition() -> list[Metric]:
+    """What a scrape shows after one filter call."""
+    config = Configuration(metrics=MetricsSection(detail="device"))
+    extender, resources = Extender(config), config.resource_names()
+    source = InventorySource(SAMPLE, Extender(config), resources)
+    source.load()
+    # It counts, and is asked nothing.
+    api = Bindings(Transport(kubernetes.client.Configuration()))
+    binder = Binder(Book(Inventory(1, 2), extender), api, resources, (), lambda: None, 1.0)
+    pending = {REASONS[0].text: 1}
+    metrics = Metrics(Followed(source, binder), config, lambda: pending, Path("no-certificate"))
+    metrics.observe("filter", 200, 0.001)
+    metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))
+    return list(text_string_to_metric_families(metrics.render().decode()))

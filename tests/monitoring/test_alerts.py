@@ -1,0 +1,77 @@
+"""Alerts come when they should, and not otherwise; each has a runbook."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scheduler_ext.cli import main
+from tests.monitoring.component import alerts, rules_file
+from tests.monitoring.prometheus import needs_prometheus, promtool
+from tests.pages import ROOT, section
+
+RUNBOOKS = ROOT / "docs" / "runbooks"
+UNIT_TESTS = sorted((Path(__file__).parent / "alerts").glob("*.yaml"))
+HEADINGS = ("## What it means", "## How to look", "## What to do")
+
+
+@needs_prometheus
+@pytest.mark.parametrize("file", UNIT_TESTS, ids=lambda file: str(file.stem))
+def test_alerts_come_when_they_should(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(rules_file())
+    here = tmp_path / file.name
+    here.write_bytes(file.read_bytes())
+    promtool("test", "rules", here)
+
+
+def test_every_alert_is_seen_to_come_and_to_stay_away() -> None:
+    comes: Counter[str] = Counter()
+    stays_away: Counter[str] = Counter()
+    for file in UNIT_TESTS:
+        for test in yaml.safe_load(file.read_bytes())["tests"]:
+            for expected in test.get("alert_rule_test", ()):
+                (comes if expected.get("exp_alerts") else stays_away)[expected["alertname"]] += 1
+    assert comes.keys() == alerts().keys()
+    # What is said of one node says that no alert comes for the others.
+    assert alerts().keys() - stays_away.keys() == {"GPUReportsRefused"}
+
+
+def test_every_alert_has_its_runbook_and_every_runbook_its_alert() -> None:
+    assert {name: rule["annotations"]["runbook_url"] for name, rule in alerts().items()} == {
+        name: f"docs/runbooks/{name}.md" for name in alerts()
+    }
+    assert {path.stem for path in RUNBOOKS.glob("*.md")} == {"README", *alerts()}
+
+
+@pytest.mark.parametrize("name", sorted(alerts()))
+def test_a_runbook_says_what_it_means_how_to_look_and_what_to_do(name: str) -> None:
+    text = (RUNBOOKS / f"{name}.md").read_text()
+    assert text.startswith(f"# {name}\n")
+    assert tuple(re.findall(r"^## .+$", text, re.MULTILINE)) == HEADINGS
+    assert all(section(text, heading).strip() for heading in HEADINGS)
+
+
+@pytest.mark.parametrize("name", sorted(alerts()))
+def test_a_runbooks_own_commands_are_there(name: str) -> None:
+    text = (RUNBOOKS / f"{name}.md").read_text()
+    for line in re.findall(r"^scheduler-ext (.+)$", text, re.MULTILINE):
+        words = line.partition("|")[0].split()
+        options = {option for parameter in main.commands[words[0]].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= options
+
+
+@pytest.mark.parametrize("name", sorted(alerts()))
+def test_an_alert_says_how_bad_it_is_and_in_short_what_it_is(name: str) -> None:
+    rule = alerts()[name]
+    assert rule["labels"]["severity"] in ("critical", "warning", "info")
+    assert {"summary", "description", "runbook_url"} == rule["annotations"].keys()
+    assert rule["for"]
+
+
+def test_the_index_has_every_runbook() -> None:
+    listed = re.findall(r"\]\((\w+)\.md\)", (RUNBOOKS / "README.md").read_text())
+    assert listed == list(alerts())

@@ -1,0 +1,135 @@
+"""Rules and panels ask for metrics and labels that there are, in expressions that Prometheus takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.exposition import exposition
+from tests.manifests.objects import of_kind
+from tests.manifests.policy import violations
+from tests.manifests.shipped import base, monitoring, standalone
+from tests.monitoring.component import alerts, dashboard, panels, queries, rules_file, variables
+from tests.monitoring.prometheus import needs_prometheus, promtool
+from tests.monitoring.promql import labels_in, metrics_in
+
+# Others' metrics, in panels that say so.
+OTHERS = {
+    "scheduler_pending_pods": {"queue"},
+    "scheduler_pod_scheduling_sli_duration_seconds_bucket": {"le"},
+    "DCGM_FI_DEV_GPU_UTIL": {"UUID"},
+}
+# Where one Prometheus has several clusters, its configuration adds this label to all they say.
+ADDED = {"cluster"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "metrics", "labels"),
+    [
+        ("up", {"up"}, set()),
+        ('max(a_b{x=~"up|c", y!="{d}"}) < 1', {"a_b"}, {"x", "y"}),
+        ("sum by (verb, le) (rate(a_bucket[5m])) / 1.5e3", {"a_bucket"}, {"verb", "le"}),
+        ("a and on (UUID) (max by (UUID) (b:c) > bool 0) or vector(0)", {"a", "b:c"}, {"UUID"}),
+        ("x * on (k) group_left (m) y offset 5m", {"x", "y"}, {"k", "m"}),
+    ],
+)
+def test_names_are_found(expression: str, metrics: set[str], labels: set[str]) -> None:
+    assert (metrics_in(expression), labels_in(expression)) == (metrics, labels)
+
+
+def expressions() -> dict[str, str]:
+    """Every expression there is, by what it is of."""
+    found = {name: rule["expr"] for name, rule in alerts().items()}
+    return found | {f"{each.panel}, {each.legend}": each.expression for each in queries()}
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, set[str]]:
+    """The labels of every sample there is, by its name."""
+    labels: dict[str, set[str]] = {name: set(each) for name, each in OTHERS.items()}
+    for family in exposition():
+        for sample in family.samples:
+            labels.setdefault(sample.name, set()).update(sample.labels)
+    return labels
+
+
+@pytest.mark.parametrize("where", sorted(expressions()))
+def test_every_metric_and_label_is_there(where: str, known: dict[str, set[str]]) -> None:
+    expression = expressions()[where]
+    metrics = metrics_in(expression)
+    assert metrics
+    assert metrics - known.keys() == set()
+    assert labels_in(expression) - ADDED - set().union(*(known[name] for name in metrics)) == set()
+
+
+def test_variables_are_of_metrics_that_are_there(known: dict[str, set[str]]) -> None:
+    assert list(variables()) == ["datasource", "cluster", "node", "model"]
+    for name in ("cluster", "node", "model"):
+        query = variables()[name]["query"]["query"]
+        metric, label = query.removeprefix("label_values(").removesuffix(")").rsplit(", ", 1)
+        (asked,) = metrics_in(metric)
+        assert label in known[asked] | ADDED
+
+
+def test_every_panel_asks_the_chosen_data_source() -> None:
+    assert dashboard()["uid"] == "gpu-scheduler"
+    sources = [each["datasource"] for panel in panels() for each in (panel, *panel["targets"])]
+    assert {source["uid"] for source in sources} == {"${datasource}"}
+
+
+def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
+    every = dashboard()["panels"]
+    assert len({panel["id"] for panel in every}) == len(every)
+    taken = [
+        (x, y)
+        for panel in every
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(set(taken)) == len(taken)
+    assert max(x for x, _ in taken) < 24
+
+
+@needs_prometheus
+def test_prometheus_takes_every_expression(tmp_path: Path) -> None:
+    def rule(number: int, expression: str) -> dict[str, str]:
+        return {"record": f"expression_{number}", "expr": expression}
+
+    every = [rule(*pair) for pair in enumerate(expressions().values())]
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": every}]}))
+    assert f"{len(every)} rules found" in promtool("check", "rules", file)
+
+
+@needs_prometheus
+def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(rules_file())
+    promtool("check", "rules", "--lint-fatal", file)
+
+
+@pytest.mark.parametrize("objects", [base(), standalone()], ids=["as a sidecar", "by itself"])
+def test_every_extender_is_scraped(objects: Iterable[dict[str, object]]) -> None:
+    found = [*objects, *monitoring()]
+    (monitor,) = of_kind(found, "PodMonitor")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    (components,) = monitor["spec"]["selector"]["matchExpressions"]
+    serving = [
+        deployment["spec"]["template"]["metadata"]["labels"]
+        for deployment in of_kind(found, "Deployment")
+        for container in deployment["spec"]["template"]["spec"]["containers"]
+        if endpoint["port"] in {port["name"] for port in container.get("ports", [])}
+    ]
+    assert serving
+    for labels in serving:
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+        assert labels[components["key"]] in components["values"]
+    # Else the namespace of a pod that asks GPUs would be that of the extender.
+    assert endpoint["honorLabels"] is True
+
+
+def test_the_component_keeps_the_policy() -> None:
+    assert violations([*base(), *monitoring()]) == []

@@ -1,0 +1,235 @@
+"""What /metrics says of GPUs: by level of detail, with nothing lost between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.core.reasons import INSUFFICIENT_MEMORY, INVALID_REQUEST, MODEL_MISMATCH
+from scheduler_ext.core.request import GpuRequest, UnitAsk
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.node_usage import NodeUsage, node_usage
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.status import Check, SourceStatus
+from scheduler_ext.server.metrics import Metrics, gpus
+from scheduler_ext.server.metrics.allocation import MAX_NAMESPACES, OTHERS
+from scheduler_ext.server.metrics.gpu_families import FAMILIES, Detail, labels_of
+from scheduler_ext.wire.config import Configuration, MetricsSection
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.kube_objects import gpu, gpu_node, inventory, node
+from tests.pages import SAMPLE
+
+DETAILS: tuple[Detail, ...] = get_args(Detail)
+Labels = tuple[tuple[str, str], ...]
+
+
+class Fixed:
+    """A source of nodes that a test sets."""
+
+    binder = None
+
+    def __init__(self) -> None:
+        self.extender = Extender(Configuration())
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return self.extender.snapshot
+
+    def status(self) -> SourceStatus:
+        return SourceStatus([Check("inventory", True)], 0.0)
+
+    def set(self, infos: list[NodeInfo]) -> None:
+        self.extender.replace_nodes(infos)
+
+
+def sample() -> list[NodeInfo]:
+    config = Configuration()
+    return list(assemble(read_objects(SAMPLE.read_bytes()), config.resource_names()).values())
+
+
+def scraped(metrics: Metrics) -> dict[str, dict[Labels, float]]:
+    """Values by labels, by metric."""
+    found: dict[str, dict[Labels, float]] = {}
+    for family in text_string_to_metric_families(metrics.render().decode()):
+        for each in family.samples:
+            found.setdefault(each.name, {})[tuple(sorted(each.labels.items()))] = each.value
+    return found
+
+
+def metrics_of(source: Fixed, detail: Detail = "node") -> Metrics:
+    return Metrics(source, Configuration(metrics=MetricsSection(detail=detail)))
+
+
+def by_model(samples: dict[Labels, float]) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for labels, value in samples.items():
+        sums[dict(labels)["modelName"]] += int(value)
+    return sums
+
+
+def test_every_level_says_the_same_of_each_model() -> None:
+    source = Fixed()
+    source.set(sample())
+    found = {detail: scraped(metrics_of(source, detail)) for detail in DETAILS}
+    for family in FAMILIES:
+        sums = [by_model(found[detail][family.name]) for detail in DETAILS]
+        assert sums[0] == sums[1] == sums[2], family.name
+        assert sums[0], family.name
+
+
+@pytest.mark.parametrize(
+    ("detail", "counts", "memory"),
+    [
+        ("cluster", {"modelName"}, {"modelName"}),
+        ("node", {"hostname", "modelName"}, {"hostname", "modelName"}),
+        ("device", {"hostname", "modelName"}, {"hostname", "modelName", "UUID", "gpu"}),
+    ],
+)
+def test_labels_are_those_of_the_level(detail: Detail, counts: set[str], memory: set[str]) -> None:
+    source = Fixed()
+    source.set(sample())
+    found = scraped(metrics_of(source, detail))
+    for name, expected in (
+        ("gpu_extender_gpus", counts),
+        ("gpu_extender_mig_instances_free", counts | {"profile"}),
+        ("gpu_extender_device_memory_free_bytes", memory),
+    ):
+        assert {frozenset(dict(labels)) for labels in found[name]} == {frozenset(expected)}
+
+
+def test_a_gpu_is_called_as_dcgm_calls_it() -> None:
+    source = Fixed()
+    source.set(sample())
+    total = scraped(metrics_of(source, "device"))["gpu_extender_device_memory_total_bytes"]
+    labels = {
+        "UUID": "GPU-h100-01-3",
+        "gpu": "3",
+        "modelName": "NVIDIA H100 80GB HBM3",
+        "hostname": "h100-01",
+    }
+    assert total[tuple(sorted(labels.items()))] == 81559 * 2**20
+
+
+def test_a_scrape_follows_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Fixed()
+    metrics = metrics_of(source)
+    assert "gpu_extender_gpus" not in scraped(metrics)
+    infos = sample()
+    source.set(infos)
+    before = scraped(metrics)["gpu_extender_gpus"]
+    looked_at: list[str] = []
+
+    def counted(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> NodeUsage:
+        looked_at.append(info.name)
+        return node_usage(info, resources, headroom_percent)
+
+    monkeypatch.setattr(gpus, "node_usage", counted)
+    metrics.render()
+    assert looked_at == []
+    gone, changed, *others = infos
+    source.set([replace(changed, freshness="Missing"), *others])
+    after = scraped(metrics)["gpu_extender_gpus"]
+    assert looked_at == [changed.name]
+    assert {dict(labels)["hostname"] for labels in before.keys() - after.keys()} == {gone.name, changed.name}
+
+
+def test_a_name_with_quotes_is_one_label() -> None:
+    name = 'a "b"\\\nc'
+    text = f"m{labels_of(modelName=name)} 1\n"
+    (family,) = text_string_to_metric_families(text)
+    assert family.samples[0].labels == {"modelName": name}
+
+
+def test_fragmentation_is_of_what_nobody_holds() -> None:
+    source = Fixed()
+    source.set(sample())
+    found = scraped(metrics_of(source, "cluster"))
+    idle, lost = (found[name] for name in ("gpu_extender_gpus_unallocated", "gpu_extender_gpus_unusable"))
+    assert idle[("modelName", "NVIDIA H100 80GB HBM3"),] == 11
+    # Two have MIG, and one is sick; of the T4 two are time-sliced.
+    assert idle[("modelName", "NVIDIA A100-SXM4-80GB"),] == 2
+    assert idle[("modelName", "Tesla T4"),] == 4
+    assert all(0 <= lost[labels] <= idle[labels] for labels in idle)
+    (ratio,) = found["gpu_extender_fragmentation_ratio"].values()
+    assert ratio == pytest.approx(sum(lost.values()) / sum(idle.values()))
+    assert 0 < ratio < 1
+
+
+def test_nothing_is_fragmented_where_nothing_is_left() -> None:
+    source = Fixed()
+    source.set([])
+    assert scraped(metrics_of(source))["gpu_extender_fragmentation_ratio"] == {(): 0}
+
+
+def test_namespaces_are_bounded() -> None:
+    asked = GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),))
+    pods = tuple(
+        BoundPod(f"{number}", f"team-{number:05}", "p", 0, asked) for number in range(MAX_NAMESPACES + 7)
+    )
+    source = Fixed()
+    source.set([NodeInfo("n", pods=(*pods, replace(pods[-1], uid="more")))])
+    found = scraped(metrics_of(source))["gpu_extender_namespace_requested_gpus"]
+    values = {dict(labels)["namespace"]: value for labels, value in found.items()}
+    assert len(values) == MAX_NAMESPACES + 1
+    assert (values[OTHERS], values[pods[-1].namespace]) == (7, 2)
+
+
+def test_reservations_by_state() -> None:
+    waiting = BoundPod("u", "ns", "p", 0, GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),)))
+    held = [replace(waiting, uid=uid) for uid in ("a", "b", "c")]
+    source = Fixed()
+    # Of one another extender chose another GPU: either may come true.
+    source.set([NodeInfo("n", pods=(*held, held[0]), assumed=frozenset("a"), nominated=(waiting,))])
+    metrics = metrics_of(source)
+    found = scraped(metrics)["gpu_extender_reservations"]
+    assert found == {(("state", "Assumed"),): 1, (("state", "Confirmed"),): 2, (("state", "Nominated"),): 1}
+    source.set([])
+    assert set(scraped(metrics)["gpu_extender_reservations"].values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(
+            Answer(b"", 3, 0, {MODEL_MISMATCH.text: 2, INSUFFICIENT_MEMORY.text: 1}),
+            {MODEL_MISMATCH.text, INSUFFICIENT_MEMORY.text},
+            id="refused everywhere: once for each reason",
+        ),
+        pytest.param(Answer(b"", 3, 1, {MODEL_MISMATCH.text: 2}), set(), id="one node is enough"),
+        pytest.param(
+            Answer(b"", 3, 0, {INVALID_REQUEST.text: 3}), set(), id="no node cures an invalid request"
+        ),
+        pytest.param(Answer(b"", 0, 0), set(), id="nothing asked, nothing refused"),
+    ],
+)
+def test_what_an_autoscaler_does_not_see(answer: Answer, expected: set[str]) -> None:
+    metrics = metrics_of(Fixed())
+    metrics.count("filter", answer)
+    found = scraped(metrics)["gpu_extender_autoscaler_blind_rejections_total"]
+    assert {dict(labels)["reason"] for labels, value in found.items() if value} == expected
+    assert set(found.values()) <= {0, 1}
+
+
+def test_pending_pods_are_asked_for_at_every_scrape() -> None:
+    waiting = {"Insufficient GPU memory on one device": 2}
+    metrics = Metrics(Fixed(), Configuration(), lambda: waiting)
+    assert list(scraped(metrics)["gpu_extender_pending_pods"].values()) == [2]
+    waiting["pod's GPU request is invalid"] = 1
+    assert sorted(scraped(metrics)["gpu_extender_pending_pods"].values()) == [1, 2]
+
+
+def test_a_node_of_labels_only_says_nothing_of_memory() -> None:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-L40S", "nvidia.com/gpu.count": "2"}
+    source = Fixed()
+    objects = inventory(node("labels", {"nvidia.com/gpu": "2"}, labels=labels), gpu_node("n", [gpu(0)]))
+    source.set(list(assemble(read_objects(objects), Configuration().resource_names()).values()))
+    found = scraped(metrics_of(source))
+    assert found["gpu_extender_gpus"][("hostname", "labels"), ("modelName", "L40S")] == 2
+    assert len(found["gpu_extender_device_memory_total_bytes"]) == 1
