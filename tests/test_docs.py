@@ -176,7 +176,9 @@ def test_cli_names_every_option_of_a_command_and_no_other(heading: str) -> None:
         for option in parameter.opts
     }
     told = section(page("cli"), heading)
-    assert {option for cell in first_cells(told) for option in re.findall(r"-{1,2}[a-zA-Z-]+", cell)} == options
+    assert {
+        option for cell in first_cells(told) for option in re.findall(r"-{1,2}[a-zA-Z-]+", cell)
+    } == options
 
 
 @pytest.mark.parametrize(
