@@ -64,6 +64,13 @@ bench-placement-floors: .venv ## Measure the floors of placement, and fail where
 	$(BIN)/python -m benchmarks.placement.floors $(if $(TRACES),--traces $(TRACES) \
 		--json benchmarks/results/placement-floors.json) $(ARGS)
 
+# URL: where the archive will lie.
+krew: .venv ## Build the kubectl plugin for krew into build/krew (URL=https://...)
+	@test -n "$(URL)" || { echo "make krew URL=https://...: where the archive will lie" >&2; exit 2; }
+	@rm -rf build/krew build/lib
+	@$(BIN)/python -m build --wheel --no-isolation --outdir build/krew . >/dev/null
+	@$(BIN)/python manifests/krew/build.py build/krew/*.whl constraints.txt $(URL) build/krew
+
 image: ## Build the container image (IMAGE=name:tag)
 	docker build --tag $(IMAGE) .
 
@@ -85,4 +92,4 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable '.[dev]'
 	@touch $@
 
-.PHONY: help run test test-long e2e check bench bench-bind bench-live bench-placement bench-placement-floors bench-scheduler image clean .venv
+.PHONY: help run test test-long e2e check bench bench-bind bench-live bench-placement bench-placement-floors bench-scheduler image krew clean .venv

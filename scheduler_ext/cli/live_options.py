@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
 from scheduler_ext.cli.answers import SOURCES, Answers, answers
+from scheduler_ext.cli.kubeconfig import kubeconfig_path
 from scheduler_ext.cli.options import config_option, together
 from scheduler_ext.cli.sources import read_config
 
@@ -43,17 +43,6 @@ named_output_option = click.option(
     default="table",
     show_default=True,
 )
-
-
-def kubeconfig_path(given: Path | None) -> Path:
-    """The kubeconfig that kubectl would read. Raises click.UsageError where there is none."""
-    if given is not None:
-        return given
-    named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    found = next((path for path in [*named, Path.home() / ".kube" / "config"] if path.is_file()), None)
-    if found is None:
-        raise click.UsageError("no kubeconfig: give --kubeconfig, or set KUBECONFIG")
-    return found
 
 
 def asked(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from scheduler_ext.cli.kubeconfig import implied_kubeconfig
 from scheduler_ext.cli.options import check_context
 from scheduler_ext.core.errors import ClusterError, ConfigError
 from scheduler_ext.extender.clusterstate import ClusterState, file_state
@@ -45,6 +46,7 @@ def read_state(
 
     Raises InventoryError, ClusterError, click.UsageError.
     """
+    kubeconfig = implied_kubeconfig(inventory_file, kubeconfig)
     one_source(inventory=inventory_file, kubeconfig=kubeconfig)
     check_context(kubeconfig, context)
     if inventory_file is not None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -90,3 +94,32 @@ def test_a_pod_that_nobody_knows(workload: Workload) -> None:
         explained(workload, "nobody")
     assert refused.value.code == 404
     assert b"POST its manifest" in refused.value.read()
+
+
+def test_kubectl_has_it_as_a_plugin(workload: Workload) -> None:
+    """From the cluster's objects: a port-forward needs a kubelet that serves one, and there is none."""
+    node = workload.add_whole("only", 1)
+    workload.publish()
+    first = workload.create(workload.pod({WHOLE: "1"}))
+    workload.await_node(first)
+    late = workload.create(workload.pod({WHOLE: "1"}, nodeSelector={"kubernetes.io/hostname": node}))
+    workload.await_event(late, "FailedScheduling")
+    plane = workload.installation.plane
+    environment = {
+        "KUBECONFIG": str(plane.kubeconfig("admin")),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+
+    def kubectl(*arguments: str) -> tuple[int, str]:
+        command = [str(plane.binaries.kubectl), "gpu-placement", *arguments, "-n", workload.namespace]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.stderr.startswith("Note: answered from the cluster's objects") or not done.stderr
+        return done.returncode, done.stdout
+
+    code, told = kubectl("why", late)
+    assert code == 3
+    assert f"would fit if pod {workload.namespace}/{first} (priority 0) left" in told
+    assert "kube-scheduler says: 0/" in told
+    assert kubectl("why", first)[0] == 0
+    code, told = kubectl("pods", "-o", "name")
+    assert (code, sorted(told.split())) == (0, sorted([f"pod/{first}", f"pod/{late}"]))

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, read_pod_list, shortfall
+from scheduler_ext.cli.kubeconfig import implied_kubeconfig
 from scheduler_ext.cli.options import config_option, context_option, kubeconfig_option
 from scheduler_ext.cli.output import print_structured, print_table, printable
 from scheduler_ext.cli.simulate.results import check_file, write_text
@@ -65,6 +66,7 @@ def cluster(
 
     Exit 0 if all fit, 3 if any did not.
     """
+    kubeconfig = implied_kubeconfig(cluster_file, kubeconfig)
     if (cluster_file is None) == (kubeconfig is None):
         which = "nothing to read from" if cluster_file is None else "--cluster and --kubeconfig are too many"
         raise click.UsageError(f"{which}: give one of --cluster, --kubeconfig")

@@ -1,0 +1,38 @@
+"""``scheduler-ext completion``: what a shell needs to complete commands and options."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from click.shell_completion import ShellComplete, get_completion_class
+
+_SHELLS = ("bash", "zsh", "fish")
+# kubectl reads completions a line each, then what to do with them: 4 is no file names (cobra's directives).
+_NO_FILES = ":4"
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(_SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print a script for the shell to source.
+
+    bash: source <(scheduler-ext completion bash)
+    """
+    root = ctx.find_root()
+    program = "scheduler-ext" if " " in (root.info_name or "") else root.info_name or "scheduler-ext"
+    variable = f"_{program}_COMPLETE".replace("-", "_").upper()
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(root.command, {}, program, variable).source())
+
+
+def kubectl_complete() -> None:
+    """The entry point ``kubectl_complete-gpu_placement``, which kubectl asks with the words so far."""
+    from scheduler_ext.cli.plugin import NAME, plugin
+
+    *words, incomplete = sys.argv[1:] or [""]
+    for item in ShellComplete(plugin, {}, NAME, "").get_completions(words, incomplete):
+        click.echo(item.value + (f"\t{item.help}" if item.help else ""))
+    click.echo(_NO_FILES)
