@@ -23,6 +23,7 @@ from scheduler_ext.cli.options import (
     log_format_option,
 )
 from scheduler_ext.cli.sources import one_source, read_config
+from scheduler_ext.extender.decision_rows import pending_lines
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.extender.status import Source
@@ -248,6 +249,8 @@ def build_apps(config: Configuration, build_source: BuildSource) -> Any:
     """The three applications over one extender and its source. Raises InventoryError, ClusterError."""
     from scheduler_ext.server.app import api_app, health_app, inspect_app
     from scheduler_ext.server.metrics import Metrics
+    from scheduler_ext.server.page.feed import PageFeed
+    from scheduler_ext.server.page.routes import page_blueprint
     from scheduler_ext.server.server_options import Apps
 
     # Other threads decode for long stretches; waiting requests get the interpreter sooner this way.
@@ -256,15 +259,24 @@ def build_apps(config: Configuration, build_source: BuildSource) -> Any:
     source, stop = build_source(extender, config)
     metrics = Metrics(source, config.resource_names())
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
+    feed = PageFeed(
+        source,
+        extender.record,
+        lambda: pending_lines(source.pending(), extender.record),
+        config.resource_names(),
+        config.memory.headroom_percent,
+    )
     extender.record.start()
+    feed.start()
 
     def close() -> None:
+        feed.stop()
         stop()
         extender.record.stop()
 
     return Apps(
         api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),
         health=health_app(source, metrics),
-        inspect=inspect_app(source, config.resource_names()),
+        inspect=inspect_app(source, config.resource_names(), page_blueprint(feed, config)),
         close=close,
     )

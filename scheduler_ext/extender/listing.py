@@ -68,17 +68,22 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
     }
 
 
-def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared: bool) -> dict[str, Any]:
-    memory = device.memory
+def requested_mib(device: Device, held: DeviceHoldings, shared: bool) -> int:
+    """What is promised of a device's memory; ``shared``: its units are replicas that several pods have."""
     requested = held.requested_mib
     if held.units and not shared:
         # A whole GPU is promised with all it has.
-        requested = max(requested, memory.total_mib - memory.reserved_mib)
-    requested += sum(
+        requested = max(requested, device.memory.total_mib - device.memory.reserved_mib)
+    return requested + sum(
         instance_memory_mib(device, instance)
         for instance in device.mig.instances
         if instance.uuid in held.instances
     )
+
+
+def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared: bool) -> dict[str, Any]:
+    memory = device.memory
+    requested = requested_mib(device, held, shared)
     return {
         "uuid": device.uuid,
         "index": device.index,
@@ -91,7 +96,7 @@ def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared:
             "totalMiB": memory.total_mib,
             "reservedMiB": memory.reserved_mib,
             "usedMiB": memory.used_mib,
-            "unaccountedMiB": _unaccounted(device, held),
+            "unaccountedMiB": unaccounted_mib(device, held),
             "requestedMiB": requested,
             "freeMiB": held.free_mib(memory, memory.headroom_mib(headroom_percent), requested),
         },
@@ -105,18 +110,18 @@ def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared:
                     "size": instance.size,
                     "free": instance.uuid not in held.instances,
                 }
-                for instance in sorted(device.mig.instances, key=_place)
+                for instance in sorted(device.mig.instances, key=mig_place)
             ],
         },
     }
 
 
-def _place(instance: MigInstance) -> tuple[bool, int, str]:
+def mig_place(instance: MigInstance) -> tuple[bool, int, str]:
     """By start; those whose place is not known last."""
     return instance.start is None, instance.start or 0, instance.uuid
 
 
-def _unaccounted(device: Device, held: DeviceHoldings) -> int | None:
+def unaccounted_mib(device: Device, held: DeviceHoldings) -> int | None:
     """What no pod explains that holds something there; None where nobody could tell."""
     known = device.memory.unaccounted_mib
     return held.foreign_mib or None if known is None else known + held.foreign_mib

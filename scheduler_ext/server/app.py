@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from flask import Flask, Response, request
+from flask import Blueprint, Flask, Response, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import parse_options_header
 
@@ -19,6 +19,7 @@ from scheduler_ext.extender.ledger_dump import ledger_dump
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.status import Source
 from scheduler_ext.server.body import BODY_RECEIVED, BodyError, read_body
+from scheduler_ext.server.loopback_only import loopback_only
 from scheduler_ext.server.metrics import CONTENT_TYPE, Metrics
 from scheduler_ext.wire.binding import encode_binding_result
 from scheduler_ext.wire.extender import encode_json
@@ -122,9 +123,12 @@ def health_app(source: Source, metrics: Metrics) -> Flask:
     return app
 
 
-def inspect_app(source: Source, resources: ResourceNames) -> Flask:
-    """The loopback listener for questions about decisions."""
+def inspect_app(source: Source, resources: ResourceNames, page: Blueprint | None = None) -> Flask:
+    """The loopback listener for questions about decisions, and the live page where there is one."""
     app = _bare_app("inspect")
+    loopback_only(app)
+    if page is not None:
+        app.register_blueprint(page)
 
     @app.get("/debug/ledger")
     def ledger() -> Response:
