@@ -1,16 +1,18 @@
 """A node as one short JSON array, for a page that shows thousands of them.
 
-A node with GPUs is ``[name, pool, kind, state, marks, namespaces, unknown, groups]``, with a group
+A node with GPUs is ``[name, pool, kind, state, marks, namespaces, adrift, groups]``, with a group
 ``[model, totalMiB, devices]`` for GPUs that are alike:
 
 - ``kind`` is how its GPUs are handed out: whole, shares, mig, time-slicing, mps, or labels where no report
   tells anything but their number.
 - ``state`` is Fresh, Stale or Missing; ``marks`` are some of spot and changing.
-- ``namespaces`` are those whose pods hold GPUs there, ``unknown`` how many GPUs are held that nobody named.
-- A device is ``[index, reserved, requested, used, unaccounted, free]`` in MiB, unaccounted null where nobody
-  could tell; ``[index]`` alone where labels speak. What is out of the ordinary follows in an object: ``sick``
-  with the reason, ``cordoned``, ``replicas`` (held, of how many), ``mig`` with the ``grid`` in slots and
-  ``instances`` of ``[start, size, profile, held]``.
+- ``namespaces`` are those whose pods hold GPUs there, ``adrift`` how many GPUs' worth is held on devices that
+  nobody named.
+- A device is ``[index, reserved, requested, used, unaccounted, free, held]``: MiB, unaccounted null where
+  nobody could tell, and the part of the GPU that somebody holds, 0 to 1; ``[index]`` alone where labels speak.
+  What is out of the ordinary follows in an object: ``sick`` with the reason, ``cordoned``, ``replicas`` (how
+  many pods may share it), ``mig`` with the ``grid`` in slots and ``instances`` of
+  ``[start, size, profile, held]``.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler_ext.core.gpu import Device, Report
-from scheduler_ext.core.holdings import DeviceHoldings, Holdings, holdings_of, unknown_gpus
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.holdings import DeviceHoldings, holdings_of
+from scheduler_ext.core.node import Node, NodeInfo
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.extender.listing import mig_place, requested_mib, unaccounted_mib
 
@@ -27,11 +29,11 @@ from scheduler_ext.extender.listing import mig_place, requested_mib, unaccounted
 _USUAL_GRID = 8
 
 
-def node_row(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> list[Any] | None:
+def node_row(node: Node, resources: ResourceNames, headroom_percent: int) -> list[Any] | None:
     """The row of a node; None of one without GPUs. ``headroom_percent`` is what shares leave untouched."""
+    info = node.info
     if info.report is None and info.estimate is None and info.freshness == "Fresh":
         return None
-    held = holdings_of(info, resources)
     marks = [name for name, marked in (("spot", info.spot), ("changing", info.changing)) if marked]
     return [
         info.name,
@@ -40,8 +42,8 @@ def node_row(info: NodeInfo, resources: ResourceNames, headroom_percent: int) ->
         info.freshness,
         marks,
         _namespaces(info),
-        unknown_gpus(info, held),
-        _reported(info, info.report, held, headroom_percent) if info.report else _estimated(info),
+        round(node.state.adrift, 2),
+        _reported(node, info.report, resources, headroom_percent) if info.report else _estimated(info),
     ]
 
 
@@ -63,12 +65,17 @@ def _namespaces(info: NodeInfo) -> list[str]:
     return sorted(namespaces)
 
 
-def _reported(info: NodeInfo, report: Report, held: Holdings, headroom_percent: int) -> list[list[Any]]:
+def _reported(
+    node: Node, report: Report, resources: ResourceNames, headroom_percent: int
+) -> list[list[Any]]:
     """By model and memory, for one node's GPUs are nearly always alike."""
-    percent = headroom_percent if info.share_node else 0
+    held = holdings_of(node.info, resources)
+    idle = dict(zip(node.uuids, (slot.idle for slot in node.state.slots), strict=False))
+    percent = headroom_percent if node.info.share_node else 0
     alike: dict[tuple[str, int], list[list[Any]]] = {}
     for device in sorted(report.devices, key=lambda device: device.index):
-        row = _device(device, held.devices[device.uuid], percent, report)
+        part = round(1 - idle.get(device.uuid, 0.0), 3)
+        row = _device(device, held.devices[device.uuid], part, percent, report)
         alike.setdefault((device.model.name, device.memory.total_mib), []).append(row)
     return [[model, total_mib, rows] for (model, total_mib), rows in alike.items()]
 
@@ -80,7 +87,9 @@ def _estimated(info: NodeInfo) -> list[list[Any]]:
     return [[estimate.model.name, estimate.memory_mib, [[index] for index in range(estimate.count)]]]
 
 
-def _device(device: Device, held: DeviceHoldings, headroom_percent: int, report: Report) -> list[Any]:
+def _device(
+    device: Device, held: DeviceHoldings, part: float, headroom_percent: int, report: Report
+) -> list[Any]:
     memory = device.memory
     requested = requested_mib(device, held, report.sharing_strategy != "none")
     row: list[Any] = [
@@ -90,6 +99,7 @@ def _device(device: Device, held: DeviceHoldings, headroom_percent: int, report:
         memory.used_mib,
         unaccounted_mib(device, held),
         held.free_mib(memory, memory.headroom_mib(headroom_percent), requested),
+        part,
     ]
     special: dict[str, Any] = {}
     if not device.healthy:
@@ -97,7 +107,7 @@ def _device(device: Device, held: DeviceHoldings, headroom_percent: int, report:
     if device.cordoned:
         special["cordoned"] = True
     if report.sharing_strategy != "none":
-        special["replicas"] = [held.units, report.replicas]
+        special["replicas"] = report.replicas
     if device.mig.enabled:
         special["mig"] = _mig(device, held)
     return [*row, special] if special else row

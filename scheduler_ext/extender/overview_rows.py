@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from threading import Lock
 from typing import NamedTuple
 
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node import Node
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.overview import node_row
@@ -39,7 +40,7 @@ class OverviewRows:
         self._resources = resources
         self._headroom_percent = headroom_percent
         self._lock = Lock()
-        self._infos: dict[str, NodeInfo] = {}
+        self._nodes: Mapping[str, Node] = {}
         self._rows: dict[str, tuple[int, bytes]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
         # Who knows less than this is told everything.
@@ -56,11 +57,11 @@ class OverviewRows:
         """Take a snapshot: rows of nodes that are the same objects as before stay."""
         if self._version and snapshot.generation == self._generation:
             return
-        infos = {name: node.info for name, node in snapshot.nodes.items()}
-        changed = self._changed(infos)
+        nodes = dict(snapshot.nodes)
+        changed = self._changed(nodes)
         with self._lock:
             version = self._version + 1
-            for name in [name for name in self._rows if name not in infos]:
+            for name in [name for name in self._rows if name not in nodes]:
                 self._drop(name, version)
             for name, row in changed.items():
                 if row is None:
@@ -70,7 +71,7 @@ class OverviewRows:
                     self._gone.pop(name, None)
             while len(self._gone) > _MOST_GONE:
                 _, self._known_from = self._gone.popitem(last=False)
-            self._infos, self._generation, self._version = infos, snapshot.generation, version
+            self._nodes, self._generation, self._version = nodes, snapshot.generation, version
 
     def since(self, version: int) -> Change:
         """What changed after this version; everything where that is not known any more."""
@@ -80,13 +81,13 @@ class OverviewRows:
             gone = [] if full else [name for name, at in self._gone.items() if at > version]
             return Change(self._version, self._generation, full, rows, gone)
 
-    def _changed(self, infos: dict[str, NodeInfo]) -> dict[str, bytes | None]:
+    def _changed(self, nodes: Mapping[str, Node]) -> dict[str, bytes | None]:
         rows: dict[str, bytes | None] = {}
         rest_at = time.monotonic() + _SLICE_S
-        for name, info in infos.items():
-            if self._infos.get(name) is info:
+        for name, node in nodes.items():
+            if self._nodes.get(name) is node:
                 continue
-            row = node_row(info, self._resources, self._headroom_percent)
+            row = node_row(node, self._resources, self._headroom_percent)
             rows[name] = encode_json(row) if row is not None else None
             if time.monotonic() > rest_at:
                 time.sleep(_SLICE_S)

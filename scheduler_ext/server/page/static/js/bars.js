@@ -21,9 +21,11 @@ export function described(device) {
   if (!device.known) return `${head} known by labels only, its use is not known.`;
   const of = `${memory(device.requested)} of ${memory(device.total)} requested, ${memory(device.used)} in use`;
   const rest = `${memory(device.unaccounted)} unaccounted for, ${memory(device.free)} free.`;
-  const replicas = device.replicas ? ` ${device.replicas[0]} of ${device.replicas[1]} replicas held.` : "";
+  const replicas = device.replicas ? ` ${replicasText(device)} replicas held.` : "";
   return `${head} ${of}, ${rest}${replicas}${slotsText(device)}${sick}${cordoned}`;
 }
+
+const replicasText = (device) => `${Math.round(device.held * device.replicas)} of ${device.replicas}`;
 
 function slotsText(device) {
   if (!device.mig) return "";
@@ -70,11 +72,11 @@ const shortProfile = (profile) => visible(profile).split(".")[0];
 /** One line: number, bar, what is free. */
 export function gpuLine(device) {
   const classes = `gpu${device.sick === null ? "" : " sick"}${device.cordoned ? " cordoned" : ""}`;
-  let right = html`<span class="amount">${device.known ? memory(device.free) : "?"}</span>`;
+  let right = html`<span class=${device.free ? "amount" : "amount none"}>${device.known ? memory(device.free) : "?"}</span>`;
   if (device.sick !== null) right = html`<span class="amount bad" title=${visible(device.sick)}>✕ sick</span>`;
   else if (device.cordoned) right = html`<span class="amount warn">⊘ closed</span>`;
   else if (device.replicas) {
-    right = html`<span class="amount">${device.replicas[0]} of ${device.replicas[1]}</span>`;
+    right = html`<span class="amount">${replicasText(device)}</span>`;
   }
   const bar = !device.known ? html`<div class="bar unknown"></div>` : device.mig ? slots(device) : memoryBar(device);
   return html`<div class=${classes} role="img" aria-label=${described(device)} title=${described(device)}>

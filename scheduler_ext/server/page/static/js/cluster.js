@@ -12,10 +12,10 @@ const KINDS = {
 export const kindText = (kind) => KINDS[kind] ?? kind;
 
 function decodeDevice(model, total, row) {
-  const [index, reserved, requested, used, unaccounted, free] = row;
-  const special = typeof row.at(-1) === "object" && row.at(-1) !== null ? row.at(-1) : {};
+  const [index, reserved, requested, used, unaccounted, free, held] = row;
+  const special = row[7] ?? {};
   return {
-    index, model, total, reserved, requested, used, unaccounted, free,
+    index, model, total, reserved, requested, used, unaccounted, free, held,
     known: row.length > 1,
     sick: special.sick ?? null,
     cordoned: special.cordoned ?? false,
@@ -24,54 +24,52 @@ function decodeDevice(model, total, row) {
   };
 }
 
-/** How much of a device is promised, 0 to 1; null where nobody knows. */
-export function promised(device) {
-  if (!device.known) return null;
-  if (device.replicas) return Math.min(1, device.replicas[0] / Math.max(1, device.replicas[1]));
-  return Math.min(1, device.requested / Math.max(1, device.total - device.reserved));
+const SUMS = [
+  "nodes", "gpus", "well", "held", "idle", "sick", "stale", "missing", "total", "requested", "used", "unaccounted", "free",
+];
+
+/** Counts, and memory in MiB. What is missing counts as there, and as nothing else. */
+function sumOf(state, adrift, devices) {
+  const sum = Object.fromEntries(SUMS.map((name) => [name, 0]));
+  Object.assign(sum, { nodes: 1, gpus: devices.length, stale: +(state === "Stale"), missing: +(state === "Missing") });
+  for (const device of devices) {
+    sum.sick += device.sick !== null;
+    if (state === "Missing" || device.sick !== null) continue;
+    sum.well += 1;
+    if (!device.known) continue;
+    sum.held += device.held;
+    sum.idle += device.held === 0 && !device.cordoned && state === "Fresh";
+    sum.total += device.total - device.reserved;
+    sum.requested += device.requested;
+    sum.used += device.used;
+    sum.unaccounted += device.unaccounted ?? 0;
+    sum.free += device.free;
+  }
+  sum.held = Math.min(sum.well, sum.held + adrift);
+  return sum;
 }
 
 export function decodeNode(row) {
-  const [name, pool, kind, state, marks, namespaces, unknown, groups] = row;
+  const [name, pool, kind, state, marks, namespaces, adrift, groups] = row;
   const devices = groups.flatMap(([model, total, list]) => list.map((each) => decodeDevice(model, total, each)));
-  const parts = devices.map(promised).filter((part) => part !== null);
-  const sick = devices.filter((device) => device.sick !== null).length;
+  const sum = sumOf(state, adrift, devices);
   return {
-    name, pool, kind, state, marks, namespaces, unknown, devices, sick,
+    name, pool, kind, state, marks, namespaces, adrift, devices, sum,
     search: name.toLowerCase(),
     models: [...new Set(devices.map((device) => device.model))],
-    promised: parts.length ? parts.reduce((sum, part) => sum + part, 0) / parts.length : null,
+    // The part of its GPUs that pods hold; null where none is well.
+    held: sum.well ? sum.held / sum.well : null,
     cordoned: devices.filter((device) => device.cordoned).length,
     // What needs a look comes first.
-    trouble: (state === "Missing" ? 4 : 0) + (sick ? 2 : 0) + (state === "Stale" ? 1 : 0),
+    trouble: 4 * sum.missing + (sum.sick ? 2 : 0) + sum.stale,
   };
 }
 
-/** Memory in MiB and counts over some nodes. */
+/** The sums over some nodes. */
 export function totals(nodes) {
-  const sum = {
-    nodes: nodes.length, gpus: 0, known: 0, sick: 0, stale: 0, missing: 0, idle: 0,
-    total: 0, requested: 0, used: 0, unaccounted: 0, free: 0, promised: 0,
-  };
-  for (const node of nodes) {
-    sum.stale += node.state === "Stale";
-    sum.missing += node.state === "Missing";
-    sum.sick += node.sick;
-    for (const device of node.devices) {
-      sum.gpus += 1;
-      if (!device.known) continue;
-      const part = promised(device);
-      sum.known += 1;
-      sum.promised += part;
-      sum.idle += part === 0 && device.sick === null && !device.cordoned && node.state === "Fresh";
-      sum.total += device.total - device.reserved;
-      sum.requested += device.requested;
-      sum.used += device.used;
-      sum.unaccounted += device.unaccounted ?? 0;
-      sum.free += device.free;
-    }
-  }
-  return sum;
+  const all = Object.fromEntries(SUMS.map((name) => [name, 0]));
+  for (const { sum } of nodes) for (const name of SUMS) all[name] += sum[name];
+  return all;
 }
 
 export class Cluster {

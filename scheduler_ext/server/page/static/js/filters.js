@@ -59,8 +59,8 @@ export class Filters {
 export function sorted(nodes, order) {
   const by = {
     trouble: (a, b) => b.trouble - a.trouble,
-    free: (a, b) => (a.promised ?? 2) - (b.promised ?? 2),
-    full: (a, b) => (b.promised ?? -1) - (a.promised ?? -1),
+    free: (a, b) => (a.held ?? 2) - (b.held ?? 2),
+    full: (a, b) => (b.held ?? -1) - (a.held ?? -1),
   }[order];
   return by ? [...nodes].sort(by) : nodes;
 }

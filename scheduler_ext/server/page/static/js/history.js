@@ -3,7 +3,7 @@ import { html, nothing, svg } from "../vendor/lit-html.js";
 import { atMinute, count, percent, plural } from "./text.js";
 
 const WIDTH = 360;
-const LEFT = 34;
+const LEFT = 40;
 const RIGHT = 6;
 
 const allocation = (each) => (each[2] ? each[3] / each[2] : 0);

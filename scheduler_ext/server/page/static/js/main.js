@@ -8,7 +8,7 @@ import { NodeMap } from "./map.js";
 import { NodeList } from "./nodes.js";
 import { decisionsTemplate, pendingTemplate } from "./pods.js";
 import { Stream } from "./stream.js";
-import { atSecond, bytes, count, memory, percent, plural, visible } from "./text.js";
+import { atSecond, bytes, count, memory, percent, plural, tenth, visible } from "./text.js";
 
 const at = (id) => document.getElementById(id);
 const ALL = ["nodes", "pending", "decisions", "samples"];
@@ -89,12 +89,12 @@ function totalsTemplate(sum) {
   return html`<dl>
     ${tile("Nodes", count(sum.nodes), late.join(", ") || "all report", late.length ? "warn" : "")}
     ${tile("GPUs", count(sum.gpus), `${count(sum.idle)} wholly free`)}
-    ${tile("Allocated", sum.known ? percent(sum.promised / sum.known) : "–", "of GPUs")}
-    ${tile("Requested", part(sum.requested), `${memory(sum.requested)} of memory`)}
-    ${tile("In use", part(sum.used), memory(sum.used))}
+    ${tile("Allocated", sum.well ? percent(sum.held / sum.well) : "–", `${sum.held < 1000 ? tenth(sum.held) : count(sum.held)} of ${plural(sum.well, "GPU")}`)}
+    ${tile("Requested", memory(sum.requested), `${part(sum.requested)} of memory`)}
+    ${tile("In use", memory(sum.used), `${part(sum.used)} of memory`)}
     ${tile("Unaccounted", memory(sum.unaccounted), "no pod explains it", sum.unaccounted > sum.total / 50 ? "warn" : "")}
     ${tile("Free", memory(sum.free), "to be promised")}
-    ${tile("Sick GPUs", count(sum.sick), sum.sick ? "nothing new goes there" : "all well", sum.sick ? "bad" : "")}
+    ${tile("Sick GPUs", count(sum.sick), sum.sick ? "take nothing new" : "all well", sum.sick ? "bad" : "")}
   </dl>`;
 }
 
@@ -102,10 +102,10 @@ function viewTemplate(shown) {
   const of = filters.narrow ? ` of ${count(cluster.nodes.length)}` : "";
   const orders = { trouble: "what needs a look", name: "name", free: "most free", full: "fullest" };
   const views = { cards: "Cards", table: "Table" };
-  return html`<span class="shown">${count(shown)}${of}</span>
-    <label>Order <select name="sort" @change=${(event) => change("sort", event.target.value)}>
+  return html`<span class="shown">${count(shown)}${of} shown</span>
+    <select name="sort" aria-label="Order" @change=${(event) => change("sort", event.target.value)}>
       ${Object.entries(orders).map(([key, text]) => html`<option value=${key} ?selected=${filters.sort === key}>${text}</option>`)}
-    </select></label>
+    </select>
     <span class="switch" role="group" aria-label="Show as">${Object.entries(views).map(([key, text]) =>
       html`<button type="button" name=${key} aria-pressed=${filters.view === key ? "true" : "false"}
         @click=${() => change("view", key)}>${text}</button>`)}</span>`;
@@ -124,7 +124,7 @@ render(
   html`<span class="key"><i class="mark requested"></i>requested</span>
     <span class="key"><i class="mark used"></i>in use</span>
     <span class="key"><i class="mark unaccounted"></i>unaccounted</span>
-    <span class="key"><i class="mark beyond"></i>used beyond requests</span>
+    <span class="key"><i class="mark beyond"></i>beyond requests</span>
     <span class="key"><i class="mark free"></i>free</span>
     <span class="key"><i class="mark kept"></i>kept back</span>`,
   at("nodes-legend"),

@@ -5,7 +5,11 @@ import { totals } from "./cluster.js";
 import { count, memory, named, percent, plural, visible } from "./text.js";
 
 const SIZES = [22, 18, 16, 14, 12, 10, 9, 8, 7, 6, 5, 4];
-const MOST_HEIGHT = 250;
+const MOST_HEIGHT = 270;
+const MOST_CELLS_HEIGHT = 190;
+const HEAD_HEIGHT = 44;
+const BLOCK_WIDTH = 150;
+const GAP = 18;
 const MOST_GROUPS = 24;
 const STEPS = 5;
 
@@ -42,44 +46,44 @@ export class NodeMap {
     const started = performance.now();
     if (!this.#colours) this.recolour();
     this.#groups = grouped(nodes);
-    const width = Math.max(120, (this.#root.clientWidth || 800) - (this.#root.clientWidth > 560 ? 216 : 0));
-    this.#size = fitting(this.#groups, width);
-    render(this.#template(chosenModel, shown, width), this.#root);
-    for (const group of this.#groups) this.#drawGroup(group, shown, width);
+    this.#size = lay(this.#groups, this.#root.clientWidth || 800);
+    render(this.#template(chosenModel, shown), this.#root);
+    for (const group of this.#groups) this.#drawGroup(group, shown);
     this.lastMs = performance.now() - started;
   }
 
-  #template(chosenModel, shown, width) {
+  #template(chosenModel, shown) {
     if (!this.#groups.length) return html`<p class="empty">No node with GPUs yet.</p>`;
-    return html`${repeat(this.#groups, (group) => group.model, (group) => {
+    const size = this.#size;
+    return html`<div class="groups">${repeat(this.#groups, (group) => group.model, (group) => {
       const sum = totals(group.nodes.filter((node) => shown.has(node)));
-      const rows = Math.ceil(group.nodes.length / Math.floor(width / this.#size));
-      return html`<div class="group">
+      return html`<div class="group" .style=${`width:${group.width}px`}>
         <button type="button" aria-pressed=${group.model === chosenModel ? "true" : "false"}
           ?disabled=${group.other} @click=${() => this.onModel(group.model)}>
           <strong>${group.other ? "other models" : named(group.model)}</strong>
-          <span>${plural(sum.nodes, "node")}, ${plural(sum.gpus, "GPU")}</span>
-          <span>${sum.known ? `${percent(sum.promised / sum.known)} allocated` : "use not known"}${sum.sick
-            ? html`, <em class="bad">${count(sum.sick)} sick</em>` : nothing}</span>
+          <span>${plural(sum.gpus, "GPU")}${sum.well
+            ? ` · ${percent(sum.held / sum.well)}` : nothing}${sum.sick
+            ? html` · <em class="bad">${count(sum.sick)} sick</em>` : nothing}</span>
         </button>
         <canvas role="img" aria-label=${groupText(group, sum)} .group=${group}
-          .style=${`width:${width}px;height:${rows * this.#size}px`}
+          .style=${`width:${group.across * size}px;height:${group.down * size}px`}
           @mousemove=${this.#point} @mouseleave=${this.#leave} @click=${this.#click}></canvas>
       </div>`;
-    })}`;
+    })}</div>`;
   }
 
-  #drawGroup(group, shown, width) {
+  #drawGroup(group, shown) {
     const canvas = [...this.#root.querySelectorAll("canvas")].find((each) => each.group === group);
     const scale = window.devicePixelRatio || 1;
     const size = this.#size;
-    const across = Math.floor(width / size);
-    const height = Math.ceil(group.nodes.length / across) * size;
-    if (canvas.width !== Math.round(width * scale)) canvas.width = Math.round(width * scale);
-    if (canvas.height !== Math.round(height * scale)) canvas.height = Math.round(height * scale);
+    const { across, down } = group;
+    const width = Math.round(across * size * scale);
+    const height = Math.round(down * size * scale);
+    if (canvas.width !== width) canvas.width = width;
+    if (canvas.height !== height) canvas.height = height;
     const pen = canvas.getContext("2d");
     pen.setTransform(scale, 0, 0, scale, 0, 0);
-    pen.clearRect(0, 0, width, height);
+    pen.clearRect(0, 0, across * size, down * size);
     const inner = size - (size > 6 ? 2 : 1);
     group.nodes.forEach((node, index) => {
       pen.globalAlpha = shown.has(node) ? 1 : 0.12;
@@ -90,15 +94,20 @@ export class NodeMap {
 
   #drawCell(pen, node, x, y, size) {
     const { ramp, surface, bad, muted, border } = this.#colours;
-    if (node.state === "Missing" || node.promised === null) {
-      pen.strokeStyle = node.state === "Missing" ? bad : border;
+    if (node.held === null) {
+      pen.strokeStyle = bad;
       pen.lineWidth = 1;
       pen.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
-      if (node.state === "Missing") line(pen, x + 1, y + 1, x + size - 1, y + size - 1);
+      line(pen, x + 1, y + 1, x + size - 1, y + size - 1);
       return;
     }
-    pen.fillStyle = ramp[Math.min(STEPS - 1, Math.floor(node.promised * STEPS))];
+    pen.fillStyle = ramp[Math.min(STEPS - 1, Math.floor(node.held * STEPS))];
     pen.fillRect(x, y, size, size);
+    if (node.kind === "labels") {
+      pen.strokeStyle = border;
+      pen.lineWidth = 1;
+      pen.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
+    }
     if (node.state === "Stale") {
       pen.strokeStyle = muted;
       pen.lineWidth = Math.max(1, size / 8);
@@ -107,7 +116,7 @@ export class NodeMap {
         line(pen, x + Math.max(0, reach - size), y + Math.min(size, reach), x + Math.min(size, reach), y + Math.max(0, reach - size));
       }
     }
-    if (node.sick) {
+    if (node.sum.sick) {
       const side = Math.max(3, size * 0.62);
       pen.fillStyle = bad;
       pen.strokeStyle = surface;
@@ -124,19 +133,19 @@ export class NodeMap {
 
   #under(event) {
     const { group } = event.currentTarget;
-    const across = Math.floor(event.currentTarget.clientWidth / this.#size);
     const column = Math.floor(event.offsetX / this.#size);
-    if (column < 0 || column >= across) return null;
-    return group.nodes[Math.floor(event.offsetY / this.#size) * across + column] ?? null;
+    if (column < 0 || column >= group.across) return null;
+    return group.nodes[Math.floor(event.offsetY / this.#size) * group.across + column] ?? null;
   }
 
   #point = (event) => {
     const node = this.#under(event);
     this.tip.hidden = !node;
     if (!node) return;
-    const sum = totals([node]);
-    const state = [node.state === "Fresh" ? "" : node.state, node.sick ? plural(node.sick, "sick GPU") : ""];
-    const use = node.promised === null ? "use not known" : `${percent(node.promised)} allocated, ${memory(sum.free)} free`;
+    const { sum } = node;
+    const state = [node.state === "Fresh" ? "" : node.state, sum.sick ? plural(sum.sick, "sick GPU") : ""];
+    const free = node.kind === "labels" ? "use not known" : `${memory(sum.free)} free`;
+    const use = node.held === null ? "nothing to give" : `${percent(node.held)} allocated, ${free}`;
     render(html`<strong>${visible(node.name)}</strong><br>${plural(node.devices.length, "GPU")}, ${use}${state
       .filter(Boolean).map((each) => html`<br><em class="bad">${each}</em>`)}`, this.tip);
     const x = Math.min(event.clientX + 14, innerWidth - this.tip.offsetWidth - 8);
@@ -173,16 +182,28 @@ function grouped(nodes) {
   return [...groups, { model: "", nodes: rest, other: true }];
 }
 
-/** The largest cells with which all groups are about as high as they may be. */
-function fitting(groups, width) {
-  return (
-    SIZES.find((size) => {
-      const across = Math.max(1, Math.floor(width / size));
-      const heights = groups.map((group) => Math.max(58, Math.ceil(group.nodes.length / across) * size));
-      const cells = groups.reduce((sum, group) => sum + Math.ceil(group.nodes.length / across) * size, 0);
-      return cells <= MOST_HEIGHT || heights.every((height) => height === 58);
-    }) ?? SIZES.at(-1)
-  );
+/** Give each group its columns and rows; says how large a cell may be so that all of it is in sight. */
+function lay(groups, width) {
+  return SIZES.find((size) => height(groups, width, size) <= MOST_HEIGHT) ?? SIZES.at(-1);
+}
+
+function height(groups, width, size) {
+  const most = Math.max(1, Math.floor(width / size));
+  const rows = Math.max(1, Math.floor(MOST_CELLS_HEIGHT / size));
+  let [sum, left, line] = [0, 0, 0];
+  for (const group of groups) {
+    const number = group.nodes.length;
+    group.across = Math.min(most, Math.max(Math.floor(BLOCK_WIDTH / size), Math.ceil(number / rows)));
+    group.down = Math.ceil(number / group.across);
+    group.width = Math.max(Math.min(BLOCK_WIDTH, width), group.across * size);
+    if (group.width > left) {
+      sum += line;
+      [left, line] = [width, 0];
+    }
+    left -= group.width + GAP;
+    line = Math.max(line, HEAD_HEIGHT + group.down * size + GAP);
+  }
+  return sum + line - GAP;
 }
 
 function groupText(group, sum) {
@@ -201,6 +222,6 @@ function legendTemplate() {
     <span>100 %</span>
     <span class="key"><i class="mark sick-mark"></i>sick GPU</span>
     <span class="key"><i class="mark stale-mark"></i>stale</span>
-    <span class="key"><i class="mark missing-mark"></i>missing</span>
-    <span class="key"><i class="mark labels-mark"></i>not known</span>`;
+    <span class="key"><i class="mark missing-mark"></i>missing, or all sick</span>
+    <span class="key"><i class="mark labels-mark"></i>known by labels</span>`;
 }

@@ -2,8 +2,8 @@
 import { html, nothing, render } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { gpuLine } from "./bars.js";
-import { kindText, totals } from "./cluster.js";
-import { count, memory, named, percent, plural, visible } from "./text.js";
+import { kindText } from "./cluster.js";
+import { count, memory, named, percent, plural, tenth, visible } from "./text.js";
 
 const CARD_WIDTH = 296;
 const GAP = 12;
@@ -110,7 +110,7 @@ export class NodeList {
   }
 
   #card(node, index, entered, style) {
-    return html`<li class=${`card ${node.state.toLowerCase()}${node.sick ? " sick" : ""}`} data-name=${node.name} .style=${style}
+    return html`<li class=${`card ${node.state.toLowerCase()}${node.sum.sick ? " sick" : ""}`} data-name=${node.name} .style=${style}
       aria-setsize=${this.#nodes.length} aria-posinset=${index + 1}>
       <h3><button type="button" tabindex=${entered ? 0 : -1} aria-label=${cardText(node)}
         @click=${() => this.onOpen(node.name)}>${named(node.name)}</button></h3>
@@ -129,7 +129,7 @@ export class NodeList {
       <div class="lines" role="rowgroup" .style=${`height:${this.#tops.at(-1)}px`}>
       ${repeat(inSight, (index) => this.#nodes[index].name, (index) => {
         const node = this.#nodes[index];
-        const sum = totals([node]);
+        const { sum } = node;
         const amounts = [sum.requested, sum.used, sum.unaccounted, sum.free];
         return html`<div class=${`line ${node.state.toLowerCase()}`} role="row" aria-rowindex=${index + 2} data-name=${node.name}
           .style=${`transform:translateY(${this.#tops[index]}px)`}>
@@ -137,8 +137,8 @@ export class NodeList {
             @click=${() => this.onOpen(node.name)}>${named(node.name)}</button></span>
           <span role="cell">${devicesText(node)}</span>
           <span role="cell">${node.pool ? named(node.pool) : "–"}</span>
-          <span role="cell" class="figure">${node.promised === null ? "?" : percent(node.promised)}</span>
-          ${amounts.map((mib) => html`<span role="cell" class="figure">${sum.known ? memory(mib) : "?"}</span>`)}
+          <span role="cell" class="figure">${node.held === null ? "–" : percent(node.held)}</span>
+          ${amounts.map((mib) => html`<span role="cell" class="figure">${sum.total ? memory(mib) : "?"}</span>`)}
           <span role="cell">${badges(node)}</span></div>`;
       })}</div></div>`;
   }
@@ -186,7 +186,7 @@ function badges(node) {
   const all = [];
   if (node.state === "Missing") all.push(badge("bad", "✕ Missing"));
   if (node.state === "Stale") all.push(badge("warn", "◷ Stale"));
-  if (node.sick) all.push(badge("bad", `✕ ${count(node.sick)} sick`));
+  if (node.sum.sick) all.push(badge("bad", `✕ ${count(node.sum.sick)} sick`));
   if (node.kind === "labels") all.push(badge("plain", "labels only"));
   for (const mark of node.marks) all.push(badge("plain", visible(mark)));
   return all;
@@ -194,14 +194,14 @@ function badges(node) {
 
 function notes(node) {
   const all = [];
-  if (node.unknown) all.push(`${plural(node.unknown, "GPU")} held, nobody has told which`);
+  if (node.adrift) all.push(`${tenth(node.adrift)} of the GPUs held, nobody has told which`);
   if (node.state === "Missing") all.push("no report: nothing is placed here");
   if (node.state === "Stale") all.push("the last report is old: nothing is placed here");
   return all;
 }
 
 function cardText(node) {
-  const use = node.promised === null ? "use not known" : `${percent(node.promised)} allocated`;
-  const trouble = [node.state === "Fresh" ? "" : node.state.toLowerCase(), node.sick ? plural(node.sick, "sick GPU") : ""].filter(Boolean);
+  const use = node.held === null ? "nothing to give" : `${percent(node.held)} allocated`;
+  const trouble = [node.state === "Fresh" ? "" : node.state.toLowerCase(), node.sum.sick ? plural(node.sum.sick, "sick GPU") : ""].filter(Boolean);
   return [visible(node.name), devicesText(node), use, ...trouble].join(", ");
 }

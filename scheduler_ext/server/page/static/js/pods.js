@@ -40,20 +40,19 @@ function outcome(decision) {
 }
 
 function result(decision) {
-  const of = `${plural(decision.fitting, "node")} of ${count(decision.asked)} fit`;
-  const { bound } = decision;
-  const parts = [];
-  if (bound && bound.error) parts.push(html`<p class="reason">✕ not bound to ${named(bound.node)}: ${visible(bound.error)}</p>`);
-  else if (bound) parts.push(html`<p class="good">✓ bound to ${named(bound.node)}</p>`);
-  if (decision.asked && !decision.fitting) {
-    parts.push(html`<p class="reason">✕ none of ${plural(decision.asked, "node")} fits: ${visible(decision.reason ?? "")}</p>`);
-  } else if (decision.asked && !bound) {
+  const { asked, fitting, bound, best, reason } = decision;
+  const lines = [];
+  if (bound) {
+    const failed = bound.error ? html`not bound to ${named(bound.node)}: ${visible(bound.error)}` : null;
+    lines.push(html`<p>${failed ?? html`bound to ${named(bound.node)}`}</p>`);
+  } else if (best) {
     const why = decision.why.length ? ` for ${decision.why.map(visible).join(" and ")}` : "";
-    parts.push(html`<p class="good">✓ ${decision.best ? html`best ${named(decision.best)}${why}` : of}</p>`);
+    lines.push(html`<p>best ${named(best)}${why}</p>`);
   }
-  if (decision.asked && decision.fitting) {
-    const rest = decision.asked > decision.fitting && decision.reason ? `; others: ${visible(decision.reason)}` : "";
-    parts.push(html`<p class="asks">${of}${rest}</p>`);
+  if (asked && !fitting) lines.push(html`<p>none of ${plural(asked, "node")} fits: ${visible(reason ?? "")}</p>`);
+  else if (asked) {
+    const others = asked > fitting && reason ? `; others: ${visible(reason)}` : "";
+    lines.push(html`<p class="asks">${count(fitting)} of ${plural(asked, "node")} fit${others}</p>`);
   }
-  return parts;
+  return lines;
 }

@@ -15,12 +15,14 @@ const GIB = 1024;
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
+export const tenth = (number) => tenths.format(number);
 export const count = (number) => whole.format(number);
 
 /** MiB as people read them. */
 export function memory(mib) {
   if (mib === null || mib === undefined) return "unknown";
-  if (mib >= 10 * GIB * GIB) return `${tenths.format(mib / GIB / GIB)} TiB`;
+  if (mib >= 100 * GIB * GIB) return `${whole.format(mib / GIB / GIB)} TiB`;
+  if (mib >= GIB * GIB) return `${tenths.format(mib / GIB / GIB)} TiB`;
   return mib >= 100 * GIB ? `${whole.format(mib / GIB)} GiB` : `${tenths.format(mib / GIB)} GiB`;
 }
 
