@@ -65,9 +65,7 @@ def _namespaces(info: NodeInfo) -> list[str]:
     return sorted(namespaces)
 
 
-def _reported(
-    node: Node, report: Report, resources: ResourceNames, headroom_percent: int
-) -> list[list[Any]]:
+def _reported(node: Node, report: Report, resources: ResourceNames, headroom_percent: int) -> list[list[Any]]:
     """By model and memory, for one node's GPUs are nearly always alike."""
     held = holdings_of(node.info, resources)
     idle = dict(zip(node.uuids, (slot.idle for slot in node.state.slots), strict=False))

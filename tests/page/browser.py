@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by chromedriver in the W3C's WebDriver protocol: JSON over HTTP, nothing more."""
+"""A headless Chromium, driven by chromedriver in the W3C's WebDriver protocol: JSON over HTTP, no more."""
 
 from __future__ import annotations
 
@@ -54,7 +54,11 @@ class Browser:
         made = self._call("POST", "/session", {"capabilities": {"alwaysMatch": options}})
         self._session = f"/session/{made['sessionId']}"
         self.devtools(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
         )
         self.devtools(
             "Emulation.setEmulatedMedia",
@@ -95,9 +99,7 @@ class Browser:
 
     def devtools(self, command: str, **parameters: object) -> Any:
         """A command of the DevTools protocol."""
-        return self._call(
-            "POST", f"{self._session}/goog/cdp/execute", {"cmd": command, "params": parameters}
-        )
+        return self._call("POST", f"{self._session}/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def press(self, *keys: str) -> None:
         """Press and release keys, one after the other; special ones by their code points in WebDriver."""
@@ -106,9 +108,7 @@ class Browser:
         self._call("POST", f"{self._session}/actions", {"actions": [source]})
 
     def _element(self, selector: str) -> str:
-        found = self._call(
-            "POST", f"{self._session}/element", {"using": "css selector", "value": selector}
-        )
+        found = self._call("POST", f"{self._session}/element", {"using": "css selector", "value": selector})
         return f"{self._session}/element/{found[_ELEMENT]}"
 
     def click(self, selector: str) -> None:
