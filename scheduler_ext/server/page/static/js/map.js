@@ -5,10 +5,10 @@ import { totals } from "./cluster.js";
 import { count, memory, named, percent, plural, visible } from "./text.js";
 
 const SIZES = [22, 18, 16, 14, 12, 10, 9, 8, 7, 6, 5, 4];
-const MOST_HEIGHT = 270;
+const MOST_HEIGHT = 260;
 const MOST_CELLS_HEIGHT = 190;
 const HEAD_HEIGHT = 44;
-const BLOCK_WIDTH = 150;
+const BLOCK_WIDTH = 172;
 const GAP = 18;
 const MOST_GROUPS = 24;
 const STEPS = 5;
@@ -184,12 +184,20 @@ function grouped(nodes) {
 
 /** Give each group its columns and rows; says how large a cell may be so that all of it is in sight. */
 function lay(groups, width) {
-  return SIZES.find((size) => height(groups, width, size) <= MOST_HEIGHT) ?? SIZES.at(-1);
+  for (const size of SIZES) {
+    const rows = Array.from({ length: Math.max(1, Math.floor(MOST_CELLS_HEIGHT / size)) }, (_, index) => index + 1);
+    const heights = rows.map((most) => arrange(groups, width, size, most));
+    const least = Math.min(...heights);
+    if (least <= MOST_HEIGHT || size === SIZES.at(-1)) {
+      arrange(groups, width, size, rows[heights.indexOf(least)]);
+      return size;
+    }
+  }
 }
 
-function height(groups, width, size) {
+/** Groups of at most so many rows side by side, line by line; says how high that is. */
+function arrange(groups, width, size, rows) {
   const most = Math.max(1, Math.floor(width / size));
-  const rows = Math.max(1, Math.floor(MOST_CELLS_HEIGHT / size));
   let [sum, left, line] = [0, 0, 0];
   for (const group of groups) {
     const number = group.nodes.length;

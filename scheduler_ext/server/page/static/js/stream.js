@@ -1,7 +1,7 @@
 // The stream of changes. Each reply of the server ends, and the browser comes back with the id of the last
 // event; while the page is hidden nobody asks.
 
-const LOST_AFTER_MS = 6000;
+const LOST_AFTER_MS = 4000;
 
 export class Stream {
   received = 0;
