@@ -11,14 +11,12 @@ Chromium opens the page. With --png it only takes a picture of a made-up cluster
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import signal
 import statistics
+import subprocess
 import sys
-import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +25,7 @@ from typing import Any
 from benchmarks.connection import Connection
 from benchmarks.live import Round, ask, await_ready, filter_requests, running_api
 from benchmarks.page_picture import take_picture
+from benchmarks.page_watcher import Watcher
 from benchmarks.processes import running_listeners
 from benchmarks.report import aligned
 from scheduler_ext.sim.machine import describe_machine, machine_line
@@ -48,56 +47,24 @@ requestAnimationFrame(step);
 _DRAWN = "const {mapMs, listMs} = document.getElementById('foot').dataset; return [+mapMs, +listMs]"
 
 
-class Watcher:
-    """A page's requests without a page: the stream of changes, asked for as a browser does."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self.id = ""
-        self.replies: list[tuple[int, int]] = []
-
-    def ask(self) -> bool:
-        """Once; false where nothing is known yet. Notes (bytes on the wire, bytes of text)."""
-        headers = {"Accept-Encoding": "gzip", "Last-Event-ID": self.id}
-        with urllib.request.urlopen(urllib.request.Request(self._url, headers=headers), timeout=30) as reply:
-            body = reply.read()
-            text = gzip.decompress(body) if reply.headers["Content-Encoding"] == "gzip" else body
-        found = [line for line in text.split(b"\n", 3) if line.startswith(b"id: ")]
-        if not found:
-            return False
-        self.id = found[0][4:].decode()
-        self.replies.append((len(body), len(text)))
-        return True
-
-    def ask_until(self, stopped: threading.Event) -> None:
-        """Every second."""
-        while not stopped.wait(1.0):
-            self.ask()
-
-
 @contextmanager
 def watched(url: str) -> Iterator[None]:
-    """While some pages watch that have heard the whole state."""
-    stopped = threading.Event()
-    watchers = [Watcher(url) for _ in range(_PAGES)]
-    for watcher in watchers:
-        while not watcher.ask():
-            time.sleep(0.15)
-    threads = [threading.Thread(target=watcher.ask_until, args=(stopped,)) for watcher in watchers]
-    for thread in threads:
-        thread.start()
-    yield
-    stopped.set()
-    for thread in threads:
-        thread.join()
+    """While some pages watch that have heard the whole state; in a process of their own."""
+    command = [sys.executable, "-m", "benchmarks.page_watcher", url, str(_PAGES)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield
+        finally:
+            process.terminate()
 
 
 def streamed(url: str, seconds: float) -> dict[str, Any]:
     """The bytes of the first state, and of the changes a second, for one page."""
     watcher = Watcher(url)
     started = time.monotonic()
-    while not watcher.ask():
-        time.sleep(0.15)
+    watcher.ask_first()
     first_s = time.monotonic() - started
     until = time.monotonic() + seconds
     while time.monotonic() < until:

@@ -9,7 +9,7 @@ A node with GPUs is ``[name, pool, kind, state, marks, namespaces, adrift, group
 - ``namespaces`` are those whose pods hold GPUs there, ``adrift`` how many GPUs' worth is held on devices that
   nobody named.
 - A device is ``[index, reserved, requested, used, unaccounted, free, held]``: MiB, unaccounted null where
-  nobody could tell, and the part of the GPU that somebody holds, 0 to 1; ``[index]`` alone where labels speak.
+  nobody could tell, and the part of the GPU that somebody holds, 0 to 1; ``[index]`` where labels speak.
   What is out of the ordinary follows in an object: ``sick`` with the reason, ``cordoned``, ``replicas`` (how
   many pods may share it), ``mig`` with the ``grid`` in slots and ``instances`` of
   ``[start, size, profile, held]``.

@@ -23,8 +23,9 @@ from scheduler_ext.wire.extender import encode_json
 log = logging.getLogger(__name__)
 
 PendingLines = Callable[[], list[dict[str, Any]]]
-# While somebody watches.
-_LOOK_EVERY_S = 0.5
+# While somebody watches. The ages of all reports take longer, and matter less.
+_LOOK_EVERY_S = 0.8
+_STATUS_EVERY_S = 4.0
 # A page asks every second, and goes on to do so until it is closed.
 _WATCHED_S = 10.0
 _MOST_DECISIONS = 200
@@ -72,7 +73,7 @@ class PageFeed:
         self._pending: tuple[int, bytes] = 0, b"[]"
         self._status: dict[str, Any] = {}
         self._sample_every_s = sample_every_s
-        self._sample_at = 0.0
+        self._sample_at = self._status_at = 0.0
         self._watched_until = 0.0
         self._asked = Event()
         self._stopped = False
@@ -157,6 +158,10 @@ class PageFeed:
             self._pending = number + 1, encoded
 
     def _look_at_status(self) -> None:
+        now = time.monotonic()
+        if self._status and now < self._status_at:
+            return
+        self._status_at = now + _STATUS_EVERY_S
         status = self.source.status()
         self._status = {
             "ageSeconds": round(status.age_s, 1),
