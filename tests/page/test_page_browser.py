@@ -126,7 +126,7 @@ def names(browser: Browser) -> list[str]:
 def card(browser: Browser, name: str) -> str:
     """All that is to be read on a node's card, by eye or by ear."""
     found = browser.script(
-        "const card = [...document.querySelectorAll('.card')].find((each) => each.dataset.name === arguments[0]);"
+        "const card = [...document.querySelectorAll('.card')].find((e) => e.dataset.name === arguments[0]);"
         "return card.innerText + [...card.querySelectorAll('[aria-label]')].map((e) => e.ariaLabel).join()",
         name,
     )
