@@ -33,7 +33,7 @@ def sample(snapshot: Snapshot, waiting: int, at: float) -> Sample:
     names = [name for name, node in snapshot.nodes.items() if node.info.freshness != "Missing"]
     states = snapshot.state_of[snapshot.rows(names)]
     healthy = snapshot.healthy[states]
-    idle = float(snapshot.idle[states].clip(0.0, healthy).sum())
+    idle = float(snapshot.idle[states].sum())
     unallocated, unusable = fragmentation(snapshot)
     return Sample(
         at=round(at, 1),

@@ -280,6 +280,8 @@ def test_a_change_of_the_inventory_appears_by_itself(browser: Browser, tmp_path:
         body = names_body(pod("asked", {WHOLE: "1"}), ["first", "second"])
         assert product.post("filter", body).status == 200
         browser.eventually(lambda: "asked" in browser.text("#decisions"), "and what was decided")
+        replaced(path, inventory(second))
+        browser.eventually(lambda: names(browser) == ["second"], "what went away is gone")
         assert browser.script("return window.untouched") is True, "without being loaded anew"
     browser.eventually(lambda: "No answer" in browser.text("#connection"), "the end of the server is told")
     assert all("ERR_" in complaint for complaint in browser.console())
