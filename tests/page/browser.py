@@ -14,6 +14,8 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Self
 
+import pytest
+
 _STARTED = re.compile(r"started successfully on port (\d+)")
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
@@ -21,6 +23,15 @@ _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 def missing_programs() -> list[str]:
     """What of Debian's packages chromium and chromium-driver is not there."""
     return [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+
+
+NEEDS_BROWSER = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        bool(missing_programs()),
+        reason=f"no {' and no '.join(missing_programs())}: apt install chromium chromium-driver",
+    ),
+]
 
 
 class Browser:
