@@ -15,8 +15,8 @@ pytestmark = NEEDS_BROWSER
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        pytest.param("busy", ["2 × A100-80GB", "train", "79.4 GiB of 80 GiB requested"], id="a busy one"),
-        pytest.param("busy", ["40 GiB in use", "1 GiB unaccounted for"], id="with what is observed"),
+        pytest.param("busy", ["2 × A100-80GB", "train", "79.4 GiB of 80.0 GiB requested"], id="a busy one"),
+        pytest.param("busy", ["40.0 GiB in use", "1.0 GiB unaccounted for"], id="with what is observed"),
         pytest.param("sick", ["✕ 1 sick", "✕ sick", "Unhealthy: XID 79"], id="a sick GPU, and why"),
         pytest.param(
             "sliced", ["1g", "3g", "MIG: 1g.10gb at 0 free, 3g.40gb at 4 held"], id="MIG with its slots"

@@ -14,6 +14,7 @@ export const named = (text) => html`<bdi title=${visible(text)}>${visible(text)}
 const GIB = 1024;
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const aligned = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 
 export const tenth = (number) => tenths.format(number);
 export const count = (number) => whole.format(number);
@@ -23,7 +24,7 @@ export function memory(mib) {
   if (mib === null || mib === undefined) return "unknown";
   if (mib >= 100 * GIB * GIB) return `${whole.format(mib / GIB / GIB)} TiB`;
   if (mib >= GIB * GIB) return `${tenths.format(mib / GIB / GIB)} TiB`;
-  return mib >= 100 * GIB ? `${whole.format(mib / GIB)} GiB` : `${tenths.format(mib / GIB)} GiB`;
+  return mib >= 100 * GIB ? `${whole.format(mib / GIB)} GiB` : `${mib ? aligned.format(mib / GIB) : 0} GiB`;
 }
 
 export const bytes = (number) =>
