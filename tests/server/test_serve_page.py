@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,13 @@ from urllib.parse import quote
 
 import pytest
 
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.extender.decision_rows import pending_lines
+from scheduler_ext.extender.record import Record
+from scheduler_ext.wire.objects import read_objects, waiting
 from tests.kube_objects import gpu, gpu_node, inventory
-from tests.server.product import Product
+from tests.pages import page
+from tests.server.product import ONE_GPU, Product
 from tests.server.server_process import Reply, call, connect, eventually, get, request
 
 
@@ -105,9 +111,9 @@ def test_every_reply_tells_browsers_what_no_page_may_do(server: Product, path: s
 def test_the_page_is_at_the_root_and_its_files_are_its_own(server: Product) -> None:
     moved = get(server.inspect, "/")
     assert (moved.status, moved.headers["location"]) == (302, "page/")
-    page = get(server.inspect, "/page/")
-    assert page.headers["content-type"] == "text/html; charset=utf-8"
-    assert b"//" not in page.body.replace(b"<!doctype", b""), "nothing from another origin"
+    index = get(server.inspect, "/page/")
+    assert index.headers["content-type"] == "text/html; charset=utf-8"
+    assert b"//" not in index.body.replace(b"<!doctype", b""), "nothing from another origin"
     script = get(server.inspect, "/page/js/main.js")
     assert script.headers["content-type"] == "text/javascript; charset=utf-8"
     known = request("/page/js/main.js", b"", f"If-None-Match: {script.headers['etag']}", method="GET")
@@ -170,6 +176,16 @@ def test_a_decision_is_told_once(server: Product) -> None:
     (decision,) = state["decisions"]
     assert (decision["namespace"], decision["name"], decision["asked"]) == ("n", "p", 1)
     assert "decisions" not in after(server, number)[1]
+
+
+def test_the_reference_names_every_field(server: Product) -> None:
+    _, state = first(server)
+    server.post("filter", b'{"Pod":{"metadata":{"name":"q","uid":"q"}},"NodeNames":["gpu-node-00"]}')
+    decision = first(server)[1]["decisions"][0]
+    (line,) = pending_lines(waiting(read_objects(inventory(ONE_GPU)), ResourceNames()), Record(1, 2**20))
+    fields = {*state, *state["status"], *state["pending"], *decision, *line, "decisions"}
+    named = {name.removesuffix("[]") for name in re.findall(r"`([^`]+)`", page("inspection"))}
+    assert fields - named == set()
 
 
 def test_a_large_state_is_compressed_for_those_who_take_it(server: Product) -> None:
