@@ -51,6 +51,12 @@ bench-scheduler: .venv ## Measure a real kube-scheduler with and without extende
 bench-live: .venv ## Measure what following a large cluster costs (three minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.live --json benchmarks/results/live.json $(ARGS)
 
+bench-page: .venv ## Measure the live page on a large cluster (three minutes, Chromium; ARGS=--smoke: seconds)
+	$(BIN)/python -m benchmarks.page --json benchmarks/results/page.json $(ARGS)
+
+page-screenshot: .venv ## Take the picture of the live page (Chromium; ARGS=--dark)
+	$(BIN)/python -m benchmarks.page --png docs/images/page.png $(ARGS)
+
 bench-bind: .venv ## Measure binding beside kube-scheduler's own binder (twenty minutes; ARGS=--smoke: one)
 	@$(BIN)/python -m tests.e2e.cluster.binaries
 	$(BIN)/python -m benchmarks.binding --json benchmarks/results/binding.json $(ARGS)
@@ -92,4 +98,5 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable '.[dev]'
 	@touch $@
 
-.PHONY: help run test test-long e2e check bench bench-bind bench-live bench-placement bench-placement-floors bench-scheduler image krew clean .venv
+.PHONY: help run test test-long e2e check bench bench-bind bench-live bench-page bench-placement \
+	bench-placement-floors bench-scheduler image krew page-screenshot clean .venv

@@ -234,7 +234,11 @@ def cluster_source(
 def build_apps(config: Configuration, build_source: BuildSource, certificate_file: Path | None = None) -> Any:
     """The three applications over one extender and its source. Raises InventoryError, ClusterError."""
     from scheduler_ext.server.app import api_app, health_app, inspect_app
+    from scheduler_ext.server.explanations import explanations_blueprint
     from scheduler_ext.server.metrics import Metrics
+    from scheduler_ext.server.page.feed import PageFeed
+    from scheduler_ext.server.page.routes import page_blueprint
+    from scheduler_ext.server.questions import questions_blueprint
     from scheduler_ext.server.server_options import Apps
 
     # Other threads decode for long stretches; waiting requests get the interpreter sooner this way.
@@ -245,15 +249,24 @@ def build_apps(config: Configuration, build_source: BuildSource, certificate_fil
     explainer = Explainer(source, extender.record, config)
     waiting = Waiting(source, extender.record, explainer)
     metrics = Metrics(source, config, waiting.reasons, certificate_file)
+    feed = PageFeed(
+        source, extender.record, waiting.lines, config.resource_names(), config.memory.headroom_percent
+    )
     extender.record.start()
+    feed.start()
 
     def close() -> None:
+        feed.stop()
         stop()
         extender.record.stop()
 
     return Apps(
         api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),
         health=health_app(source, metrics),
-        inspect=inspect_app(source, config, explainer, waiting),
+        inspect=inspect_app(
+            explanations_blueprint(explainer),
+            questions_blueprint(source, config, explainer, waiting),
+            page_blueprint(feed, config),
+        ),
         close=close,
     )

@@ -38,7 +38,8 @@ class NodeRecord:
     """What a Node object says of a node's GPUs: the amounts it hands out, and what its labels tell.
 
     ``advertised`` is the MiB of memory shares as they stand in capacity and allocatable; None: not there.
-    ``cpu_milli`` is its allocatable CPU, None where unknown.
+    ``cpu_milli`` is its allocatable CPU, None where unknown; ``pool`` the node pool, "" where no label names
+    one.
     """
 
     uid: str | None = None
@@ -50,6 +51,7 @@ class NodeRecord:
     changing: bool = False
     advertised: tuple[int | None, int | None] = (None, None)
     cpu_milli: int | None = None
+    pool: str = ""
 
 
 def node_info(
@@ -77,6 +79,7 @@ def node_info(
         nominated=pods.nominated,
         cpu_milli=record.cpu_milli if has_gpus else None,
         cpu_elsewhere_milli=cpu_elsewhere_milli if has_gpus else 0,
+        pool=record.pool,
     )
 
 

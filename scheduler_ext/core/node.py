@@ -84,7 +84,7 @@ class NodeInfo:
     ``assumed`` are the uids of those pods whose binding is under way. ``nominated`` ones are not bound: they
     are to come when others have left, and count against some pods only (``core.nominated``).
     ``cpu_milli`` is the allocatable CPU, None where unknown, ``cpu_elsewhere_milli`` what pods have of it
-    that ask no GPU.
+    that ask no GPU. ``pool`` is the node pool its labels name, for people to tell nodes apart by.
     """
 
     name: str
@@ -101,6 +101,7 @@ class NodeInfo:
     nominated: tuple[BoundPod, ...] = ()
     cpu_milli: int | None = None
     cpu_elsewhere_milli: int = 0
+    pool: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,8 @@ def run_demo(print_table: PrintTable, *, serve_on: bool, port: int) -> None:
         print("\nFITS counts the nodes that kube-scheduler's own filters leave to be asked about.")
         if serve_on:
             print(
-                f"\nStill serving; ask it yourself, or look at {server.urls['health']}/metrics. Ctrl-C ends.",
+                f"\nStill serving: see the cluster at {server.urls['inspect']}/ and metrics at "
+                f"{server.urls['health']}/metrics, or ask it yourself. Ctrl-C ends.",
                 flush=True,
             )
             try:

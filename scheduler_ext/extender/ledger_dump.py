@@ -20,14 +20,15 @@ def ledger_dump(snapshot: Snapshot | None, resources: ResourceNames) -> dict[str
     return {
         "generation": snapshot.generation,
         "nodes": {
-            name: _node(node.info, resources)
+            name: node_ledger(node.info, resources)
             for name, node in sorted(snapshot.nodes.items())
             if node.info.report is not None or node.info.pods or node.info.nominated
         },
     }
 
 
-def _node(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
+def node_ledger(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
+    """Who holds what on one node, and who waits for it."""
     held = holdings_of(info, resources)
     pods = [(pod, _state(pod, info)) for pod in info.pods if pod.holds]
     pods += [(pod, "Nominated") for pod in info.nominated]

@@ -97,13 +97,13 @@ def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared:
                     "size": instance.size,
                     "free": instance.uuid not in held.instances,
                 }
-                for instance in sorted(device.mig.instances, key=_place)
+                for instance in sorted(device.mig.instances, key=mig_place)
             ],
         },
     }
 
 
-def _place(instance: MigInstance) -> tuple[bool, int, str]:
+def mig_place(instance: MigInstance) -> tuple[bool, int, str]:
     """By start; those whose place is not known last."""
     return instance.start is None, instance.start or 0, instance.uuid
 

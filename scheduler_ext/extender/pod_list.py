@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.extender.decision_rows import asks
 from scheduler_ext.extender.explain import API_VERSION
-from scheduler_ext.extender.waiting import asks
+from scheduler_ext.wire.times import micro_time
 
 
 def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -23,7 +24,7 @@ def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) ->
 
 def _held(pod: BoundPod, info: NodeInfo) -> dict[str, Any]:
     state = "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound"
-    return _item(pod.namespace, pod.name, pod.uid, state, pod.priority, asks(pod)) | {
+    return _item(pod.namespace, pod.name, pod.uid, state, pod.priority, asks(pod.request)) | {
         "node": info.name,
         "devices": _devices(pod, info),
     }
@@ -50,7 +51,8 @@ def _devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:
 
 def _waits(line: Mapping[str, Any]) -> dict[str, Any]:
     item = _item(line["namespace"], line["name"], line["uid"], "Waiting", line["priority"], line["asks"])
-    return item | {key: line[key] for key in ("reason", "nearest", "since")}
+    since = micro_time(line["since"]) if line["since"] is not None else None
+    return item | {"reason": line["reason"], "nearest": line["nearest"], "since": since}
 
 
 def _item(namespace: str, name: str, uid: str, state: str, priority: int, asks: str) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.node import BoundPod, PendingPod
 from scheduler_ext.core.reasons import INVALID_REQUEST
+from scheduler_ext.extender.decision_rows import asks
 from scheduler_ext.extender.explainer import Explainer
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire.redacted import spec_of
-from scheduler_ext.wire.times import micro_time
 
 NOT_ASKED = "kube-scheduler has not asked about it"
 FITS_NOW = "it fits now; kube-scheduler has yet to try again"
@@ -57,8 +57,9 @@ class Waiting:
     def lines(self) -> list[dict[str, Any]]:
         """The pods that wait, the highest priority first, then the longest waiting; at most 500.
 
-        Plain JSON values: ``namespace``, ``name``, ``uid``, ``priority``, ``since``, ``asks``, ``filters``
-        (how often kube-scheduler asked), ``reason``, ``nearest`` (a sentence, or None).
+        Plain JSON values: ``namespace``, ``name``, ``uid``, ``priority``, ``since`` (wall time in seconds),
+        ``asks``, ``filters`` (how often kube-scheduler asked), ``reason``, ``nearest`` (a sentence, or None),
+        ``nominated`` (the node where it waits for others to leave).
         """
         with self._lock:
             begun = self._monotonic()
@@ -102,11 +103,12 @@ class Waiting:
             "name": pod.name,
             "uid": pod.uid,
             "priority": pod.priority,
-            "since": micro_time(pod.created_at) if pod.created_at is not None else None,
-            "asks": asks(pod),
+            "since": pod.created_at,
+            "asks": asks(pod.request),
             "filters": entry.filters if entry is not None else 0,
             "reason": reason,
             "nearest": text,
+            "nominated": waiting.nominated_node,
         }
 
     def _of(self, waiting: PendingPod) -> Recorded | None:
@@ -117,14 +119,6 @@ class Waiting:
         if waiting.invalid is not None:
             return INVALID_REQUEST.text
         return (entry.main_reason if entry is not None else None) or NOT_ASKED
-
-
-def asks(pod: BoundPod) -> str:
-    """What a pod asks of GPUs, in a few words."""
-    parts = [f"{ask.resource}={ask.count}" for ask in pod.request.units]
-    if pod.request.shares is not None:
-        parts += [f"{mib:,} MiB" for _, mib in pod.request.shares.by_container]
-    return ", ".join(parts)
 
 
 def _since(pod: BoundPod) -> float:

@@ -16,6 +16,7 @@ from scheduler_ext.core.inventory import NodeRecord
 from scheduler_ext.core.ledger import NodePods
 from scheduler_ext.core.models import canonical_model
 from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.core.node_pool import node_pool
 from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import allocatable_cpu_milli
@@ -48,6 +49,7 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         changing=change_in_progress(labels) or _is_leaving(node),
         advertised=(stated.get(resources.share), allocatable.get(resources.share)),
         cpu_milli=allocatable_cpu_milli(status.allocatable),
+        pool=node_pool(labels),
     )
 
 

@@ -45,11 +45,12 @@ def test_each_is_told_with_its_reason_and_the_nearest_node() -> None:
         "uid": "uid-wants",
         "priority": 0,
         "since": None,
-        "asks": "50,000 MiB",
+        "asks": "50000 MiB of a GPU",
         "filters": 1,
         "reason": "Insufficient GPU memory on one device",
         "nearest": "n GPU 0 is 36,272 MiB short (needs 50,000, has 13,728); would fit if pod default/x "
         "(priority 0) left",
+        "nominated": None,
     }
 
 

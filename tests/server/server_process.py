@@ -156,7 +156,7 @@ def connect(
 
 
 def request(path: str, body: bytes = b"", *headers: str, method: str = "POST") -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "Host: test", f"Content-Length: {len(body)}", *headers]
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body)}", *headers]
     return "\r\n".join([*lines, "\r\n"]).encode() + body
 
 

@@ -27,7 +27,7 @@ def test_it_says_once_where_it_listens_and_answers_there() -> None:
         assert_well(server.post("filter", GOOD))
         assert get(server.api, "/version").json() == {"name": "scheduler-ext", "version": __version__}
         assert get(server.health, "/livez").body == b"ok"
-        assert get(server.inspect, "/").status == 404
+        assert get(server.inspect, "/nowhere").status == 404
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
         assert len([line for line in server.lines if READY.match(line)]) == 1

@@ -36,7 +36,7 @@ def test_the_ready_line_says_so_and_the_others_stay_plain(server: Product) -> No
     (line,) = [line for line in server.lines if READY.match(line)]
     assert re.fullmatch(r"ready api=https://\S+ health=http://\S+ inspect=http://\S+", line)
     assert get(server.health, "/livez").body == b"ok"
-    assert get(server.inspect, "/").status == 404
+    assert get(server.inspect, "/nowhere").status == 404
 
 
 def test_an_ordinary_client_is_served_on_one_connection(server: Product, authority: Authority) -> None:

@@ -1,0 +1,68 @@
+"""The inspection listener's answers about one pod: why it went where it is, or waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from scheduler_ext.core.errors import InventoryError, RequestError
+from scheduler_ext.extender.explainer import Explainer
+from scheduler_ext.server.body import BodyError, read_body
+from scheduler_ext.server.replies import json_reply, problem_reply
+from scheduler_ext.server.server_options import SIDE_BODY_BYTES
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.extender import encode_json
+from scheduler_ext.wire.objects import read_pods
+
+
+def explanations_blueprint(explainer: Explainer) -> Blueprint:
+    """Of a pod by name, or by a manifest that is sent."""
+    routes = Blueprint("explanations", __name__)
+
+    def explained(answer: Callable[[], dict[str, Any]]) -> Response:
+        try:
+            return json_reply(200, encode_json(_at_most(answer(), request.args.get("nodes"))))
+        except RequestError as error:
+            return problem_reply(error.status, str(error), "explain")
+
+    @routes.get("/explain")
+    def explain_by_name() -> Response:
+        return explained(lambda: explainer.of_name(*_namespaced(request.args.get("pod"))))
+
+    @routes.post("/explain")
+    def explain_manifest() -> Response:
+        return explained(lambda: explainer.of_manifest(_posted_pod(request.environ)))
+
+    return routes
+
+
+def _namespaced(pod: str | None) -> tuple[str, str]:
+    namespace, slash, name = (pod or "").partition("/")
+    if not (namespace and slash and name):
+        raise RequestError(400, f"pod: {(pod or '')[:80]!r}; ask for ?pod=NAMESPACE/NAME, or POST a manifest")
+    return namespace, name
+
+
+def _posted_pod(environ: dict[str, Any]) -> kube.Pod:
+    try:
+        body = read_body(environ, SIDE_BODY_BYTES)
+        pods = read_pods(body)
+    except BodyError as error:
+        raise RequestError(error.status, str(error)) from None
+    except InventoryError as error:
+        raise RequestError(400, str(error)) from None
+    if len(pods) != 1:
+        raise RequestError(400, f"{len(pods)} pods in it; send one")
+    return pods[0]
+
+
+def _at_most(answer: dict[str, Any], most: str | None) -> dict[str, Any]:
+    """The answer with so many nodes at most, the best first; all where nothing is said."""
+    if most is None:
+        return answer
+    if not most.isascii() or not most.isdecimal() or len(most) > 9:
+        raise RequestError(400, f"nodes: {most[:80]!r}; give a number, of nodes to show")
+    shown = answer["nodes"][: int(most)]
+    return answer | {"nodes": shown, "nodesLeftOut": len(answer["nodes"]) - len(shown)}

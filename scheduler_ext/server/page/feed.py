@@ -1,0 +1,170 @@
+"""What the page is told, kept ready by a thread of its own, so that no request waits for a computation.
+
+It works only while somebody watches, but for one sample of the history now and then.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any, NamedTuple
+
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.extender.decision_rows import decision_row
+from scheduler_ext.extender.history import EVERY_S, History, sample
+from scheduler_ext.extender.overview_rows import OverviewRows
+from scheduler_ext.extender.record import Record
+from scheduler_ext.extender.status import Source
+from scheduler_ext.wire.extender import encode_json
+
+log = logging.getLogger(__name__)
+
+PendingLines = Callable[[], list[dict[str, Any]]]
+# While somebody watches. The ages of all reports take longer, and matter less.
+_LOOK_EVERY_S = 0.8
+_STATUS_EVERY_S = 4.0
+# A page asks every second, and goes on to do so until it is closed.
+_WATCHED_S = 10.0
+_MOST_DECISIONS = 200
+
+
+class Seen(NamedTuple):
+    """What a page knows already, as the id of its last event: the process, and a number for each part."""
+
+    process: str = ""
+    nodes: int = 0
+    decisions: int = 0
+    pending: int = 0
+    samples: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Seen:
+        """Nothing where the text is no id."""
+        process, *numbers = text.split(".")
+        if len(numbers) != 4 or not all(n.isascii() and n.isdigit() and len(n) < 16 for n in numbers):
+            return cls()
+        return cls(process, *map(int, numbers))
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self))
+
+
+class PageFeed:
+    """The state of the page by parts, each with a number that grows when it changes."""
+
+    def __init__(
+        self,
+        source: Source,
+        record: Record,
+        pending_lines: PendingLines,
+        resources: ResourceNames,
+        headroom_percent: int,
+        sample_every_s: float = EVERY_S,
+    ) -> None:
+        self.source = source
+        self.history = History()
+        self._record = record
+        self._pending_lines = pending_lines
+        self._rows = OverviewRows(resources, headroom_percent)
+        self._process = secrets.token_hex(4)
+        self._pending: tuple[int, bytes] = 0, b"[]"
+        self._status: dict[str, Any] = {}
+        self._sample_every_s = sample_every_s
+        self._sample_at = self._status_at = 0.0
+        self._watched_until = 0.0
+        self._asked = Event()
+        self._stopped = False
+        self._thread = Thread(target=self._run, name="page", daemon=True)
+
+    def start(self) -> None:
+        """Keep the state from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Keep it no longer."""
+        self._stopped = True
+        self._asked.set()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def since(self, seen: Seen) -> tuple[Seen, bytes] | None:
+        """What a page has not seen yet, as one JSON object; None while nothing is known at all.
+
+        Parts that did not change are left out.
+        """
+        self._watched_until = time.monotonic() + _WATCHED_S
+        self._asked.set()
+        status, (pending_number, pending) = self._status, self._pending
+        if not self._rows.version or not pending_number:
+            return None
+        if seen.process != self._process:
+            seen = Seen()
+        change = self._rows.since(seen.nodes)
+        decisions = self._record.recent(seen.decisions, _MOST_DECISIONS)
+        samples_number, samples = self.history.since(seen.samples)
+        latest = max([entry.number for entry in decisions], default=seen.decisions)
+        parts = [b'"status":' + encode_json(status | {"generation": change.generation})]
+        if change.full or change.rows or change.gone:
+            parts += [
+                b'"full":' + encode_json(change.full),
+                b'"nodes":[' + b",".join(change.rows) + b"]",
+                b'"gone":' + encode_json(change.gone),
+            ]
+        if decisions:
+            parts.append(b'"decisions":' + encode_json([decision_row(entry) for entry in decisions]))
+        if pending_number != seen.pending:
+            parts.append(b'"pending":' + pending)
+        if samples:
+            parts.append(b'"samples":' + encode_json(samples))
+        now = Seen(self._process, change.version, latest, pending_number, samples_number)
+        return now, b"{" + b",".join(parts) + b"}"
+
+    def _run(self) -> None:
+        while not self._stopped:
+            now = time.monotonic()
+            watched = now < self._watched_until
+            try:
+                self.refresh(time.time(), look=watched, take_sample=now >= self._sample_at)
+            except Exception:
+                log.exception("the page was not brought up to date")
+            if now >= self._sample_at:
+                self._sample_at = now + self._sample_every_s
+            if watched:
+                time.sleep(_LOOK_EVERY_S)
+                continue
+            self._asked.wait(max(0.0, self._sample_at - time.monotonic()))
+            self._asked.clear()
+
+    def refresh(self, wall_time: float, *, look: bool = True, take_sample: bool = False) -> None:
+        """Look at the cluster once."""
+        snapshot = self.source.snapshot
+        if snapshot is None:
+            return
+        if take_sample:
+            self.history.add(sample(snapshot, len(self.source.pending()), wall_time))
+        if look:
+            self._rows.update(snapshot)
+            self._look_at_pending()
+            self._look_at_status()
+
+    def _look_at_pending(self) -> None:
+        lines = {"total": len(self.source.pending()), "lines": self._pending_lines()}
+        number, known = self._pending
+        encoded = encode_json(lines)
+        if encoded != known:
+            self._pending = number + 1, encoded
+
+    def _look_at_status(self) -> None:
+        now = time.monotonic()
+        if self._status and now < self._status_at:
+            return
+        self._status_at = now + _STATUS_EVERY_S
+        status = self.source.status()
+        self._status = {
+            "ageSeconds": round(status.age_s, 1),
+            "broken": status.broken,
+            "notes": [f"{check.name}: {check.says}" for check in status.checks if check.says != "ok"],
+        }

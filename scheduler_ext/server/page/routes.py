@@ -1,0 +1,85 @@
+"""The page's routes: its files, the stream of changes, and one node in full."""
+
+from __future__ import annotations
+
+import gzip
+
+from flask import Blueprint, Response, abort, redirect, request
+from werkzeug.wrappers import Response as AnyResponse
+
+from scheduler_ext.extender.ledger_dump import node_ledger
+from scheduler_ext.extender.listing import inventory_list
+from scheduler_ext.server.page.assets import read_assets
+from scheduler_ext.server.page.feed import PageFeed, Seen
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.extender import encode_json
+
+# Each reply to a stream of events is whole, and the browser comes back for the next: no page holds a thread
+# that another request waits for.
+_COME_BACK_MS = 1000
+_COME_BACK_SOON_MS = 150
+# Below it, the work is worth more than the bytes.
+_COMPRESSED_FROM_BYTES = 4096
+
+
+def page_blueprint(feed: PageFeed, config: Configuration) -> Blueprint:
+    """The page over a feed that somebody else starts and stops."""
+    page = Blueprint("page", __name__)
+    assets = read_assets()
+
+    @page.get("/")
+    def front() -> AnyResponse:
+        return redirect("page/")
+
+    @page.get("/page/")
+    def index() -> Response:
+        return asset("index.html")
+
+    @page.get("/page/<path:path>")
+    def asset(path: str) -> Response:
+        found = assets.get(path)
+        if found is None:
+            abort(404)
+        response = Response(found.content, content_type=found.content_type)
+        response.set_etag(found.tag)
+        # Asked for anew each time, so that a new version of us is a new page at once.
+        response.headers["Cache-Control"] = "no-cache"
+        response.make_conditional(request.environ)
+        return response
+
+    @page.get("/page/events")
+    def events() -> Response:
+        seen = Seen.parse(request.headers.get("Last-Event-ID") or request.args.get("seen", ""))
+        change = feed.since(seen)
+        if change is None:
+            return _events(f"retry: {_COME_BACK_SOON_MS}\nevent: wait\ndata: {{}}\n\n".encode())
+        now, state = change
+        # JSON has no line ends of its own, so one line of data is all.
+        head = f"retry: {_COME_BACK_MS}\nid: {now}\nevent: change\ndata: ".encode()
+        return _events(head + state + b"\n\n")
+
+    @page.get("/page/node")
+    def node() -> Response:
+        snapshot = feed.source.snapshot
+        name = request.args.get("name", "")
+        found = snapshot.nodes.get(name) if snapshot is not None else None
+        if found is None:
+            return Response(encode_json({"error": "no such node"}), 404, content_type="application/json")
+        ages = feed.source.status().report_ages_s
+        items = inventory_list([found.info], config, ages)["items"]
+        ledger = node_ledger(found.info, config.resource_names())
+        body = encode_json({"node": items[0] if items else None, "ledger": ledger})
+        return Response(body, content_type="application/json")
+
+    return page
+
+
+def _events(body: bytes) -> Response:
+    response = Response(content_type="text/event-stream")
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["Vary"] = "Accept-Encoding"
+    if len(body) >= _COMPRESSED_FROM_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
+        body = gzip.compress(body, 1)
+        response.headers["Content-Encoding"] = "gzip"
+    response.set_data(body)
+    return response

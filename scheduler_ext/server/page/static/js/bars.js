@@ -1,0 +1,84 @@
+// One GPU as a bar: what of its memory is promised, what is in use, what nobody explains, what is free.
+import { html, nothing, svg } from "../vendor/lit-html.js";
+import { memory, visible } from "./text.js";
+
+const WIDTH = 1000;
+
+/** A bar's parts in MiB, left to right; together the device's memory. */
+export function parts(device) {
+  const unaccounted = device.unaccounted ?? 0;
+  // Use by pods beyond what they asked.
+  const beyond = Math.max(0, device.used - unaccounted - device.requested);
+  const free = Math.max(0, device.free);
+  const kept = Math.max(0, device.total - device.requested - unaccounted - beyond - free);
+  return { requested: device.requested, unaccounted, beyond, free, kept };
+}
+
+export function described(device) {
+  const sick = device.sick === null ? "" : ` Unhealthy: ${visible(device.sick)}.`;
+  const cordoned = device.cordoned ? " Cordoned." : "";
+  const head = `GPU ${device.index}, ${visible(device.model)}:`;
+  if (!device.known) return `${head} known by labels only, its use is not known.`;
+  const of = `${memory(device.requested)} of ${memory(device.total)} requested, ${memory(device.used)} in use`;
+  const rest = `${memory(device.unaccounted)} unaccounted for, ${memory(device.free)} free.`;
+  const replicas = device.replicas ? ` ${replicasText(device)} replicas held.` : "";
+  return `${head} ${of}, ${rest}${replicas}${slotsText(device)}${sick}${cordoned}`;
+}
+
+const replicasText = (device) => `${Math.round(device.held * device.replicas)} of ${device.replicas}`;
+
+function slotsText(device) {
+  if (!device.mig) return "";
+  const each = device.mig.instances.map(([start, , profile, held]) =>
+    `${visible(profile)}${start === null ? "" : ` at ${start}`} ${held ? "held" : "free"}`);
+  return ` MIG: ${each.join(", ") || "no instances"}.`;
+}
+
+function memoryBar(device) {
+  const all = parts(device);
+  let at = 0;
+  const rect = (kind) => {
+    const x = at;
+    const width = (WIDTH * all[kind]) / Math.max(1, device.total);
+    at += width;
+    return width > 0.5 ? svg`<rect class=${kind} x=${x.toFixed(1)} width=${width.toFixed(1)} height="16" />` : nothing;
+  };
+  const used = Math.min(WIDTH, (WIDTH * device.used) / Math.max(1, device.total));
+  return html`<svg class="bar" viewBox="0 0 ${WIDTH} 16" preserveAspectRatio="none" aria-hidden="true">
+    ${svg`<rect class="free" width=${WIDTH} height="16" />${["requested", "unaccounted", "beyond"].map(rect)}
+      ${(at += (WIDTH * all.free) / Math.max(1, device.total), rect("kept"))}
+      <rect class="used" y="12" width=${used.toFixed(1)} height="4" />`}
+  </svg>`;
+}
+
+function slots(device) {
+  const { grid, instances } = device.mig;
+  const placed = instances.filter(([start]) => start !== null);
+  const loose = instances.filter(([start]) => start === null);
+  const unit = 100 / Math.max(1, grid);
+  return html`<div class="slots" aria-hidden="true">
+    ${Array.from({ length: grid }, (_, at) => html`<i .style=${`left:${at * unit}%;width:${unit}%`}></i>`)}
+    ${placed.map(
+      ([start, size, profile, held]) =>
+        html`<span class=${held ? "held" : "open"} .style=${`left:${start * unit}%;width:${size * unit}%`}>${shortProfile(profile)}</span>`,
+    )}
+    ${loose.length
+      ? html`<b>${loose.filter(([, , , held]) => held).length} of ${loose.length} held</b>` : nothing}
+  </div>`;
+}
+
+const shortProfile = (profile) => visible(profile).split(".")[0];
+
+/** One line: number, bar, what is free. */
+export function gpuLine(device) {
+  const classes = `gpu${device.sick === null ? "" : " sick"}${device.cordoned ? " cordoned" : ""}`;
+  let right = html`<span class=${device.free ? "amount" : "amount none"}>${device.known ? memory(device.free) : "?"}</span>`;
+  if (device.sick !== null) right = html`<span class="amount bad" title=${visible(device.sick)}>✕ sick</span>`;
+  else if (device.cordoned) right = html`<span class="amount warn">⊘ closed</span>`;
+  else if (device.replicas) {
+    right = html`<span class="amount">${replicasText(device)}</span>`;
+  }
+  const bar = !device.known ? html`<div class="bar unknown"></div>` : device.mig ? slots(device) : memoryBar(device);
+  return html`<div class=${classes} role="img" aria-label=${described(device)} title=${described(device)}>
+    <span class="index">${device.index}</span>${bar}${right}</div>`;
+}

@@ -1,0 +1,58 @@
+// Who waits for a GPU and why, and what was decided last.
+import { html, nothing } from "../vendor/lit-html.js";
+import { ago, atSecond, count, named, plural, visible } from "./text.js";
+
+const MOST_SHOWN = 50;
+
+const podName = (pod) => html`<span class="pod">${named(pod.namespace)}<wbr>/${named(pod.name)}</span>`;
+
+export function pendingTemplate(pending, filters, now) {
+  const lines = pending.lines.filter((line) => filters.showsPod(line));
+  if (!lines.length) {
+    return html`<p class="empty">${pending.total && filters.namespace ? "None of this namespace." : "No pod waits for a GPU."}</p>`;
+  }
+  const more = (filters.namespace ? lines.length : pending.total) - Math.min(lines.length, MOST_SHOWN);
+  return html`<ul class="pods">${lines.slice(0, MOST_SHOWN).map(
+    (line) => html`<li>
+      <p class="who">${podName(line)}${line.since ? html`<span class="when">${ago(now - line.since)}</span>` : nothing}</p>
+      <p class="asks">${visible(line.asks)}${line.priority ? ` · priority ${count(line.priority)}` : ""}</p>
+      <p class="reason">${visible(line.reason)}</p>
+      ${line.nearest ? html`<p class="nearest">nearest: ${visible(line.nearest)}</p>` : nothing}
+      ${line.nominated ? html`<p class="nearest">others leave ${named(line.nominated)} for it</p>` : nothing}
+    </li>`,
+  )}</ul>${more > 0 ? html`<p class="more">and ${count(more)} more</p>` : nothing}`;
+}
+
+export function decisionsTemplate(decisions, filters) {
+  const shown = decisions.filter((each) => filters.showsPod(each));
+  if (!shown.length) return html`<p class="empty">Nothing was decided yet.</p>`;
+  return html`<ol class="pods">${shown.slice(0, MOST_SHOWN).map(
+    (each) => html`<li class=${outcome(each)}>
+      <p class="who">${podName(each)}<time class="when">${atSecond(each.at)}</time></p>
+      ${result(each)}
+    </li>`,
+  )}</ol>`;
+}
+
+function outcome(decision) {
+  if (decision.bound) return decision.bound.error ? "failed" : "bound";
+  return decision.fitting ? "fits" : "refused";
+}
+
+function result(decision) {
+  const { asked, fitting, bound, best, reason } = decision;
+  const lines = [];
+  if (bound) {
+    const failed = bound.error ? html`not bound to ${named(bound.node)}: ${visible(bound.error)}` : null;
+    lines.push(html`<p>${failed ?? html`bound to ${named(bound.node)}`}</p>`);
+  } else if (best) {
+    const why = decision.why.length ? ` for ${decision.why.map(visible).join(" and ")}` : "";
+    lines.push(html`<p>best ${named(best)}${why}</p>`);
+  }
+  if (asked && !fitting) lines.push(html`<p>none of ${plural(asked, "node")} fits: ${visible(reason ?? "")}</p>`);
+  else if (asked) {
+    const others = asked > fitting && reason ? `; others: ${visible(reason)}` : "";
+    lines.push(html`<p class="asks">${count(fitting)} of ${plural(asked, "node")} fit${others}</p>`);
+  }
+  return lines;
+}

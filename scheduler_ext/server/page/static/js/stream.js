@@ -1,0 +1,61 @@
+// The stream of changes. Each reply of the server ends, and the browser comes back with the id of the last
+// event; while the page is hidden nobody asks.
+
+const LOST_AFTER_MS = 4000;
+
+export class Stream {
+  received = 0;
+  first = 0;
+  #source = null;
+  #id = "";
+  #heardAt = 0;
+  #said = "";
+
+  constructor(onChange, onState) {
+    this.onChange = onChange;
+    this.onState = onState;
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.#close() : this.#open()));
+    setInterval(() => this.#watch(), 1000);
+    this.#open();
+  }
+
+  #open() {
+    if (this.#source) return;
+    this.#heardAt = performance.now();
+    this.#source = new EventSource(`events?seen=${encodeURIComponent(this.#id)}`);
+    this.#source.addEventListener("wait", () => this.#heard());
+    this.#source.addEventListener("change", (event) => {
+      this.#heard();
+      this.#id = event.lastEventId;
+      this.received += event.data.length;
+      this.first ||= event.data.length;
+      this.#say("live");
+      this.onChange(JSON.parse(event.data));
+    });
+  }
+
+  #close() {
+    this.#source?.close();
+    this.#source = null;
+  }
+
+  #heard() {
+    this.#heardAt = performance.now();
+  }
+
+  #watch() {
+    if (!this.#source) return;
+    if (performance.now() - this.#heardAt > LOST_AFTER_MS) this.#say("lost");
+    // After an answer that is none (a proxy's error page) the browser does not come back by itself.
+    if (this.#source.readyState === EventSource.CLOSED) {
+      this.#source = null;
+      const heardAt = this.#heardAt;
+      this.#open();
+      this.#heardAt = heardAt;
+    }
+  }
+
+  #say(state) {
+    if (state !== this.#said) this.onState((this.#said = state));
+  }
+}

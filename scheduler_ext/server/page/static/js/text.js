@@ -1,0 +1,48 @@
+// Names come from the cluster, and anybody may choose one: they are only ever text, each kept to itself, and
+// what cannot be seen in them is spelled out.
+import { html } from "../vendor/lit-html.js";
+
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\u034f\u115f\u1160\u3164\uffa0]/gu;
+
+/** A name with control characters, direction marks and the like written as \u{...}. */
+export const visible = (text) =>
+  String(text).replace(UNSEEN, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);
+
+/** A name as an element of its own, whose direction changes nothing around it. */
+export const named = (text) => html`<bdi title=${visible(text)}>${visible(text)}</bdi>`;
+
+const GIB = 1024;
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const aligned = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+
+export const tenth = (number) => tenths.format(number);
+export const count = (number) => whole.format(number);
+
+/** MiB as people read them. */
+export function memory(mib) {
+  if (mib === null || mib === undefined) return "unknown";
+  if (mib >= 100 * GIB * GIB) return `${whole.format(mib / GIB / GIB)} TiB`;
+  if (mib >= GIB * GIB) return `${tenths.format(mib / GIB / GIB)} TiB`;
+  return mib >= 100 * GIB ? `${whole.format(mib / GIB)} GiB` : `${mib ? aligned.format(mib / GIB) : 0} GiB`;
+}
+
+export const bytes = (number) =>
+  number >= 1e6 ? `${tenths.format(number / 1e6)} MB` : `${whole.format(number / 1e3)} kB`;
+
+export const percent = (part) => `${whole.format(100 * part)} %`;
+
+export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
+
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const minute = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+
+export const atSecond = (seconds) => clock.format(seconds * 1000);
+export const atMinute = (seconds) => minute.format(seconds * 1000);
+
+/** How long ago, in the unit that matters. */
+export function ago(seconds) {
+  if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
+  if (seconds < 3600) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
+}

@@ -1,0 +1,27 @@
+"""Replies of all listeners: JSON, also where something is wrong, and text."""
+
+from __future__ import annotations
+
+import logging
+
+from flask import Response
+
+from scheduler_ext.wire.extender import encode_json
+
+log = logging.getLogger(__name__)
+
+
+def problem_reply(status: int, message: str, verb: str) -> Response:
+    """What is wrong with a request, also in the log."""
+    log.warning("%s refused with %d: %s", verb, status, message)
+    return json_reply(status, encode_json({"error": message}))
+
+
+def json_reply(status: int, body: bytes) -> Response:
+    """A body that is JSON already."""
+    return Response(body, status=status, content_type="application/json")
+
+
+def text_reply(status: int, body: str) -> Response:
+    """Plain text."""
+    return Response(body, status=status, content_type="text/plain; charset=utf-8")

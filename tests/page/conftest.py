@@ -1,0 +1,45 @@
+"""A browser, and the page in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kube_objects import names_body, pod
+from tests.page.browser import Browser
+from tests.page.conditions import SCRIPT, WAITING, WHOLE, infos
+from tests.page.page_server import PageServer
+from tests.page.reading import opened
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with Browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PageServer]:
+    with PageServer(infos(), WAITING) as running:
+        for asking in (pod("fits", {WHOLE: "1"}), pod(SCRIPT, {WHOLE: "9"})):
+            answer = running.extender.filter(names_body(asking, ["busy", "sick"]), float("inf"))
+            running.extender.record.answered("filter", answer)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def still(server: PageServer) -> Iterator[Browser]:
+    """The page for those who only look."""
+    with Browser() as watching:
+        opened(watching, server.url)
+        yield watching
+
+
+@pytest.fixture
+def page(browser: Browser, server: PageServer) -> Iterator[Browser]:
+    """The page, drawn; it must have complained of nothing in the end."""
+    opened(browser, server.url)
+    yield browser
+    assert browser.console() == []
+    assert browser.script("return document.title") == "GPU cluster"

@@ -1,0 +1,68 @@
+"""The inspection listener's application over nodes that a test chooses, stale and missing ones too, which no
+inventory file can hold."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from scheduler_ext.core.intree import NodeFacts
+from scheduler_ext.core.node import NodeInfo, PendingPod
+from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.status import Check, SourceStatus
+from scheduler_ext.server.app import inspect_app
+from scheduler_ext.server.page.feed import PageFeed
+from scheduler_ext.server.page.routes import page_blueprint
+from scheduler_ext.wire.config import Configuration
+
+
+class _Silent(WSGIRequestHandler):
+    def log(self, type: str, message: str, *args: Any) -> None:
+        pass
+
+
+class PageServer:
+    """A source that is told what it knows, an extender on it, and the page; `pending_lines` are shown as they
+    are."""
+
+    binder = None
+
+    def __init__(self, infos: Iterable[NodeInfo], pending_lines: Sequence[dict[str, Any]] = ()) -> None:
+        config = Configuration()
+        self.extender = Extender(config)
+        self.extender.replace_nodes(infos)
+        self.pending_lines = list(pending_lines)
+        resources, percent = config.resource_names(), config.memory.headroom_percent
+        self.feed = PageFeed(self, self.extender.record, lambda: self.pending_lines, resources, percent)
+        app = inspect_app(page_blueprint(self.feed, config))
+        self._server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Silent)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/page/"
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return self.extender.snapshot
+
+    def pending(self) -> Sequence[PendingPod]:
+        return [None] * len(self.pending_lines)  # type: ignore[list-item]
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        return {}
+
+    def status(self) -> SourceStatus:
+        return SourceStatus(checks=[Check("inventory", True)], age_s=0.0)
+
+    def __enter__(self) -> Self:
+        self.feed.start()
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join(10)
+        self._server.server_close()
+        self.feed.stop()

@@ -1,0 +1,101 @@
+"""What the page says, by eye and by ear, and that nothing it is told does harm."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.page.browser import NEEDS_BROWSER, Browser
+from tests.page.conditions import SCRIPT
+from tests.page.page_server import PageServer
+from tests.page.reading import card, names, opened
+
+pytestmark = NEEDS_BROWSER
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        pytest.param("busy", ["2 × A100-80GB", "train", "79.4 GiB of 80.0 GiB requested"], id="a busy one"),
+        pytest.param("busy", ["40.0 GiB in use", "1.0 GiB unaccounted for"], id="with what is observed"),
+        pytest.param("sick", ["✕ 1 sick", "✕ sick", "Unhealthy: XID 79"], id="a sick GPU, and why"),
+        pytest.param(
+            "sliced", ["1g", "3g", "MIG: 1g.10gb at 0 free, 3g.40gb at 4 held"], id="MIG with its slots"
+        ),
+        pytest.param("old", ["Stale", "the last report is old"], id="a stale one"),
+        pytest.param("lost", ["Missing", "nothing is placed here"], id="a missing one"),
+        pytest.param(
+            "labelled", ["labels only", "8 × H100-80GB", "its use is not known"], id="one by labels"
+        ),
+    ],
+)
+def test_what_a_card_says(still: Browser, name: str, says: list[str]) -> None:
+    assert [text for text in says if text not in card(still, name)] == []
+
+
+def test_what_needs_a_look_comes_first(still: Browser) -> None:
+    assert names(still)[:3] == ["lost", "sick", "old"]
+
+
+def test_totals_map_waiting_pods_decisions_and_history(still: Browser) -> None:
+    totals = still.text("#totals")
+    assert "1 stale, 1 missing" in totals
+    assert still.script(
+        "return [...document.querySelectorAll('#map canvas')].every((each) => each.width && each.ariaLabel)"
+    )
+    assert "A100-80GB" in still.text("#map")
+    waiting = still.text("#pending")
+    assert "research/waits" in waiting.replace("\n", "")
+    assert "nearest: busy lacks 6 GPUs" in waiting
+    still.eventually(lambda: "default/fits" in still.text("#decisions"), "the decision is told")
+    assert "none of 2 nodes fits" in still.text("#decisions")
+    assert "allocated" in still.text("#history")
+
+
+def test_hostile_names_are_text_and_nothing_else(page: Browser) -> None:
+    page.eventually(lambda: SCRIPT in page.text("#decisions"), "the decision about the hostile pod is told")
+    assert page.script("return document.querySelectorAll('script').length") == 1
+    assert page.script("return document.querySelectorAll('main img, aside img').length") == 0
+    shown = page.text("#nodes") + page.text("#pending")
+    assert SCRIPT in shown
+    assert "a\\u{202e}gpj.exe\\u{2066}\\u{200b}" in shown
+    assert not set("\u202e\u2066\u200b") & set(page.script("return document.body.innerText"))
+    width = "return [document.documentElement.scrollWidth, innerWidth]"
+    assert page.script(width)[0] <= page.script(width)[1], "253 characters push nothing out of the window"
+    page.type("[name=find]", "<script")
+    page.eventually(lambda: names(page) == [SCRIPT], "found by its name")
+    page.click("#nodes button")
+    page.eventually(lambda: "A100-80GB" in page.text("#detail"), "its details are shown")
+    assert SCRIPT in page.text("#detail")
+
+
+def test_nothing_on_the_page_is_without_a_name(still: Browser) -> None:
+    tree = still.devtools("Accessibility.getFullAXTree")["nodes"]
+    roles = {"button", "combobox", "searchbox", "checkbox", "image", "table", "dialog", "region"}
+    found = [
+        (entry["role"]["value"], entry.get("name", {}).get("value", ""))
+        for entry in tree
+        if not entry["ignored"] and entry.get("role", {}).get("value") in roles
+    ]
+    assert {role for role, _ in found} >= {"button", "combobox", "searchbox", "checkbox", "image"}
+    assert [role for role, name in found if not name] == []
+
+
+def test_no_asset_comes_from_elsewhere(still: Browser, server: PageServer) -> None:
+    origin = server.url.removesuffix("/page/")
+    loaded = still.script("return performance.getEntriesByType('resource').map((each) => each.name)")
+    assert loaded
+    assert [name for name in loaded if not name.startswith(origin)] == []
+
+
+def test_the_policy_stops_what_does_get_in(browser: Browser, server: PageServer) -> None:
+    opened(browser, server.url)
+    for harm in (
+        "const s = document.createElement('script'); s.text = 'window.harmed = 1'; document.body.append(s)",
+        "document.body.innerHTML += '<img src=x onerror=\"window.harmed = 1\">'",
+        "setTimeout('window.harmed = 1')",
+    ):
+        browser.script(f"try {{ {harm} }} catch {{}}")
+    assert browser.script("return window.harmed ?? 0") == 0
+    refused = browser.console()
+    assert len(refused) == 3
+    assert all("Trusted" in complaint for complaint in refused)
