@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.kube_objects import ANNOTATION, Json, names_body, node, nodes_body, pod
-from tests.server.product import FREE_NODE, GOOD, ONE_GPU, WHOLE, Product, assert_well
+from tests.server.product import FREE_NODE, GOOD, ONE_GPU, WHOLE, Product, assert_well, config_file
 from tests.server.server_process import Reply, call, connect, request
 
 HUGE = "n" * 10_000_000
@@ -21,8 +21,10 @@ LABELS = {"nvidia.com/gpu.product": HUGE, "nvidia.com/gpu.count": "8"}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Product]:
-    with Product() as process:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    # Answers count here, not how long a busy machine takes for 5,000 Nodes.
+    config = config_file(tmp_path_factory.mktemp("sizes"), server={"decisionDeadline": "30s"})
+    with Product(config=config) as process:
         yield process.ready()
 
 

@@ -74,7 +74,7 @@ def test_hundreds_of_slow_clients_delay_nobody_and_are_cut_off(server: ServerPro
             kept, kept_s = timed(good, request("/length", b"x" * 250_000))
             health, health_s = timed(probe, request("/livez", method="GET"))
             assert (kept.status, health.status) == (200, 200)
-            assert health_s < 0.3
+            assert health_s < TIMEOUT_S / 2
             fresh = time.monotonic()
             assert get(server.api, "/fresh").status == 200
             return max(kept_s, time.monotonic() - fresh)
@@ -106,7 +106,8 @@ def test_slow_clients_of_health_do_not_delay_it(server: ServerProcess) -> None:
             assert reply.body == b"ok"
             return took_s
 
-        assert slowest_s(probe_s, 1.0) < 0.3
+        # Held up by a slow client it would wait for that one's time to run out.
+        assert slowest_s(probe_s, 1.0) < TIMEOUT_S / 2
 
 
 def test_idle_connections_stay_and_serve_later(server: ServerProcess) -> None:
