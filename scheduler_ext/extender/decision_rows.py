@@ -9,6 +9,7 @@ from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.reasons import INVALID_REQUEST
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.extender.record import Record, Recorded
+from scheduler_ext.wire.times import micro_time
 
 NOT_LOOKED_AT = "not looked at yet"
 # Of more, a list is no help; the number of all is told beside it.
@@ -39,7 +40,7 @@ def pending_lines(pending: Sequence[PendingPod], record: Record) -> list[dict[st
     """Who waits for a node, by priority and then by age; at most so many.
 
     ``reason`` is why most nodes were refused when the pod was last looked at, ``nearest`` what the nearest
-    node lacks where somebody worked that out, ``filters`` how often it was looked at, ``since`` wall time.
+    node lacks where somebody worked that out, ``filters`` how often it was looked at.
     """
     first = sorted(pending, key=_urgency)[:MOST_PENDING]
     return [_line(waiting, record.of_uid(waiting.pod.uid)) for waiting in first]
@@ -62,7 +63,7 @@ def _line(waiting: PendingPod, entry: Recorded | None) -> dict[str, Any]:
         "reason": known or (INVALID_REQUEST.text if waiting.invalid else NOT_LOOKED_AT),
         "nearest": None,
         "filters": entry.filters if entry is not None else 0,
-        "since": pod.created_at,
+        "since": micro_time(pod.created_at) if pod.created_at is not None else None,
         "nominated": waiting.nominated_node,
     }
 

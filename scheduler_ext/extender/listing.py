@@ -7,8 +7,8 @@ from typing import Any
 
 from scheduler_ext.core.gpu import Device, MigInstance
 from scheduler_ext.core.holdings import DeviceHoldings, holdings_of, unknown_gpus
-from scheduler_ext.core.mig_instances import instance_memory_mib
 from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.extender.device_usage import device_usage
 from scheduler_ext.extender.explain import API_VERSION
 from scheduler_ext.wire.config import Configuration
 
@@ -68,22 +68,9 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
     }
 
 
-def requested_mib(device: Device, held: DeviceHoldings, shared: bool) -> int:
-    """What is promised of a device's memory; ``shared``: its units are replicas that several pods have."""
-    requested = held.requested_mib
-    if held.units and not shared:
-        # A whole GPU is promised with all it has.
-        requested = max(requested, device.memory.total_mib - device.memory.reserved_mib)
-    return requested + sum(
-        instance_memory_mib(device, instance)
-        for instance in device.mig.instances
-        if instance.uuid in held.instances
-    )
-
-
 def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared: bool) -> dict[str, Any]:
     memory = device.memory
-    requested = requested_mib(device, held, shared)
+    usage = device_usage(device, held, headroom_percent, shared)
     return {
         "uuid": device.uuid,
         "index": device.index,
@@ -96,9 +83,9 @@ def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared:
             "totalMiB": memory.total_mib,
             "reservedMiB": memory.reserved_mib,
             "usedMiB": memory.used_mib,
-            "unaccountedMiB": unaccounted_mib(device, held),
-            "requestedMiB": requested,
-            "freeMiB": held.free_mib(memory, memory.headroom_mib(headroom_percent), requested),
+            "unaccountedMiB": usage.unaccounted_mib,
+            "requestedMiB": usage.requested_mib,
+            "freeMiB": usage.free_mib,
         },
         "mig": {
             "enabled": device.mig.enabled,
@@ -119,12 +106,6 @@ def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared:
 def mig_place(instance: MigInstance) -> tuple[bool, int, str]:
     """By start; those whose place is not known last."""
     return instance.start is None, instance.start or 0, instance.uuid
-
-
-def unaccounted_mib(device: Device, held: DeviceHoldings) -> int | None:
-    """What no pod explains that holds something there; None where nobody could tell."""
-    known = device.memory.unaccounted_mib
-    return held.foreign_mib or None if known is None else known + held.foreign_mib
 
 
 def _estimated(info: NodeInfo) -> list[dict[str, Any]]:

@@ -23,7 +23,8 @@ from scheduler_ext.core.gpu import Device, Report
 from scheduler_ext.core.holdings import DeviceHoldings, holdings_of
 from scheduler_ext.core.node import Node, NodeInfo
 from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.extender.listing import mig_place, requested_mib, unaccounted_mib
+from scheduler_ext.extender.device_usage import device_usage
+from scheduler_ext.extender.listing import mig_place
 
 # The grid of all GPUs with seven slices, where neither report nor table names another.
 _USUAL_GRID = 8
@@ -88,15 +89,15 @@ def _estimated(info: NodeInfo) -> list[list[Any]]:
 def _device(
     device: Device, held: DeviceHoldings, part: float, headroom_percent: int, report: Report
 ) -> list[Any]:
-    memory = device.memory
-    requested = requested_mib(device, held, report.sharing_strategy != "none")
+    shared = report.sharing_strategy != "none"
+    usage = device_usage(device, held, headroom_percent, shared)
     row: list[Any] = [
         device.index,
-        memory.reserved_mib,
-        requested,
-        memory.used_mib,
-        unaccounted_mib(device, held),
-        held.free_mib(memory, memory.headroom_mib(headroom_percent), requested),
+        device.memory.reserved_mib,
+        usage.requested_mib,
+        device.memory.used_mib,
+        usage.unaccounted_mib,
+        usage.free_mib,
         part,
     ]
     special: dict[str, Any] = {}
@@ -104,7 +105,7 @@ def _device(
         special["sick"] = device.health_reason or "unhealthy"
     if device.cordoned:
         special["cordoned"] = True
-    if report.sharing_strategy != "none":
+    if shared:
         special["replicas"] = report.replicas
     if device.mig.enabled:
         special["mig"] = _mig(device, held)

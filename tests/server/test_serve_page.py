@@ -184,7 +184,7 @@ def test_the_reference_names_every_field(server: Product) -> None:
     decision = first(server)[1]["decisions"][0]
     (line,) = pending_lines(waiting(read_objects(inventory(ONE_GPU)), ResourceNames()), Record(1, 2**20))
     fields = {*state, *state["status"], *state["pending"], *decision, *line, "decisions"}
-    named = {name.removesuffix("[]") for name in re.findall(r"`([^`]+)`", page("inspection"))}
+    named = {name.removesuffix("[]") for name in re.findall(r"`([^`]+)`", page("page-events"))}
     assert fields - named == set()
 
 
