@@ -1,5 +1,4 @@
-"""The inspection listener's application over nodes that a test chooses, stale and missing ones too, which no
-inventory file can hold."""
+"""The page over nodes that a test chooses, stale and missing ones too, which no inventory file can hold."""
 
 from __future__ import annotations
 
@@ -7,13 +6,14 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
+from flask import Flask
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from scheduler_ext.core.node import NodeInfo, PendingPod
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.status import Check, SourceStatus
-from scheduler_ext.server.app import inspect_app
+from scheduler_ext.server.loopback_only import loopback_only
 from scheduler_ext.server.page.feed import PageFeed
 from scheduler_ext.server.page.routes import page_blueprint
 from scheduler_ext.wire.config import Configuration
@@ -28,8 +28,6 @@ class PageServer:
     """A source that is told what it knows, an extender on it, and the page; `pending_lines` are shown as they
     are."""
 
-    binder = None
-
     def __init__(self, infos: Iterable[NodeInfo], pending_lines: Sequence[dict[str, Any]] = ()) -> None:
         config = Configuration()
         self.extender = Extender(config)
@@ -37,7 +35,9 @@ class PageServer:
         self.pending_lines = list(pending_lines)
         resources, percent = config.resource_names(), config.memory.headroom_percent
         self.feed = PageFeed(self, self.extender.record, lambda: self.pending_lines, resources, percent)
-        app = inspect_app(self, resources, page_blueprint(self.feed, config))
+        app = Flask("page", static_folder=None)
+        loopback_only(app)
+        app.register_blueprint(page_blueprint(self.feed, config))
         self._server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Silent)
         self.url = f"http://127.0.0.1:{self._server.server_port}/page/"
 
