@@ -266,6 +266,8 @@ def build_apps(config: Configuration, build_source: BuildSource) -> Any:
         config.resource_names(),
         config.memory.headroom_percent,
     )
+    inspect = inspect_app(source, config.resource_names())
+    inspect.register_blueprint(page_blueprint(feed, config))
     extender.record.start()
     feed.start()
 
@@ -277,6 +279,6 @@ def build_apps(config: Configuration, build_source: BuildSource) -> Any:
     return Apps(
         api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),
         health=health_app(source, metrics),
-        inspect=inspect_app(source, config.resource_names(), page_blueprint(feed, config)),
+        inspect=inspect,
         close=close,
     )

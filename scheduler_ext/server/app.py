@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from flask import Blueprint, Flask, Response, request
+from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.http import parse_options_header
 
@@ -123,12 +123,10 @@ def health_app(source: Source, metrics: Metrics) -> Flask:
     return app
 
 
-def inspect_app(source: Source, resources: ResourceNames, page: Blueprint | None = None) -> Flask:
-    """The loopback listener for questions about decisions, and the live page where there is one."""
+def inspect_app(source: Source, resources: ResourceNames) -> Flask:
+    """The loopback listener for questions about decisions."""
     app = _bare_app("inspect")
     loopback_only(app)
-    if page is not None:
-        app.register_blueprint(page)
 
     @app.get("/debug/ledger")
     def ledger() -> Response:
