@@ -89,13 +89,13 @@ def _estimated(info: NodeInfo) -> list[list[Any]]:
 def _device(
     device: Device, held: DeviceHoldings, part: float, headroom_percent: int, report: Report
 ) -> list[Any]:
-    memory = device.memory
-    usage = device_usage(device, held, headroom_percent, report.sharing_strategy != "none")
+    shared = report.sharing_strategy != "none"
+    usage = device_usage(device, held, headroom_percent, shared)
     row: list[Any] = [
         device.index,
-        memory.reserved_mib,
+        device.memory.reserved_mib,
         usage.requested_mib,
-        memory.used_mib,
+        device.memory.used_mib,
         usage.unaccounted_mib,
         usage.free_mib,
         part,
@@ -105,7 +105,7 @@ def _device(
         special["sick"] = device.health_reason or "unhealthy"
     if device.cordoned:
         special["cordoned"] = True
-    if report.sharing_strategy != "none":
+    if shared:
         special["replicas"] = report.replicas
     if device.mig.enabled:
         special["mig"] = _mig(device, held)

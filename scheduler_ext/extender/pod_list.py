@@ -8,7 +8,6 @@ from typing import Any
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.extender.decision_rows import asks
 from scheduler_ext.extender.explain import API_VERSION
-from scheduler_ext.wire.times import micro_time
 
 
 def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -51,8 +50,7 @@ def _devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:
 
 def _waits(line: Mapping[str, Any]) -> dict[str, Any]:
     item = _item(line["namespace"], line["name"], line["uid"], "Waiting", line["priority"], line["asks"])
-    since = micro_time(line["since"]) if line["since"] is not None else None
-    return item | {"reason": line["reason"], "nearest": line["nearest"], "since": since}
+    return item | {key: line[key] for key in ("reason", "nearest", "since")}
 
 
 def _item(namespace: str, name: str, uid: str, state: str, priority: int, asks: str) -> dict[str, Any]:

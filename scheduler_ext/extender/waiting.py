@@ -15,6 +15,7 @@ from scheduler_ext.extender.decision_rows import asks
 from scheduler_ext.extender.explainer import Explainer
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire.redacted import spec_of
+from scheduler_ext.wire.times import micro_time
 
 NOT_ASKED = "kube-scheduler has not asked about it"
 FITS_NOW = "it fits now; kube-scheduler has yet to try again"
@@ -57,7 +58,7 @@ class Waiting:
     def lines(self) -> list[dict[str, Any]]:
         """The pods that wait, the highest priority first, then the longest waiting; at most 500.
 
-        Plain JSON values: ``namespace``, ``name``, ``uid``, ``priority``, ``since`` (wall time in seconds),
+        Plain JSON values: ``namespace``, ``name``, ``uid``, ``priority``, ``since``,
         ``asks``, ``filters`` (how often kube-scheduler asked), ``reason``, ``nearest`` (a sentence, or None),
         ``nominated`` (the node where it waits for others to leave).
         """
@@ -103,7 +104,7 @@ class Waiting:
             "name": pod.name,
             "uid": pod.uid,
             "priority": pod.priority,
-            "since": pod.created_at,
+            "since": micro_time(pod.created_at) if pod.created_at is not None else None,
             "asks": asks(pod.request),
             "filters": entry.filters if entry is not None else 0,
             "reason": reason,

@@ -1,5 +1,4 @@
-"""The inspection listener's application over nodes that a test chooses, stale and missing ones too, which no
-inventory file can hold."""
+"""The page over nodes that a test chooses, stale and missing ones too, which no inventory file can hold."""
 
 from __future__ import annotations
 
@@ -28,8 +27,6 @@ class _Silent(WSGIRequestHandler):
 class PageServer:
     """A source that is told what it knows, an extender on it, and the page; `pending_lines` are shown as they
     are."""
-
-    binder = None
 
     def __init__(self, infos: Iterable[NodeInfo], pending_lines: Sequence[dict[str, Any]] = ()) -> None:
         config = Configuration()

@@ -25,8 +25,6 @@ from tests.server.server_process import eventually
 class CountingSource:
     """One node, and how often anybody wanted to know how it goes."""
 
-    binder = None
-
     def __init__(self) -> None:
         self.extender = Extender(Configuration())
         self.asked = 0

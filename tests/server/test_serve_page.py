@@ -183,7 +183,7 @@ def test_the_reference_names_every_field(server: Product) -> None:
     there = running(ONE_GPU)
     (line,) = Waiting(there, there.extender.record, there.explainer()).lines()
     fields = {*state, *state["status"], *state["pending"], *decision, *line, "decisions"}
-    named = {name.removesuffix("[]") for name in re.findall(r"`([^`]+)`", page("inspection"))}
+    named = {name.removesuffix("[]") for name in re.findall(r"`([^`]+)`", page("page-events"))}
     assert fields - named == set()
 
 

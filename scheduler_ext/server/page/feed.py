@@ -8,16 +8,18 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Event, Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.decision_rows import decision_row
 from scheduler_ext.extender.history import EVERY_S, History, sample
 from scheduler_ext.extender.overview_rows import OverviewRows
 from scheduler_ext.extender.record import Record
-from scheduler_ext.extender.status import Source
+from scheduler_ext.extender.status import SourceStatus
 from scheduler_ext.wire.extender import encode_json
 
 log = logging.getLogger(__name__)
@@ -29,6 +31,17 @@ _STATUS_EVERY_S = 4.0
 # A page asks every second, and goes on to do so until it is closed.
 _WATCHED_S = 10.0
 _MOST_DECISIONS = 200
+
+
+class Cluster(Protocol):
+    """What the page is about."""
+
+    @property
+    def snapshot(self) -> Snapshot | None: ...
+
+    def pending(self) -> Sequence[PendingPod]: ...
+
+    def status(self) -> SourceStatus: ...
 
 
 class Seen(NamedTuple):
@@ -57,7 +70,7 @@ class PageFeed:
 
     def __init__(
         self,
-        source: Source,
+        source: Cluster,
         record: Record,
         pending_lines: PendingLines,
         resources: ResourceNames,

@@ -1,4 +1,4 @@
-// The nodes as the server tells them (docs/reference/inspection.md), and sums over them.
+// The nodes as the server tells them (docs/reference/page-events.md), and sums over them.
 
 const KINDS = {
   whole: "whole GPUs",

@@ -14,7 +14,7 @@ export function pendingTemplate(pending, filters, now) {
   const more = (filters.namespace ? lines.length : pending.total) - Math.min(lines.length, MOST_SHOWN);
   return html`<ul class="pods">${lines.slice(0, MOST_SHOWN).map(
     (line) => html`<li>
-      <p class="who">${podName(line)}${line.since ? html`<span class="when">${ago(now - line.since)}</span>` : nothing}</p>
+      <p class="who">${podName(line)}${line.since ? html`<span class="when">${ago(now - Date.parse(line.since) / 1000)}</span>` : nothing}</p>
       <p class="asks">${visible(line.asks)}${line.priority ? ` · priority ${count(line.priority)}` : ""}</p>
       <p class="reason">${visible(line.reason)}</p>
       ${line.nearest ? html`<p class="nearest">nearest: ${visible(line.nearest)}</p>` : nothing}
