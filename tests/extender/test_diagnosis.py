@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler_ext.core.reasons import UNHEALTHY
 from scheduler_ext.wire.config import Configuration, InspectionSection
 from tests.extender.explaining import explained, mig, wish
 from tests.extender.foreseeing import askers, clusters
@@ -19,6 +18,11 @@ WHOLE = "nvidia.com/gpu"
 ONE_G = "nvidia.com/mig-1g.10gb"
 TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
 SICK = {"state": "Unhealthy", "reason": "XID 79"}
+
+
+def selecting(asking: Json, labels: Json) -> Json:
+    asking["spec"]["nodeSelector"] = labels
+    return asking
 
 
 def secret(held: Json) -> Json:
@@ -70,13 +74,16 @@ def secret(held: Json) -> Json:
             wish({WHOLE: "1"}, model="H100"),
             whole_node("a", None),
             "a GPU 0 is of model A100-80GB, not H100",
-            ["Without the annotation gpu.scheduler-ext.io/model it would fit on 1 node now"],
-            id="a model that is not there",
+            [
+                "No node has a GPU of model H100; did you mean A100?",
+                "With gpu.scheduler-ext.io/model: A100-80GB instead of H100 it would fit on 1 node now",
+            ],
+            id="a model that is not there: which are",
         ),
         pytest.param(
             wish({WHOLE: "1"}, min_cuda="13.0"),
             whole_node("a", None),
-            "the driver of a supports CUDA unknown, needs 13.0",
+            "the driver of a does not say which CUDA it supports, needs 13.0",
             ["Without the annotation gpu.scheduler-ext.io/min-cuda it would fit on 1 node now"],
             id="a driver that is too old, or does not say",
         ),
@@ -95,19 +102,19 @@ def secret(held: Json) -> Json:
             [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, taints=[TAINT])],
             "n: node(s) had untolerated taint(s) (has nvidia.com/gpu:NoSchedule)",
             [
-                "The GPUs of 1 node would do, but kube-scheduler refuses (n: node(s) had untolerated "
-                "taint(s) (has nvidia.com/gpu:NoSchedule)): tolerate the taint in spec.tolerations, if the "
-                "pod may be there"
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) had untolerated "
+                "taint(s)): if the pod may be there, add to its spec.tolerations: {key: nvidia.com/gpu, "
+                "operator: Exists, effect: NoSchedule}"
             ],
-            id="a taint nobody tolerates",
+            id="a taint nobody tolerates: what would",
         ),
         pytest.param(
             pod("p", {WHOLE: "1", "cpu": "100"}),
             whole_node("a", None),
             "a: Insufficient cpu (needs 100, has 64)",
             [
-                "The GPUs of 1 node would do, but kube-scheduler refuses (a: Insufficient cpu (needs 100, "
-                "has 64)): ask less of it, wait for other pods, or add nodes"
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (Insufficient cpu): ask at most "
+                "64 cpu, wait for other pods, or add nodes"
             ],
             id="too little CPU beside free GPUs",
         ),
@@ -115,15 +122,159 @@ def secret(held: Json) -> Json:
             pod("p", {WHOLE: "1"}),
             [gpu_node("n", [gpu(0, health=SICK)]), node("n", {WHOLE: "1"})],
             "n GPU 0 is unhealthy (XID 79)",
-            [UNHEALTHY.remedy],
+            ["Have an operator reset or replace GPU 0 of n"],
             id="a sick GPU, and why it is",
         ),
         pytest.param(
             pod("p", {SHARE: "100"}),
             [node("n", {WHOLE: "1"})],
             "n has no fresh report of its GPUs (labels only)",
+            [
+                "No node hands out memory shares: label nodes gpu.scheduler-ext.io/sharing=memory, or ask "
+                "whole GPUs",
+                "Check that the node's agent runs and reports, or that the inventory file lists the node.",
+            ],
+            id="shares where only whole GPUs are known",
+        ),
+        pytest.param(
+            pod("p", {SHARE: "100"}),
+            [node("n", {WHOLE: "0"}, labels={"gpu.scheduler-ext.io/sharing": "memory"})],
+            "n has no fresh report of its GPUs (labels only)",
             ["Check that the node's agent runs and reports, or that the inventory file lists the node."],
             id="an agent that does not report",
+        ),
+        pytest.param(
+            wish({WHOLE: "1"}, model="A10O"),
+            [*whole_node("a", None), gpu_node("t", [gpu(0, model="T4", total=15360)])],
+            "a GPU 0 is of model A100-80GB, not A10O",
+            [
+                "No node has a GPU of model A10O; did you mean A100?",
+                "With gpu.scheduler-ext.io/model: A100-80GB,T4, or one of these, instead of A10O it would "
+                "fit on 2 nodes now",
+            ],
+            id="a misspelt model: what may be meant",
+        ),
+        pytest.param(
+            wish({WHOLE: "1"}, min_cuda="13.0"),
+            [gpu_node("a", [gpu(0)], cudaVersion="12.4"), gpu_node("b", [gpu(0)], cudaVersion="12.8")],
+            "the driver of b supports CUDA 12.8, needs 13.0",
+            [
+                'With gpu.scheduler-ext.io/min-cuda: "12.8" instead of "13.0" it would fit on 1 node now',
+                "Without the annotation gpu.scheduler-ext.io/min-cuda it would fit on 2 nodes now",
+            ],
+            id="drivers too old: the newest there is",
+        ),
+        pytest.param(
+            wish({WHOLE: "1"}, min_memory="100Gi"),
+            [gpu_node("a", [gpu(0, model="T4", total=15360)]), gpu_node("b", [gpu(0)])],
+            "b GPU 0 is 20,480 MiB short (needs 102,400, has 81,920)",
+            [
+                "With gpu.scheduler-ext.io/min-memory: 80Gi instead of 100Gi it would fit on 1 node now",
+                "Without the annotation gpu.scheduler-ext.io/min-memory it would fit on 2 nodes now",
+            ],
+            id="GPUs too small: the largest there is",
+        ),
+        pytest.param(
+            wish({WHOLE: "1"}, model="H100", min_memory="100Gi"),
+            whole_node("a", None),
+            "a GPU 0 is of model A100-80GB, not H100",
+            [
+                "No node has a GPU of model H100; did you mean A100?",
+                "Without any of the annotations gpu.scheduler-ext.io/model, gpu.scheduler-ext.io/min-memory "
+                "it would fit on 1 node now",
+            ],
+            id="two wishes that nothing meets",
+        ),
+        pytest.param(
+            pod("p", {"nvidia.com/mig-7g.80gb": "1"}),
+            [
+                *whole_node("a", None),
+                gpu_node("n", [gpu(0, mig=mig(("1g.10gb", 0, 1), ("3g.40gb", 4, 4)))]),
+                node("n", {ONE_G: "1", "nvidia.com/mig-3g.40gb": "1"}),
+            ],
+            "n has 0 of 1 nvidia.com/mig-7g.80gb free",
+            [
+                "No node offers nvidia.com/mig-7g.80gb; they offer nvidia.com/mig-1g.10gb (on 1 node) or "
+                "nvidia.com/mig-3g.40gb (on 1 node)",
+                "With 1 nvidia.com/mig-3g.40gb instead of nvidia.com/mig-7g.80gb it would fit on 1 node now",
+                "With 1 nvidia.com/mig-1g.10gb instead of nvidia.com/mig-7g.80gb it would fit on 1 node now",
+            ],
+            id="a profile nobody offers: which are, the next in size first",
+        ),
+        pytest.param(
+            pod("p", {"amd.com/gpu": "1"}),
+            whole_node("a", None),
+            "a has 0 of 1 amd.com/gpu free",
+            ["No node offers amd.com/gpu; they offer nvidia.com/gpu (on 1 node)"],
+            id="a resource nobody offers",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1", ONE_G: "1"}),
+            [
+                *whole_node("a", None),
+                gpu_node("n", [gpu(0, mig=mig(("1g.10gb", 0, 1)))]),
+                node("n", {ONE_G: "1"}),
+            ],
+            "n has 0 of 1 nvidia.com/gpu free",
+            [
+                "No node offers nvidia.com/gpu and nvidia.com/mig-1g.10gb together: ask for them in pods of "
+                "their own"
+            ],
+            id="resources that no node has side by side",
+        ),
+        pytest.param(
+            pod("p", containers=[{"name": c, "resources": {"limits": {SHARE: "40000"}}} for c in "abc"]),
+            share_node("n", 2),
+            "n GPU 0 is 6,272 MiB short (needs 40,000, has 33,728)",
+            ["With no share above 36,864 MiB it would fit on 1 node now"],
+            id="several shares: how large all may be",
+        ),
+        pytest.param(
+            wish({WHOLE: "1"}, model="T4"),
+            [
+                *whole_node("a", None),
+                gpu_node("n", [gpu(0, model="T4", total=15360)]),
+                node("n", {WHOLE: "1"}, labels={"nvidia.com/mig.config.state": "pending"}),
+            ],
+            "n has a GPU change in progress: its MIG layout or its driver",
+            [
+                "Wait until nvidia.com/mig.config.state is success and the driver upgrade is done.",
+                "With gpu.scheduler-ext.io/model: A100-80GB instead of T4 it would fit on 1 node now",
+            ],
+            id="what passes by itself is nearer than another model",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "4"}),
+            [
+                *whole_node("a", None, None, None),
+                gpu_node("n", [gpu(0)]),
+                node("n", {WHOLE: "1"}, labels={"nvidia.com/mig.config.state": "pending"}),
+            ],
+            "a has 3 of 4 nvidia.com/gpu free",
+            ["With 3 nvidia.com/gpu instead of 4 it would fit on 1 node now"],
+            id="but not where it would not fit afterwards either",
+        ),
+        pytest.param(
+            selecting(pod("p", {WHOLE: "1"}), {"gpu": "a100"}),
+            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"zone": "z"})],
+            "n: node(s) didn't match Pod's node affinity/selector (needs gpu=a100)",
+            [
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) didn't match Pod's node "
+                "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes so; none "
+                "of them has a label gpu"
+            ],
+            id="a nodeSelector on a label that nobody has",
+        ),
+        pytest.param(
+            selecting(pod("p", {WHOLE: "1"}), {"zone": "east"}),
+            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"zone": "west"})],
+            "n: node(s) didn't match Pod's node affinity/selector (needs zone=east, has zone=west)",
+            [
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) didn't match Pod's node "
+                "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes so; "
+                "their zone is west (on 1 node)"
+            ],
+            id="a nodeSelector on another value: which there are",
         ),
         pytest.param(
             pod("p", {SHARE: "8192"}),
@@ -200,6 +351,10 @@ def test_what_is_said_to_fit_now_does(objects: list[Json], asking: Json, model: 
     explanation = explained(asking, *objects)
     for advice in explanation["advice"]:
         without = re.match(r"Without the annotation (\S+) it would fit on ([\d,]+) node", advice)
+        other = re.match(
+            r"With (gpu\S+): (\S+?)(?:, or one of these,)? instead of .* on ([\d,]+) node", advice
+        )
+        capped = re.match(r"With no share above ([\d,]+) MiB it would fit on ([\d,]+) node", advice)
         smaller = re.match(r"With a share of ([\d,]+) MiB instead of .* would fit on ([\d,]+) node", advice)
         fewer = re.match(r"With (\d+) (\S+) instead of \d+ it would fit on ([\d,]+) node", advice)
         changed = pod("changed", annotations=dict(asking["metadata"]["annotations"]))
@@ -208,6 +363,15 @@ def test_what_is_said_to_fit_now_does(objects: list[Json], asking: Json, model: 
         if without is not None:
             del changed["metadata"]["annotations"][without[1]]
             count = without[2]
+        elif other is not None:
+            changed["metadata"]["annotations"][other[1]] = other[2].strip('"')
+            count = other[3]
+        elif capped is not None:
+            most = int(capped[1].replace(",", ""))
+            for each in limits:
+                if SHARE in each:
+                    each[SHARE] = str(min(int(each[SHARE]), most))
+            count = capped[2]
         elif smaller is not None:
             next(each for each in limits if SHARE in each)[SHARE] = smaller[1].replace(",", "")
             count = smaller[2]
