@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -76,12 +77,13 @@ def diagnosis(case: Case) -> dict[str, Any]:
         "text": text,
         "wouldFitWithout": [_leaver(pod, case.namespace) for pod in leaving],
     }
+    ways = [_changes(case), _of_kubernetes(refused, near, case)]
     told["advice"] = [
         *unoffered(case.request, case.decision.snapshot, case.sizing.resources),
         *_waiting(near, leaving, case),
         *_of_operators(near, miss),
-        *_changes(case),
-        *_of_kubernetes(refused, near, case),
+        # First what the nearest node wants.
+        *chain.from_iterable(ways if near.in_tree is None else reversed(ways)),
     ]
     if not told["advice"]:
         told["advice"] = [_REMEDIES.get(near.reason, near.reason)]

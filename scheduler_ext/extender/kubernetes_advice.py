@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from scheduler_ext.core.intree import InTreeRejection, PodNeeds
 from scheduler_ext.extender.nearest import Refused
-from scheduler_ext.extender.unoffered import nodes_in_words, one_of
+from scheduler_ext.extender.unoffered import one_of
 
 _NAMED = 5
 _REMEDIES = {
@@ -64,7 +64,7 @@ def _labels(alike: Sequence[Refused], needs: PodNeeds) -> str:
         del there[None]
         if not there:
             return f"; none of them has a label {key}"
-        named = [f"{name} (on {nodes_in_words(count)})" for name, count in there.most_common(_NAMED)]
+        named = [str(name) for name, _ in there.most_common(_NAMED)]
         more = len(there) - len(named)
         if more:
             named.append(f"{more} more")

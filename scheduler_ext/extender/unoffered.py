@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from scheduler_ext.core.node import Node
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
@@ -54,10 +55,14 @@ def _resources(request: GpuRequest, snapshot: Snapshot, resources: ResourceNames
 
 
 def _shares(request: GpuRequest, snapshot: Snapshot) -> Iterator[str]:
-    if request.shares is not None and not any(
-        state.offers_shares and (state.gpus or not state.fresh) for state in snapshot.states
-    ):
+    if request.shares is not None and not any(map(_hands_out_shares, snapshot.nodes.values())):
         yield f"no node hands out memory shares: label nodes {SHARE_NODE_LABEL}=memory, or ask whole GPUs"
+
+
+def _hands_out_shares(node: Node) -> bool:
+    """Whether it does, or would if its agent reported."""
+    state = node.state
+    return node.info.share_node or (state.offers_shares and state.gpus > 0 and not state.estimated)
 
 
 def _together(request: GpuRequest, snapshot: Snapshot) -> Iterator[str]:
@@ -65,8 +70,7 @@ def _together(request: GpuRequest, snapshot: Snapshot) -> Iterator[str]:
     names = [ask.resource for ask in request.units]
     kinds = [*names, *(["memory shares"] if request.shares is not None else [])]
     if len(kinds) > 1 and not any(
-        all(offers([node])[name] for name in names)
-        and (request.shares is None or (node.state.offers_shares and node.state.gpus))
+        all(offers([node])[name] for name in names) and (request.shares is None or _hands_out_shares(node))
         for node in snapshot.nodes.values()
     ):
         yield f"no node offers {' and '.join(kinds)} together: ask for them in pods of their own"

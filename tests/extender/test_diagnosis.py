@@ -12,7 +12,7 @@ from scheduler_ext.wire.config import Configuration, InspectionSection
 from tests.extender.explaining import explained, mig, wish
 from tests.extender.foreseeing import askers, clusters
 from tests.extender.preempting import on_gpu, on_share, share_node, whole_node
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, node, pod
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
 
 WHOLE = "nvidia.com/gpu"
 ONE_G = "nvidia.com/mig-1g.10gb"
@@ -138,7 +138,7 @@ def secret(held: Json) -> Json:
         ),
         pytest.param(
             pod("p", {SHARE: "100"}),
-            [node("n", {WHOLE: "0"}, labels={"gpu.scheduler-ext.io/sharing": "memory"})],
+            [node("n", {}, labels=GFD_H100 | {"gpu.scheduler-ext.io/sharing": "memory"})],
             "n has no fresh report of its GPUs (labels only)",
             ["Check that the node's agent runs and reports, or that the inventory file lists the node."],
             id="an agent that does not report",
@@ -272,7 +272,7 @@ def secret(held: Json) -> Json:
             [
                 "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) didn't match Pod's node "
                 "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes so; "
-                "their zone is west (on 1 node)"
+                "their zone is west"
             ],
             id="a nodeSelector on another value: which there are",
         ),
