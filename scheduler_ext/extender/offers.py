@@ -13,14 +13,20 @@ _UNNAMED = "UNKNOWN"
 
 
 def offers(nodes: Iterable[Node]) -> Counter[str]:
-    """On how many nodes each counted GPU resource is offered: by allocatable, or by what is known of the GPUs
-    where no Node object is. Memory shares are not counted among them."""
+    """On how many nodes each counted GPU resource is offered: by allocatable and the sick GPUs that the device
+    plugin withdrew from it, or by all that is known of the GPUs where no Node object is. Whether a node hands
+    out memory shares is not told by it."""
     offered: Counter[str] = Counter()
     for node in nodes:
         allocatable = node.info.allocatable
-        here = {unit.resource for slot in node.state.slots for unit in slot.units}
+        here = {
+            unit.resource
+            for slot in node.state.slots
+            if allocatable is None or not slot.healthy
+            for unit in slot.units
+        }
         if allocatable is not None:
-            here = {resource for resource, count in allocatable.items() if count > 0}
+            here.update(resource for resource, count in allocatable.items() if count > 0)
         offered.update(here)
     return offered
 
