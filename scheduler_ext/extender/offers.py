@@ -13,9 +13,11 @@ _UNNAMED = "UNKNOWN"
 
 
 def offers(nodes: Iterable[Node]) -> Counter[str]:
-    """On how many nodes each counted GPU resource is offered: by allocatable and the sick GPUs that the device
-    plugin withdrew from it, or by all that is known of the GPUs where no Node object is. Whether a node hands
-    out memory shares is not told by it."""
+    """On how many nodes each counted GPU resource is offered; memory shares are not told of.
+
+    By allocatable and the sick GPUs that the device plugin withdrew from it, or by all that is known of the
+    GPUs where no Node object is.
+    """
     offered: Counter[str] = Counter()
     for node in nodes:
         allocatable = node.info.allocatable
