@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
 SAMPLE = ROOT / "config" / "sample-inventory.yaml"
+PENDING = ROOT / "docs" / "tasks" / "why-is-my-pod-pending.md"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 

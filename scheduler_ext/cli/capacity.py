@@ -9,7 +9,7 @@ import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, read_pod, shortfall
 from scheduler_ext.cli.options import one_pod_options
-from scheduler_ext.cli.output import print_structured, print_table
+from scheduler_ext.cli.output import print_structured, print_table, printable
 from scheduler_ext.cli.sources import read_config, read_state
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.extender.capacity import capacity as capacity_of
@@ -51,9 +51,9 @@ def capacity(
 
 
 def _print(answer: dict[str, Any], *, wide: bool) -> None:
-    click.echo(asking(answer))
+    click.echo(printable(asking(answer)))
     for warning in answer["warnings"]:
-        click.echo(f"Note: {warning}")
+        click.echo(printable(f"Note: {warning}"))
     for feature in answer["notModelled"]:
         click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature}")
     total = "no limit is known" if answer["total"] is None else answer["total"]

@@ -19,6 +19,8 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.objects import read_pods
 
 WOULD_NOT_FIT = 3
+# Shares of a pod that are named in its line.
+_SHARES = 8
 _SIDES = (("needs", "needed"), ("has", "have"))
 # Units of what is no amount: "needs Fresh report, has labels only" needs no further word.
 _WORDS = ("state", "labels", "health", "model", "sharing")
@@ -77,9 +79,9 @@ def read_pod(filename: Path) -> kube.Pod:
 
 def print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
     """An Explanation for people; ``wide`` shows the scores of all nodes that fit."""
-    click.echo(asking(explanation))
+    click.echo(printable(asking(explanation)))
     for warning in explanation["warnings"]:
-        click.echo(f"Note: {warning}")
+        click.echo(printable(f"Note: {warning}"))
     for feature in explanation["notModelled"]:
         click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature}")
     if explanation["fits"]:
@@ -115,11 +117,14 @@ def print_nodes(explanation: dict[str, Any], *, wide: bool) -> None:
 
 def tell_why_not(explanation: dict[str, Any]) -> None:
     """Why a pod fits nowhere, what is nearest, and what would help."""
+    if explanation["invalid"]:
+        click.echo("Fits nowhere: first correct what cannot be read.")
+        return
     reasons = [f"{count} {reason}" for reason, count in explanation["counts"].items()]
     click.echo(f"Fits nowhere: {printable(', '.join(reasons)) or NO_NODES}.")
     if explanation["nearest"] is not None:
         click.echo(f"Nearest: {printable(explanation['nearest']['text'])}")
-    if explanation["advice"] and not explanation["invalid"]:
+    if explanation["advice"]:
         click.echo("What would help:")
         for advice in explanation["advice"]:
             click.echo(f"  - {printable(advice)}")
@@ -136,7 +141,10 @@ def asking(answer: dict[str, Any]) -> str:
 def _asked(request: dict[str, Any]) -> str:
     """A request in a few words."""
     parts = [f"{name}={count}" for kind in ("gpus", "mig") for name, count in request[kind].items()]
-    parts += [f"{share['memoryMiB']} MiB for {share['container']}" for share in request["shares"]]
+    shares = request["shares"]
+    parts += [f"{share['memoryMiB']} MiB for {share['container']}" for share in shares[:_SHARES]]
+    if len(shares) > _SHARES:
+        parts.append(f"and {len(shares) - _SHARES} more shares")
     return ", ".join(parts) or "no GPU"
 
 

@@ -98,6 +98,15 @@ class Decision:
         return _closest(self._asked_again, node, int(snapshot.state_of[snapshot.row_of[name]]))
 
     @lazy
+    def obstacles(self) -> Ints:
+        """How many filters refuse each state, ``[state]``; filters about single devices that come after one
+        that leaves none count as well."""
+        refused = np.zeros(len(self.verdict), np.int32)
+        for _, _, passed in self._asked_again if isinstance(self.request, GpuRequest) else ():
+            refused += ~passed
+        return refused
+
+    @lazy
     def _asked_again(self) -> _Asked:
         """Filters are asked anew: what each of them saw is not kept for decisions that nobody asks about."""
         assert isinstance(self.request, GpuRequest)

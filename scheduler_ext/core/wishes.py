@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from scheduler_ext.core.models import normalise_wish
-from scheduler_ext.core.quantity import as_mib
+from scheduler_ext.core.quantity import QuantityError, as_mib
 
 ANNOTATION_PREFIX = "gpu.scheduler-ext.io/"
 MAX_ANNOTATION_CHARS = 4096
@@ -81,6 +81,9 @@ def parse_wishes(annotations: Mapping[str, str]) -> dict[str, object]:
             raise WishError(f"{where} has {len(text)} characters; at most {MAX_ANNOTATION_CHARS} are read")
         try:
             wishes[attribute] = parse(text.strip())
+        except QuantityError as error:
+            # Its text says what was read.
+            raise WishError(f"annotation {ANNOTATION_PREFIX}{key}: {error}") from None
         except ValueError as error:
             raise WishError(f"{where} {error}") from None
     return wishes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,24 +15,18 @@ from scheduler_ext.core.cycle import FITS, Decision
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node import BoundPod
 from scheduler_ext.core.placement import Sizing
-from scheduler_ext.core.reasons import REASONS
+from scheduler_ext.core.reasons import CHANGE_IN_PROGRESS, NO_FRESH_INVENTORY, REASONS, UNHEALTHY
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.extender.blockers import blockers
+from scheduler_ext.extender.kubernetes_advice import remedy
 from scheduler_ext.extender.nearest import Refused, miss_of, nearest
 from scheduler_ext.extender.relaxations import relaxations
-from scheduler_ext.extender.wording import leavers, obstacle, visible
+from scheduler_ext.extender.unoffered import nodes_in_words, unoffered
+from scheduler_ext.extender.wording import device_of, leavers, obstacle, visible
 
 _REMEDIES = {reason.text: reason.remedy for reason in REASONS}
-# What a user does about what kube-scheduler itself refuses.
-_IN_TREE_REMEDIES = {
-    "NotOffered": "its own filters refuse it, and the pod's events tell which, or it looks at few nodes "
-    "(percentageOfNodesToScore)",
-    "NodeUnschedulable": "uncordon it with `kubectl uncordon NODE`, or use others",
-    "NodeName": "leave spec.nodeName out, which skips scheduling besides",
-    "TaintToleration": "tolerate the taint in spec.tolerations, if the pod may be there",
-    "NodeAffinity": "change spec.nodeSelector or the node affinity, or label nodes so",
-    "NodeResourcesFit": "ask less of it, wait for other pods, or add nodes",
-}
+# What ends without a change of the pod.
+_NOT_THE_PODS = frozenset((CHANGE_IN_PROGRESS.text, NO_FRESH_INVENTORY.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +77,14 @@ def diagnosis(case: Case) -> dict[str, Any]:
         "text": text,
         "wouldFitWithout": [_leaver(pod, case.namespace) for pod in leaving],
     }
-    told["advice"] = [*_waiting(near, leaving, case), *_changes(case), *_of_kubernetes(refused, case)]
+    ways = [_changes(case), _of_kubernetes(refused, near, case)]
+    told["advice"] = [
+        *unoffered(case.request, case.decision.snapshot, case.sizing.resources),
+        *_waiting(near, leaving, case),
+        *_of_operators(near, miss),
+        # First what the nearest node wants.
+        *chain.from_iterable(ways if near.in_tree is None else reversed(ways)),
+    ]
     if not told["advice"]:
         told["advice"] = [_REMEDIES.get(near.reason, near.reason)]
     told["advice"] = [advice[0].upper() + advice[1:] for advice in told["advice"]]
@@ -135,25 +137,37 @@ def _changes(case: Case) -> list[str]:
     snapshot = case.decision.snapshot
     asked[snapshot.rows([name for name in case.in_tree if name in snapshot.nodes])] = False
     return [
-        f"{change.change} it would fit on {_nodes(change.nodes)} now"
+        f"{change.change} it would fit on {nodes_in_words(change.nodes)} now"
         for change in relaxations(case.request, snapshot, case.sizing.policy, asked)
     ]
 
 
-def _of_kubernetes(refused: Sequence[Refused], case: Case) -> list[str]:
+def _of_operators(near: Refused, miss: dict[str, Any] | None) -> list[str]:
+    """What the nearest node wants of those who run it."""
+    if near.in_tree is not None:
+        return []
+    if near.reason == UNHEALTHY.text:
+        gpu = device_of(near.node, miss["device"] if miss is not None else None) or " a GPU"
+        return [f"have an operator reset or replace{gpu} of {near.node.info.name}"]
+    return [_REMEDIES[near.reason]] if near.reason in _NOT_THE_PODS else []
+
+
+def _of_kubernetes(refused: Sequence[Refused], near: Refused, case: Case) -> list[str]:
     """What keeps it from nodes whose GPUs would do."""
     kept: dict[tuple[str, str], list[Refused]] = {}
     for each in refused:
         if each.in_tree is not None and each.code == FITS:
             kept.setdefault((each.in_tree.plugin, each.in_tree.reason), []).append(each)
     told = []
-    for (plugin, reason), nodes in sorted(kept.items(), key=lambda item: -len(item[1])):
-        example = obstacle(nodes[0].node, reason, miss_of(nodes[0], case.decision))
-        remedy = _IN_TREE_REMEDIES.get(plugin, "see the pod's events")
-        count = _nodes(len(nodes))
-        told.append(f"the GPUs of {count} would do, but kube-scheduler refuses ({example}): {remedy}")
+    for (_, reason), nodes in sorted(kept.items(), key=lambda item: -len(item[1])):
+        example = nearest(nodes, case.decision, case.needs, case.ours)
+        assert example is not None
+        why = reason
+        if example is not near:
+            why = obstacle(example.node, reason, miss_of(example, case.decision))
+        them = "it" if len(nodes) == 1 else "them"
+        told.append(
+            f"the GPUs of {nodes_in_words(len(nodes))} would do, but kube-scheduler refuses {them} ({why}): "
+            f"{remedy(example, nodes, case.needs)}"
+        )
     return told
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count:,} nodes"

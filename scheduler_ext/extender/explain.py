@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from scheduler_ext.core.reasons import INVALID_REQUEST, REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.state import resolve
 from scheduler_ext.core.table import build_snapshot
-from scheduler_ext.core.wishes import ANNOTATION_PREFIX, unknown_annotations
+from scheduler_ext.core.wishes import ANNOTATION_PREFIX, WISHES, unknown_annotations
 from scheduler_ext.extender.clusterstate import ClusterState
 from scheduler_ext.extender.diagnosis import Case, diagnosis
 from scheduler_ext.extender.intree_nodes import InTreeNodes
@@ -267,9 +268,17 @@ def warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, state: Cluster
 def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest) -> list[str]:
     """What of a pod does nothing, though somebody may think so."""
     annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
-    found = [f"annotation {key}: unknown, does nothing" for key in unknown_annotations(annotations)]
+    found = [
+        f"annotation {key}: unknown, does nothing{_meant(key)}" for key in unknown_annotations(annotations)
+    ]
     if isinstance(request, GpuRequest) and not request.asks_gpu:
         asked = [key for key in annotations if key.startswith(ANNOTATION_PREFIX)]
         text = "the pod asks no GPU resource, so every node is fine"
         found.append(f"{text} and its annotations do nothing" if asked else text)
     return found
+
+
+def _meant(key: str) -> str:
+    """The annotation that somebody may have meant."""
+    close = get_close_matches(key.removeprefix(ANNOTATION_PREFIX).lower(), WISHES, n=1)
+    return f"; did you mean {ANNOTATION_PREFIX}{close[0]}?" if close else ""

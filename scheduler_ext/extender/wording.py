@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from scheduler_ext.core.node import BoundPod, Node
-from scheduler_ext.core.reasons import CHANGE_IN_PROGRESS
 
 _NAMED = 3
+_MODELS = 8
 
 
 def obstacle(node: Node, reason: str, miss: dict[str, Any] | None) -> str:
@@ -20,18 +20,20 @@ def obstacle(node: Node, reason: str, miss: dict[str, Any] | None) -> str:
     if miss is None:
         return f"{name}: {reason}"
     needed, have, criterion = miss["needed"], miss["have"], miss["criterion"]
-    where = name + _device(node, miss["device"])
+    where = name + device_of(node, miss["device"])
     match criterion:
         case "free-memory" | "total-memory" if isinstance(needed, int) and isinstance(have, int):
             return f"{where} is {needed - have:,} MiB short (needs {needed:,}, has {have:,})"
         case "gpu-count" | "mig-placement":
-            return f"{name} has {have} of {needed} {miss['unit']} free"
+            return f"{name} has {have:,} of {needed:,} {miss['unit']} free"
         case "model":
-            return f"{where} is of model {have}, not {needed}"
+            return f"{where} is of model {have or 'unknown'}, not {few(needed.split(','))}"
         case "compute-capability":
-            return f"{where} has compute capability {have or 'unknown'}, needs {needed}"
+            known = f"compute capability {have}" if have is not None else "an unknown compute capability"
+            return f"{where} has {known}, needs {needed}"
         case "cuda":
-            return f"the driver of {name} supports CUDA {have or 'unknown'}, needs {needed}"
+            does = f"supports CUDA {have}" if have is not None else "does not say which CUDA it supports"
+            return f"the driver of {name} {does}, needs {needed}"
         case "health":
             return f"{where} is unhealthy{_sickness(node, miss['device'])}"
         case "fresh-inventory":
@@ -39,7 +41,7 @@ def obstacle(node: Node, reason: str, miss: dict[str, Any] | None) -> str:
         case "sharing":
             return f"{name} has {have} GPUs, needs {needed} ones"
         case "change-in-progress":
-            return f"{name}: {CHANGE_IN_PROGRESS.text.removeprefix('node(s) ')}"
+            return f"{name} has a GPU change in progress: its MIG layout or its driver"
     told = [f"{word} {value}" for word, value in (("needs", needed), ("has", have)) if value is not None]
     return f"{where}: {reason}" + (f" ({', '.join(told)})" if told else "")
 
@@ -53,6 +55,12 @@ def leavers(pods: Sequence[BoundPod], namespace: str | None) -> str:
     return " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
 
 
+def few(names: Sequence[str]) -> str:
+    """Names separated by commas, the first few where there are many."""
+    more = f" and {len(names) - _MODELS:,} more" if len(names) > _MODELS else ""
+    return ",".join(names[:_MODELS]) + more
+
+
 def visible(pod: BoundPod, namespace: str | None) -> bool:
     """Whether an explanation of a pod of this namespace may name another; None: it names all."""
     return namespace is None or pod.namespace == namespace
@@ -64,7 +72,7 @@ def _named(pod: BoundPod, namespace: str | None) -> str:
     return f"{who} (priority {pod.priority}{leaving})"
 
 
-def _device(node: Node, uuid: str | None) -> str:
+def device_of(node: Node, uuid: str | None) -> str:
     """The GPU as people count them; the UUID stands beside it in the numbers."""
     if uuid is None or node.info.report is None:
         return ""

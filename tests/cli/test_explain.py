@@ -103,3 +103,28 @@ def test_quantities_of_the_wrong_type_are_an_error(cluster: Path, written: Writt
     path = written("pod.yaml", pod("p", {WHOLE: True}))
     message = error_of(run("explain", "-f", path, "--inventory", cluster))
     assert message.startswith(f"{path}: Pod default/p: container 'main': nvidia.com/gpu: expected a quantity")
+
+
+def test_names_do_not_act_on_the_terminal(cluster: Path, written: Written) -> None:
+    asking = pod("x\x1b[2J\nFits; best: a100-1", {WHOLE: "64"})
+    asking["metadata"]["annotations"] = {"gpu.scheduler-ext.io/mo\x1b[31mdel\n": "T4"}
+    lines = run("explain", "-f", written("pod.yaml", asking), "--inventory", cluster).stdout.splitlines()
+    assert lines[0] == r"Pod default/x\x1b[2J\nFits; best: a100-1 asks nvidia.com/gpu=64"
+    assert lines[1].startswith(r"Note: annotation gpu.scheduler-ext.io/mo\x1b[31mdel\n: unknown")
+
+
+def test_a_pod_of_many_shares_is_told_in_a_line(cluster: Path, written: Written) -> None:
+    containers = [{"name": f"c{i}", "resources": {"limits": {SHARE: "90000"}}} for i in range(60)]
+    asking = written("pod.yaml", pod("p", containers=containers))
+    first = run("explain", "-f", asking, "--inventory", cluster).stdout.splitlines()[0]
+    assert first.endswith("90000 MiB for c7, and 52 more shares")
+
+
+def test_many_models_are_told_in_a_line(cluster: Path, written: Written) -> None:
+    models = ",".join(f"GTX-{i}" for i in range(300))
+    asking = pod("p", {WHOLE: "1"}, annotations={"gpu.scheduler-ext.io/model": models})
+    output = run("explain", "-f", written("pod.yaml", asking), "--inventory", cluster).stdout
+    told = output.split("\n\n")[0].splitlines()
+    named = ",".join(f"GTX-{i}" for i in range(8))
+    assert f"  - No node has a GPU of model {named} and 292 more" in told
+    assert max(map(len, told)) < 300

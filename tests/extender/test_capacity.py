@@ -216,7 +216,7 @@ def cordoned(name: str, count: int, **spec: Any) -> list[Json]:
             id="a taint alone before another model",
         ),
         pytest.param(
-            [*tainted("a", 1), gpu_node("b", [gpu(0, model="T4")])],
+            [*tainted("a", 1), gpu_node("b", [gpu(i, model="T4") for i in range(2)])],
             "b",
             "node(s) didn't match the requested GPU model",
             id="one obstacle before two",
@@ -271,7 +271,10 @@ def test_what_is_not_modelled_and_what_does_nothing_is_named() -> None:
     asking["metadata"]["annotations"] = {ANNOTATION + "modle": "T4"}
     answer = counted(asking, *whole_node("n", None))
     assert answer["notModelled"] == ["scheduling gates"]
-    assert answer["warnings"] == ["annotation gpu.scheduler-ext.io/modle: unknown, does nothing"]
+    assert answer["warnings"] == [
+        "annotation gpu.scheduler-ext.io/modle: unknown, does nothing; did you mean "
+        "gpu.scheduler-ext.io/model?"
+    ]
 
 
 @pytest.mark.parametrize(

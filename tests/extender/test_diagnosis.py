@@ -8,12 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler_ext.core.reasons import UNHEALTHY
 from scheduler_ext.wire.config import Configuration, InspectionSection
 from tests.extender.explaining import explained, mig, wish
 from tests.extender.foreseeing import askers, clusters
 from tests.extender.preempting import on_gpu, on_share, share_node, whole_node
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, node, pod
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
 
 WHOLE = "nvidia.com/gpu"
 ONE_G = "nvidia.com/mig-1g.10gb"
@@ -70,13 +69,16 @@ def secret(held: Json) -> Json:
             wish({WHOLE: "1"}, model="H100"),
             whole_node("a", None),
             "a GPU 0 is of model A100-80GB, not H100",
-            ["Without the annotation gpu.scheduler-ext.io/model it would fit on 1 node now"],
-            id="a model that is not there",
+            [
+                "No node has a GPU of model H100; did you mean A100?",
+                "With gpu.scheduler-ext.io/model: A100-80GB instead of H100 it would fit on 1 node now",
+            ],
+            id="a model that is not there: which are",
         ),
         pytest.param(
             wish({WHOLE: "1"}, min_cuda="13.0"),
             whole_node("a", None),
-            "the driver of a supports CUDA unknown, needs 13.0",
+            "the driver of a does not say which CUDA it supports, needs 13.0",
             ["Without the annotation gpu.scheduler-ext.io/min-cuda it would fit on 1 node now"],
             id="a driver that is too old, or does not say",
         ),
@@ -95,19 +97,19 @@ def secret(held: Json) -> Json:
             [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, taints=[TAINT])],
             "n: node(s) had untolerated taint(s) (has nvidia.com/gpu:NoSchedule)",
             [
-                "The GPUs of 1 node would do, but kube-scheduler refuses (n: node(s) had untolerated "
-                "taint(s) (has nvidia.com/gpu:NoSchedule)): tolerate the taint in spec.tolerations, if the "
-                "pod may be there"
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) had untolerated "
+                "taint(s)): if the pod may be there, add to its spec.tolerations: {key: nvidia.com/gpu, "
+                "operator: Exists, effect: NoSchedule}"
             ],
-            id="a taint nobody tolerates",
+            id="a taint nobody tolerates: what would",
         ),
         pytest.param(
             pod("p", {WHOLE: "1", "cpu": "100"}),
             whole_node("a", None),
             "a: Insufficient cpu (needs 100, has 64)",
             [
-                "The GPUs of 1 node would do, but kube-scheduler refuses (a: Insufficient cpu (needs 100, "
-                "has 64)): ask less of it, wait for other pods, or add nodes"
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (Insufficient cpu): ask at most "
+                "64 cpu, wait for other pods, or add nodes"
             ],
             id="too little CPU beside free GPUs",
         ),
@@ -115,12 +117,23 @@ def secret(held: Json) -> Json:
             pod("p", {WHOLE: "1"}),
             [gpu_node("n", [gpu(0, health=SICK)]), node("n", {WHOLE: "1"})],
             "n GPU 0 is unhealthy (XID 79)",
-            [UNHEALTHY.remedy],
+            ["Have an operator reset or replace GPU 0 of n"],
             id="a sick GPU, and why it is",
         ),
         pytest.param(
             pod("p", {SHARE: "100"}),
             [node("n", {WHOLE: "1"})],
+            "n has no fresh report of its GPUs (labels only)",
+            [
+                "No node hands out memory shares: label nodes gpu.scheduler-ext.io/sharing=memory, or ask "
+                "whole GPUs",
+                "Check that the node's agent runs and reports, or that the inventory file lists the node.",
+            ],
+            id="shares where only whole GPUs are known",
+        ),
+        pytest.param(
+            pod("p", {SHARE: "100"}),
+            [node("n", {}, labels=GFD_H100 | {"gpu.scheduler-ext.io/sharing": "memory"})],
             "n has no fresh report of its GPUs (labels only)",
             ["Check that the node's agent runs and reports, or that the inventory file lists the node."],
             id="an agent that does not report",
@@ -200,6 +213,10 @@ def test_what_is_said_to_fit_now_does(objects: list[Json], asking: Json, model: 
     explanation = explained(asking, *objects)
     for advice in explanation["advice"]:
         without = re.match(r"Without the annotation (\S+) it would fit on ([\d,]+) node", advice)
+        other = re.match(
+            r"With (gpu\S+): (\S+?)(?:, or one of these,)? instead of .* on ([\d,]+) node", advice
+        )
+        capped = re.match(r"With no share above ([\d,]+) MiB it would fit on ([\d,]+) node", advice)
         smaller = re.match(r"With a share of ([\d,]+) MiB instead of .* would fit on ([\d,]+) node", advice)
         fewer = re.match(r"With (\d+) (\S+) instead of \d+ it would fit on ([\d,]+) node", advice)
         changed = pod("changed", annotations=dict(asking["metadata"]["annotations"]))
@@ -208,6 +225,15 @@ def test_what_is_said_to_fit_now_does(objects: list[Json], asking: Json, model: 
         if without is not None:
             del changed["metadata"]["annotations"][without[1]]
             count = without[2]
+        elif other is not None:
+            changed["metadata"]["annotations"][other[1]] = other[2].strip('"')
+            count = other[3]
+        elif capped is not None:
+            most = int(capped[1].replace(",", ""))
+            for each in limits:
+                if SHARE in each:
+                    each[SHARE] = str(min(int(each[SHARE]), most))
+            count = capped[2]
         elif smaller is not None:
             next(each for each in limits if SHARE in each)[SHARE] = smaller[1].replace(",", "")
             count = smaller[2]

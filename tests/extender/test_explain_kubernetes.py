@@ -164,7 +164,10 @@ def test_what_is_not_modelled_is_named_when_the_pod_uses_it() -> None:
         pytest.param(
             {WHOLE: "1"},
             {"modle": "A100"},
-            ["annotation gpu.scheduler-ext.io/modle: unknown, does nothing"],
+            [
+                "annotation gpu.scheduler-ext.io/modle: unknown, does nothing; did you mean "
+                "gpu.scheduler-ext.io/model?"
+            ],
             id="a typo",
         ),
         pytest.param({}, {}, ["the pod asks no GPU resource, so every node is fine"], id="no GPU asked"),

@@ -244,6 +244,10 @@ def test_a_wish_by_annotation_is_kept_in_the_record(server: Product) -> None:
     decide(server, asking, NAMES)
     answer = explained(server, "default/wishes")
     assert answer["advice"] == [
-        "Without the annotation gpu.scheduler-ext.io/model it would fit on 2 nodes now"
+        "No node has a GPU of model H100; did you mean A100?",
+        "With gpu.scheduler-ext.io/model: A100-80GB instead of H100 it would fit on 2 nodes now",
     ]
-    assert answer["warnings"] == ["annotation gpu.scheduler-ext.io/modle: unknown, does nothing"]
+    assert answer["warnings"] == [
+        "annotation gpu.scheduler-ext.io/modle: unknown, does nothing; did you mean "
+        "gpu.scheduler-ext.io/model?"
+    ]
