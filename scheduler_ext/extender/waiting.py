@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, Protocol
 
@@ -19,12 +19,16 @@ from scheduler_ext.wire.times import micro_time
 
 NOT_ASKED = "kube-scheduler has not asked about it"
 FITS_NOW = "it fits now; kube-scheduler has yet to try again"
-# Finding the nearest node looks at all of them: it may take this part of the time.
+# Who waits is listed this often at most.
+_LIST_S = 2.0
+# Finding the nearest node looks at all of them: it may take this part of the time, so much of it at once.
 _PART = 0.05
-_LEAST_S = 2.0
-# Pods that ask differently are looked into one by one; of more kinds than this the nearest is not told.
-_KINDS = 50
+_AT_ONCE_S = 0.5
 _MOST = 500
+
+# Pods alike: of one namespace, whose pods alone an explanation names, and of one spec.
+_Kind = tuple[str, bytes]
+_Told = Mapping[str, Any] | None
 
 
 class Waiters(Protocol):
@@ -34,7 +38,8 @@ class Waiters(Protocol):
 
 
 class Waiting:
-    """Safe to use from any thread. What is nearest is found at most so often that little time goes there."""
+    """Safe to use from any thread. What is nearest is found for pods alike together, a few kinds at a time,
+    so that little time goes there; what was found stays until its turn comes again."""
 
     def __init__(
         self,
@@ -49,7 +54,9 @@ class Waiting:
         self._monotonic = monotonic
         self._lock = Lock()
         self._lines: list[dict[str, Any]] = []
-        self._good_until = 0.0
+        self._listed_until = self._idle_until = 0.0
+        # The one that was looked into longest ago first.
+        self._told: OrderedDict[_Kind, _Told] = OrderedDict()
 
     def reasons(self) -> dict[str, int]:
         """How many pods wait for which reason, by what refused most nodes the last time."""
@@ -63,32 +70,42 @@ class Waiting:
         ``nominated`` (the node where it waits for others to leave).
         """
         with self._lock:
-            begun = self._monotonic()
-            if begun >= self._good_until:
-                self._lines = self._found()
-                now = self._monotonic()
-                self._good_until = now + max(_LEAST_S, (now - begun) / _PART)
+            now = self._monotonic()
+            if now >= self._listed_until:
+                self._listed_until = now + _LIST_S
+                self._lines = self._found(now)
             return self._lines
 
-    def _found(self) -> list[dict[str, Any]]:
+    def _found(self, now: float) -> list[dict[str, Any]]:
         pods = sorted(self._source.pending(), key=lambda each: (-each.pod.priority, _since(each.pod)))[:_MOST]
-        told: dict[tuple[str, bytes], Mapping[str, Any] | None] = {}
-        lines = []
-        for each in pods:
-            # Pods alike are told alike, but for the names that their namespace may see.
-            kind = each.pod.namespace, spec_of(each.manifest)
-            if kind not in told and len(told) < _KINDS:
-                told[kind] = self._diagnosed(each)
-            lines.append(self._line(each, told.get(kind)))
-        return lines
+        kinds = [(each.pod.namespace, spec_of(each.manifest)) for each in pods]
+        # Of each kind the first.
+        alike = dict(zip(reversed(kinds), reversed(pods), strict=True))
+        for gone in self._told.keys() - alike.keys():
+            del self._told[gone]
+        if now >= self._idle_until:
+            self._look_into(alike, dict.fromkeys(kinds), now)
+        return [self._line(each, self._told.get(kind)) for each, kind in zip(pods, kinds, strict=True)]
 
-    def _diagnosed(self, waiting: PendingPod) -> Mapping[str, Any] | None:
+    def _look_into(self, alike: Mapping[_Kind, PendingPod], kinds: Iterable[_Kind], begun: float) -> None:
+        """As many kinds as there is time for: new ones first, the most urgent before others."""
+        new = [kind for kind in kinds if kind not in self._told]
+        now = begun
+        for kind in [*new, *self._told]:
+            self._told[kind] = self._diagnosed(alike[kind])
+            self._told.move_to_end(kind)
+            now = self._monotonic()
+            if now - begun >= _AT_ONCE_S:
+                break
+        self._idle_until = now + (now - begun) / _PART
+
+    def _diagnosed(self, waiting: PendingPod) -> _Told:
         try:
             return self._explainer.of_waiting(waiting)
         except RequestError:
             return None
 
-    def _line(self, waiting: PendingPod, told: Mapping[str, Any] | None) -> dict[str, Any]:
+    def _line(self, waiting: PendingPod, told: _Told) -> dict[str, Any]:
         pod, entry = waiting.pod, self._of(waiting)
         reason = self._reason(waiting, entry)
         nearest = told["nearest"] if told is not None else None

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.extender import waiting as waiting_module
 from scheduler_ext.extender.explainer import Explainer
 from scheduler_ext.extender.waiting import FITS_NOW, NOT_ASKED, Waiting
 from tests.extender.preempting import on_share, share_node, whole_node
@@ -95,32 +94,55 @@ def test_reasons_are_counted() -> None:
     assert reasons == {GPUS: 2, NOT_ASKED: 1, "pod's GPU request is invalid": 1}
 
 
-def test_little_time_goes_into_it_and_pods_alike_are_looked_into_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+class Slow:
+    """Looks into pods as the explainer does, a second each by the clock."""
+
+    def __init__(self, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.looked: list[str] = []
+        of_waiting = Explainer.of_waiting
+
+        def slow(explainer: Explainer, waiting: Any) -> dict[str, Any]:
+            self.looked.append(waiting.pod.name)
+            clock.now += 1.0
+            return of_waiting(explainer, waiting)
+
+        monkeypatch.setattr(Explainer, "of_waiting", slow)
+
+
+def test_pods_alike_are_looked_into_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    looked: list[str] = []
-    of_waiting = Explainer.of_waiting
+    slow = Slow(clock, monkeypatch)
+    alike = [pod(f"p{i:02}", {WHOLE: "9"}) for i in range(40)]
+    lines = board(running(*whole_node("n", None), *alike), clock).lines()
+    assert len(lines) == 40
+    assert {line["nearest"] for line in lines} == {"n has 1 of 9 nvidia.com/gpu free"}
+    assert slow.looked == ["p00"]
 
-    def slow(self: Explainer, waiting: Any) -> dict[str, Any]:
-        looked.append(waiting.pod.name)
-        clock.now += 1.0
-        return of_waiting(self, waiting)
 
-    monkeypatch.setattr(Explainer, "of_waiting", slow)
-    alike = [pod(f"p{i}", {WHOLE: "9"}) for i in range(40)]
-    there = running(*whole_node("n", None), *alike, pod("other", {WHOLE: "8"}))
+def test_little_time_goes_into_it_and_every_kind_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    slow = Slow(clock, monkeypatch)
+    pods = [pod(f"p{i}", {WHOLE: str(10 + i)}, priority=9 - i) for i in range(3)]
+    found = board(running(*whole_node("n", None), *pods), clock)
+    assert [line["nearest"] is None for line in found.lines()] == [False, True, True]
+    # A second is a twentieth of the next twenty, in which nobody is looked into.
+    clock.now += 19.0
+    found.lines()
+    assert slow.looked == ["p0"]
+    for count, name in ((2, "p1"), (3, "p2"), (4, "p0"), (5, "p1")):
+        clock.now += 21.0
+        lines = found.lines()
+        assert (len(slow.looked), slow.looked[-1]) == (count, name)
+    assert [line["nearest"] is None for line in lines] == [False] * 3
+
+
+def test_who_no_longer_waits_is_gone_at_the_next_look_and_forgotten() -> None:
+    clock = Clock()
+    there = running(*whole_node("n", None), pod("a", {WHOLE: "9"}), pod("b", {WHOLE: "8"}))
     found = board(there, clock)
-    assert len(found.lines()) == 41
-    assert len(looked) == 2
-    for wait_s, count in ((30.0, 2), (12.0, 4)):
-        clock.now += wait_s
-        found.lines()
-        assert len(looked) == count
-
-
-def test_of_too_many_kinds_the_nearest_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_module, "_KINDS", 2)
-    pods = [pod(f"p{i}", {WHOLE: str(10 + i)}) for i in range(3)]
-    nearest = [text for _, _, text in told(board(running(*whole_node("n", None), *pods)))]
-    assert [text is None for text in nearest] == [False, False, True]
+    assert [name for name, _, _ in told(found)] == ["a", "b"]
+    there.waiting = [each for each in there.waiting if each.pod.name == "b"]
+    assert [name for name, _, _ in told(found)] == ["a", "b"]
+    clock.now += 2.0
+    assert [name for name, _, _ in told(found)] == ["b"]
+    assert len(found._told) == 1
