@@ -79,7 +79,7 @@ class Explainer:
         """Of a pod that waits, the part of its Explanation that is of all nodes together: ``counts``,
         ``nearest``, ``advice``, and how many ``nodes`` there are. Raises RequestError."""
         pod = read_redacted(waiting.manifest)
-        found = _Found(pod, self._request(pod), self._record.of_uid(waiting.pod.uid))
+        found = _Found(pod, self._request(pod), self._record.of_pod(waiting.pod))
         decision, kube_view = self._decided(found)
         try:
             told = diagnosed(pod, decision, kube_view, self._config)
@@ -150,16 +150,20 @@ class Explainer:
             raise RequestError(400, f"Pod {pod_name(pod)}: {error}") from None
 
     def _found(self, namespace: str, name: str) -> _Found:
-        record = self._record.of(namespace, name)
         waiting = next(
             (p for p in self._source.pending() if (p.pod.namespace, p.pod.name) == (namespace, name)), None
         )
         if waiting is not None:
             # Newer than what kube-scheduler sent, and what it wrote on the pod since is there as well.
             pod = read_redacted(waiting.manifest)
-            return _Found(pod, self._request(pod), record)
+            # Of this pod, and not of another that had its name before.
+            return _Found(pod, self._request(pod), self._record.of_pod(waiting.pod))
         holder = self._holder(namespace, name)
         bound = holder if holder is not None else (None, None)
+        if holder is not None:
+            record = self._record.of_pod(holder[0])
+        else:
+            record = self._record.of(namespace, name)
         if record is not None and record.pod:
             pod = read_redacted(record.pod)
             return _Found(pod, self._request(pod), record, *bound)

@@ -19,6 +19,7 @@ import numpy as np
 
 from scheduler_ext.core.columns import Ints
 from scheduler_ext.core.cycle import Decision
+from scheduler_ext.core.node import BoundPod
 from scheduler_ext.extender.answer import Answer, Basis
 from scheduler_ext.extender.candidates import Candidate, Names, best_of
 from scheduler_ext.wire.extender import decode_pod
@@ -175,6 +176,10 @@ class Record:
             self._read()
             return self._by_uid.get(uid)
 
+    def of_pod(self, pod: BoundPod) -> Recorded | None:
+        """The record of this very pod; one that was never created is known by its name alone."""
+        return self.of_uid(_key(pod.uid, pod.namespace, pod.name))
+
     def recent(self, after: int = 0, most: int = 100) -> list[Recorded]:
         """The records that changed after this number, the latest first."""
         with self._reading:
@@ -230,7 +235,7 @@ class Record:
 
     def _entry(self, uid: str, namespace: str, name: str, pod: bytes, at: float) -> Recorded:
         """The record of a pod; whoever gets it tells afterwards that it changed."""
-        key = uid or f"{namespace}/{name}"
+        key = _key(uid, namespace, name)
         entry = self._by_uid.get(key)
         if entry is None:
             entry = self._by_uid[key] = Recorded(key, namespace, name, pod, at)
@@ -250,6 +255,10 @@ class Record:
             self._bytes -= old.size
             if self._uid_of.get((old.namespace, old.name)) == uid:
                 del self._uid_of[old.namespace, old.name]
+
+
+def _key(uid: str, namespace: str, name: str) -> str:
+    return uid or f"{namespace}/{name}"
 
 
 def _decoded(raw_pod: bytes) -> tuple[str, str, str, bytes]:

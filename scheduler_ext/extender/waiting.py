@@ -130,7 +130,7 @@ class Waiting:
         }
 
     def _of(self, waiting: PendingPod) -> Recorded | None:
-        return self._record.of_uid(waiting.pod.uid)
+        return self._record.of_pod(waiting.pod)
 
     @staticmethod
     def _reason(waiting: PendingPod, entry: Recorded | None) -> str:

@@ -1,0 +1,44 @@
+"""Which pod is meant by a name, when one had it before."""
+
+from __future__ import annotations
+
+from tests.extender.preempting import whole_node
+from tests.extender.test_record import ask
+from tests.extender.test_replay import running
+from tests.kube_objects import Json, pod
+
+WHOLE = "nvidia.com/gpu"
+
+
+def named(uid: str, limits: Json, on: str | None = None) -> Json:
+    asking = pod("p", limits, on=on)
+    asking["metadata"]["uid"] = uid
+    return asking
+
+
+def test_a_pod_that_waits_is_not_told_what_was_decided_of_a_former_one() -> None:
+    there = running(*whole_node("n", None), named("new", {WHOLE: "9"}))
+    ask(there.extender, named("old", {WHOLE: "1"}), ["n"])
+    assert there.explainer().of_name("default", "p")["recorded"] is None
+    ask(there.extender, named("new", {WHOLE: "9"}), ["n"])
+    assert there.explainer().of_name("default", "p")["recorded"]["nodesOut"] == 0
+
+
+def test_nor_is_one_that_has_its_node() -> None:
+    there = running(*whole_node("n", None), named("new", {WHOLE: "1"}, on="n"))
+    ask(there.extender, named("old", {WHOLE: "9"}), ["n"])
+    told = there.explainer().of_name("default", "p")
+    assert (told["boundTo"], told["recorded"]) == ("n", None)
+
+
+def test_one_that_is_gone_is_told_by_its_record() -> None:
+    there = running(*whole_node("n", None))
+    ask(there.extender, named("old", {WHOLE: "9"}), ["n"])
+    told = there.explainer().of_name("default", "p")
+    assert (told["boundTo"], told["recorded"]["filters"]) == (None, 1)
+
+
+def test_a_pod_of_a_file_without_a_uid_is_known_by_its_name() -> None:
+    there = running(*whole_node("n", None), named("", {WHOLE: "9"}))
+    ask(there.extender, named("", {WHOLE: "9"}), ["n"])
+    assert there.explainer().of_name("default", "p")["recorded"]["filters"] == 1
