@@ -160,10 +160,7 @@ class Explainer:
             return _Found(pod, self._request(pod), self._record.of_pod(waiting.pod))
         holder = self._holder(namespace, name)
         bound = holder if holder is not None else (None, None)
-        if holder is not None:
-            record = self._record.of_pod(holder[0])
-        else:
-            record = self._record.of(namespace, name)
+        record = self._record.of_pod(holder[0]) if holder is not None else self._record.of(namespace, name)
         if record is not None and record.pod:
             pod = read_redacted(record.pod)
             return _Found(pod, self._request(pod), record, *bound)
