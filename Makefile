@@ -17,8 +17,11 @@ run: .venv ## Serve a sample cluster, show what is decided for a dozen pods, ser
 	@$(BIN)/scheduler-ext demo --port $(PORT) $(if $(filter 1,$(ONCE)),--once)
 
 test: .venv ## Run the tests
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --ignore tests/e2e $(ARGS)
-	@echo "not run here: the end-to-end tests, which need a control plane (make e2e)"
+	@$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --ignore tests/e2e -m "not e2e and not browser" $(ARGS)
+	@echo "not run here: what needs a control plane (make e2e), and a browser (make test-page)"
+
+test-page: .venv ## Open the live page in a browser and use it (half a minute, chromium and chromedriver)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadscope -m browser tests/page $(ARGS)
 
 test-long: .venv ## Try many more orders of events for a GPU that is promised twice (minutes)
 	@$(BIN)/python -m pytest --hypothesis-profile=long --numprocesses auto --maxprocesses 4 -rP \
@@ -98,5 +101,5 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable '.[dev]'
 	@touch $@
 
-.PHONY: help run test test-long e2e check bench bench-bind bench-live bench-page bench-placement \
+.PHONY: help run test test-long test-page e2e check bench bench-bind bench-live bench-page bench-placement \
 	bench-placement-floors bench-scheduler image krew page-screenshot clean .venv
