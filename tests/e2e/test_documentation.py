@@ -95,8 +95,17 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 def test_the_readme_on_a_pod(reader: Reader) -> None:
     reader.run("README.md", "## Use it from a pod")
     assert reader.node_of("three-a100") == "a100-1"
-    assigned = "gpu-scheduler  Successfully assigned default/three-a100 to a100-1"
-    eventually(lambda: assigned in reader.run_block("kubectl describe pod three-a100"), "describe says where")
+    told = (
+        "gpu-scheduler Successfully assigned default/three-a100 to a100-1",
+        "scheduler-ext.io/extender on a100-1, GPUs picked by the device plugin",
+    )
+
+    def described() -> bool:
+        # Columns are as wide as their longest word.
+        text = " ".join(reader.run_block("kubectl describe pod three-a100").split())
+        return all(each in text for each in told)
+
+    eventually(described, "describe says where, and why")
 
 
 def test_the_page_on_installing_from_the_inventory_to_removing(reader: Reader) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.e2e.cluster.api import MERGE, STRATEGIC, Api, Json, eventually
@@ -20,12 +22,17 @@ def advertised(api: Api) -> list[str | None]:
     return [status[kind].get(SHARE) for kind in ("capacity", "allocatable")]
 
 
+def told(shares: ShareCluster, mib: str) -> bool:
+    return advertised(shares.api) == [mib, mib]
+
+
 @pytest.mark.parametrize("kind", [MERGE, STRATEGIC])
 def test_the_extender_says_how_much_a_node_has(shares: ShareCluster, kind: str) -> None:
     node = f"/api/v1/nodes/{NODE}/status"
     for mib in ("81920", "0", "40960"):
         shares.extender.patch(node, amounts(mib), kind)
-        assert advertised(shares.api) == [mib, mib]
+        # The kubelet beside it writes what it read a moment before.
+        eventually(partial(told, shares, mib), f"the node has {mib} MiB")
     shares.extender.patch(node, amounts(None), kind)
     eventually(lambda: advertised(shares.api) == [None, None], "it is taken back")
 
