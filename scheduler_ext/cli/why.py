@@ -81,9 +81,9 @@ def _print_recorded(recorded: dict[str, Any]) -> None:
         )
     best, bound = recorded["best"], recorded["bound"]
     if best is not None:
-        ahead = sorted(best["terms"], key=lambda term: -term["weight"] * (term["value"] - term["mean"]))
-        terms = [f"{term['name']} {term['value']:.2f} (mean {term['mean']:.2f})" for term in ahead[:2]]
-        click.echo(printable(f"Best was {best['node']} of {best['of']}: {', '.join(terms)}"))
+        values = {term["name"]: f"{term['value']:.2f} (mean {term['mean']:.2f})" for term in best["terms"]}
+        terms = ", ".join(f"{name} {values[name]}" for name in best["strongest"])
+        click.echo(printable(f"Best was {best['node']} of {best['of']}" + (f": {terms}" if terms else "")))
     if bound is not None:
         by = "seen there" if bound["result"] == "seen" else bound["result"]
         given = [

@@ -31,6 +31,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "node": candidate.node,
         "total": round(candidate.total, 6),
         "of": candidate.of,
+        "strongest": [term.name for term in candidate.strongest],
         "terms": [
             {
                 "name": term.name,
