@@ -270,6 +270,7 @@ class LiveInventory:
                 self._extender.replace_nodes(info for info in infos.values() if info is not None)
             elif infos:
                 self._extender.update_nodes(infos)
+        self.book.publish_owed()
         if self.enforcing is not None:
             self.enforcing.follow(infos, seen)
         self._share_nodes.follow(infos)

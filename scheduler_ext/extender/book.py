@@ -66,6 +66,8 @@ class Book:
         self._reads: Counter[str] = Counter()
         # Held while nodes are on their way from the inventory to the extender, so that none is overtaken.
         self.publishing = Lock()
+        # Nodes that filter is to see as they are now, once nothing else is on its way.
+        self._owed: set[str] = set()
 
     def pending(self, uid: str) -> PendingPod | None:
         """A pod that waits for a node, as it was last heard of."""
@@ -233,13 +235,21 @@ class Book:
         if self.inventory.node_of(pod.uid) != node:
             self.inventory.pod_seen(pod, node, self._monotonic())
 
+    def publish_owed(self) -> None:
+        """Let filter see what was promised while other nodes were on their way; for whoever had them."""
+        while self._owed and self.publishing.acquire(blocking=False):
+            try:
+                with self.lock:
+                    owed, self._owed = self._owed, set()
+                    infos = {node: self.inventory.info(node) for node in owed}
+                self._extender.update_nodes(infos)
+            finally:
+                self.publishing.release()
+
     def _publish(self, node: str) -> None:
-        """Let filter see it at once. Where much is on its way to it, this comes with the next lot."""
-        if self._extender.snapshot is None or not self.publishing.acquire(blocking=False):
+        """Let filter see it at once. Where others are on their way to it, who publishes them does it then."""
+        if self._extender.snapshot is None:
             return
-        try:
-            with self.lock:
-                info = self.inventory.info(node)
-            self._extender.update_nodes({node: info})
-        finally:
-            self.publishing.release()
+        with self.lock:
+            self._owed.add(node)
+        self.publish_owed()
