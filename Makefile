@@ -73,6 +73,14 @@ bench-placement-floors: .venv ## Measure the floors of placement, and fail where
 	$(BIN)/python -m benchmarks.placement.floors $(if $(TRACES),--traces $(TRACES) \
 		--json benchmarks/results/placement-floors.json) $(ARGS)
 
+# A link or an anchor that leads nowhere is an error.
+docs: .venv ## Build the documentation as a site into build/site
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env docs build/site
+	@echo "build/site/index.html"
+
+docs-links: .venv ## Ask every address that the documentation links to (needs the Internet)
+	$(BIN)/sphinx-build --quiet --builder linkcheck docs build/links
+
 # URL: where the archive will lie.
 krew: .venv ## Build the kubectl plugin for krew into build/krew (URL=https://...)
 	@test -n "$(URL)" || { echo "make krew URL=https://...: where the archive will lie" >&2; exit 2; }
@@ -102,4 +110,4 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 	@touch $@
 
 .PHONY: help run test test-long test-page e2e check bench bench-bind bench-live bench-page bench-placement \
-	bench-placement-floors bench-scheduler image krew page-screenshot clean .venv
+	bench-placement-floors bench-scheduler docs docs-links image krew page-screenshot clean .venv

@@ -9,7 +9,12 @@ ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
 SAMPLE = ROOT / "config" / "sample-inventory.yaml"
 PENDING = ROOT / "docs" / "tasks" / "why-is-my-pod-pending.md"
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+# The home of the site is the README, with a list of the pages before it.
+HOME = ROOT / "docs" / "index.md"
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path != HOME),
+]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 

@@ -56,7 +56,7 @@ def test_json_examples_are_json(block: str) -> None:
 
 def test_the_shell_block_of_the_quickstart_has_a_pod_that_fits() -> None:
     text = (ROOT / "docs" / "quickstart.md").read_text()
-    pod = text.split("cat > pod.yaml <<'POD'\n")[1].split("POD\n")[0]
+    pod = text.split("cat > llm.yaml <<'POD'\n")[1].split("POD\n")[0]
     result = CliRunner().invoke(main, ["explain", "-f", "-", "--inventory", str(SAMPLE)], input=pod)
     assert (result.exit_code, result.exception) == (0, None)
 

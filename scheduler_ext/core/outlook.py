@@ -17,7 +17,7 @@ from scheduler_ext.core.lazy import lazy
 from scheduler_ext.core.node import UNLIMITED
 
 # A node's GPUs and its CPU are in balance where it has this part of what pods ask of CPU beside them: pods
-# that ask little come as well. How little it matters is in docs/placement.md.
+# that ask little come as well. How little it matters is in docs/concepts/placement.md.
 _BALANCE = 0.6
 
 

@@ -71,7 +71,7 @@ class Snapshot:
         """How much of each model pods want that do not take any, by how much of it there is, ``[model]``, 0
         to 1.
 
-        The root of it, for else a little demand would count for nothing (docs/placement.md).
+        The root of it, for else a little demand would count for nothing (docs/concepts/placement.md).
         """
         cluster = self.cluster
         if cluster is not self:

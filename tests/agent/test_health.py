@@ -80,7 +80,7 @@ def test_the_fatal_xids() -> None:
 
 
 def test_the_page_names_them() -> None:
-    text = " ".join((ROOT / "docs" / "agent.md").read_text().split())
+    text = " ".join((ROOT / "docs" / "tasks" / "agent.md").read_text().split())
     (named,) = re.findall(r"a fatal XID: ([0-9, ]+)[,.]", text)
     assert named == ", ".join(map(str, FATAL_XIDS))
 

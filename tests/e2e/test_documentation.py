@@ -1,4 +1,4 @@
-"""The commands of the README, docs/install.md and docs/standalone.md, run in order on fresh clusters."""
+"""The commands of the README, of the quickstart, and of installing and standalone, on fresh clusters."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ class Reader:
         self.checkout = checkout
         for name in ("manifests", "config"):
             shutil.copytree(ROOT / name, checkout / name)
+        for name in ("Makefile", "setup.cfg", "pyproject.toml", "constraints.txt"):
+            shutil.copy2(ROOT / name, checkout / name)
         (checkout / ".venv").symlink_to(sys.prefix)
 
     def run(self, page: str, heading: str | None = None) -> None:
@@ -112,15 +114,15 @@ def test_the_page_on_installing_from_the_inventory_to_removing(reader: Reader) -
     """After the README: the page goes on from there."""
     reader.run_block("kubectl apply -f pod.yaml")
     assert reader.node_of("three-a100") == "a100-1"
-    reader.run("docs/install.md", "## The inventory")
-    reader.run("docs/install.md", "## Another configuration")
+    reader.run("docs/tasks/install.md", "## The inventory")
+    reader.run("docs/tasks/install.md", "## Another configuration")
     extender = "kubectl -n gpu-scheduler get configmaps -o yaml | grep -c 'strategy: binpack'"
     assert int(reader.run_block(extender)) >= 1
     # Of the four GPUs the first pod has three.
     reader.write_pod(("three-a100", "one-more"), ('"3"', '"1"'))
-    (block,) = blocks(section((ROOT / "docs/install.md").read_text(), "## Why a pod waits"), "sh")
+    (block,) = blocks(section((ROOT / "docs/tasks/install.md").read_text(), "## Why a pod waits"), "sh")
     assert "a100-1" in reader.run_block(block)
-    reader.run("docs/install.md", "## Removing it")
+    reader.run("docs/tasks/install.md", "## Removing it")
     left = reader.run_block("kubectl get all,configmaps,leases -n gpu-scheduler -o name")
     assert left == ""
     cluster_wide = "kubectl get namespaces,crds,clusterroles,clusterrolebindings -o name"
@@ -129,7 +131,7 @@ def test_the_page_on_installing_from_the_inventory_to_removing(reader: Reader) -
 
 
 def test_a_narrower_network_policy(reader: Reader) -> None:
-    (kustomization,) = blocks(section((ROOT / "docs/install.md").read_text(), "## Platforms"), "yaml")
+    (kustomization,) = blocks(section((ROOT / "docs/tasks/install.md").read_text(), "## Platforms"), "yaml")
     overlay = reader.checkout / "narrow"
     overlay.mkdir()
     (overlay / "kustomization.yaml").write_text(kustomization)
@@ -142,25 +144,28 @@ def test_a_narrower_network_policy(reader: Reader) -> None:
 
 def test_every_block_stands_in_a_section_that_is_run(reader: Reader) -> None:
     sections = (
-        *("## The inventory", "## Without a GPU", "## Another configuration"),
+        *("## The inventory", "## Another configuration"),
         *("## Why a pod waits", "## Removing it"),
     )
-    text = (ROOT / "docs/install.md").read_text()
+    text = (ROOT / "docs/tasks/install.md").read_text()
     assert sum(len(blocks(section(text, each), "sh")) for each in sections) == len(blocks(text, "sh"))
     readme = (ROOT / "README.md").read_text()
     run = ("## Install on a cluster", "## Use it from a pod")
     assert sum(len(blocks(section(readme, each), "sh")) for each in run) == len(blocks(readme, "sh"))
 
 
-def test_the_page_on_installing_without_a_gpu(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_quickstart(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """From a checkout to a pod that kube-scheduler has bound, and away again."""
     with running_cluster(tmp_path_factory.mktemp("demo")) as cluster:
         reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
-        install, remove = blocks(section((ROOT / "docs/install.md").read_text(), "## Without a GPU"), "sh")
-        reader.run_block(install)
+        *first, remove, labels = blocks((ROOT / "docs/quickstart.md").read_text(), "sh")
+        told = [reader.run_block(block) for block in first]
         assert reader.node_of("half-an-h100-node") == "h100-02", "h100-01 has only three GPUs left"
+        assert "h100-02" in told[-1]
         reader.run_block(remove)
         nodes = {node["metadata"]["name"] for node in reader.api.items("/api/v1/nodes")}
         assert nodes == set(PLAIN_NODES)
+        reader.run_block(labels)
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +174,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Reade
         reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
         reader.run_block("kubectl apply --server-side -f manifests/components/kwok-demo/nodes.yaml")
         reader.run("README.md", "## Install on a cluster")
-        reader.run("docs/standalone.md")
+        reader.run("docs/tasks/standalone.md")
         yield reader, Installation(cluster)
 
 
@@ -226,7 +231,7 @@ def test_standalone_lets_nobody_ask_without_a_certificate(standalone: tuple[Read
 def test_standalone_takes_a_renewed_certificate(standalone: tuple[Reader, Installation]) -> None:
     """A new CA for both sides: kube-scheduler is restarted, the extender is not."""
     reader, installation = standalone
-    text = (ROOT / "docs/standalone.md").read_text()
+    text = (ROOT / "docs/tasks/standalone.md").read_text()
     reader.run_block(blocks(text, "sh")[0])
     for secret, name in (("gpu-scheduler-extender-tls", "server"), ("gpu-scheduler-client-tls", "client")):
         files = f"--from-file=tls.crt=tls/{name}.crt --from-file=tls.key=tls/{name}.key"

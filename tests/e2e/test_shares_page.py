@@ -1,4 +1,4 @@
-"""What docs/shares.md and the samples show is taken as it stands, and the page's commands run in order."""
+"""What the page on shares and the samples show is taken as it stands, and its commands run in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.manifests.objects import Json, of_kind
 from tests.manifests.policy import violations
 from tests.pages import ROOT, blocks, section
 
-PAGE = (ROOT / "docs" / "shares.md").read_text()
+PAGE = (ROOT / "docs" / "tasks" / "shares.md").read_text()
 POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 BOTH = ("gpu-scheduler-shares", "gpu-scheduler-share-pods")
 COMPONENTS = "\n".join(
@@ -194,27 +194,27 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareReader]:
 
 def test_the_page_from_installing_to_taking_away(reader: ShareReader) -> None:
     """One reader does all of it, on one cluster."""
-    reader.run("docs/shares.md", "## On which nodes")
-    reader.run("docs/shares.md", "## Installing")
+    reader.run("docs/tasks/shares.md", "## On which nodes")
+    reader.run("docs/tasks/shares.md", "## Installing")
     assert reader.amounts() == [str(ROOM_MIB)] * 2
     reader.await_scheduler("gpu-scheduler")
 
     (reader.checkout / "chat.yaml").write_text(the_pod())
-    reader.run("docs/shares.md", "## A pod")
+    reader.run("docs/tasks/shares.md", "## A pod")
     assert reader.node_of("chat") == NODE
     annotations = reader.api.get(f"{PODS}/chat")["metadata"]["annotations"]
     asked = {each["container"]: each["memoryMiB"] for each in assigned(annotations)["containers"]}
     assert asked == {"main": 16384, "embed": 4096}
 
     reader.report(2)
-    reader.run("docs/shares.md", "## A configuration of your own")
+    reader.run("docs/tasks/shares.md", "## A configuration of your own")
     scheduler, extender = reader.configuration()
     assert scheduler["extenders"][0]["bindVerb"] == "bind"
     assert (extender["score"], extender["bind"]) == ({"strategy": "binpack"}, {"enabled": True})
     assert assigned(reader.place("with-my-own")["metadata"]["annotations"])["node"] == NODE
 
     reader.report(3)
-    reader.run("docs/shares.md", "## Another name for the scheduler")
+    reader.run("docs/tasks/shares.md", "## Another name for the scheduler")
     objects = list(yaml.safe_load_all(reader.run_block("kubectl kustomize my-cluster")))
     assert told(objects, "schedulers") == dict.fromkeys(BOTH, "['my-scheduler']")
     assert violations(objects) == []

@@ -114,7 +114,7 @@ def test_every_line_of_a_component_is_missed(component: str, left_out: int) -> N
 
 
 def test_the_page_lists_the_components() -> None:
-    table = section((ROOT / "docs" / "agent.md").read_text(), "## Where the driver is")
+    table = section((ROOT / "docs" / "tasks" / "agent.md").read_text(), "## Where the driver is")
     assert sorted(re.findall(r"^\| `(agent-[a-z-]+)`", table, re.MULTILINE)) == AGENTS
 
 
@@ -166,14 +166,14 @@ def test_which_nodes_agents_run_on(labels: dict[str, str], runs: bool) -> None:
 
 
 def test_the_page_takes_agents_off_a_node_by_that_label() -> None:
-    text = (ROOT / "docs" / "agent.md").read_text()
+    text = (ROOT / "docs" / "tasks" / "agent.md").read_text()
     assert "kubectl label node NODE gpu.scheduler-ext.io/agent=false" in text
     assert not runs_on(GPU_LABELS | {"gpu.scheduler-ext.io/agent": "false"})
 
 
 def test_another_port_of_the_api_server_is_opened_for_all_who_need_it() -> None:
-    """By the patch of docs/install.md, whose target's name is a whole regular expression."""
-    (text,) = blocks(section((ROOT / "docs" / "install.md").read_text(), "## Platforms"), "yaml")
+    """By the patch of docs/tasks/install.md, whose target's name is a whole regular expression."""
+    (text,) = blocks(section((ROOT / "docs" / "tasks" / "install.md").read_text(), "## Platforms"), "yaml")
     (patch,) = yaml.safe_load(text)["patches"]
     names = {
         each["metadata"]["name"]

@@ -35,7 +35,7 @@ SCORES: tuple[Score, ...] = (
 
 # A total is the mean of the terms that apply, by these weights. What a pod says (the order of its models,
 # its priority) outweighs what we would like; packing terms decide among the rest. How those of the
-# first seven were found, and on what, is in docs/placement.md.
+# first seven were found, and on what, is in docs/concepts/placement.md.
 DEFAULT_WEIGHTS: dict[str, float] = {
     "residual-value": 0.25,
     "fragmentation": 0.25,

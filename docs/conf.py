@@ -1,0 +1,45 @@
+"""The site of the documentation: the pages of this folder, with the README of the repository as its home.
+
+``make docs`` builds it into build/site; a link or an anchor that leads nowhere is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+import scheduler_ext
+
+project = "scheduler-ext"
+version = release = scheduler_ext.__version__
+html_title = f"scheduler-ext {version}"
+html_theme = "furo"
+html_show_copyright = html_show_sphinx = False
+html_copy_source = html_show_sourcelink = False
+extensions = ["myst_parser"]
+# Headings are linked to as they are where the sources are read.
+myst_heading_anchors = 4
+# Most fences are what a terminal shows, with no language of their own.
+highlight_language = "text"
+# What is beside the site: examples, and machines of the reader's own.
+linkcheck_ignore = [r"http://127\.0\.0\.1", r"https://(git|artifacts|registry)\.example"]
+linkcheck_timeout = 20
+
+
+def assembled(app: Sphinx, page: str, content: list[str]) -> None:
+    """What pages lack as they are read in the repository: a home, and the pages below an index."""
+    if page == "index":
+        readme = Path(app.srcdir).parent.joinpath("README.md").read_text()
+        # What is no page is a file to load.
+        content[0] += re.sub(r"\]\((?!https?:|#|docs/)", "](path:../", readme).replace("](docs/", "](")
+    up = "../" * (page.count("/") + 1)
+    content[0] = content[0].replace(f"]({up}README.md", f"]({up[3:]}index.md")
+    if page in ("decisions/README", "runbooks/README"):
+        content[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n[!R]*\n```\n"
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", assembled)
