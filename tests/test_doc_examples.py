@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,7 @@ from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire.config import load_config
 from scheduler_ext.wire.objects import assemble, read_objects, read_pods
 from scheduler_ext.wire.pod import pod_request
-from tests.pages import PAGES, PENDING, ROOT, SAMPLE, blocks
+from tests.pages import FENCE, PAGES, PENDING, ROOT, SAMPLE, blocks
 
 
 def squeezed(line: str) -> str:
@@ -52,6 +53,21 @@ def test_yaml_examples_are_accepted(block: str) -> None:
 @pytest.mark.parametrize("block", example_blocks("json", PAGES))
 def test_json_examples_are_json(block: str) -> None:
     assert isinstance(msgspec.json.decode(block), dict | list)
+
+
+FOLLOWED = [
+    ROOT / "docs" / "quickstart.md",
+    *sorted((ROOT / "docs" / "tasks").glob("*.md")),
+    *sorted((ROOT / "docs" / "runbooks").glob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in FOLLOWED])
+def test_every_command_stands_in_a_block_that_is_run(page: Path) -> None:
+    """The end-to-end tests run those marked ``sh``."""
+    begins = re.compile(r"(\$ |kubectl |(\.venv/bin/)?scheduler-ext |make |cat |sed |curl |docker |pip)")
+    unmarked = [body for _, named, body in FENCE.findall(page.read_text()) if named != "sh"]
+    assert [body for body in unmarked if begins.match(body.lstrip())] == []
 
 
 def test_the_shell_block_of_the_quickstart_has_a_pod_that_fits() -> None:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from http.client import HTTPSConnection
-from pathlib import Path
 
 import pytest
 import yaml
@@ -19,65 +14,14 @@ from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
 from tests.e2e.cluster.unverified import get
-from tests.e2e.cluster.whole import PLAIN_NODES, Cluster, running_cluster
+from tests.e2e.cluster.whole import PLAIN_NODES, running_cluster
+from tests.e2e.documented import Reader
 from tests.e2e.installation import NAMESPACE, Installation
 from tests.kube_objects import GFD_H100
 from tests.manifests.objects import of_kind
 from tests.pages import ROOT, blocks, section
 
 GFD_A100 = GFD_H100 | {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.count": "4"}
-PODS = "/api/v1/namespaces/default/pods"
-
-
-class Reader:
-    """Follows the instructions in a checkout, as the cluster's administrator."""
-
-    def __init__(self, cluster: Cluster, checkout: Path) -> None:
-        self.cluster = cluster
-        self.api = cluster.plane.api
-        self.checkout = checkout
-        for name in ("manifests", "config"):
-            shutil.copytree(ROOT / name, checkout / name)
-        for name in ("Makefile", "setup.cfg", "pyproject.toml", "constraints.txt"):
-            shutil.copy2(ROOT / name, checkout / name)
-        (checkout / ".venv").symlink_to(sys.prefix)
-
-    def run(self, page: str, heading: str | None = None) -> None:
-        """Run the shell blocks of a page or of one of its sections."""
-        text = (ROOT / page).read_text()
-        for block in blocks(section(text, heading) if heading else text, "sh"):
-            self.run_block(block)
-
-    def run_block(self, block: str) -> str:
-        """What it prints; every command in it must succeed."""
-        plane = self.cluster.plane
-        path = f"{plane.binaries.kubectl.parent}:{os.environ['PATH']}"
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],
-            cwd=self.checkout,
-            env={"PATH": path, "HOME": str(self.checkout), "KUBECONFIG": str(plane.kubeconfig("admin"))},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
-        assert "Warning" not in done.stderr, done.stderr
-        return done.stdout
-
-    def write_pod(self, *changes: tuple[str, str]) -> None:
-        """pod.yaml of the README, with some of its words replaced."""
-        (pod,) = blocks(section((ROOT / "README.md").read_text(), "## Use it from a pod"), "yaml")
-        for old, new in changes:
-            pod = pod.replace(old, new)
-        (self.checkout / "pod.yaml").write_text(pod)
-
-    def node_of(self, pod: str) -> str:
-        """Where a pod has gone."""
-        spec = eventually(
-            lambda: "nodeName" in (found := self.api.get(f"{PODS}/{pod}")["spec"]) and found, pod
-        )
-        return str(spec["nodeName"])
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +170,12 @@ def test_standalone_lets_nobody_ask_without_a_certificate(standalone: tuple[Read
             ask()
     context.load_cert_chain(tls / "client.crt", tls / "client.key")
     assert status() == 200
+
+
+def test_standalone_when_a_certificate_ends(standalone: tuple[Reader, Installation]) -> None:
+    reader, installation = standalone
+    reader.follow("docs/runbooks/CertificateExpiry.md")
+    installation.await_rollout()
 
 
 def test_standalone_takes_a_renewed_certificate(standalone: tuple[Reader, Installation]) -> None:

@@ -12,9 +12,9 @@ import yaml
 
 from tests.e2e.cluster.api import APPLY, Api, ApiError, eventually
 from tests.e2e.cluster.whole import running_cluster
+from tests.e2e.documented import PODS, Reader
 from tests.e2e.gpunode_api import PATH as GPU_NODES
 from tests.e2e.share_cluster import ShareCluster, own, variables
-from tests.e2e.test_documentation import PODS, Reader
 from tests.kube_objects import SHARE, gpu, gpu_node
 from tests.manifests.objects import Json, of_kind
 from tests.manifests.policy import violations
@@ -205,6 +205,9 @@ def test_the_page_from_installing_to_taking_away(reader: ShareReader) -> None:
     annotations = reader.api.get(f"{PODS}/chat")["metadata"]["annotations"]
     asked = {each["container"]: each["memoryMiB"] for each in assigned(annotations)["containers"]}
     assert asked == {"main": 16384, "embed": 4096}
+    # Runbooks about what only shares have.
+    reader.follow("docs/runbooks/GPUBindConflictsHigh.md")
+    reader.follow("docs/runbooks/GPUSharePodsUnplaced.md")
 
     reader.report(2)
     reader.run("docs/tasks/shares.md", "## A configuration of your own")
