@@ -1,0 +1,73 @@
+"""The figures of the comparison are those of benchmarks/results."""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+from collections import defaultdict
+from typing import Any
+
+from tests.pages import ROOT, rows, section
+
+PAGE = (ROOT / "docs" / "concepts" / "comparison.md").read_text()
+RESULTS = ROOT / "benchmarks" / "results"
+POLICIES = {
+    "least allocated": "least-allocated",
+    "most allocated": "most-allocated",
+    "best fit": "best-fit",
+    "FGD": "fgd",
+    "**scheduler-ext**": "default",
+}
+
+
+def measured(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((RESULTS / name).read_text())["rows"]
+    return found
+
+
+def number(cell: str) -> float:
+    return float(cell.replace(",", "").replace("*", "").removesuffix("/s").removesuffix(" ms"))
+
+
+def test_the_time_to_filter() -> None:
+    found = {
+        row["nodes"]: (round(row["p50Us"] / 1000, 1), round(row["p99Us"] / 1000, 1))
+        for row in measured("latency.json")
+        if (row["verb"], row["kind"], row["connections"]) == ("filter", "whole", 1)
+    }
+    table = rows(section(PAGE, "## Time to filter"))
+    assert len(table) == 3
+    for nodes, *_, ours in table:
+        p50, p99 = (number(part) for part in ours.split(" / "))
+        assert found[int(number(nodes))] == (p50, p99)
+
+
+def test_pods_per_second() -> None:
+    found = {
+        (row["nodes"], row["contender"]): (
+            round(row["algorithmMeanMs"]["median"], 1),
+            round(row["podsPerSecond"]["median"]),
+        )
+        for row in measured("scheduler-alike.json")
+    }
+    table = rows(section(PAGE, "## Pods per second"))
+    assert len(table) == 3
+    for nodes, without, ours in table:
+        for contender, cell in (("none", without), ("ours", ours)):
+            mean, rate = (number(part) for part in cell.split(", "))
+            assert found[int(number(nodes)), contender] == (mean, rate)
+
+
+def test_packing() -> None:
+    allocated = defaultdict(list)
+    with (RESULTS / "placement.csv").open() as file:
+        for row in csv.DictReader(file):
+            allocated[row["policy"]].append(
+                (float(row["allocationPercent100"]), float(row["allocationPercent130"]))
+            )
+    for policy, _, *cells in rows(section(PAGE, "## Packing")):
+        values = allocated[POLICIES.get(policy, policy)]
+        assert [number(cell) for cell in cells] == [
+            round(statistics.fmean(part), 1) for part in zip(*values, strict=True)
+        ], policy

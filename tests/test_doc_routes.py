@@ -1,0 +1,56 @@
+"""The reference names every path that is answered, on whichever listener, and no other."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.source import InventorySource
+from scheduler_ext.server.app import api_app, health_app, inspect_app
+from scheduler_ext.server.explanations import explanations_blueprint
+from scheduler_ext.server.metrics import Metrics
+from scheduler_ext.server.page.routes import page_blueprint
+from scheduler_ext.server.questions import questions_blueprint
+from scheduler_ext.wire.config import Configuration
+from tests.pages import SAMPLE, page
+
+# What answers is of no interest here, only which paths there are.
+NOBODY: Any = None
+PAGES = ("wire", "inspection", "page-events")
+
+
+@pytest.fixture(scope="module")
+def served() -> set[str]:
+    config = Configuration()
+    extender = Extender(config)
+    source = InventorySource(SAMPLE, extender, config.resource_names())
+    metrics = Metrics(source, config)
+    apps = (
+        api_app(extender, None, metrics, 1000, 60.0),
+        health_app(source, metrics),
+        inspect_app(
+            explanations_blueprint(NOBODY),
+            questions_blueprint(source, config, NOBODY, NOBODY),
+            page_blueprint(NOBODY, config),
+        ),
+    )
+    return set().union(*map(paths, apps))
+
+
+def paths(app: Flask) -> set[str]:
+    """Method and path of every route; files of the page are its own affair."""
+    return {
+        f"{method} {rule.rule}"
+        for rule in app.url_map.iter_rules()
+        for method in (rule.methods or set()) & {"GET", "POST"}
+        if "<" not in rule.rule
+    }
+
+
+def test_every_path_is_told_and_no_other(served: set[str]) -> None:
+    text = "".join(map(page, PAGES))
+    assert set(re.findall(r"`((?:GET|POST) /[a-z/]*)", text)) == served
