@@ -45,16 +45,14 @@ def _draw_latency(axes: Any, rows: Sequence[Row]) -> None:
                 linestyle="-" if verb == "filter" else ":",
                 label=f"{verb}, {kind}",
             )
-            if verb == "filter":
-                for row in line:
-                    axes.annotate(f"{row.ratio:.1f}x", (row.nodes, _ms(row.p50_us)), fontsize=6)
         noop = sorted((row for row in shown if row.verb == verb), key=lambda r: r.nodes)
         sizes = list(dict.fromkeys(row.nodes for row in noop))
         lowest = [min(_ms(row.noop_p50_us) for row in noop if row.nodes == size) for size in sizes]
         style = "-" if verb == "filter" else ":"
         axes.plot(sizes, lowest, color="#777777", linestyle=style, label=f"no-op, same bodies as {verb}")
+    _annotate_slowest(axes, [row for row in shown if row.verb == "filter"])
     axes.set(
-        title=f"p50 by cluster size, {connections} connection(s); the numbers are multiples of the no-op",
+        title=f"p50 by cluster size, {connections} connection(s); numbers: times the no-op",
         xlabel="nodes of 8 GPUs, all named to filter",
         ylabel="p50 at the client, ms",
         xscale="log",
@@ -63,6 +61,20 @@ def _draw_latency(axes: Any, rows: Sequence[Row]) -> None:
     _plain_numbers(axes)
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize=7)
+
+
+def _annotate_slowest(axes: Any, rows: Sequence[Row]) -> None:
+    """One number for each size: those of several kinds would lie on each other."""
+    for size in dict.fromkeys(row.nodes for row in rows):
+        slowest = max((row for row in rows if row.nodes == size), key=lambda row: _ms(row.p50_us))
+        axes.annotate(
+            f"{slowest.ratio:.1f}x",
+            (size, _ms(slowest.p50_us)),
+            xytext=(0, 7),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
 
 
 def _draw_growth(axes: Any, growth: Sequence[GrowthPoint]) -> None:
