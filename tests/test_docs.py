@@ -16,14 +16,14 @@ import scheduler_ext.sim.mig.policies
 import scheduler_ext.sim.policies
 from scheduler_ext.cli import main
 from scheduler_ext.cluster.notices import NUDGE_ANNOTATION
+from scheduler_ext.core.decided import Bound, Candidate, Term
 from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.core.wishes import ANNOTATION_PREFIX, WISHES
-from scheduler_ext.extender.candidates import Candidate, Term
 from scheduler_ext.extender.ledger_dump import ledger_dump
-from scheduler_ext.extender.record import Bound, Recorded
+from scheduler_ext.extender.record import Recorded
 from scheduler_ext.extender.recorded import recorded_values
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource

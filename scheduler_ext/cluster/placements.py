@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from scheduler_ext.core.decided import Bound, Candidate
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.extender.candidates import Candidate
-from scheduler_ext.extender.record import Bound, Record, Recorded
+from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire.times import micro_time
 
 REASON = "GPUPlacement"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from typing import Any, Protocol, TypeVar
 
+from scheduler_ext.core.decided import Bound
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.intent import Intent, Reservation
 from scheduler_ext.core.node import BoundPod
@@ -34,7 +35,7 @@ from scheduler_ext.extender.bind import (
 )
 from scheduler_ext.extender.book import Book, Reserved
 from scheduler_ext.extender.outcome import Done, Outcome, Unknown, Unsent
-from scheduler_ext.extender.record import Bound, Record
+from scheduler_ext.extender.record import Record
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.binding import (
     binding_body,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from scheduler_ext.core.columns import Ints
 from scheduler_ext.core.cycle import Decision
+from scheduler_ext.core.decided import Candidate, Term
 from scheduler_ext.core.name_index import NameIndex
 
 Names = Mapping[str, int]
@@ -17,37 +17,6 @@ Names = Mapping[str, int]
 # kube-scheduler adds scores of its own, and draws lots among the best: the one it takes is among few.
 _KEPT = 5
 _REMEMBERED_INDICES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """One score of a node, 0 to 1; its part of the total, and the mean over the nodes compared."""
-
-    name: str
-    weight: float
-    value: float
-    mean: float
-
-    @property
-    def ahead(self) -> float:
-        """How much of the total it is better by than the mean node."""
-        return self.weight * (self.value - self.mean)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node that fits, its total and its terms."""
-
-    node: str
-    total: float
-    terms: tuple[Term, ...]
-    of: int
-
-    @property
-    def strongest(self) -> list[Term]:
-        """The two terms by which it is ahead most; fewer where it is ahead in fewer."""
-        ahead = sorted((term for term in self.terms if term.ahead > 0), key=lambda term: -term.ahead)
-        return ahead[:2]
 
 
 def best_of(decision: Decision, rows: Ints) -> tuple[Candidate, ...]:

@@ -19,9 +19,10 @@ import numpy as np
 
 from scheduler_ext.core.columns import Ints
 from scheduler_ext.core.cycle import Decision
+from scheduler_ext.core.decided import Bound, Candidate
 from scheduler_ext.core.node import BoundPod
 from scheduler_ext.extender.answer import Answer, Basis
-from scheduler_ext.extender.candidates import Candidate, Names, best_of
+from scheduler_ext.extender.candidates import Names, best_of
 from scheduler_ext.wire.extender import decode_pod
 from scheduler_ext.wire.pod import pod_name, pod_uid
 from scheduler_ext.wire.redacted import redacted_pod
@@ -49,17 +50,6 @@ class Offered:
     def knows(self, name: str) -> bool:
         """Whether the node was there when kube-scheduler asked."""
         return name in self.names
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """How a bind ended; ``kind`` as in ``BindResult``, ``devices`` UUIDs by container."""
-
-    at: float
-    node: str
-    kind: str
-    error: str
-    devices: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(slots=True)

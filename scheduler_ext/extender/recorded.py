@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler_ext.extender.candidates import Candidate
-from scheduler_ext.extender.record import Bound, Recorded
+from scheduler_ext.core.decided import Bound, Candidate
+from scheduler_ext.extender.record import Recorded
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.times import micro_time
 

@@ -17,17 +17,10 @@ from scheduler_ext.core.placement import Sizing
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import build_snapshot
 from scheduler_ext.core.workload import Workload
-from scheduler_ext.extender.candidates import Candidate, Names, Term
-from scheduler_ext.extender.record import Bound, Offered, Record, Recorded
+from scheduler_ext.extender.candidates import Names
+from scheduler_ext.extender.record import Offered, Record, Recorded
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.snapshot_file import (
-    SnapshotFile,
-    StoredBind,
-    StoredCandidate,
-    StoredDecision,
-    StoredOffer,
-    StoredTerm,
-)
+from scheduler_ext.wire.snapshot_file import SnapshotFile, StoredDecision, StoredOffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +137,6 @@ def _without_labels(pod: BoundPod) -> BoundPod:
 
 
 def _stored(entry: Recorded, offers: _Offers) -> StoredDecision:
-    bound = entry.bound
     return StoredDecision(
         uid=entry.uid,
         namespace=entry.namespace,
@@ -159,29 +151,12 @@ def _stored(entry: Recorded, offers: _Offers) -> StoredDecision:
         rejected=dict(entry.rejected),
         problem=entry.problem,
         offer=offers.place(entry.offered),
-        candidates=[
-            StoredCandidate(
-                candidate.node,
-                candidate.total,
-                candidate.of,
-                [StoredTerm(term.name, term.weight, term.value, term.mean) for term in candidate.terms],
-            )
-            for candidate in entry.candidates
-        ],
-        bound=(
-            StoredBind(bound.at, bound.node, bound.kind, bound.error, _lists(bound.devices))
-            if bound is not None
-            else None
-        ),
+        candidates=entry.candidates,
+        bound=entry.bound,
     )
 
 
-def _lists(devices: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    return {container: list(uuids) for container, uuids in devices.items()}
-
-
 def _recorded(stored: StoredDecision, offers: Sequence[Offered]) -> Recorded:
-    bound = stored.bound
     return Recorded(
         uid=stored.uid,
         namespace=stored.namespace,
@@ -196,24 +171,6 @@ def _recorded(stored: StoredDecision, offers: Sequence[Offered]) -> Recorded:
         rejected=stored.rejected,
         problem=stored.problem,
         offered=offers[stored.offer] if stored.offer is not None else None,
-        candidates=tuple(
-            Candidate(
-                candidate.node,
-                candidate.total,
-                tuple(Term(term.name, term.weight, term.value, term.mean) for term in candidate.terms),
-                candidate.of,
-            )
-            for candidate in stored.candidates
-        ),
-        bound=(
-            Bound(
-                bound.at,
-                bound.node,
-                bound.kind,
-                bound.error,
-                {container: tuple(uuids) for container, uuids in bound.devices.items()},
-            )
-            if bound is not None
-            else None
-        ),
+        candidates=stored.candidates,
+        bound=stored.bound,
     )

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 
 from scheduler_ext import __version__
+from scheduler_ext.core.decided import Bound, Candidate
 from scheduler_ext.core.errors import SnapshotFileError
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.mig_geometry import Geometry
@@ -26,34 +27,6 @@ KIND = "DecisionSnapshot"
 _GZIP = b"\x1f\x8b"
 # 50,000 nodes of eight GPUs are some 200 MB; a small file that unpacks to more is no snapshot.
 _MOST_BYTES = 2**30
-
-
-class StoredTerm(Struct):
-    """One score of a candidate."""
-
-    name: str
-    weight: float
-    value: float
-    mean: float
-
-
-class StoredCandidate(Struct):
-    """One of the best nodes of a decision."""
-
-    node: str
-    total: float
-    of: int
-    terms: list[StoredTerm]
-
-
-class StoredBind(Struct):
-    """How a bind ended."""
-
-    at: float
-    node: str
-    kind: str
-    error: str
-    devices: dict[str, list[str]]
 
 
 class StoredDecision(Struct):
@@ -75,8 +48,8 @@ class StoredDecision(Struct):
     rejected: dict[str, int]
     problem: str | None
     offer: int | None
-    candidates: list[StoredCandidate]
-    bound: StoredBind | None
+    candidates: tuple[Candidate, ...]
+    bound: Bound | None
 
 
 class StoredOffer(Struct):

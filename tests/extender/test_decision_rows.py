@@ -6,10 +6,11 @@ import json
 
 import pytest
 
+from scheduler_ext.core.decided import Bound
 from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.extender.decision_rows import asks, decision_row
-from scheduler_ext.extender.record import Bound, Record
+from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, waiting

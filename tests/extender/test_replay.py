@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle import Decision, points
+from scheduler_ext.core.decided import Bound
 from scheduler_ext.core.errors import RequestError, SnapshotFileError
 from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.intree import NodeFacts
@@ -19,7 +20,6 @@ from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.explainer import Explainer
-from scheduler_ext.extender.record import Bound
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.snapshots import Replayed, revived, taken
 from scheduler_ext.wire.arrivals import workload_of
