@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,7 +15,33 @@ from scheduler_ext.cli.kubeconfig import kubeconfig_path
 from scheduler_ext.cli.options import config_option, together
 from scheduler_ext.cli.sources import read_config
 
-live_options = together(
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Which cluster is asked, and who of it."""
+
+    kubeconfig: Path | None
+    context: str | None
+    source: str
+    extender_namespace: str
+    config_file: Path | None
+
+    def answers(self) -> Answers:
+        """Whoever answers. Raises ClusterError, ConfigError, click.UsageError."""
+        config = read_config(self.config_file)
+        path = kubeconfig_path(self.kubeconfig)
+        return answers(path, self.context, self.source, self.extender_namespace, config)
+
+    def namespace(self, chosen: str | None) -> str:
+        """The namespace that was asked for, or that of the context. Raises ClusterError."""
+        if chosen is not None:
+            return chosen
+        from scheduler_ext.cluster.transport import kubeconfig_namespace
+
+        return kubeconfig_namespace(kubeconfig_path(self.kubeconfig), self.context)
+
+
+_options = together(
     click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path),
@@ -34,6 +64,26 @@ live_options = together(
     ),
     config_option,
 )
+
+
+def live_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command these options as ``live``."""
+
+    @functools.wraps(command)
+    def with_live(
+        *args: Any,
+        kubeconfig: Path | None,
+        context: str | None,
+        source: str,
+        extender_namespace: str,
+        config_file: Path | None,
+        **others: Any,
+    ) -> None:
+        command(*args, live=Live(kubeconfig, context, source, extender_namespace, config_file), **others)
+
+    return _options(with_live)
+
+
 namespace_option = click.option("-n", "--namespace", help="The namespace; that of the context without.")
 all_namespaces_option = click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")
 named_output_option = click.option(
@@ -43,24 +93,3 @@ named_output_option = click.option(
     default="table",
     show_default=True,
 )
-
-
-def asked(
-    kubeconfig: Path | None,
-    context: str | None,
-    source: str,
-    extender_namespace: str,
-    config_file: Path | None,
-) -> Answers:
-    """Whoever answers. Raises ClusterError, ConfigError, click.UsageError."""
-    config = read_config(config_file)
-    return answers(kubeconfig_path(kubeconfig), context, source, extender_namespace, config)
-
-
-def chosen_namespace(namespace: str | None, kubeconfig: Path | None, context: str | None) -> str:
-    """The namespace that was asked for, or that of the context. Raises ClusterError."""
-    if namespace is not None:
-        return namespace
-    from scheduler_ext.cluster.transport import kubeconfig_namespace
-
-    return kubeconfig_namespace(kubeconfig_path(kubeconfig), context)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
-from scheduler_ext.cli.live_options import asked, live_options
+from scheduler_ext.cli.live_options import Live, live_options
 from scheduler_ext.cli.output import print_structured, printable
 from scheduler_ext.core.errors import InventoryError
 
@@ -26,16 +25,12 @@ _COLOURS = {_PROMISED: "blue", _USED: "cyan", _UNKNOWN: "red"}
 )
 def node(
     name: str,
-    kubeconfig: Path | None,
-    context: str | None,
-    source: str,
-    extender_namespace: str,
-    config_file: Path | None,
+    live: Live,
     output: str,
 ) -> None:
     """Show every GPU of a node: its memory as a bar, its MIG instances, and who holds what."""
     name = name.removeprefix("node/").removeprefix("nodes/")
-    answering = asked(kubeconfig, context, source, extender_namespace, config_file)
+    answering = live.answers()
     found = next((item for item in answering.inventory()["items"] if item["node"] == name), None)
     if found is None:
         raise InventoryError(f"node {name}: no node of this name has GPUs; `nodes` lists those that have")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from scheduler_ext.cli.inventory import print_inventory
-from scheduler_ext.cli.live_options import asked, live_options, named_output_option
+from scheduler_ext.cli.live_options import Live, live_options, named_output_option
 from scheduler_ext.cli.output import print_structured, printable
 
 
@@ -15,15 +13,11 @@ from scheduler_ext.cli.output import print_structured, printable
 @live_options
 @named_output_option
 def nodes(
-    kubeconfig: Path | None,
-    context: str | None,
-    source: str,
-    extender_namespace: str,
-    config_file: Path | None,
+    live: Live,
     output: str,
 ) -> None:
     """List the nodes with GPUs: model, health, free memory and MIG instances; -o wide lists every GPU."""
-    listing = asked(kubeconfig, context, source, extender_namespace, config_file).inventory()
+    listing = live.answers().inventory()
     if output in ("json", "yaml"):
         print_structured(listing, output)
     elif output == "name":

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from scheduler_ext.cli.live_options import (
+    Live,
     all_namespaces_option,
-    asked,
-    chosen_namespace,
     live_options,
     named_output_option,
     namespace_option,
@@ -26,18 +24,14 @@ from scheduler_ext.cli.output import print_structured, print_table, printable
 def pods(
     namespace: str | None,
     all_namespaces: bool,
-    kubeconfig: Path | None,
-    context: str | None,
-    source: str,
-    extender_namespace: str,
-    config_file: Path | None,
+    live: Live,
     output: str,
 ) -> None:
     """List the pods that have GPUs, with where and which, and those that wait, with why."""
     if namespace is not None and all_namespaces:
         raise click.UsageError("-n and -A: one of them says which namespace; give one")
-    only = None if all_namespaces else chosen_namespace(namespace, kubeconfig, context)
-    listing = asked(kubeconfig, context, source, extender_namespace, config_file).pods()
+    only = None if all_namespaces else live.namespace(namespace)
+    listing = live.answers().pods()
     items = [item for item in listing["items"] if only is None or item["namespace"] == only]
     if output in ("json", "yaml"):
         print_structured({**listing, "items": items}, output)

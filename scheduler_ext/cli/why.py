@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, devices, print_nodes, tell_why_not
-from scheduler_ext.cli.live_options import asked, chosen_namespace, live_options, namespace_option
+from scheduler_ext.cli.live_options import Live, live_options, namespace_option
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import print_structured, printable
 from scheduler_ext.core.errors import PodError
@@ -24,11 +23,7 @@ def why(
     ctx: click.Context,
     pod: str,
     namespace: str | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    source: str,
-    extender_namespace: str,
-    config_file: Path | None,
+    live: Live,
     output: str,
 ) -> None:
     """Tell why a pod waits and what would help, or why it is where it is.
@@ -36,8 +31,8 @@ def why(
     Exit 0 if it has a node or would fit, 3 if not.
     """
     name = pod.removeprefix("pod/").removeprefix("pods/")
-    where = chosen_namespace(namespace, kubeconfig, context)
-    told = asked(kubeconfig, context, source, extender_namespace, config_file).pod(where, name)
+    where = live.namespace(namespace)
+    told = live.answers().pod(where, name)
     if told is None:
         raise PodError(f"pod {where}/{name}: there is no such pod that waits for GPUs or holds some")
     if output in ("json", "yaml"):
