@@ -9,7 +9,7 @@ import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, read_pod, shortfall
 from scheduler_ext.cli.options import one_pod_options
-from scheduler_ext.cli.output import print_structured, print_table, printable
+from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
 from scheduler_ext.cli.sources import read_config, read_state
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.extender.capacity import capacity as capacity_of
@@ -45,6 +45,8 @@ def capacity(
         raise InventoryError(f"{state.source}: {error}") from None
     if output in ("json", "yaml"):
         print_structured(answer, output)
+    elif output == "name":
+        print_names("node", (node["node"] for node in answer["nodes"] if node["count"] != 0))
     else:
         _print(answer, wide=output == "wide")
     ctx.exit(WOULD_NOT_FIT if answer["total"] == 0 else 0)

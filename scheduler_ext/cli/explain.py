@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.options import one_pod_options
-from scheduler_ext.cli.output import print_structured, print_table, printable
+from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
 from scheduler_ext.cli.sources import read_config, read_state
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.intree import NO_NODES
@@ -53,6 +53,8 @@ def explain(
         raise InventoryError(f"{state.source}: {error}") from None
     if output in ("json", "yaml"):
         print_structured(explanation, output)
+    elif output == "name":
+        print_names("node", explanation["best"])
     else:
         print_explanation(explanation, wide=output == "wide")
     ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)

@@ -14,7 +14,7 @@ from scheduler_ext.cli.options import (
     kubeconfig_option,
     output_option,
 )
-from scheduler_ext.cli.output import print_structured, print_table, printable
+from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
 from scheduler_ext.cli.sources import read_config, read_state
 from scheduler_ext.extender.listing import inventory_list
 
@@ -38,6 +38,8 @@ def inventory(
     listing = inventory_list(state.infos.values(), config, state.ages_s, state.problems)
     if output in ("json", "yaml"):
         print_structured(listing, output)
+    elif output == "name":
+        print_names("node", (item["node"] for item in listing["items"]))
     else:
         print_inventory(listing, wide=output == "wide")
 

@@ -86,10 +86,3 @@ def live_options(command: Callable[..., None]) -> Callable[..., None]:
 
 namespace_option = click.option("-n", "--namespace", help="The namespace; that of the context without.")
 all_namespaces_option = click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")
-named_output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "name", "json", "yaml"]),
-    default="table",
-    show_default=True,
-)

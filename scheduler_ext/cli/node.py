@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.live_options import Live, live_options
-from scheduler_ext.cli.output import print_structured, printable
+from scheduler_ext.cli.options import output_option
+from scheduler_ext.cli.output import print_names, print_structured, printable
 from scheduler_ext.core.errors import InventoryError
 
 _BAR_CELLS = 40
@@ -20,9 +21,7 @@ _COLOURS = {_PROMISED: "blue", _USED: "cyan", _UNKNOWN: "red"}
 @click.command()
 @click.argument("name")
 @live_options
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
-)
+@output_option
 def node(
     name: str,
     live: Live,
@@ -38,6 +37,9 @@ def node(
     if output in ("json", "yaml"):
         print_structured({**found, "kind": "GPUNodeHoldings", "holdings": held}, output)
         return
+    if output == "name":
+        print_names("node", [name])
+        return
     click.echo(printable(f"Node {name}: {found['state']}, known by its {found['source']}"))
     if found["problem"]:
         click.echo(printable(f"Note: its report is refused: {found['problem']}"))
@@ -45,13 +47,13 @@ def node(
         f"{_PROMISED} promised to pods  {_USED} used beyond  {_UNKNOWN} used by nobody known  {_FREE} free"
     )
     for device in found["devices"]:
-        _print_device(device, held["devices"].get(device["uuid"], {"holdings": []}))
+        _print_device(device, held["devices"].get(device["uuid"], {"holdings": []}), wide=output == "wide")
     for entry in held["unknownDevices"]:
         who = f"{entry['namespace']}/{entry['name']}"
         click.echo(printable(f"  on a GPU nobody has told: {entry['count']} {entry['resource']} of {who}"))
 
 
-def _print_device(device: dict[str, Any], held: dict[str, Any]) -> None:
+def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -> None:
     memory, uuid = device["memory"], device["uuid"] or "one of several, known by labels"
     words = [] if device["healthy"] else ["UNHEALTHY"]
     words += ["cordoned"] if device["cordoned"] else []
@@ -60,6 +62,8 @@ def _print_device(device: dict[str, Any], held: dict[str, Any]) -> None:
     click.echo()
     click.secho(printable(head), fg="red" if not device["healthy"] else None, bold=sys.stdout.isatty())
     click.echo(f"  [{_bar(memory)}] {_amounts(memory)}")
+    if wide:
+        click.echo(f"  {_parts(memory)}")
     for instance in device["mig"]["instances"]:
         start = "?" if instance["start"] is None else instance["start"]
         state = "free" if instance["free"] else "held"
@@ -96,6 +100,17 @@ def _bar(memory: dict[str, Any]) -> str:
     if not sys.stdout.isatty():
         return cells
     return "".join(click.style(cell, fg=_COLOURS.get(cell)) for cell in cells)
+
+
+def _parts(memory: dict[str, Any]) -> str:
+    parts = (
+        ("requested", "requestedMiB"),
+        ("in use", "usedMiB"),
+        ("unaccounted", "unaccountedMiB"),
+        ("reserved", "reservedMiB"),
+    )
+    told = (f"{word} {memory[key]:,} MiB" for word, key in parts if memory[key] is not None)
+    return ", ".join(told) or "nothing else is known"
 
 
 def _amounts(memory: dict[str, Any]) -> str:

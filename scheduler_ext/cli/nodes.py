@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from scheduler_ext.cli.inventory import print_inventory
-from scheduler_ext.cli.live_options import Live, live_options, named_output_option
-from scheduler_ext.cli.output import print_structured, printable
+from scheduler_ext.cli.live_options import Live, live_options
+from scheduler_ext.cli.options import output_option
+from scheduler_ext.cli.output import print_names, print_structured
 
 
 @click.command()
 @live_options
-@named_output_option
+@output_option
 def nodes(
     live: Live,
     output: str,
@@ -21,7 +22,6 @@ def nodes(
     if output in ("json", "yaml"):
         print_structured(listing, output)
     elif output == "name":
-        for item in listing["items"]:
-            click.echo(printable(f"node/{item['node']}"))
+        print_names("node", (item["node"] for item in listing["items"]))
     else:
         print_inventory(listing, wide=output == "wide")

@@ -48,7 +48,11 @@ config_option = click.option(
     help="ExtenderConfiguration file; defaults without.",
 )
 output_option = click.option(
-    "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", show_default=True
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "name", "json", "yaml"]),
+    default="table",
+    show_default=True,
 )
 
 # What is asked about one pod on one cluster.

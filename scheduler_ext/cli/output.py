@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -17,6 +17,12 @@ def print_structured(value: dict[str, Any], form: str) -> None:
         click.echo(json.dumps(value, indent=2))
     else:
         click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def print_names(kind: str, names: Iterable[str]) -> None:
+    """Objects as kubectl names them, a line each: ``node/a``."""
+    for name in names:
+        click.echo(printable(f"{kind}/{name}"))
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -10,17 +10,17 @@ from scheduler_ext.cli.live_options import (
     Live,
     all_namespaces_option,
     live_options,
-    named_output_option,
     namespace_option,
 )
-from scheduler_ext.cli.output import print_structured, print_table, printable
+from scheduler_ext.cli.options import output_option
+from scheduler_ext.cli.output import print_names, print_structured, print_table
 
 
 @click.command()
 @namespace_option
 @all_namespaces_option
 @live_options
-@named_output_option
+@output_option
 def pods(
     namespace: str | None,
     all_namespaces: bool,
@@ -36,8 +36,7 @@ def pods(
     if output in ("json", "yaml"):
         print_structured({**listing, "items": items}, output)
     elif output == "name":
-        for item in items:
-            click.echo(printable(f"pod/{item['name']}"))
+        print_names("pod", (item["name"] for item in items))
     elif not items:
         click.echo("No pods with GPUs" + (f" in namespace {only}" if only is not None else ""), err=True)
     else:

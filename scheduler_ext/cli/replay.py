@@ -9,7 +9,8 @@ import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, print_explanation, read_pod
 from scheduler_ext.cli.names import NamespacedName
-from scheduler_ext.cli.output import print_structured
+from scheduler_ext.cli.options import output_option
+from scheduler_ext.cli.output import print_names, print_structured
 from scheduler_ext.core.errors import PodError, RequestError, SnapshotFileError
 from scheduler_ext.extender.explainer import Explainer
 from scheduler_ext.extender.snapshots import revived
@@ -25,13 +26,7 @@ from scheduler_ext.wire.snapshot_file import decode_snapshot_file
     type=click.Path(path_type=Path, allow_dash=True),
     help="File with one Pod that need not be there; - for standard input.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "json", "yaml"]),
-    default="table",
-    show_default=True,
-)
+@output_option
 @click.pass_context
 def replay(
     ctx: click.Context, file: Path, pod: tuple[str, str] | None, filename: Path | None, output: str
@@ -46,6 +41,8 @@ def replay(
     explanation = _explained(file, pod, filename)
     if output in ("json", "yaml"):
         print_structured(explanation, output)
+    elif output == "name":
+        print_names("node", explanation["best"])
     else:
         print_explanation(explanation, wide=output == "wide")
     ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)

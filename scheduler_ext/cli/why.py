@@ -9,7 +9,7 @@ import click
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, devices, print_nodes, tell_why_not
 from scheduler_ext.cli.live_options import Live, live_options, namespace_option
 from scheduler_ext.cli.options import output_option
-from scheduler_ext.cli.output import print_structured, printable
+from scheduler_ext.cli.output import print_names, print_structured, printable
 from scheduler_ext.core.errors import PodError
 
 
@@ -37,6 +37,8 @@ def why(
         raise PodError(f"pod {where}/{name}: there is no such pod that waits for GPUs or holds some")
     if output in ("json", "yaml"):
         print_structured(told, output)
+    elif output == "name":
+        print_names("pod", [name])
     else:
         _print(told, wide=output == "wide")
     ctx.exit(0 if told["fits"] or told["boundTo"] else WOULD_NOT_FIT)

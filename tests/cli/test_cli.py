@@ -13,6 +13,20 @@ from tests.cli.commands import FORMS, WHOLE, Written, error_of, run
 from tests.kube_objects import Json, gpu, gpu_node, node, pod
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        pytest.param(["inventory"], ["a100-1", "a100-2", "labels-1", "mig-1"], id="nodes with GPUs"),
+        pytest.param(["explain", "-f", "-"], ["labels-1"], id="where a pod fits, best first"),
+        pytest.param(["capacity", "-f", "-"], ["labels-1"], id="what takes one more"),
+    ],
+)
+def test_names_alone(cluster: Path, arguments: list[str], named: list[str]) -> None:
+    asking = json.dumps(pod("p", {WHOLE: "4"})).encode()
+    result = run(*arguments, "--inventory", cluster, "-o", "name", stdin=asking)
+    assert (result.exit_code, result.stdout.splitlines()) == (0, [f"node/{name}" for name in named])
+
+
 class TestInventory:
     @pytest.mark.parametrize("form", ["json", "yaml"])
     def test_structured(self, cluster: Path, form: str) -> None:

@@ -160,6 +160,11 @@ def test_a_pod_that_fits_now_and_one_that_has_its_node(world: World) -> None:
     assert (code, "It is on node shared." in out) == (0, True)
 
 
+def test_why_names_what_was_asked_about(world: World) -> None:
+    code, out, _ = world.run("why", "waits", "-o", "name")
+    assert (code, out) == (3, "pod/waits\n")
+
+
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_why_as_data(world: World, form: str) -> None:
     code, out, _ = world.run("why", "waits", "-o", form)
@@ -193,6 +198,12 @@ def test_a_node_with_its_bars_slots_and_holders(world: World) -> None:
     assert ["1g.10gb", "slots", "4+1", "held", "MIG-b"] in lines
     assert "default/small: 1g.10gb" in out
     assert "GPU 0  A100-80GB  GPU-s  UNHEALTHY" in world.run("node", "sick")[1]
+
+
+def test_a_node_in_numbers_and_by_name(world: World) -> None:
+    out = world.run("node", "shared", "-o", "wide")[1]
+    assert "requested 20,000 MiB, in use 30,000 MiB, unaccounted 10,000 MiB, reserved 0 MiB" in out
+    assert world.run("node", "node/shared", "-o", "name")[1] == "node/shared\n"
 
 
 def test_a_node_as_data(world: World) -> None:
