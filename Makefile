@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 # Where `make run` serves; the next two ports are health and inspection. A run that ends at once takes any.
 PORT ?= $(if $(filter 1,$(ONCE)),0,8888)
 IMAGE ?= scheduler-ext:0.1.0
+# Container images of Python set it: then each of the hundreds of processes that tests start compiles all it
+# imports, which takes longer than what it does.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
