@@ -5,7 +5,7 @@ import { gpuLine } from "./bars.js";
 import { kindText } from "./cluster.js";
 import { count, memory, named, percent, plural, tenth, visible } from "./text.js";
 
-const CARD_WIDTH = 296;
+const CARD_WIDTH = 270;
 const GAP = 12;
 const CARD_HEAD = 66;
 const NOTE = 20;
