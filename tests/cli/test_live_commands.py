@@ -220,9 +220,13 @@ def test_pods(world: World) -> None:
     assert "GPU-h" in rows["part"]
     assert "MIG-b" in rows["small"]
     assert "Waiting" in rows["waits"]
+    assert rows["waits"].endswith("Insufficient nvidia.com/gpu per device"), "of the node that is nearest"
     _, out, _ = world.run("pods", "-A", "-o", "wide")
     assert "research" in out
     assert "busy has 0 of 1 nvidia.com/gpu free" in out
+    assert "MOST NODES" in out
+    commonest = next(each for each in world.json("pods")["items"] if each["name"] == "waits")["commonest"]
+    assert f"{commonest['nodes']} of {commonest['of']}: {commonest['reason']}" in out
     assert world.run("pods", "-n", "research", "-o", "name")[1] == "pod/theirs\n"
     assert world.run("pods", "-n", "empty")[2].endswith("No pods with GPUs in namespace empty\n")
 

@@ -50,11 +50,15 @@ def line(**fields: Any) -> dict[str, Any]:
         "priority": 0,
         "asks": "8 × nvidia.com/gpu",
     }
-    rest = {"reason": "not looked at yet", "nearest": None, "filters": 0, "since": None, "nominated": None}
-    return plain | rest | fields
+    unknown = {"nearest": None, "commonest": None, "since": None, "nominated": None}
+    return plain | {"reason": "not looked at yet", "filters": 0} | unknown | fields
 
 
 WAITING = [
-    line(nearest="busy lacks 6 GPUs", reason="node(s) had GPUs too small"),
+    line(
+        nearest="busy lacks 6 GPUs",
+        reason="Insufficient nvidia.com/gpu per device",
+        commonest={"reason": "node(s) had GPUs too small", "nodes": 7, "of": 9},
+    ),
     line(namespace=SCRIPT, name=RIGHT_TO_LEFT, asks=SCRIPT, reason=SCRIPT),
 ]

@@ -55,7 +55,13 @@ def test_totals_map_waiting_pods_decisions_and_history(still: Browser) -> None:
     assert "A100-80GB" in still.text("#map")
     waiting = still.text("#pending")
     assert "research/waits" in waiting.replace("\n", "")
-    assert "nearest: busy lacks 6 GPUs" in waiting
+    told = (
+        "Insufficient nvidia.com/gpu per device",
+        "nearest: busy lacks 6 GPUs",
+        "most: 7 of 9 nodes, node(s) had GPUs too small",
+    )
+    at = [waiting.index(each) for each in told]
+    assert at == sorted(at), "the cause comes first"
     still.eventually(lambda: "default/fits" in still.text("#decisions"), "the decision is told")
     assert "none of 2 nodes fits" in still.text("#decisions")
     assert "allocated" in still.text("#history")

@@ -18,9 +18,16 @@ export function pendingTemplate(pending, filters, now) {
       <p class="asks">${visible(line.asks)}${line.priority ? ` · priority ${count(line.priority)}` : ""}</p>
       <p class="reason">${visible(line.reason)}</p>
       ${line.nearest ? html`<p class="nearest">nearest: ${visible(line.nearest)}</p>` : nothing}
+      ${line.commonest ? html`<p class="nearest">${most(line)}</p>` : nothing}
       ${line.nominated ? html`<p class="nearest">others leave ${named(line.nominated)} for it</p>` : nothing}
     </li>`,
   )}</ul>${more > 0 ? html`<p class="more">and ${count(more)} more</p>` : nothing}`;
+}
+
+/** How many nodes the commonest reason refuses; by its name where the nearest node has another. */
+function most({ reason, commonest }) {
+  const which = commonest.reason === reason ? "for this" : visible(commonest.reason);
+  return `most: ${count(commonest.nodes)} of ${plural(commonest.of, "node")}, ${which}`;
 }
 
 export function decisionsTemplate(decisions, filters) {
