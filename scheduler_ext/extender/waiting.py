@@ -19,7 +19,7 @@ from scheduler_ext.wire.times import micro_time
 
 NOT_ASKED = "kube-scheduler has not asked about it"
 FITS_NOW = "it fits now; kube-scheduler has yet to try again"
-UNREADABLE = "what cannot be read"
+UNREADABLE = "something that cannot be read"
 # Who waits is listed this often at most.
 _LIST_S = 2.0
 # Finding the nearest node looks at all of them: it may take this part of the time, so much of it at once.

@@ -133,10 +133,12 @@ def test_a_scrape_waits_for_little_and_who_is_not_looked_into_has_the_reason_of_
 @pytest.mark.parametrize(
     ("limits", "asks"),
     [
-        pytest.param({SHARE: "8Gi"}, "what cannot be read", id="nothing else is asked"),
-        pytest.param({SHARE: [8]}, "what cannot be read", id="it is no quantity at all"),
+        pytest.param({SHARE: "8Gi"}, "something that cannot be read", id="nothing else is asked"),
+        pytest.param({SHARE: [8]}, "something that cannot be read", id="it is no quantity at all"),
         pytest.param(
-            {WHOLE: "2", SHARE: "8Gi"}, "2 × nvidia.com/gpu, and what cannot be read", id="the rest is known"
+            {WHOLE: "2", SHARE: "8Gi"},
+            "2 × nvidia.com/gpu, and something that cannot be read",
+            id="the rest is known",
         ),
     ],
 )

@@ -60,5 +60,12 @@ WAITING = [
         reason="Insufficient nvidia.com/gpu per device",
         commonest={"reason": "node(s) had GPUs too small", "nodes": 7, "of": 9},
     ),
+    line(
+        name="garbled",
+        asks="something that cannot be read",
+        reason="pod's GPU request is invalid",
+        nearest="container 'main': quantity '8Gi' is absurd",
+        since="2026-11-01T01:00:00.000000Z",
+    ),
     line(namespace=SCRIPT, name=RIGHT_TO_LEFT, asks=SCRIPT, reason=SCRIPT),
 ]

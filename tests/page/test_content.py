@@ -58,7 +58,7 @@ def test_totals_map_waiting_pods_decisions_and_history(still: Browser) -> None:
     told = (
         "Insufficient nvidia.com/gpu per device",
         "nearest: busy lacks 6 GPUs",
-        "most: 7 of 9 nodes, node(s) had GPUs too small",
+        "commonest, on 7 of 9 nodes: node(s) had GPUs too small",
     )
     at = [waiting.index(each) for each in told]
     assert at == sorted(at), "the cause comes first"
@@ -136,3 +136,13 @@ def test_the_total_that_is_free_is_that_of_the_inventory(still: Browser, infos: 
 
 def test_nothing_is_free_where_nothing_is_placed(still: Browser) -> None:
     assert re.findall(r"[\d.]+ GiB free", card(still, "lost")) == ["0 GiB free"]
+
+
+def test_a_pod_that_cannot_be_read_says_what_is_wrong_with_it_and_names_no_node(still: Browser) -> None:
+    found = still.script(
+        "return [...document.querySelectorAll('#pending li')].find((e) => e.innerText.includes('garbled'))"
+        ".innerText"
+    )
+    assert re.search(r"garbled\s+\d+ d\s+something that cannot be read\s", found), "with its age"
+    assert "container 'main': quantity '8Gi' is absurd" in found
+    assert "nearest" not in found
