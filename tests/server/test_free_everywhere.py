@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 
 from scheduler_ext.cli.inventory import print_inventory
+from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.state import resolve
 from scheduler_ext.extender.listing import inventory_list
 from scheduler_ext.extender.overview import node_row
 from scheduler_ext.wire.config import Configuration
-from tests.core.reported import NAMES
+from tests.core.reported import NAMES, device, sliced
 from tests.free_memory import clusters_with_closed_parts
 from tests.server.test_gpu_metrics import Fixed, metrics_of, sample, scraped
 
@@ -36,7 +37,7 @@ def _known(item: dict[str, Any]) -> bool:
 
 
 def _sum(item: dict[str, Any]) -> int:
-    return sum(int(device["memory"]["freeMiB"]) for device in item["devices"])
+    return sum(int(each["memory"]["freeMiB"]) for each in item["devices"])
 
 
 def in_the_terminal(infos: list[NodeInfo]) -> dict[str, int]:
@@ -52,7 +53,7 @@ def on_the_page(infos: list[NodeInfo]) -> dict[str, int]:
     rows = [node_row(resolve(info, NAMES, 10), NAMES, CONFIG.memory.headroom_percent) for info in infos]
     told = json.loads(json.dumps([row for row in rows if row is not None]))
     return {
-        row[0]: sum(device[5] for _, _, devices in row[7] for device in devices)
+        row[0]: sum(each[5] for _, _, devices in row[7] for each in devices)
         for row in told
         if row[2] != "labels" and row[7]
     }
@@ -100,3 +101,20 @@ def cordoned(info: NodeInfo) -> NodeInfo:
 def test_what_is_free_of_the_sample(info: NodeInfo, free: int) -> None:
     answers = (in_json, in_the_terminal, on_the_page, in_the_metrics)
     assert [answer([info]) for answer in answers] == [{info.name: free}] * 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "free"),
+    [
+        pytest.param({}, "2x1g.10gb", id="both of an open GPU"),
+        pytest.param({"healthy": False}, "0x1g.10gb", id="none of a sick one"),
+        pytest.param({"cordoned": True}, "0x1g.10gb", id="none of a cordoned one"),
+    ],
+)
+def test_instances_that_the_terminal_counts_as_free(fields: dict[str, Any], free: str) -> None:
+    partitioned = device(0, mig=sliced(("1g.10gb", 0), ("1g.10gb", 1)), **fields)
+    info = NodeInfo("n", report=Report((partitioned,), mig_strategy="mixed"))
+    printed = StringIO()
+    with redirect_stdout(printed):
+        print_inventory(inventory_list([info], CONFIG), wide=False)
+    assert printed.getvalue().splitlines()[1].split()[-1] == free
