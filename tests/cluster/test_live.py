@@ -240,7 +240,7 @@ def test_stopping_while_every_list_hangs_takes_no_longer_than_one(
     living.server.log.wait_for(lists(), 3)
     began = time.monotonic()
     living.live.stop()
-    assert time.monotonic() - began < 4.0
+    assert time.monotonic() - began < 7.0
     living.server.faults.lift()
     eventually(lambda: not any(thread.name.startswith("watch-") for thread in threading.enumerate()))
 
