@@ -16,6 +16,7 @@ from scheduler_ext.core.preempt import Preemption
 from scheduler_ext.core.victim_candidate import Victims
 from tests.core.preempt_oracle import HEADROOM_PERCENT, NAMES, Question, cost, importance, violations
 from tests.core.preempt_strategies import mig_nodes, mixed_nodes, questions, share_nodes, whole_nodes
+from tests.examples import examples
 
 KINDS = {
     "whole": questions(whole_nodes()),
@@ -81,16 +82,19 @@ def test_whole_gpus_cost_the_least(question: Question) -> None:
     check_exact(question)
 
 
+@examples(50, 500)
 @given(KINDS["mig"])
 def test_mig_instances_cost_the_least(question: Question) -> None:
     check_exact(question)
 
 
+@examples(50, 500)
 @given(KINDS["shares"])
 def test_shares_cost_the_least(question: Question) -> None:
     check_exact(question)
 
 
+@examples(50, 500)
 @given(KINDS["mixed"])
 def test_shares_beside_whole_gpus_cost_the_least(question: Question) -> None:
     check_exact(question)

@@ -33,7 +33,7 @@ class Reader:
             shutil.copytree(ROOT / name, checkout / name)
         for name in ("Makefile", "setup.cfg", "pyproject.toml", "constraints.txt"):
             shutil.copyfile(ROOT / name, checkout / name)
-            # Older than any environment: `make` finds the one that runs the tests set up, and leaves it alone.
+            # Older than any environment: `make` leaves the one alone that runs the tests.
             os.utime(checkout / name, (0, 0))
         (checkout / ".venv").symlink_to(sys.prefix)
         (checkout / ".kube").mkdir()
