@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +17,8 @@ from scheduler_ext.extender.explainer import Explainer
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire.redacted import spec_of
 from scheduler_ext.wire.times import micro_time
+
+log = logging.getLogger(__name__)
 
 NOT_ASKED = "kube-scheduler has not asked about it"
 FITS_NOW = "it fits now; kube-scheduler has yet to try again"
@@ -116,6 +119,10 @@ class Waiting:
         try:
             return self._explainer.of_waiting(waiting)
         except RequestError:
+            return None
+        except Exception:
+            # One pod that cannot be made sense of must not take the list, nor a scrape, from all others.
+            log.exception("pod %s/%s: cannot be looked into", waiting.pod.namespace, waiting.pod.name)
             return None
 
     def _line(self, waiting: PendingPod, told: _Told) -> dict[str, Any]:

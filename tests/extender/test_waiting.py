@@ -166,6 +166,22 @@ class Slow:
         monkeypatch.setattr(Explainer, "of_waiting", slow)
 
 
+def test_one_that_cannot_be_looked_into_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_waiting = Explainer.of_waiting
+
+    def failing(explainer: Explainer, waiting: Any) -> dict[str, Any]:
+        if waiting.pod.name == "odd":
+            raise ValueError("nobody thought of this")
+        return of_waiting(explainer, waiting)
+
+    monkeypatch.setattr(Explainer, "of_waiting", failing)
+    found = board(running(*whole_node("n", None), pod("odd", {WHOLE: "8"}), pod("p", {WHOLE: "9"})))
+    assert {line["name"]: line["nearest"] for line in found.lines()} == {
+        "odd": None,
+        "p": "n has 1 of 9 nvidia.com/gpu free",
+    }
+
+
 def test_pods_alike_are_looked_into_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     slow = Slow(clock, monkeypatch)
