@@ -10,7 +10,7 @@ import click
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, read_pod, shortfall
 from scheduler_ext.cli.options import one_pod_options
 from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
-from scheduler_ext.cli.sources import read_config, read_state
+from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.extender.capacity import capacity as capacity_of
 
@@ -24,6 +24,7 @@ _SHOWN_EMPTY = 10
 def capacity(
     ctx: click.Context,
     filename: Path,
+    namespace: str | None,
     inventory_file: Path | None,
     kubeconfig: Path | None,
     context: str | None,
@@ -35,8 +36,9 @@ def capacity(
     Exit 0 if at least one fits, 3 if none.
     """
     config = read_config(config_file)
-    pod = read_pod(filename)
-    state = read_state(inventory_file, kubeconfig, context, config, with_objects=True)
+    source = source_of(inventory_file, kubeconfig, context)
+    pod = read_pod(filename, source.namespace(namespace), only=namespace is not None)
+    state = source.state(config, with_objects=True)
     try:
         answer = capacity_of(pod, state, config)
     except PodError as error:

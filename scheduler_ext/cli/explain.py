@@ -11,12 +11,12 @@ import click
 
 from scheduler_ext.cli.options import one_pod_options
 from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
-from scheduler_ext.cli.sources import read_config, read_state
+from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.extender.explain import explain as explain_pod
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.objects import read_pods
+from scheduler_ext.wire.objects import in_namespace, read_pods
 
 WOULD_NOT_FIT = 3
 # Shares of a pod that are named in its line.
@@ -32,6 +32,7 @@ _WORDS = ("state", "labels", "health", "model", "sharing")
 def explain(
     ctx: click.Context,
     filename: Path,
+    namespace: str | None,
     inventory_file: Path | None,
     kubeconfig: Path | None,
     context: str | None,
@@ -43,8 +44,9 @@ def explain(
     Exit 0 if it fits somewhere, 3 if not.
     """
     config = read_config(config_file)
-    pod = read_pod(filename)
-    state = read_state(inventory_file, kubeconfig, context, config, with_objects=True)
+    source = source_of(inventory_file, kubeconfig, context)
+    pod = read_pod(filename, source.namespace(namespace), only=namespace is not None)
+    state = source.state(config, with_objects=True)
     try:
         explanation = explain_pod(pod, state, config)
     except PodError as error:
@@ -60,20 +62,23 @@ def explain(
     ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)
 
 
-def read_pod_list(filename: Path) -> list[kube.Pod]:
-    """The pods of a file, or of standard input. Raises InventoryError naming the file."""
+def read_pod_list(filename: Path, namespace: str, *, only: bool) -> list[kube.Pod]:
+    """The pods of a file, or of standard input; those that name no namespace are in this one.
+
+    With ``only``, none may be in another. Raises InventoryError naming the file.
+    """
     try:
         text = sys.stdin.buffer.read() if str(filename) == "-" else filename.read_bytes()
-        return read_pods(text)
+        return in_namespace(read_pods(text), namespace, only=only)
     except OSError as error:
         raise InventoryError(f"{filename}: {error.strerror or error}") from None
     except InventoryError as error:
         raise InventoryError(f"{filename}: {error}") from None
 
 
-def read_pod(filename: Path) -> kube.Pod:
-    """The only pod of a file, or of standard input. Raises InventoryError naming the file."""
-    pods = read_pod_list(filename)
+def read_pod(filename: Path, namespace: str, *, only: bool) -> kube.Pod:
+    """The only pod of a file, as `read_pod_list` reads it. Raises InventoryError naming the file."""
+    pods = read_pod_list(filename, namespace, only=only)
     if len(pods) != 1:
         raise InventoryError(f"{filename}: {len(pods)} pods in it; give a file with one")
     return pods[0]

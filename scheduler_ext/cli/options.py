@@ -32,7 +32,9 @@ inventory_option = click.option(
     help="File of GPUNode, Node and Pod objects, such as `kubectl get gpunodes,nodes,pods -A -o yaml`.",
 )
 kubeconfig_option = click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="The cluster of this kubeconfig, as it is now."
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    help="The cluster of this kubeconfig, as it is now; $KUBECONFIG or ~/.kube/config without.",
 )
 followed_option = click.option(
     "--kubeconfig", type=click.Path(path_type=Path), help="The cluster of this kubeconfig, followed."
@@ -55,6 +57,8 @@ output_option = click.option(
     show_default=True,
 )
 
+namespace_option = click.option("-n", "--namespace", help="The namespace; that of the context without.")
+
 # What is asked about one pod on one cluster.
 one_pod_options = together(
     click.option(
@@ -64,6 +68,7 @@ one_pod_options = together(
         required=True,
         help="File with one Pod; - for standard input.",
     ),
+    namespace_option,
     inventory_option,
     kubeconfig_option,
     context_option,

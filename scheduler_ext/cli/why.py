@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, devices, print_nodes, tell_why_not
-from scheduler_ext.cli.live_options import Live, live_options, namespace_option
-from scheduler_ext.cli.options import output_option
+from scheduler_ext.cli.live_options import Live, live_options
+from scheduler_ext.cli.options import namespace_option, output_option
 from scheduler_ext.cli.output import print_names, print_structured, printable
 from scheduler_ext.core.errors import PodError
 
@@ -34,7 +34,10 @@ def why(
     where = live.namespace(namespace)
     told = live.answers().pod(where, name)
     if told is None:
-        raise PodError(f"pod {where}/{name}: there is no such pod that waits for GPUs or holds some")
+        raise PodError(
+            f"pod {where}/{name}: there is no such pod that waits for GPUs or holds some"
+            + ("; -n chooses another namespace" if namespace is None else "")
+        )
     if output in ("json", "yaml"):
         print_structured(told, output)
     elif output == "name":

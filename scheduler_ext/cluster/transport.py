@@ -1,7 +1,7 @@
 """Requests to a Kubernetes API: bytes there and back, over the official client's connections.
 
-The only file that imports `kubernetes`. Kubeconfigs, tokens that are renewed, exec plugins, TLS and proxies
-are its business; its models are not used (as those, 50,000 pods would take 5 GB).
+Tokens that are renewed, exec plugins, TLS and proxies are the client's business; its models are not used (as
+those, 50,000 pods would take 5 GB).
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from urllib3.connection import HTTPConnection
 
 from scheduler_ext import __version__
 from scheduler_ext.cluster.backoff import retry_after_s
+from scheduler_ext.cluster.kubeconfig import Kubeconfig
+from scheduler_ext.cluster.wording import in_words
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.watching import read_status
 
@@ -159,15 +161,7 @@ class Transport:
     @classmethod
     def from_kubeconfig(cls, path: Path, context: str | None = None) -> Transport:
         """The cluster of a kubeconfig's context. Raises ClusterError naming the file."""
-        configuration = Configuration()
-        try:
-            # Raises whatever its YAML reader, exec plugin or file system raises.
-            kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
-                str(path), context, configuration, persist_config=False
-            )
-        except Exception as error:
-            raise ClusterError(f"kubeconfig {path}: {_one_line(error)}") from None
-        return cls(configuration)
+        return cls(Kubeconfig((path,), context).configuration())
 
     @classmethod
     def in_cluster(cls) -> Transport:
@@ -177,7 +171,7 @@ class Transport:
             kubernetes_config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         except Exception as error:
             raise ClusterError(
-                f"not in a cluster: {_one_line(error)}; run in a pod with a ServiceAccount token, or give "
+                f"not in a cluster: {in_words(error)}; run in a pod with a ServiceAccount token, or give "
                 f"--kubeconfig"
             ) from None
         return cls(configuration)
@@ -220,21 +214,28 @@ class Transport:
 
     def forward(self, path: str, port: int) -> Forwarded:
         """A connection to a port of a pod, whose subresource portforward this is. Raises UnreachableError."""
-        # Here, because a server never needs it.
+        # Here, because a server never needs them.
+        import websocket
         from kubernetes.stream.ws_client import portforward_call
 
         with _unsent():
             bearer = self._configuration.auth_settings().get("BearerToken")
         headers = {"authorization": bearer["value"]} if bearer is not None and bearer["value"] else {}
-        with _translated():
-            forwarded: Forwarded = portforward_call(  # type: ignore[no-untyped-call]
-                self._configuration,
-                "GET",
-                f"{self._configuration.host}{path}",
-                query_params=[("ports", str(port))],
-                headers=headers,
-            )
-            return forwarded
+        # The client gives it none of its own, and waits for ever.
+        websocket.setdefaulttimeout(CONNECT_S)
+        try:
+            with _translated():
+                forwarded: Forwarded = portforward_call(  # type: ignore[no-untyped-call]
+                    self._configuration,
+                    "GET",
+                    f"{self._configuration.host}{path}",
+                    query_params=[("ports", str(port))],
+                    headers=headers,
+                )
+        finally:
+            websocket.setdefaulttimeout(None)
+        forwarded.websocket.settimeout(None)
+        return forwarded
 
     def _whole(
         self, method: str, path: str, query: Query, body: Any, content_type: str, timeout_s: float | None
@@ -313,17 +314,6 @@ class Transport:
         )
 
 
-def kubeconfig_namespace(path: Path, context: str | None) -> str:
-    """The namespace of a kubeconfig's context, "default" where it has none. Raises ClusterError."""
-    try:
-        contexts, current = kubernetes_config.list_kube_config_contexts(str(path))  # type: ignore[no-untyped-call]
-    except Exception as error:
-        raise ClusterError(f"kubeconfig {path}: {_one_line(error)}") from None
-    chosen = next((each for each in contexts if each["name"] == context), current if context is None else {})
-    namespace: str = (chosen.get("context") or {}).get("namespace") or "default"
-    return namespace
-
-
 def _keepalive() -> list[tuple[int, int, int]]:
     """As far as the platform has them."""
     known = [(getattr(socket, name, None), value) for name, value in _KEEPALIVE.items()]
@@ -341,15 +331,15 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except _NOT_CONNECTED as error:
-        raise UnsentError(_one_line(error)) from None
+        raise UnsentError(in_words(error)) from None
     except urllib3.exceptions.ProxyError as error:
         # Also said of a proxy that ended the connection when it had the request.
         unsent = isinstance(error.original_error, _NOT_CONNECTED)
-        raise (UnsentError if unsent else UnreachableError)(_one_line(error)) from None
+        raise (UnsentError if unsent else UnreachableError)(in_words(error)) from None
     except urllib3.exceptions.ReadTimeoutError as error:
-        raise SilentError(_one_line(error)) from None
+        raise SilentError(in_words(error)) from None
     except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
-        raise UnreachableError(_one_line(error)) from None
+        raise UnreachableError(in_words(error)) from None
 
 
 @contextlib.contextmanager
@@ -358,8 +348,4 @@ def _unsent() -> Iterator[None]:
     try:
         yield
     except (urllib3.exceptions.HTTPError, ApiException, OSError, kubernetes_config.ConfigException) as error:
-        raise UnsentError(f"no credentials: {_one_line(error)}") from None
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+        raise UnsentError(f"no credentials: {in_words(error)}") from None
