@@ -131,7 +131,7 @@ def _print_notes(items: list[dict[str, Any]]) -> None:
     """What a line per GPU has no place for."""
     for item in items:
         if item["problem"]:
-            click.echo(f"Note: {item['node']}: its report is refused, {item['source']} are shown")
+            click.echo(printable(f"Note: {item['node']}: its report is refused, {item['source']} are shown"))
         if item["cordonsUnknown"]:
             named = ", ".join(item["cordonsUnknown"])
             click.echo(printable(f"Note: {item['node']}: cordoned, and no GPU of the node: {named}"))

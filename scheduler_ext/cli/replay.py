@@ -38,7 +38,11 @@ def replay(
     if (pod is None) == (filename is None):
         which = "nothing to explain" if pod is None else "--pod and -f are too many"
         raise click.UsageError(f"{which}: give one of --pod, -f")
-    explanation = _explained(file, pod, filename)
+    try:
+        explanation = _explained(file, pod, filename)
+    except OverflowError as error:
+        # Such numbers pass for integers until they are to stand in columns.
+        raise SnapshotFileError(f"{file}: a number in it is out of range: {error}") from None
     if output in ("json", "yaml"):
         print_structured(explanation, output)
     elif output == "name":
