@@ -99,12 +99,12 @@ def print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
     print_nodes(explanation, wide=wide)
 
 
-def print_nodes(explanation: dict[str, Any], *, wide: bool) -> None:
-    """Every node's verdict, and the scores of those that fit."""
+def print_nodes(explanation: dict[str, Any], *, wide: bool, here: str | None = None) -> None:
+    """Every node's verdict, and the scores of those that fit; ``here`` is the node that the pod is on."""
     rows = [
         (
             node["node"],
-            node["verdict"],
+            node["verdict"] + (", is here" if node["node"] == here else ""),
             node["score"] if node["verdict"] == "fits" else "",
             f"{node['total']:.3f}" if node["total"] is not None else "",
             node["reason"] or devices(node["devices"]),
@@ -157,10 +157,15 @@ def _asked(request: dict[str, Any]) -> str:
 
 def devices(entries: list[dict[str, Any]]) -> str:
     """Which containers get which devices; where the device plugin picks, how many."""
-    shares = [f"{e['container']}: {e['uuid']} {e['memoryMiB']} MiB" for e in entries if e["uuid"]]
+    shares = [_share(e) for e in entries if e["uuid"]]
     picked = Counter(e["container"] for e in entries if not e["uuid"])
     counts = [f"{container}: {count} picked by the device plugin" for container, count in picked.items()]
     return ", ".join([*shares, *counts])
+
+
+def _share(entry: dict[str, Any]) -> str:
+    mib = entry.get("memoryMiB")
+    return f"{entry['container']}: {entry['uuid']}" + (f" {mib} MiB" if mib is not None else "")
 
 
 def nearest_miss(node: dict[str, Any]) -> str:

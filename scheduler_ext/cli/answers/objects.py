@@ -76,6 +76,7 @@ class FromObjects:
         return told | {
             "generation": None,
             "boundTo": None,
+            "holds": [],
             "kubeScheduler": unschedulable_message(pod),
             "recorded": None,
         }
