@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.answers import SOURCES, Answers, answers
+from scheduler_ext.cli.complete_names import complete_namespaces
 from scheduler_ext.cli.kubeconfig import kubeconfig_of
-from scheduler_ext.cli.options import config_option, together
+from scheduler_ext.cli.options import config_option, context_option, together
 from scheduler_ext.cli.sources import read_config
 from scheduler_ext.cluster.kubeconfig import Kubeconfig
 
@@ -42,7 +43,7 @@ _options = together(
         type=click.Path(path_type=Path),
         help="The kubeconfig; $KUBECONFIG or ~/.kube/config without.",
     ),
-    click.option("--context", help="Another context of the kubeconfig than its current one."),
+    context_option,
     click.option(
         "--from",
         "source",
@@ -54,6 +55,7 @@ _options = together(
     click.option(
         "--extender-namespace",
         default="gpu-scheduler",
+        shell_complete=complete_namespaces,
         show_default=True,
         help="Where the extender runs.",
     ),

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from scheduler_ext.cli.complete_names import complete_contexts, complete_namespaces
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.wire.durations import duration_s
 
@@ -42,7 +43,11 @@ followed_option = click.option(
 log_format_option = click.option(
     "--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True
 )
-context_option = click.option("--context", help="Another context of the kubeconfig than its current one.")
+context_option = click.option(
+    "--context",
+    shell_complete=complete_contexts,
+    help="Another context of the kubeconfig than its current one.",
+)
 config_option = click.option(
     "--config",
     "config_file",
@@ -57,7 +62,12 @@ output_option = click.option(
     show_default=True,
 )
 
-namespace_option = click.option("-n", "--namespace", help="The namespace; that of the context without.")
+namespace_option = click.option(
+    "-n",
+    "--namespace",
+    shell_complete=complete_namespaces,
+    help="The namespace; that of the context without.",
+)
 
 # What is asked about one pod on one cluster.
 one_pod_options = together(

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from scheduler_ext.cli.complete_names import complete_pods
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, devices, print_nodes, tell_why_not
 from scheduler_ext.cli.live_options import Live, live_options
 from scheduler_ext.cli.options import namespace_option, output_option
@@ -14,7 +15,7 @@ from scheduler_ext.core.errors import PodError
 
 
 @click.command()
-@click.argument("pod")
+@click.argument("pod", shell_complete=complete_pods)
 @namespace_option
 @live_options
 @output_option

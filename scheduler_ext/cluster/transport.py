@@ -7,6 +7,7 @@ those, 50,000 pods would take 5 GB).
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import socket
 import time
@@ -34,6 +35,9 @@ from scheduler_ext.wire.watching import read_status
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
+# Of each object its metadata alone, where the server can.
+_METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+_NAMES = 500
 CONNECT_S = 5.0
 # Between two bytes of an answer. A page of 500 objects takes a busy API server a second or two.
 READ_S = 30.0
@@ -184,6 +188,14 @@ class Transport:
         """One GET, within ``timeout_s`` where given. Raises RefusedError, UnreachableError."""
         return self._whole("GET", path, query, None, JSON, timeout_s)
 
+    def names(self, path: str, timeout_s: float) -> list[str]:
+        """The names of a list's objects, one page of them. Raises ClusterError."""
+        body = self._whole("GET", path, {"limit": str(_NAMES)}, None, JSON, timeout_s, _METADATA).body
+        try:
+            return [item["metadata"]["name"] for item in json.loads(body)["items"]]
+        except (ValueError, KeyError, TypeError):
+            raise ClusterError(f"{path}: no list came") from None
+
     def send(
         self,
         method: str,
@@ -238,11 +250,18 @@ class Transport:
         return forwarded
 
     def _whole(
-        self, method: str, path: str, query: Query, body: Any, content_type: str, timeout_s: float | None
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: Any,
+        content_type: str,
+        timeout_s: float | None,
+        accept: str = JSON,
     ) -> Reply:
         end = None if timeout_s is None else self._monotonic() + timeout_s
         timeouts = (CONNECT_S, READ_S) if timeout_s is None else timeout_s
-        response = self._request(method, path, query, body, content_type, timeouts)
+        response = self._request(method, path, query, body, content_type, timeouts, accept)
         try:
             if not 200 <= response.status < 300:
                 self._refuse(response, end)
@@ -278,11 +297,12 @@ class Transport:
         body: Any,
         content_type: str,
         timeouts: float | tuple[float, float],
+        accept: str = JSON,
     ) -> RESTResponse:
         """Send it; ``timeouts`` are to connect and between two bytes, or one for both together."""
         url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {
-            "Accept": "application/json",
+            "Accept": accept,
             "Content-Type": content_type,
             "User-Agent": f"scheduler-ext/{__version__}",
         }

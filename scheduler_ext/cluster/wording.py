@@ -6,9 +6,6 @@ import http.client
 import re
 import ssl
 
-import urllib3
-from kubernetes.client.exceptions import ApiException
-
 _NUMBER = re.compile(r"\[(?:Errno -?\d+|SSL(?:: \w+)?)\] | ?\(_ssl\.c:\d+\)")
 # urllib3 begins with whom it was talking to: "HTTPSConnection(host='a', port=1): ".
 _POOL = re.compile(r"^<?HTTPS?Connection(?:Pool)?\(host='([^']*)', port=(\d+)\)[^:]*: ")
@@ -18,6 +15,10 @@ _NEW = "Failed to establish a new connection: "
 
 def in_words(error: BaseException) -> str:
     """One line, without names of classes and numbers of errors."""
+    # Here, because whoever reads a kubeconfig need not wait for the client to be imported.
+    import urllib3
+    from kubernetes.client.exceptions import ApiException
+
     text = without_numbers(str(error))
     found = _POOL.match(text)
     where = f"{found[1]}:{found[2]}: " if found is not None else ""
