@@ -65,7 +65,8 @@ def _print(answer: dict[str, Any], *, wide: bool) -> None:
     following = answer["next"]
     if following["reason"] is not None:
         where = f" on {following['node']}" if following["node"] else ""
-        click.echo(f"The next one: {following['reason']}{where}{_numbers(following['nearestMiss'])}")
+        miss = _numbers(following["nearestMiss"])
+        click.echo(printable(f"The next one: {following['reason']}{where}{miss}"))
     click.echo()
     nodes = answer["nodes"]
     empty = [node for node in nodes if node["count"] == 0]

@@ -92,7 +92,7 @@ def print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
     for feature in explanation["notModelled"]:
         click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature}")
     if explanation["fits"]:
-        click.echo(f"Fits; best: {', '.join(explanation['best'][:10])}")
+        click.echo(printable(f"Fits; best: {', '.join(explanation['best'][:10])}"))
     else:
         tell_why_not(explanation)
     click.echo()

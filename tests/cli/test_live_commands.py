@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scheduler_ext.cli import answers
 from tests.cli.commands import run
 from tests.cluster.api_handler import Answer
 from tests.cluster.api_paths import GPU_NODES, NODES, PODS
@@ -286,6 +288,18 @@ def test_an_extender_that_does_not_listen_is_passed_over_or_told(beside: World) 
     assert "connection refused" in err
     code, _, err = beside.run("nodes", "--from", "extender")
     assert (code, "no extender can be asked" in err) == (1, True)
+
+
+def test_an_extender_that_is_silent_is_passed_over(beside: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "_FIND_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        beside.server.ports["gpu-scheduler", "gpu-scheduler-b", 8890] = silent.getsockname()
+        code, out, err = beside.run("nodes", "-o", "name")
+    assert (code, out.splitlines()[0]) == (0, "node/busy")
+    assert err == (
+        "Note: answered from the cluster's objects, as no extender can be asked: "
+        "pod gpu-scheduler/gpu-scheduler-b, port 8890: no answer in time\n"
+    )
 
 
 def test_names_do_not_act_on_the_terminal(without: World) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import WHOLE
+from tests.cli.commands import WHOLE, Written
 from tests.cluster.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api_server import ApiServer
-from tests.kube_objects import SHARE, gpu, gpu_node, holder, node, pod
+from tests.kube_objects import SHARE, gpu, gpu_node, holder, inventory, node, pod
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 PROGRAM = [sys.executable, "-m", "scheduler_ext"]
@@ -94,6 +94,33 @@ def test_a_bar_is_coloured_by_runs_and_its_node_told_as_piped(tmp_path: Path) ->
     assert "".join(f"{colour}{cells}\x1b[0m" for colour, cells in runs) in shown
     # What is on no GPU in particular does not look like one more line of the last.
     assert plain.endswith("\n\non a GPU nobody has told: 1 nvidia.com/gpu of default/lost\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["explain", "--inventory", "{cluster}", "-f", "{fits}"], id="where a pod fits"),
+        pytest.param(["explain", "--inventory", "{cluster}", "-f", "{large}"], id="why a pod fits nowhere"),
+        pytest.param(["capacity", "--inventory", "{cluster}", "-f", "{fits}"], id="how many fit"),
+        pytest.param(
+            ["simulate", "cluster", "--cluster", "{cluster}", "--pods", "{fits}"], id="a simulation"
+        ),
+        pytest.param(["inventory", "--inventory", "{cluster}"], id="the inventory"),
+    ],
+)
+def test_names_do_not_act_on_a_terminal(tmp_path: Path, written: Written, arguments: list[str]) -> None:
+    hostile = "x\x1b[2J\u202e"
+    path = tmp_path / "inventory.json"
+    path.write_bytes(inventory(gpu_node(hostile, [gpu(0)]), node(hostile, {SHARE: "73728"})))
+    files = {
+        "cluster": path,
+        "fits": written("fits.yaml", pod(hostile, {SHARE: "30000"})),
+        "large": written("large.yaml", pod(hostile, {SHARE: "9000000"})),
+    }
+    shown = COLOUR.sub("", on_terminal(*(argument.format(**files) for argument in arguments)))
+    assert "x\\x1b[2J\\u202e" in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
 
 
 def test_a_reader_that_goes_away_ends_it_silently(cluster: Path) -> None:
