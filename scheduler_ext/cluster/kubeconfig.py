@@ -114,6 +114,7 @@ def _merge(merged: _Merged, path: Path) -> None:
 
 def _loaded(merged: _Merged, context: str, into: Configuration) -> None:
     """Tell the client's configuration what the files say of a context."""
+    from kubernetes.config import ConfigException
     from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader
 
     first = str(next((path for _, path in merged.contexts.values()), ""))
@@ -132,7 +133,8 @@ def _loaded(merged: _Merged, context: str, into: Configuration) -> None:
         user = loader._user
         if not done and user is not None and "exec" in user:
             command = user.value["exec"].get("command")
-            raise ValueError(f"no credentials of {command}: {'; '.join(said)}")
+            # What the client raises for credentials, also when it renews them later.
+            raise ConfigException(f"no credentials of {command}: {'; '.join(said)}")
         return done
 
     # Its own logs what went wrong, and goes on without credentials.

@@ -362,10 +362,14 @@ def _translated() -> Iterator[None]:
         raise UnreachableError(in_words(error)) from None
 
 
+_NO = "no credentials"
+
+
 @contextlib.contextmanager
 def _unsent() -> Iterator[None]:
     """The same of what comes before a request."""
     try:
         yield
     except (urllib3.exceptions.HTTPError, ApiException, OSError, kubernetes_config.ConfigException) as error:
-        raise UnsentError(f"no credentials: {in_words(error)}") from None
+        words = in_words(error)
+        raise UnsentError(words if words.startswith(_NO) else f"{_NO}: {words}") from None
