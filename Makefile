@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 # Where `make run` serves; the next two ports are health and inspection. A run that ends at once takes any.
 PORT ?= $(if $(filter 1,$(ONCE)),0,8888)
 IMAGE ?= scheduler-ext:0.1.0
+# Container images of Python set it: then each of the hundreds of processes that tests start compiles all it
+# imports, which takes longer than what it does.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
@@ -23,9 +26,12 @@ test: .venv ## Run the tests
 test-page: .venv ## Open the live page in a browser and use it (half a minute, chromium and chromedriver)
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadscope -m browser tests/page $(ARGS)
 
-test-long: .venv ## Try many more orders of events for a GPU that is promised twice (minutes)
+# All that tests/examples.py counts the examples of, and the orders of events that are too many for every change.
+LONG := $(addprefix tests/, extender/test_bind_exploration.py extender/test_copies.py extender/test_promises.py \
+	extender/test_replay.py sim/test_whole_runs.py)
+test-long: .venv ## Try many more orders of events for a GPU that is promised twice, and other laws (minutes)
 	@$(BIN)/python -m pytest --hypothesis-profile=long --numprocesses auto --maxprocesses 4 -rP \
-		tests/extender/test_promises.py tests/extender/test_bind_exploration.py $(ARGS)
+		$(LONG) $(ARGS)
 
 # Most of them wait; two control planes at once are what two cores can do. 5: ARGS chose none of these.
 E2E := $(BIN)/python -m pytest tests/e2e

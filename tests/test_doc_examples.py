@@ -85,13 +85,21 @@ def test_the_readme_shows_what_the_demo_prints() -> None:
     assert [line for line in map(squeezed, table.splitlines()) if line not in demo] == []
 
 
-def test_the_readme_shows_what_explain_prints() -> None:
+def test_the_second_command_of_the_readme_leads_to_the_explanation_it_shows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
     text = (ROOT / "README.md").read_text()
-    pod = blocks(text, "yaml")[0]
-    result = CliRunner().invoke(main, ["explain", "-f", "-", "--inventory", str(SAMPLE)], input=pod)
+    (command,) = [line for line in blocks(text, "")[1].splitlines() if "explain" in line]
+    result = CliRunner().invoke(main, command.split()[1:])
     (told,) = [block for block in blocks(text, "") if block.startswith("Pod ")]
     printed = [line.rstrip() for line in result.output.splitlines()]
     assert result.exit_code == 3
     assert [line for line in told.splitlines() if line.rstrip() not in printed] == []
     left_out = len(printed) - len(told.splitlines())
     assert left_out == 12
+
+
+def test_the_pod_of_the_readme_is_the_sample() -> None:
+    sample = (ROOT / "manifests" / "samples" / "three-a100.yaml").read_text()
+    assert sample.split("\n", 1)[1] == blocks((ROOT / "README.md").read_text(), "yaml")[0]

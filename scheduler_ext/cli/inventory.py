@@ -71,7 +71,7 @@ def _print_nodes(items: list[dict[str, Any]]) -> None:
                 "unknown"
                 if None in free
                 else f"{sum(free)} of {sum(d['memory']['totalMiB'] for d in devices)}",
-                _mig_free(devices),
+                _mig_free(devices, item["state"]),
             )
         )
     print_table(
@@ -108,7 +108,7 @@ def _print_devices(items: list[dict[str, Any]]) -> None:
                         "-" if memory[key] is None else memory[key]
                         for key in ("totalMiB", "usedMiB", "requestedMiB", "freeMiB")
                     ),
-                    _mig_free([device]),
+                    _mig_free([device], item["state"]),
                 )
             )
     header = (
@@ -147,9 +147,11 @@ def _sick(devices: list[dict[str, Any]]) -> int:
     return sum(not device["healthy"] for device in devices)
 
 
-def _mig_free(devices: list[dict[str, Any]]) -> str:
+def _mig_free(devices: list[dict[str, Any]], state: str) -> str:
+    """The instances that a pod may still have."""
     free: dict[str, int] = {}
     for device in devices:
         for instance in device["mig"]["instances"]:
-            free[instance["profile"]] = free.get(instance["profile"], 0) + instance["free"]
+            open_ = state != "Missing" and device["healthy"] and not device["cordoned"]
+            free[instance["profile"]] = free.get(instance["profile"], 0) + (open_ and instance["free"])
     return ",".join(f"{count}x{profile}" for profile, count in sorted(free.items())) or "-"

@@ -120,7 +120,8 @@ def _bar(memory: dict[str, Any]) -> str:
         count = max(1, round(mib * _BAR_CELLS / total)) if mib else 0
         count = min(count, _BAR_CELLS - len(cells))
         cells += mark * count
-    cells += _FREE * (_BAR_CELLS - len(cells))
+    # Of a GPU that takes nothing new nothing is free, also where nobody has anything.
+    cells += (" " if memory["freeMiB"] == 0 else _FREE) * (_BAR_CELLS - len(cells))
     return "".join(styled("".join(run), fg=_COLOURS.get(mark)) for mark, run in groupby(cells))
 
 

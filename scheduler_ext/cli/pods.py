@@ -57,9 +57,16 @@ def _print(items: list[dict[str, Any]], *, with_namespace: bool, wide: bool) -> 
         for item in items
     ]
     if wide:
-        header.append("NEAREST")
-        rows = [[*row, item["nearest"] or ""] for row, item in zip(rows, items, strict=True)]
+        header += ["NEAREST", "MOST NODES"]
+        rows = [
+            [*row, item["nearest"] or "", _commonest(item["commonest"])]
+            for row, item in zip(rows, items, strict=True)
+        ]
     if with_namespace:
         header.insert(0, "NAMESPACE")
         rows = [[item["namespace"], *row] for row, item in zip(rows, items, strict=True)]
     print_table(header, rows)
+
+
+def _commonest(commonest: dict[str, Any] | None) -> str:
+    return f"{commonest['nodes']} of {commonest['of']}: {commonest['reason']}" if commonest else ""

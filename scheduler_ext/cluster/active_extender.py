@@ -6,12 +6,11 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from scheduler_ext.cluster.port_forward import get_from_pod
+from scheduler_ext.cluster.port_forward import ANSWER_S, get_from_pod
 from scheduler_ext.cluster.transport import NOTHING, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
 
 INSPECTION_PORT = 8890
-ANSWER_S = 30.0
 # What the manifests call our pods: those with a kube-scheduler beside the extender, and those without.
 _LABELS = "app.kubernetes.io/name=gpu-scheduler"
 _LEASES = ("gpu-scheduler-extender", "gpu-scheduler")

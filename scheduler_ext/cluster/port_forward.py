@@ -3,54 +3,79 @@
 from __future__ import annotations
 
 import http.client
-import time
+import io
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from scheduler_ext.cluster.transport import Forwarded, Transport
+from websocket import ABNF, WebSocketConnectionClosedException
+
+from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.cluster.wording import in_words, without_numbers
 from scheduler_ext.core.errors import ClusterError
 
-_END_S = 2.0
-_LOOK_S = 0.005
+if TYPE_CHECKING:
+    import socket
+
+    from websocket import WebSocket
+
+ANSWER_S = 30.0
+# The first byte of each message.
+_DATA, _ERRORS = 0, 1
+# Each channel begins with the port that it is of.
+_PORT_BYTES = 2
 # The inspection listener answers whoever comes by loopback, and says so by this name.
 _HOST = "localhost"
 
 
 def get_from_pod(
-    transport: Transport, namespace: str, pod: str, port: int, path: str, timeout_s: float
+    transport: Transport, namespace: str, pod: str, port: int, path: str, timeout_s: float = ANSWER_S
 ) -> tuple[int, bytes]:
     """The status and body of a GET from a pod's own loopback, never silent for longer than ``timeout_s``.
 
     Raises ClusterError where none comes.
     """
+    url = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/portforward"
+    asked = f"GET {path} HTTP/1.1\r\nHost: {_HOST}\r\nConnection: close\r\n\r\n"
     where = f"pod {namespace}/{pod}, port {port}"
     try:
-        forwarded = transport.forward(
-            f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/portforward", port
-        )
+        with transport.websocket(url, {"ports": str(port)}, timeout_s) as websocket:
+            websocket.send_binary(bytes((_DATA,)) + asked.encode())
+            answer, errors = _received(websocket)
     except ClusterError as error:
         # Whatever it is: the API server itself may well answer.
         raise ClusterError(f"{where}: {error}") from None
+    if errors:
+        raise ClusterError(f"{where}: {without_numbers(errors.decode(errors='replace'))[:300]}")
     try:
-        sock = forwarded.socket(port)
-        sock.settimeout(timeout_s)
-        connection = http.client.HTTPConnection(_HOST, port)
-        connection.sock = sock
-        connection.request("GET", path, headers={"Connection": "close"})
-        response = connection.getresponse()
+        response = http.client.HTTPResponse(cast("socket.socket", _Whole(answer)))
+        response.begin()
         return response.status, response.read()
-    except (OSError, http.client.HTTPException) as error:
-        why = without_numbers(str(forwarded.error(port) or "")) or in_words(error)
-        raise ClusterError(f"{where}: {why[:300]}") from None
-    finally:
-        _end(forwarded)
+    except http.client.HTTPException as error:
+        raise ClusterError(f"{where}: no whole answer: {in_words(error)}") from None
 
 
-def _end(forwarded: Forwarded) -> None:
-    """Close it on both sides. The client's own thread ends when it sees that ours is closed; the WebSocket it
-    then leaves open, where the server has closed it before."""
-    forwarded.close()
-    until = time.monotonic() + _END_S
-    while forwarded.connected and time.monotonic() < until:
-        time.sleep(_LOOK_S)
-    forwarded.websocket.shutdown()
+def _received(websocket: WebSocket) -> tuple[bytes, bytes]:
+    """What comes of data and of errors until the other side ends."""
+    channels: defaultdict[int, bytearray] = defaultdict(bytearray)
+    while True:
+        try:
+            kind, message = websocket.recv_data()
+        except (WebSocketConnectionClosedException, ConnectionError):
+            # Some end without a word; whether the answer is whole, it says itself.
+            break
+        if kind == ABNF.OPCODE_CLOSE:
+            break
+        if message:
+            channels[message[0]] += message[1:]
+    return bytes(channels[_DATA][_PORT_BYTES:]), bytes(channels[_ERRORS][_PORT_BYTES:])
+
+
+class _Whole:
+    """In the place of the socket that http.client reads from."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+
+    def makefile(self, *_: Any) -> io.BytesIO:
+        return io.BytesIO(self._answer)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import urllib3
@@ -31,6 +31,9 @@ from scheduler_ext.cluster.kubeconfig import Kubeconfig
 from scheduler_ext.cluster.wording import in_words
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.watching import read_status
+
+if TYPE_CHECKING:
+    from websocket import WebSocket
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
@@ -137,18 +140,6 @@ class Stream:
             self._response.shutdown()
 
 
-class Forwarded(Protocol):
-    """Connections to the ports of a pod; ``websocket`` is what carries them."""
-
-    websocket: Any
-
-    @property
-    def connected(self) -> bool: ...
-    def socket(self, port_number: int) -> socket.socket: ...
-    def error(self, port_number: int) -> str | None: ...
-    def close(self) -> None: ...
-
-
 class Transport:
     """One API server; safe to use from several threads."""
 
@@ -224,30 +215,46 @@ class Transport:
             # A watch is never read to its end, so its connection cannot be used again.
             response.response.close()
 
-    def forward(self, path: str, port: int) -> Forwarded:
-        """A connection to a port of a pod, whose subresource portforward this is. Raises UnreachableError."""
-        # Here, because a server never needs them.
-        import websocket
-        from kubernetes.stream.ws_client import portforward_call
+    @contextlib.contextmanager
+    def websocket(self, path: str, query: Query, silence_s: float) -> Iterator[WebSocket]:
+        """A connection that carries messages both ways, silent for at most ``silence_s``.
+
+        Raises RefusedError, UnreachableError, also of what fails while it is open.
+        """
+        # Here, because a server never needs it.
+        from kubernetes.stream.ws_client import create_websocket, get_websocket_url
+        from websocket import (
+            WebSocketBadStatusException,
+            WebSocketException,
+            WebSocketTimeoutException,
+            setdefaulttimeout,
+        )
 
         with _unsent():
             bearer = self._configuration.auth_settings().get("BearerToken")
         headers = {"authorization": bearer["value"]} if bearer is not None and bearer["value"] else {}
-        # The client gives it none of its own, and waits for ever.
-        websocket.setdefaulttimeout(CONNECT_S)
-        try:
-            with _translated():
-                forwarded: Forwarded = portforward_call(  # type: ignore[no-untyped-call]
-                    self._configuration,
-                    "GET",
-                    f"{self._configuration.host}{path}",
-                    query_params=[("ports", str(port))],
-                    headers=headers,
-                )
-        finally:
-            websocket.setdefaulttimeout(None)
-        forwarded.websocket.settimeout(None)
-        return forwarded
+        url = get_websocket_url(f"{self._configuration.host}{path}", query.items())  # type: ignore[no-untyped-call]
+        with _translated():
+            try:
+                # The client gives it none of its own, and waits for ever.
+                setdefaulttimeout(CONNECT_S)
+                try:
+                    websocket: WebSocket = create_websocket(self._configuration, url, headers)  # type: ignore[no-untyped-call]
+                finally:
+                    setdefaulttimeout(None)
+                try:
+                    websocket.settimeout(silence_s)
+                    yield websocket
+                finally:
+                    websocket.shutdown()  # type: ignore[no-untyped-call]
+            except WebSocketBadStatusException as error:
+                status = read_status(error.resp_body or b"")
+                message = (status.message or "").strip()[:500]
+                raise RefusedError(error.status_code, status.reason or "", message) from None
+            except WebSocketTimeoutException:
+                raise SilentError("no answer in time") from None
+            except WebSocketException as error:
+                raise UnreachableError(in_words(error)) from None
 
     def _whole(
         self,

@@ -51,7 +51,6 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
             "cordonsUnknown": [],
             "devices": _estimated(info),
         }
-    headroom = config.memory.headroom_percent if info.share_node else 0
     devices = sorted(info.report.devices, key=lambda device: device.index)
     return {
         "node": info.name,
@@ -62,15 +61,15 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
         "unknownDeviceGpus": unknown,
         "cordonsUnknown": list(info.report.cordoned_strangers),
         "devices": [
-            _device(device, held.devices[device.uuid], headroom, info.report.sharing_strategy != "none")
+            _device(info, device, held.devices[device.uuid], config.memory.headroom_percent)
             for device in devices
         ],
     }
 
 
-def _device(device: Device, held: DeviceHoldings, headroom_percent: int, shared: bool) -> dict[str, Any]:
+def _device(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_percent: int) -> dict[str, Any]:
     memory = device.memory
-    usage = device_usage(device, held, headroom_percent, shared)
+    usage = device_usage(info, device, held, headroom_percent)
     return {
         "uuid": device.uuid,
         "index": device.index,

@@ -12,7 +12,7 @@ from scheduler_ext.core.holdings import DeviceHoldings, Holdings, holdings_of, u
 from scheduler_ext.core.mig import resource_from_profile
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.extender.device_usage import device_usage
+from scheduler_ext.extender.device_usage import device_usage, takes_new
 
 # Less than a CUDA context takes on any GPU, and more than a driver leaves on one that nobody has opened.
 IDLE_BELOW_MIB = 64
@@ -71,10 +71,8 @@ def node_usage(info: NodeInfo, resources: ResourceNames, headroom_percent: int) 
             return NodeUsage()
         counted = Amounts(gpus=estimate.count, allocated=min(unlocated, estimate.count))
         return NodeUsage(by_model={estimate.model.name: counted})
-    shared = info.report.sharing_strategy != "none"
-    percent = headroom_percent if info.share_node else 0
     devices = tuple(
-        (device, _amounts(device, held.devices[device.uuid], percent, shared))
+        (device, _amounts(info, device, held.devices[device.uuid], headroom_percent))
         for device in info.report.devices
     )
     alike: dict[str, list[Amounts]] = {}
@@ -84,8 +82,8 @@ def node_usage(info: NodeInfo, resources: ResourceNames, headroom_percent: int) 
     return NodeUsage(devices, _with_unlocated(by_model, unlocated), _instances(info, held))
 
 
-def _amounts(device: Device, held: DeviceHoldings, headroom_percent: int, shared: bool) -> Amounts:
-    usage = device_usage(device, held, headroom_percent, shared)
+def _amounts(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_percent: int) -> Amounts:
+    usage = device_usage(info, device, held, headroom_percent)
     unaccounted = usage.unaccounted_mib or 0
     allocated = bool(held.units or held.requested_mib or held.instances)
     # Of a partitioned GPU nobody tells which instance uses how much, and instances take some by themselves.
@@ -99,8 +97,7 @@ def _amounts(device: Device, held: DeviceHoldings, headroom_percent: int, shared
         requested_mib=usage.requested_mib,
         used_mib=device.memory.used_mib,
         unaccounted_mib=unaccounted,
-        # Nobody is sent there, whatever is left.
-        free_mib=usage.free_mib if device.healthy and not device.cordoned else 0,
+        free_mib=usage.free_mib,
     )
 
 
@@ -117,7 +114,7 @@ def _instances(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instance
     there: Counter[tuple[str, str]] = Counter()
     free: Counter[tuple[str, str]] = Counter()
     for device in info.report.devices if info.report is not None else ():
-        usable = device.healthy and not device.cordoned
+        usable = takes_new(info, device)
         taken = held.devices[device.uuid].instances
         for instance in device.mig.instances:
             key = device.product, instance.profile

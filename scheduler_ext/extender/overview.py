@@ -9,7 +9,8 @@ A node with GPUs is ``[name, pool, kind, state, marks, namespaces, adrift, group
 - ``namespaces`` are those whose pods hold GPUs there, ``adrift`` how many GPUs' worth is held on devices that
   nobody named.
 - A device is ``[index, reserved, requested, used, unaccounted, free, held]``: MiB, unaccounted null where
-  nobody could tell, and the part of the GPU that somebody holds, 0 to 1; ``[index]`` where labels speak.
+  nobody could tell, free what may still be promised, and the part of the GPU that somebody holds, 0 to 1;
+  ``[index]`` where labels speak.
   What is out of the ordinary follows in an object: ``sick`` with the reason, ``cordoned``, ``replicas`` (how
   many pods may share it), ``mig`` with the ``grid`` in slots and ``instances`` of
   ``[start, size, profile, held]``.
@@ -70,11 +71,10 @@ def _reported(node: Node, report: Report, resources: ResourceNames, headroom_per
     """By model and memory, for one node's GPUs are nearly always alike."""
     held = holdings_of(node.info, resources)
     idle = dict(zip(node.uuids, (slot.idle for slot in node.state.slots), strict=False))
-    percent = headroom_percent if node.info.share_node else 0
     alike: dict[tuple[str, int], list[list[Any]]] = {}
     for device in sorted(report.devices, key=lambda device: device.index):
         part = round(1 - idle.get(device.uuid, 0.0), 3)
-        row = _device(device, held.devices[device.uuid], part, percent, report)
+        row = _device(node.info, device, held.devices[device.uuid], part, headroom_percent)
         alike.setdefault((device.model.name, device.memory.total_mib), []).append(row)
     return [[model, total_mib, rows] for (model, total_mib), rows in alike.items()]
 
@@ -87,10 +87,9 @@ def _estimated(info: NodeInfo) -> list[list[Any]]:
 
 
 def _device(
-    device: Device, held: DeviceHoldings, part: float, headroom_percent: int, report: Report
+    info: NodeInfo, device: Device, held: DeviceHoldings, part: float, headroom_percent: int
 ) -> list[Any]:
-    shared = report.sharing_strategy != "none"
-    usage = device_usage(device, held, headroom_percent, shared)
+    usage = device_usage(info, device, held, headroom_percent)
     row: list[Any] = [
         device.index,
         device.memory.reserved_mib,
@@ -105,8 +104,8 @@ def _device(
         special["sick"] = device.health_reason or "unhealthy"
     if device.cordoned:
         special["cordoned"] = True
-    if shared:
-        special["replicas"] = report.replicas
+    if info.report is not None and info.report.sharing_strategy != "none":
+        special["replicas"] = info.report.replicas
     if device.mig.enabled:
         special["mig"] = _mig(device, held)
     return [*row, special] if special else row

@@ -50,7 +50,7 @@ def held_devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:
 
 def _waits(line: Mapping[str, Any]) -> dict[str, Any]:
     item = _item(line["namespace"], line["name"], line["uid"], "Waiting", line["priority"], line["asks"])
-    return item | {key: line[key] for key in ("reason", "nearest", "since")}
+    return item | {key: line[key] for key in ("reason", "nearest", "commonest", "since")}
 
 
 def _item(namespace: str, name: str, uid: str, state: str, priority: int, asks: str) -> dict[str, Any]:
@@ -65,5 +65,6 @@ def _item(namespace: str, name: str, uid: str, state: str, priority: int, asks: 
         "devices": [],
         "reason": None,
         "nearest": None,
+        "commonest": None,
         "since": None,
     }

@@ -19,11 +19,14 @@ from scheduler_ext.wire.times import micro_time
 
 NOT_ASKED = "kube-scheduler has not asked about it"
 FITS_NOW = "it fits now; kube-scheduler has yet to try again"
+UNREADABLE = "something that cannot be read"
 # Who waits is listed this often at most.
 _LIST_S = 2.0
 # Finding the nearest node looks at all of them: it may take this part of the time, so much of it at once.
 _PART = 0.05
 _AT_ONCE_S = 0.5
+# A scrape waits less long.
+_AT_SCRAPE_S = 0.05
 _MOST = 500
 
 # Pods alike: of one namespace, whose pods alone an explanation names, and of one spec.
@@ -59,24 +62,32 @@ class Waiting:
         self._told: OrderedDict[_Kind, _Told] = OrderedDict()
 
     def reasons(self) -> dict[str, int]:
-        """How many pods wait for which reason, by what refused most nodes the last time."""
-        return dict(Counter(self._reason(each, self._of(each)) for each in self._source.pending()))
+        """How many pods wait for which reason: the one of ``lines``; of those that are not looked into yet,
+        what refused most nodes the last time."""
+        known = {(line["namespace"], line["name"]): line["reason"] for line in self._listed(_AT_SCRAPE_S)}
+        pods = ((each, known.get((each.pod.namespace, each.pod.name))) for each in self._source.pending())
+        return dict(Counter(reason or self._reason(each, self._of(each)) for each, reason in pods))
 
     def lines(self) -> list[dict[str, Any]]:
         """The pods that wait, the highest priority first, then the longest waiting; at most 500.
 
         Plain JSON values: ``namespace``, ``name``, ``uid``, ``priority``, ``since``,
-        ``asks``, ``filters`` (how often kube-scheduler asked), ``reason``, ``nearest`` (a sentence, or None),
+        ``asks``, ``filters`` (how often kube-scheduler asked), ``reason`` (of the node that is nearest to a
+        fit; until that is known, what refused most nodes the last time), ``nearest`` (a sentence, or None),
+        ``commonest`` (the ``reason`` that refuses most, how many ``nodes``, ``of`` how many; or None),
         ``nominated`` (the node where it waits for others to leave).
         """
+        return self._listed(_AT_ONCE_S)
+
+    def _listed(self, at_once_s: float) -> list[dict[str, Any]]:
         with self._lock:
             now = self._monotonic()
             if now >= self._listed_until:
                 self._listed_until = now + _LIST_S
-                self._lines = self._found(now)
+                self._lines = self._found(now, at_once_s)
             return self._lines
 
-    def _found(self, now: float) -> list[dict[str, Any]]:
+    def _found(self, now: float, at_once_s: float) -> list[dict[str, Any]]:
         pods = sorted(self._source.pending(), key=lambda each: (-each.pod.priority, _since(each.pod)))[:_MOST]
         kinds = [(each.pod.namespace, spec_of(each.manifest)) for each in pods]
         # Of each kind the first.
@@ -84,10 +95,12 @@ class Waiting:
         for gone in self._told.keys() - alike.keys():
             del self._told[gone]
         if now >= self._idle_until:
-            self._look_into(alike, dict.fromkeys(kinds), now)
+            self._look_into(alike, dict.fromkeys(kinds), now, at_once_s)
         return [self._line(each, self._told.get(kind)) for each, kind in zip(pods, kinds, strict=True)]
 
-    def _look_into(self, alike: Mapping[_Kind, PendingPod], kinds: Iterable[_Kind], begun: float) -> None:
+    def _look_into(
+        self, alike: Mapping[_Kind, PendingPod], kinds: Iterable[_Kind], begun: float, at_once_s: float
+    ) -> None:
         """As many kinds as there is time for: new ones first, the most urgent before others."""
         new = [kind for kind in kinds if kind not in self._told]
         now = begun
@@ -95,7 +108,7 @@ class Waiting:
             self._told[kind] = self._diagnosed(alike[kind])
             self._told.move_to_end(kind)
             now = self._monotonic()
-            if now - begun >= _AT_ONCE_S:
+            if now - begun >= at_once_s:
                 break
         self._idle_until = now + (now - begun) / _PART
 
@@ -108,12 +121,11 @@ class Waiting:
     def _line(self, waiting: PendingPod, told: _Told) -> dict[str, Any]:
         pod, entry = waiting.pod, self._of(waiting)
         reason = self._reason(waiting, entry)
-        nearest = told["nearest"] if told is not None else None
+        nearest = told["nearest"] if told is not None and waiting.invalid is None else None
         if waiting.invalid is not None:
             text: str | None = waiting.invalid
         elif nearest is not None:
-            text = nearest["text"]
-            reason = next(iter(told["counts"]), reason) if told is not None else reason
+            text, reason = nearest["text"], nearest["reason"]
         else:
             text = FITS_NOW if told is not None and sum(told["counts"].values()) < told["nodes"] else None
         return {
@@ -122,10 +134,11 @@ class Waiting:
             "uid": pod.uid,
             "priority": pod.priority,
             "since": micro_time(pod.created_at) if pod.created_at is not None else None,
-            "asks": asks(pod.request),
+            "asks": _asks(waiting),
             "filters": entry.filters if entry is not None else 0,
             "reason": reason,
             "nearest": text,
+            "commonest": _commonest(told) if told is not None and nearest is not None else None,
             "nominated": waiting.nominated_node,
         }
 
@@ -137,6 +150,19 @@ class Waiting:
         if waiting.invalid is not None:
             return INVALID_REQUEST.text
         return (entry.main_reason if entry is not None else None) or NOT_ASKED
+
+
+def _asks(waiting: PendingPod) -> str:
+    """With what is known of a request that cannot be read; ``nearest`` says what is wrong with it."""
+    known = asks(waiting.pod.request)
+    if waiting.invalid is None:
+        return known
+    return f"{known}, and {UNREADABLE}" if known else UNREADABLE
+
+
+def _commonest(told: Mapping[str, Any]) -> dict[str, Any]:
+    reason, nodes = next(iter(told["counts"].items()))
+    return {"reason": reason, "nodes": nodes, "of": told["nodes"]}
 
 
 def _since(pod: BoundPod) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 from flask import Blueprint, Response, request
@@ -11,21 +12,29 @@ from scheduler_ext.core.errors import InventoryError, RequestError
 from scheduler_ext.extender.explainer import Explainer
 from scheduler_ext.server.body import BodyError, read_body
 from scheduler_ext.server.replies import json_reply, problem_reply
-from scheduler_ext.server.server_options import SIDE_BODY_BYTES
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.extender import encode_json
 from scheduler_ext.wire.objects import read_pods
 
+# As much as kubectl applies: YAML is read in Python, which decisions wait for now and then.
+MAX_MANIFEST_BYTES = 256 * 1024
+_PATIENCE_S = 10.0
+
 
 def explanations_blueprint(explainer: Explainer) -> Blueprint:
-    """Of a pod by name, or by a manifest that is sent."""
+    """Of a pod by name, or by a manifest that is sent; one at a time: they take their time from decisions."""
     routes = Blueprint("explanations", __name__)
+    turn = Lock()
 
     def explained(answer: Callable[[], dict[str, Any]]) -> Response:
+        if not turn.acquire(timeout=_PATIENCE_S):
+            return problem_reply(503, "other pods are being explained; try again", "explain")
         try:
             return json_reply(200, encode_json(_at_most(answer(), request.args.get("nodes"))))
         except RequestError as error:
             return problem_reply(error.status, str(error), "explain")
+        finally:
+            turn.release()
 
     @routes.get("/explain")
     def explain_by_name() -> Response:
@@ -47,7 +56,7 @@ def _namespaced(pod: str | None) -> tuple[str, str]:
 
 def _posted_pod(environ: dict[str, Any]) -> kube.Pod:
     try:
-        body = read_body(environ, SIDE_BODY_BYTES)
+        body = read_body(environ, MAX_MANIFEST_BYTES)
         pods = read_pods(body)
     except BodyError as error:
         raise RequestError(error.status, str(error)) from None

@@ -188,7 +188,9 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
     invalid = wish.message if isinstance(wish, InvalidRequest) else None
     return PendingPod(
         # What nobody can read is refused, and says nothing of what others will ask.
-        pod=replace(holding, request=wish) if isinstance(wish, GpuRequest) else replace(holding, asked=None),
+        pod=replace(holding, request=wish)
+        if isinstance(wish, GpuRequest)
+        else replace(holding, asked=None, created_at=seconds(metadata.creation_timestamp)),
         resource_version=metadata.resource_version or "",
         scheduler_name=spec.scheduler_name or "",
         nominated_node=pod.status.nominated_node_name or None if pod.status is not None else None,
@@ -206,6 +208,7 @@ def unreadable_pod(pod: kube.Pod, problem: str) -> PendingPod:
         name=metadata.name or "",
         priority=pod_priority(pod),
         request=GpuRequest(),
+        created_at=seconds(metadata.creation_timestamp),
     )
     return PendingPod(nothing, metadata.resource_version or "", "", None, problem, redacted_pod(pod))
 

@@ -42,7 +42,7 @@ class TestInventory:
         assert header[0] == "NODE"
         cells = {row[0].strip(): " ".join(" ".join(row[1:]).split()) for row in rows}
         assert cells == {
-            "a100-1": "Fresh report 2 1 0 0 A100-80GB 163840 of 163840 -",
+            "a100-1": "Fresh report 2 1 0 0 A100-80GB 81920 of 163840 -",
             "a100-2": "Fresh report 1 0 0 0 A100-80GB 0 of 81920 -",
             "labels-1": "Fresh labels 8 0 0 0 H100-80GB unknown -",
             "mig-1": "Fresh report 1 0 0 0 A100-80GB 81920 of 81920 1x1g.10gb",

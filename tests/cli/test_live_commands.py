@@ -215,7 +215,9 @@ def test_a_node_with_its_bars_slots_and_holders(world: World) -> None:
     assert ["3g.40gb", "slots", "0-3", "free", "MIG-a"] in lines
     assert ["1g.10gb", "slot", "4", "held", "MIG-b", "default/small"] in lines
     assert out.count("default/small") == 1
-    assert "GPU 0  A100-80GB  GPU-s  UNHEALTHY" in world.run("node", "sick")[1]
+    _, out, _ = world.run("node", "sick")
+    assert "GPU 0  A100-80GB  GPU-s  UNHEALTHY" in out
+    assert f"  [{' ' * 40}] 0 of 81,920 MiB free" in out, "neither in the bar nor in numbers is it free"
 
 
 def test_a_node_in_numbers_and_by_name(world: World) -> None:
@@ -238,9 +240,13 @@ def test_pods(world: World) -> None:
     assert "GPU-h" in rows["part"]
     assert "MIG-b" in rows["small"]
     assert "Waiting" in rows["waits"]
+    assert rows["waits"].endswith("Insufficient nvidia.com/gpu per device"), "of the node that is nearest"
     _, out, _ = world.run("pods", "-A", "-o", "wide")
     assert "research" in out
     assert "busy has 0 of 1 nvidia.com/gpu free" in out
+    assert "MOST NODES" in out
+    commonest = next(each for each in world.json("pods")["items"] if each["name"] == "waits")["commonest"]
+    assert f"{commonest['nodes']} of {commonest['of']}: {commonest['reason']}" in out
     assert world.run("pods", "-n", "research", "-o", "name")[1] == "pod/theirs\n"
     assert world.run("pods", "-n", "empty")[2].endswith("No pods with GPUs in namespace empty\n")
 

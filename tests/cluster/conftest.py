@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from scheduler_ext.cluster import advertise as advertise_module
+from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster import reflector as reflector_module
 from scheduler_ext.cluster.backoff import Backoff
 from scheduler_ext.cluster.bindings import Bindings
@@ -17,6 +19,7 @@ from tests.cluster.api_paths import NODES, PODS
 from tests.cluster.api_server import ApiServer
 from tests.cluster.candidates import Candidates
 from tests.cluster.following import Followed
+from tests.cluster.living import Living
 from tests.kube_objects import SHARE, node, pod
 
 
@@ -82,3 +85,18 @@ def advertising(
         if thread.is_alive():
             thread.join(5)
         assert not thread.is_alive()
+
+
+@pytest.fixture
+def living(
+    server: ApiServer, transport: Transport, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Living]:
+    """Publishes within milliseconds; when it has stopped, nothing of it runs."""
+    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
+    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
+    built = Living(server, transport)
+    yield built
+    server.faults.lift()
+    built.live.stop()
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("watch-")]
+    assert not built.live._thread.is_alive()

@@ -37,12 +37,12 @@ def tell_all(advertising: Advertising) -> None:
 
 
 def test_a_slow_server_is_asked_for_several_at_once(advertising: Advertising) -> None:
-    advertising.server.faults.place(Delay(0.05), writes(NODES), times=None)
+    advertising.server.faults.place(Delay(0.2), writes(NODES), times=None)
     began = time.monotonic()
     tell_all(advertising)
     eventually(lambda: advertising.advertiser.writes == 1 + len(MANY))
-    # One after the other it takes 2 s.
-    assert time.monotonic() - began < 1.5
+    # One after the other it takes 8 s.
+    assert time.monotonic() - began < 6
     assert sorted(advertising.written()) == sorted(MANY)
     assert {advertising.seen(name) for name in MANY} == {(7, 7)}
 

@@ -70,7 +70,7 @@ class TestReads:
         began = time.monotonic()
         assert isinstance(read(bindings, began + 0.2), Unknown)
         # No tight bound: only that drips of five seconds are not waited for.
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 4.5
         server.faults.lift()
         assert isinstance(read(bindings, soon()), Done)
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.inventory_events import InventoryEvents
 from scheduler_ext.cluster.notices import Notices
 from scheduler_ext.cluster.transport import Transport
@@ -27,17 +24,6 @@ from tests.kube_objects import Json, gpu, names_body, node, pod
 WHOLE = "nvidia.com/gpu"
 EVENTS = "/apis/events.k8s.io/v1/events"
 pytestmark = pytest.mark.usefixtures("impatient")
-
-
-@pytest.fixture
-def living(server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> Iterator[Living]:
-    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
-    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
-    built = Living(server, transport)
-    yield built
-    server.faults.lift()
-    built.live.stop()
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("watch-")]
 
 
 def decide(living: Living, asking: Json, names: str = "ab") -> list[str]:

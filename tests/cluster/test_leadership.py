@@ -69,7 +69,9 @@ def test_it_changes_hands(server: ApiServer, leading: Leadership, caplog: pytest
         # Renewed every few seconds, which is nothing new.
         server.store.put(PATH, lease("me-7f9_1"))
         server.store.put(PATH, lease("other_2"))
-        eventually(lambda: not leading.active)
+        # It is told of once it is so.
+        eventually(lambda: len(caplog.records) == 2)
+    assert not leading.active
     assert [record.getMessage() for record in caplog.records] == [
         "this extender is active now; the Lease is held by 'me-7f9_1'",
         "this extender is a standby now; the Lease is held by 'other_2'",

@@ -4,36 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from scheduler_ext.cluster import live as live_module
-from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.core.gpu import Report
 from tests.cluster.api_faults import End, Hang, Refuse
 from tests.cluster.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api_requests import lists, watches, writes
-from tests.cluster.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.cluster.living import ONE, SICK, WHOLE, Living
 from tests.kube_objects import GFD_H100, Json, gpu, gpu_node, node, pod
 
 EVENTS = "/apis/events.k8s.io/v1/events"
 pytestmark = pytest.mark.usefixtures("impatient")
-
-
-@pytest.fixture
-def living(server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> Iterator[Living]:
-    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
-    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
-    built = Living(server, transport)
-    yield built
-    server.faults.lift()
-    built.live.stop()
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("watch-")]
-    assert not built.live._thread.is_alive()
 
 
 class Rounds(threading.Event):
@@ -256,7 +240,7 @@ def test_stopping_while_every_list_hangs_takes_no_longer_than_one(
     living.server.log.wait_for(lists(), 3)
     began = time.monotonic()
     living.live.stop()
-    assert time.monotonic() - began < 4.0
+    assert time.monotonic() - began < 7.0
     living.server.faults.lift()
     eventually(lambda: not any(thread.name.startswith("watch-") for thread in threading.enumerate()))
 

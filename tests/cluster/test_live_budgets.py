@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.budgets import BUDGETS
-from scheduler_ext.cluster.transport import Transport
 from tests.cluster.api_paths import PODS
-from tests.cluster.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.cluster.living import WHOLE, Living
 from tests.extender.preempting import preempt, uids
 from tests.kube_objects import gpu, pod
 
 pytestmark = pytest.mark.usefixtures("impatient")
-
-
-@pytest.fixture
-def living(server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> Iterator[Living]:
-    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
-    built = Living(server, transport)
-    yield built
-    built.live.stop()
 
 
 def test_a_budget_keeps_its_pod_where_another_would_do(living: Living) -> None:

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster.binaries import BUILT, BinariesError, find_binaries, kubernetes_version
+from tests.e2e.cluster.binaries import (
+    BUILT,
+    KUBELET_SERVER,
+    BinariesError,
+    find_binaries,
+    find_kubelet_server,
+    kubernetes_version,
+)
 
 
 def executables(directory: Path, *names: str) -> Path:
@@ -42,6 +49,14 @@ def test_what_they_lack_is_built(no_go: None, monkeypatch: pytest.MonkeyPatch, t
         find_binaries()
 
 
+def test_the_kubelet_server_is_built_whatever_they_hold(
+    no_go: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(executables(tmp_path, "etcd", "kubelet-server", *BUILT)))
+    with pytest.raises(BinariesError, match=r"go is not on PATH: install Go 1\.26"):
+        find_kubelet_server()
+
+
 def test_a_directory_without_any_is_a_mistake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     with pytest.raises(BinariesError, match=r"KUBEBUILDER_ASSETS=.* holds none of"):
@@ -66,3 +81,9 @@ def test_an_old_go_is_told_apart(no_go: None, monkeypatch: pytest.MonkeyPatch, t
 
 def test_the_version_is_that_of_the_module(tmp_path: Path) -> None:
     assert kubernetes_version().startswith("v1.")
+
+
+def test_the_kubelet_server_is_of_the_same_release() -> None:
+    major, _, rest = kubernetes_version().partition(".")
+    assert major == "v1"
+    assert f"k8s.io/cri-streaming v0.{rest}\n" in (KUBELET_SERVER / "go.mod").read_text()

@@ -10,6 +10,7 @@ import pytest
 from tests.e2e.cluster.api import Api, ApiError, Json, eventually
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.cluster.kubelet import Kubelet
+from tests.e2e.cluster.whole import Cluster
 from tests.e2e.installation import Installation
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
@@ -34,8 +35,8 @@ def test_a_token_gives_what_its_roles_give(control_plane: ControlPlane) -> None:
     assert refused.value.status == 403
 
 
-def test_everything_listens_on_loopback_only(control_plane: ControlPlane, installation: Installation) -> None:
-    addresses = control_plane.listening_addresses()
+def test_everything_listens_on_loopback_only(cluster: Cluster, installation: Installation) -> None:
+    addresses = cluster.plane.listening_addresses() | cluster.kubelet_server.listening_addresses()
     for pod in installation.pods():
         for container in pod.containers.values():
             assert container.child is not None

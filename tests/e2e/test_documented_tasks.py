@@ -85,15 +85,14 @@ def test_the_page_on_agents(reader: Reader) -> None:
 
 def test_the_page_on_the_live_page(reader: Reader) -> None:
     (command,) = shell(TASKS / "page.md")
-    forward = reader.start(command)
-    try:
-        assert forward.stdout is not None
-        assert "Forwarding from 127.0.0.1" in forward.stdout.readline()
-        with urlopen(f"http://127.0.0.1:{reader.forwarded_port}/", timeout=5) as answer:
-            assert b"<title>" in answer.read()
-    finally:
-        forward.send_signal(signal.SIGINT)
-        forward.wait(10)
+    with reader.start(command) as forward:
+        try:
+            assert forward.stdout is not None
+            assert "Forwarding from 127.0.0.1" in forward.stdout.readline()
+            with urlopen(f"http://127.0.0.1:{reader.forwarded_port}/", timeout=5) as answer:
+                assert b"<title>" in answer.read()
+        finally:
+            forward.send_signal(signal.SIGINT)
 
 
 def test_the_page_on_the_plugin(reader: Reader) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import settings
 
 from scheduler_ext.core.intent import Intent, Reservation
 from scheduler_ext.core.ledger import NodePods, _Account
@@ -25,6 +24,7 @@ from scheduler_ext.extender import book
 from scheduler_ext.extender.bind import Binding, BindResult, GetReservation, PodsOn, Steps
 from scheduler_ext.extender.book import Book, Reserved
 from scheduler_ext.extender.outcome import Done
+from tests.examples import LONG
 from tests.extender.bind_model import Asked, Budget, Found, Model, World, search
 from tests.extender.bind_states import EXTENDER, Locals, Setting, Value
 
@@ -37,6 +37,8 @@ THREE = {"p": 600, "q": 600, "r": 600}
 SMALL = {"p": 600, "q": 600, "r": 300}
 SMALLER = {"p": 600, "q": 100, "r": 300}
 UNEVEN = {"p": 400, "q": 400, "r": 700}
+
+LONG_ALONE = pytest.mark.skipif(not LONG, reason="takes long; the long profile")
 
 
 def asked(*requests: str) -> tuple[Asked, ...]:
@@ -88,7 +90,7 @@ QUICK = {
     ),
 }
 
-LONG = {
+LARGE = {
     "an old leader that wakes up, and answers that are lost": Model(
         Setting(ONE_GPU, TWO), asked("A p n", "B q n", "A q n"), Budget(lost=1, turned=1)
     ),
@@ -158,10 +160,10 @@ def test_no_memory_is_promised_twice(name: str) -> None:
     assert found.complete
 
 
-@pytest.mark.skipif(settings.get_current_profile_name() != "long", reason="takes minutes; the long profile")
-@pytest.mark.parametrize("name", LONG)
+@LONG_ALONE
+@pytest.mark.parametrize("name", LARGE)
 def test_no_memory_is_promised_twice_in_the_long_run(name: str) -> None:
-    found = search(LONG[name], most=4_000_000)
+    found = search(LARGE[name], most=4_000_000)
     print(f"{name}: {found.states} states, {found.locals} of an extender, complete: {found.complete}")
     assert found.problem is None, told(found)
 
@@ -356,6 +358,7 @@ def planted(
         pytest.param(
             planted(TWO_GPUS, THREE, book=ChoosesAnew, asked=("A p n", "B q n", "B p n", "A r n")),
             id="other devices for the same Binding",
+            marks=LONG_ALONE,
         ),
         pytest.param(
             planted(sizes=UNEVEN, book=ReadsForItself, asked=("A p n", "A q n", "B r n")),
@@ -373,6 +376,7 @@ def planted(
                 asked=("A p n", "B p n", "A q n", "A r n"),
             ),
             id="what others wrote is written over",
+            marks=LONG_ALONE,
         ),
         pytest.param(
             planted(book=ForgetsForOthers, refused=1, asked=("A p n", "B p n", "A q n")),

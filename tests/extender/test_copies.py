@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -18,6 +18,7 @@ from scheduler_ext.core.policy import STRATEGIES, Policy
 from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.extender.copies import Vessel, fill_all
 from scheduler_ext.extender.rooms import Fill, filled, rooms_of
+from tests.examples import examples
 from tests.gpu_strategies import one_in
 from tests.strategies import RESOURCES, clusters, requests, share_asks
 
@@ -99,7 +100,7 @@ def share_nodes(draw: DrawFn) -> NodeInfo:
     return NodeInfo("node", report=Report(tuple(devices)), allocatable=allocatable, pods=tuple(pods))
 
 
-@settings(max_examples=150)
+@examples(150, long=1500)
 @given(share_nodes(), share_asks(), st.sampled_from(STRATEGIES), st.sampled_from((0, 0, 15_000)))
 def test_as_many_shares_as_one_by_one(
     info: NodeInfo, shares: ShareAsk, strategy: str, min_free_mib: int
@@ -156,7 +157,7 @@ def test_as_many_where_gpus_are_nearly_alike(
     check(info, request, sizing)
 
 
-@settings(max_examples=150)
+@examples(50, long=500)
 @given(clusters(), requests(), st.sampled_from(STRATEGIES), st.sampled_from((0, 10)))
 def test_as_many_as_one_by_one(
     infos: tuple[NodeInfo, ...], request: GpuRequest, strategy: str, headroom_percent: int

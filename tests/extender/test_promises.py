@@ -51,6 +51,7 @@ from scheduler_ext.extender.book import Book, Reserved
 from scheduler_ext.extender.outcome import Done, Outcome, Refused, Unknown, Unsent
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration, MemorySection
+from tests.examples import LONG
 from tests.extender.promise_cluster import ASKS, HANDED_OUT, NODES, OFFERS, ROOM
 from tests.extender.promise_server import Server, holder, now
 from tests.kube_objects import Json, names_body
@@ -579,11 +580,8 @@ def deadline() -> float:
     return time.monotonic() + 60
 
 
-LONG = settings.get_current_profile_name() == "long"
-
-
 def test_promises_hold() -> None:
-    examples = 4000 if LONG else 150
+    examples = 4000 if LONG else 60
     Promises.steps_taken = 0
     run_state_machine_as_test(Promises, settings=settings(max_examples=examples, stateful_step_count=50))
     print(f"{Promises.steps_taken} steps")

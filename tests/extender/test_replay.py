@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle import Decision, points
@@ -28,6 +28,7 @@ from scheduler_ext.wire.node import node_constraints
 from scheduler_ext.wire.objects import assemble, read_objects, waiting
 from scheduler_ext.wire.pod import pod_request
 from scheduler_ext.wire.snapshot_file import decode_snapshot_file, encode_snapshot_file
+from tests.examples import examples
 from tests.extender.foreseeing import askers, asks, clusters, read
 from tests.extender.preempting import share_node, whole_node
 from tests.extender.test_record import ask
@@ -96,7 +97,7 @@ def situations(draw: st.DrawFn) -> tuple[list[Json], list[Json], Configuration]:
     return objects, pods, config
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@examples(40, long=400)
 @given(situations(), st.data())
 def test_a_replay_answers_as_the_extender_did(
     situation: tuple[list[Json], list[Json], Configuration], data: st.DataObject
@@ -127,7 +128,7 @@ def test_a_replay_answers_as_the_extender_did(
     assert elsewhere.of_manifest(other) == there.explainer().of_manifest(other)
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@examples(40, long=400)
 @given(clusters(), askers())
 def test_filter_and_prioritize_would_have_answered_the_same(objects: list[Json], asking: Json) -> None:
     there = running(*objects)

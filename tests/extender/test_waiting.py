@@ -11,7 +11,7 @@ from scheduler_ext.extender.waiting import FITS_NOW, NOT_ASKED, Waiting
 from tests.extender.preempting import on_share, share_node, whole_node
 from tests.extender.test_record import ask
 from tests.extender.test_replay import Running, running
-from tests.kube_objects import SHARE, Json, pod
+from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod
 
 WHOLE = "nvidia.com/gpu"
 GPUS = "Insufficient nvidia.com/gpu per device"
@@ -49,6 +49,7 @@ def test_each_is_told_with_its_reason_and_the_nearest_node() -> None:
         "reason": "Insufficient GPU memory on one device",
         "nearest": "n GPU 0 is 36,272 MiB short (needs 50,000, has 13,728); would fit if pod default/x "
         "(priority 0) left",
+        "commonest": {"reason": "Insufficient GPU memory on one device", "nodes": 1, "of": 1},
         "nominated": None,
     }
 
@@ -91,19 +92,75 @@ def test_reasons_are_counted() -> None:
     for each in pods[:2]:
         ask(there.extender, each, ["n"])
     reasons = board(there).reasons()
-    assert reasons == {GPUS: 2, NOT_ASKED: 1, "pod's GPU request is invalid": 1}
+    assert reasons == {GPUS: 3, "pod's GPU request is invalid": 1}
+
+
+def test_the_cause_is_told_and_not_what_is_the_case_nearly_everywhere() -> None:
+    others = [
+        each
+        for name in ("t4-1", "t4-2", "t4-3")
+        for each in (
+            gpu_node(name, [gpu(i, f"GPU-{name}-{i}", model="T4") for i in range(2)]),
+            node(name, {WHOLE: "2"}),
+        )
+    ]
+    sick = gpu(1, "GPU-sick", health={"state": "Unhealthy", "reason": "XID 79"})
+    a100 = [gpu_node("a100", [gpu(0, "GPU-well"), sick]), node("a100", {WHOLE: "1"})]
+    wants = pod("wants", {WHOLE: "2"}, annotations={ANNOTATION + "model": "A100"})
+    found = board(running(*others, *a100, wants))
+    (line,) = found.lines()
+    assert (line["reason"], line["nearest"]) == (
+        "node(s) had unhealthy GPUs",
+        "a100 GPU 1 is unhealthy (XID 79)",
+    )
+    other = "node(s) didn't match the requested GPU model"
+    assert line["commonest"] == {"reason": other, "nodes": 3, "of": 4}
+    assert found.reasons() == {"node(s) had unhealthy GPUs": 1}
+
+
+def test_a_scrape_waits_for_little_and_who_is_not_looked_into_has_the_reason_of_most_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    slow = Slow(clock, monkeypatch, seconds=0.1)
+    pods = [pod(f"p{i}", {WHOLE: str(9 + i)}) for i in range(3)]
+    there = running(*whole_node("n", None), *pods)
+    ask(there.extender, pods[1], ["n"])
+    assert board(there, clock).reasons() == {GPUS: 2, NOT_ASKED: 1}
+    assert slow.looked == ["p0"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "asks"),
+    [
+        pytest.param({SHARE: "8Gi"}, "something that cannot be read", id="nothing else is asked"),
+        pytest.param({SHARE: [8]}, "something that cannot be read", id="it is no quantity at all"),
+        pytest.param(
+            {WHOLE: "2", SHARE: "8Gi"},
+            "2 × nvidia.com/gpu, and something that cannot be read",
+            id="the rest is known",
+        ),
+    ],
+)
+def test_of_an_amount_that_cannot_be_read_the_rest_is_told(limits: Json, asks: str) -> None:
+    asking = pod("p", limits)
+    asking["metadata"]["creationTimestamp"] = "2026-11-01T01:00:00Z"
+    (line,) = board(running(*whole_node("n", None), asking)).lines()
+    assert (line["asks"], line["since"]) == (asks, "2026-11-01T01:00:00.000000Z")
+    assert line["reason"] == "pod's GPU request is invalid"
+    assert line["nearest"]
 
 
 class Slow:
-    """Looks into pods as the explainer does, a second each by the clock."""
+    """Looks into pods as the explainer does, so many seconds each by the clock."""
 
-    def __init__(self, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, clock: Clock, monkeypatch: pytest.MonkeyPatch, seconds: float = 1.0) -> None:
         self.looked: list[str] = []
         of_waiting = Explainer.of_waiting
 
         def slow(explainer: Explainer, waiting: Any) -> dict[str, Any]:
             self.looked.append(waiting.pod.name)
-            clock.now += 1.0
+            clock.now += seconds
             return of_waiting(explainer, waiting)
 
         monkeypatch.setattr(Explainer, "of_waiting", slow)

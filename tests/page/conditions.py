@@ -50,11 +50,22 @@ def line(**fields: Any) -> dict[str, Any]:
         "priority": 0,
         "asks": "8 × nvidia.com/gpu",
     }
-    rest = {"reason": "not looked at yet", "nearest": None, "filters": 0, "since": None, "nominated": None}
-    return plain | rest | fields
+    unknown = {"nearest": None, "commonest": None, "since": None, "nominated": None}
+    return plain | {"reason": "not looked at yet", "filters": 0} | unknown | fields
 
 
 WAITING = [
-    line(nearest="busy lacks 6 GPUs", reason="node(s) had GPUs too small"),
+    line(
+        nearest="busy lacks 6 GPUs",
+        reason="Insufficient nvidia.com/gpu per device",
+        commonest={"reason": "node(s) had GPUs too small", "nodes": 7, "of": 9},
+    ),
+    line(
+        name="garbled",
+        asks="something that cannot be read",
+        reason="pod's GPU request is invalid",
+        nearest="container 'main': quantity '8Gi' is absurd",
+        since="2026-11-01T01:00:00.000000Z",
+    ),
     line(namespace=SCRIPT, name=RIGHT_TO_LEFT, asks=SCRIPT, reason=SCRIPT),
 ]

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
+import pytest
+from hypothesis import given, settings
+
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.state import resolve
+from scheduler_ext.extender.listing import inventory_list
+from scheduler_ext.extender.overview import node_row
+from scheduler_ext.wire.config import Configuration
+from tests.core.reported import NAMES
+from tests.free_memory import clusters_with_closed_parts
 from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.conditions import SCRIPT
 from tests.page.page_server import PageServer
@@ -45,7 +55,13 @@ def test_totals_map_waiting_pods_decisions_and_history(still: Browser) -> None:
     assert "A100-80GB" in still.text("#map")
     waiting = still.text("#pending")
     assert "research/waits" in waiting.replace("\n", "")
-    assert "nearest: busy lacks 6 GPUs" in waiting
+    told = (
+        "Insufficient nvidia.com/gpu per device",
+        "nearest: busy lacks 6 GPUs",
+        "commonest, on 7 of 9 nodes: node(s) had GPUs too small",
+    )
+    at = [waiting.index(each) for each in told]
+    assert at == sorted(at), "the cause comes first"
     still.eventually(lambda: "default/fits" in still.text("#decisions"), "the decision is told")
     assert "none of 2 nodes fits" in still.text("#decisions")
     assert "allocated" in still.text("#history")
@@ -99,3 +115,34 @@ def test_the_policy_stops_what_does_get_in(browser: Browser, server: PageServer)
     refused = browser.console()
     assert len(refused) == 3
     assert all("Trusted" in complaint for complaint in refused)
+
+
+SUMS = """
+const [{decodeNode, totals}, rows] = [await import(new URL('js/cluster.js', location)), arguments[0]];
+return totals(rows.map(decodeNode)).free;
+"""
+
+
+@settings(max_examples=20, deadline=None)
+@given(clusters_with_closed_parts())
+def test_the_total_that_is_free_is_that_of_the_inventory(still: Browser, infos: tuple[NodeInfo, ...]) -> None:
+    config = Configuration()
+    items = inventory_list(infos, config)["items"]
+    rows = [node_row(resolve(info, NAMES, 10), NAMES, config.memory.headroom_percent) for info in infos]
+    assert still.script(SUMS, [row for row in rows if row is not None]) == sum(
+        device["memory"]["freeMiB"] or 0 for item in items for device in item["devices"]
+    )
+
+
+def test_nothing_is_free_where_nothing_is_placed(still: Browser) -> None:
+    assert re.findall(r"[\d.]+ GiB free", card(still, "lost")) == ["0 GiB free"]
+
+
+def test_a_pod_that_cannot_be_read_says_what_is_wrong_with_it_and_names_no_node(still: Browser) -> None:
+    found = still.script(
+        "return [...document.querySelectorAll('#pending li')].find((e) => e.innerText.includes('garbled'))"
+        ".innerText"
+    )
+    assert re.search(r"garbled\s+\d+ d\s+something that cannot be read\s", found), "with its age"
+    assert "container 'main': quantity '8Gi' is absurd" in found
+    assert "nearest" not in found

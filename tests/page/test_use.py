@@ -51,11 +51,36 @@ def test_a_model_is_chosen_in_the_map(page: Browser) -> None:
     page.eventually(lambda: names(page) == ["labelled"], "that model is left")
 
 
+def cells(page: Browser, name: str) -> list[str]:
+    """The row of a node in the table."""
+    found = page.script(
+        "const line = [...document.querySelectorAll('.line')].find((e) => e.dataset.name === arguments[0]);"
+        "return [...line.children].map((each) => each.innerText)",
+        name,
+    )
+    return [str(text) for text in found]
+
+
 def test_the_table_says_the_same(page: Browser) -> None:
     page.click("[name=table]")
     page.eventually(lambda: page.text("[role=table]") != "", "there is a table")
     assert page.script("return document.querySelector('[role=table]').getAttribute('aria-rowcount')") == "10"
     assert "train" in page.text("[role=table]")
+    assert cells(page, "sliced")[6] == "unknown", "no agent told what no pod explains"
+    assert cells(page, "busy")[6] == "≥ 1.0 GiB", "one of its two GPUs does not tell"
+    assert "1 of 8 GPUs tell" in page.text("#totals")
+
+
+CUT = """
+return [...document.querySelectorAll('[role=columnheader]')]
+  .filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.innerText);
+"""
+
+
+def test_the_heads_of_the_table_can_be_read(page: Browser) -> None:
+    page.click("[name=table]")
+    page.eventually(lambda: page.text("[role=table]") != "", "there is a table")
+    assert page.script(CUT) == []
 
 
 def test_all_of_it_by_keyboard(page: Browser) -> None:
@@ -88,12 +113,14 @@ def test_a_change_of_the_inventory_appears_by_itself(browser: Browser, tmp_path:
         opened(browser, "http://{}:{}/".format(*product.inspect))
         browser.script("window.untouched = true")
         assert names(browser) == ["first"]
+        assert "no node changed since" in browser.text("#foot"), "the time of loading is that of no change"
         second = gpu_node("second", [gpu(1, health=SICK)])
         waits = pod("hopeful", {WHOLE: "4"})
         replaced(path, inventory(gpu_node("first", [gpu(0)]), second, waits))
         browser.eventually(
             lambda: names(browser) == ["second", "first"], "the new node is there, the sick one first"
         )
+        assert "a node changed" in browser.text("#foot")
         browser.eventually(lambda: "hopeful" in browser.text("#pending"), "and who waits")
         body = names_body(pod("asked", {WHOLE: "1"}), ["first", "second"])
         assert product.post("filter", body).status == 200

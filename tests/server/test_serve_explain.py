@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, cast
 from urllib.parse import quote
 
 import pytest
 import yaml
+from flask import Flask
 
+from scheduler_ext.extender.explainer import Explainer
+from scheduler_ext.server.explanations import explanations_blueprint
 from tests.cli.commands import run
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, names_body, node, pod
 from tests.server.product import Product
@@ -133,6 +138,34 @@ def test_a_manifest_of_a_pod_that_need_not_exist(server: Product, form: Any) -> 
     reply = sent(server, form(asking).encode())
     assert (reply.status, reply.json()["best"], reply.json()["recorded"]) == (200, ["tainted"], None)
     assert get(server.inspect, "/explain?pod=default/new").status == 404
+
+
+def test_a_manifest_larger_than_kubectl_applies_is_refused_unread(server: Product) -> None:
+    reply = sent(server, b"#" * (256 * 1024 + 1))
+    assert (reply.status, reply.json()) == (413, {"error": "the request body is larger than 262144 bytes"})
+
+
+def test_one_pod_is_explained_at_a_time() -> None:
+    """Many at once would take their time from decisions."""
+    running, most = 0, 0
+
+    class Counting:
+        def of_name(self, namespace: str, name: str) -> Json:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            time.sleep(0.01)
+            running -= 1
+            return {"nodes": []}
+
+    app = Flask("explain")
+    app.register_blueprint(explanations_blueprint(cast(Explainer, Counting())))
+    asked = [Thread(target=lambda: app.test_client().get("/explain?pod=a/b")) for _ in range(4)]
+    for thread in asked:
+        thread.start()
+    for thread in asked:
+        thread.join()
+    assert most == 1
 
 
 def test_an_invalid_wish_is_explained_not_refused(server: Product) -> None:

@@ -262,7 +262,7 @@ def test_what_is_not_tls_is_closed_at_once(server: Product, raws: list[bytes], w
         with connect(server.api) as sock:
             started = time.monotonic()
             ended(sock, raw)
-            assert time.monotonic() - started < 1
+            assert time.monotonic() - started < 4
     eventually(lambda: connections_cut(server) == before + len(raws))
     (line,) = server.logged()
     assert why in line

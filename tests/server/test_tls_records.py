@@ -111,7 +111,7 @@ def test_part_of_a_record_starts_the_deadline_of_its_request(
     client.sock.sendall(client.record(request("/length"))[:cut])
     reply = client.read_reply()
     assert (reply.status, reply.headers["connection"]) == (408, "close")
-    assert TIMEOUT_S <= time.monotonic() - started < TIMEOUT_S + 1.0
+    assert TIMEOUT_S <= time.monotonic() - started < TIMEOUT_S + 4.0
     assert cuts(server) == before | {"head": before["head"] + 1}
 
 
@@ -121,7 +121,7 @@ def test_part_of_the_next_requests_record_does_so_behind_a_whole_request(client:
     started = time.monotonic()
     assert client.read_reply().status == 408
     # A connection that is answered and quiet is looked at once a second.
-    assert time.monotonic() - started < TIMEOUT_S + 2.0
+    assert time.monotonic() - started < TIMEOUT_S + 5.0
 
 
 def test_requests_in_one_record_are_answered_in_order(client: HandmadeClient) -> None:

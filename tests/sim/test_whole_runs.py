@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.sim.churn import run_churn
@@ -16,6 +16,7 @@ from scheduler_ext.sim.report import Run
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
+from tests.examples import examples
 from tests.sim.movements import moving
 from tests.sim.small import MODELS, kinds
 from tests.sim.watched import Watched, arriving, watched
@@ -71,7 +72,7 @@ def without_pace(run: Run) -> Run:
     return replace(run, decisions_per_second=0.0, p99_ms=0.0)
 
 
-@settings(max_examples=300)
+@examples(100, long=1000)
 @given(protocols, experiments)
 def test_all_that_arrives_is_placed_where_it_fits_or_rejected(protocol: str, experiment: Experiment) -> None:
     seen, outcome = run_of(protocol, experiment)
@@ -88,7 +89,7 @@ def test_all_that_arrives_is_placed_where_it_fits_or_rejected(protocol: str, exp
         assert held == run.allocated_milli
 
 
-@settings(max_examples=150)
+@examples(50, long=500)
 @given(experiments, st.sampled_from((1.3, 3.0)), st.sampled_from((0.0, 0.5)))
 def test_what_was_given_and_neither_ended_nor_was_evicted_is_held(
     experiment: Experiment, load: float, warm_up: float
@@ -107,7 +108,7 @@ def test_what_was_given_and_neither_ended_nor_was_evicted_is_held(
     assert sum(1000 - room for left in seen.left for room in left.rooms_milli) == held
 
 
-@settings(max_examples=60)
+@examples(30, long=300)
 @given(protocols, experiments)
 def test_a_seed_decides_every_placement(protocol: str, experiment: Experiment) -> None:
     (seen, outcome), (again, other) = run_of(protocol, experiment), run_of(protocol, experiment)
@@ -118,7 +119,7 @@ def test_a_seed_decides_every_placement(protocol: str, experiment: Experiment) -
 _some_pods = st.lists(kinds.map(lambda kind: TracePod("p", kind)), max_size=20)
 
 
-@settings(max_examples=150)
+@examples(50, long=500)
 @given(
     experiments,
     st.sampled_from(("online", "first:1", "first:5", "first:30")),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from scheduler_ext.cluster.active_extender import ANSWER_S, ActiveExtender
+from scheduler_ext.cluster.active_extender import ActiveExtender
+from scheduler_ext.cluster.port_forward import ANSWER_S
 from scheduler_ext.core.errors import ClusterError
 
 

@@ -27,7 +27,7 @@ class PendingMetrics(Collector):
     def collect(self) -> Iterable[Family]:
         family = GaugeMetricFamily(
             "gpu_extender_pending_pods",
-            "Pods that ask a GPU and wait for a node, by reason.",
+            "Pods that ask a GPU and wait for a node, by the reason of the node nearest to a fit.",
             labels=["reason"],
         )
         for reason, count in sorted(self._pending().items()):

@@ -1,5 +1,7 @@
 """The control plane's binaries: those of KUBEBUILDER_ASSETS, or built once from the Go modules beside this.
 
+The server of the tests' kubelet is a module of its own, so that a change of it builds no Kubernetes.
+
 ``python -m tests.e2e.cluster.binaries`` builds what is missing and prints where everything is.
 """
 
@@ -13,10 +15,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 MODULE = Path(__file__).parents[1]
+KUBELET_SERVER = MODULE / "kubelet_server"
 BUILT = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 _ETCD = "etcd"
 _GO = (1, 26)
@@ -52,6 +56,13 @@ def find_binaries() -> Binaries:
     return Binaries(etcd, apiserver, controller_manager, scheduler, kubectl)
 
 
+def find_kubelet_server() -> Path:
+    """The server of the tests' kubelet, after building it where it was not before. Raises BinariesError."""
+    sources = [KUBELET_SERVER / name for name in ("go.mod", "go.sum", "main.go")]
+    name = "kubelet-server"
+    return _built(name, sources, (name,), ".", "-s -w", "some seconds, once") / name
+
+
 def kubernetes_version() -> str:
     """The release that is built, such as v1.36.2, from go.mod."""
     found = re.search(r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)", (MODULE / "go.mod").read_text(), re.M)
@@ -83,39 +94,48 @@ def _installed_etcd() -> Path:
 
 
 def _build() -> Path:
-    """The directory with the built binaries; one build at a time, and none twice."""
+    """The directory with what is built of Kubernetes."""
     version = kubernetes_version()
-    sources = hashlib.sha256((MODULE / "go.mod").read_bytes() + (MODULE / "go.sum").read_bytes()).hexdigest()
+    _, minor, _ = version.split(".")
+    stamp = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor}
+    flags = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamp.items())
+    sources = [MODULE / "go.mod", MODULE / "go.sum"]
+    name = f"kubernetes-{version}"
+    return _built(name, sources, BUILT, "tool", f"-s -w {flags}", "about six minutes on two cores, once")
+
+
+def _built(
+    name: str, sources: Sequence[Path], programs: Sequence[str], packages: str, flags: str, takes: str
+) -> Path:
+    """The directory with the built programs; one build at a time, and none twice of the same sources.
+
+    `sources` lie where `packages` are built; `flags` are the linker's, `takes` says how long it takes.
+    """
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scheduler-ext"
     caches.mkdir(parents=True, exist_ok=True)
-    finished = caches / f"kubernetes-{version}-{sources[:12]}"
+    finished = caches / f"{name}-{digest[:12]}"
     with (caches / "build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if finished.is_dir():
             return finished
         go = _go()
-        print(f"building {', '.join(BUILT)} {version} into {finished} (about six minutes on two cores, once)",
-              file=sys.stderr, flush=True)  # fmt: skip
+        print(f"building {', '.join(programs)} into {finished} ({takes})", file=sys.stderr, flush=True)
         for left_over in caches.glob(f"{_UNFINISHED}*"):
             shutil.rmtree(left_over)
         with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=caches) as unfinished:
-            _, minor, _ = version.split(".")
-            stamp = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor}
-            flags = " ".join(
-                f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamp.items()
-            )
             built = subprocess.run(
-                [go, "build", "-trimpath", "-ldflags", f"-s -w {flags}", "-o", f"{unfinished}/", "tool"],
-                cwd=MODULE,
+                [go, "build", "-trimpath", "-ldflags", flags, "-o", f"{unfinished}/", packages],
+                cwd=sources[0].parent,
                 # Whatever the environment says of other builds: this one needs its own go.mod, and no C.
                 env={**os.environ, "GOFLAGS": "", "GOWORK": "off", "CGO_ENABLED": "0"},
                 check=False,
             )
             if built.returncode != 0:
-                raise BinariesError("the control plane's binaries could not be built; go has said why")
+                raise BinariesError(f"{', '.join(programs)} could not be built; go has said why")
             Path(unfinished, "bin").mkdir()
-            for name in BUILT:
-                Path(unfinished, name).rename(Path(unfinished, "bin", name))
+            for program in programs:
+                Path(unfinished, program).rename(Path(unfinished, "bin", program))
             Path(unfinished, "bin").rename(finished)
     return finished
 
@@ -138,6 +158,6 @@ def _go() -> str:
 
 if __name__ == "__main__":
     try:
-        print(find_binaries())
+        print(find_binaries(), find_kubelet_server())
     except BinariesError as error:
         sys.exit(f"error: {error}")

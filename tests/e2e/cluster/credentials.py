@@ -35,6 +35,10 @@ class Credentials:
         for pem in serving.cert_chain_pems:
             pem.write_to_path(self.serving_cert_file, append=True)
         serving.private_key_pem.write_to_path(self.serving_key_file)
+        client = authority.issue_cert("kube-apiserver-kubelet-client")
+        self.kubelet_client_file = directory / "kubelet-client.pem"
+        """The API server's certificate before kubelet, with its key."""
+        client.private_key_and_cert_chain_pem.write_to_path(self.kubelet_client_file)
         self.service_account_key_file = directory / "service-account.key"
         self.service_account_key_file.write_bytes(
             rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(

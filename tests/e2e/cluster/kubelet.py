@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.e2e.cluster.api import STRATEGIC, Api, ApiError, Json
 from tests.e2e.cluster.host import Host
 from tests.e2e.cluster.images import Image, image_name
+from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
 
 log = logging.getLogger(__name__)
@@ -24,12 +25,16 @@ _PAUSE_S = 0.5
 
 
 class Kubelet:
-    """Use `running_kubelet`. `images` are those that run for real, by name without registry and tag."""
+    """Use `running_kubelet`. `images` are those that run for real, by name without registry and tag.
 
-    def __init__(self, api: Api, directory: Path, images: Mapping[str, Image]) -> None:
+    `port` is where its server is asked (kubelet_server.py).
+    """
+
+    def __init__(self, api: Api, directory: Path, images: Mapping[str, Image], port: int) -> None:
         self._api = api
         self._directory = directory
         self._images = images
+        self._port = port
         self._stopping = threading.Event()
         self._capacities: dict[str, Json] = {}
         self._lock = threading.Lock()
@@ -70,6 +75,10 @@ class Kubelet:
                 for pod in self._pods.values()
                 if pod.namespace == namespace and labels.items() <= pod.labels.items()
             ]
+
+    def pod(self, namespace: str, name: str) -> RunningPod | None:
+        """The pod of that name; None where it has no processes."""
+        return next((pod for pod in self.running(namespace) if pod.name == name), None)
 
     def reregister(self, node: str) -> None:
         """Do what a kubelet does to extended resources when its node registers anew: set them to zero."""
@@ -115,6 +124,9 @@ class Kubelet:
             told: Json = {"allocatable": {**changed, **gone}} if changed or gone else {}
             if not any(each["type"] == "Ready" for each in status.get("conditions", ())):
                 told["conditions"] = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
+            if not status["daemonEndpoints"]["kubeletEndpoint"]["Port"]:
+                told["addresses"] = [{"type": "InternalIP", "address": LOOPBACK}]
+                told["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self._port}}
             if told:
                 self._tell(f"/api/v1/nodes/{name}/status", {"status": told})
 
@@ -198,9 +210,9 @@ def _gone_is_fine() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def running_kubelet(api: Api, directory: Path, images: Mapping[str, Image]) -> Iterator[Kubelet]:
-    """A kubelet that ends its processes at the end."""
-    kubelet = Kubelet(api, directory, images)
+def running_kubelet(api: Api, directory: Path, images: Mapping[str, Image], port: int) -> Iterator[Kubelet]:
+    """A kubelet that ends its processes at the end; `port` is that of its server."""
+    kubelet = Kubelet(api, directory, images, port)
     kubelet.start()
     try:
         yield kubelet

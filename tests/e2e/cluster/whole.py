@@ -1,4 +1,4 @@
-"""A whole cluster: control plane, kubelet, and two nodes for ordinary pods."""
+"""A whole cluster: control plane, kubelet and its server, and two nodes for ordinary pods."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.e2e.cluster.binaries import find_binaries
+from tests.e2e.cluster.binaries import find_binaries, find_kubelet_server
+from tests.e2e.cluster.child import Child
 from tests.e2e.cluster.control_plane import ControlPlane, running_control_plane
 from tests.e2e.cluster.images import OURS, product_images
 from tests.e2e.cluster.kubelet import Kubelet, running_kubelet
+from tests.e2e.cluster.kubelet_server import running_kubelet_server
+from tests.e2e.cluster.ports import free_ports
 
 PLAIN_NODES = ("plain-1", "plain-2")
 
@@ -21,6 +24,7 @@ class Cluster:
 
     plane: ControlPlane
     kubelet: Kubelet
+    kubelet_server: Child
 
 
 @contextlib.contextmanager
@@ -33,13 +37,17 @@ def running_cluster(
     """
     binaries = find_binaries()
     images = product_images(binaries, ours)
+    (port,) = free_ports(1)
     with (
         running_control_plane(binaries, directory, audit) as plane,
-        running_kubelet(plane.api_as("kubelet"), directory / "pods", images) as kubelet,
+        running_kubelet(plane.api_as("kubelet"), directory / "pods", images, port) as kubelet,
+        running_kubelet_server(
+            find_kubelet_server(), plane.credentials, directory, port, kubelet.pod
+        ) as kubelet_server,
     ):
         for name in PLAIN_NODES:
             status = {"capacity": {"cpu": "16", "memory": "64Gi", "pods": "110"}}
             labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
             node = {"metadata": {"name": name, "labels": labels}, "status": status}
             plane.api.create("/api/v1/nodes", node)
-        yield Cluster(plane, kubelet)
+        yield Cluster(plane, kubelet, kubelet_server)

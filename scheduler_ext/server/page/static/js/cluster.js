@@ -26,9 +26,11 @@ function decodeDevice(model, total, row) {
 
 const SUMS = [
   "nodes", "gpus", "well", "held", "idle", "sick", "stale", "missing", "total", "requested", "used", "unaccounted", "free",
+  "measured", "telling",
 ];
 
-/** Counts, and memory in MiB. What is missing counts as there, and as nothing else. */
+/** Counts, and memory in MiB. What is missing counts as there, and as nothing else. Of the `measured` GPUs, whose use
+ is known, those `telling` say what of it nobody explains. */
 function sumOf(state, adrift, devices) {
   const sum = Object.fromEntries(SUMS.map((name) => [name, 0]));
   Object.assign(sum, { nodes: 1, gpus: devices.length, stale: +(state === "Stale"), missing: +(state === "Missing") });
@@ -42,6 +44,8 @@ function sumOf(state, adrift, devices) {
     sum.total += device.total - device.reserved;
     sum.requested += device.requested;
     sum.used += device.used;
+    sum.measured += 1;
+    sum.telling += device.unaccounted !== null;
     sum.unaccounted += device.unaccounted ?? 0;
     sum.free += device.free;
   }

@@ -8,7 +8,7 @@ import { NodeMap } from "./map.js";
 import { NodeList } from "./nodes.js";
 import { decisionsTemplate, pendingTemplate } from "./pods.js";
 import { Stream } from "./stream.js";
-import { atSecond, bytes, count, memory, percent, plural, tenth, visible } from "./text.js";
+import { atSecond, bytes, count, memory, percent, plural, tenth, unaccountedText, visible } from "./text.js";
 
 const at = (id) => document.getElementById(id);
 const ALL = ["nodes", "pending", "decisions", "samples"];
@@ -23,6 +23,8 @@ const map = new NodeMap(at("map"), at("map-legend"), {
 const list = new NodeList(at("nodes"), (name) => detail.open(name));
 const dirty = new Set();
 let options = choices(cluster);
+// When all nodes were told, and when one of them changed since.
+let toldAt = 0;
 let changedAt = null;
 let heard = false;
 
@@ -92,10 +94,15 @@ function totalsTemplate(sum) {
     ${tile("Allocated", sum.well ? percent(sum.held / sum.well) : "–", `${sum.held < 1000 ? tenth(sum.held) : count(sum.held)} of ${plural(sum.well, "GPU")}`)}
     ${tile("Requested", memory(sum.requested), `${part(sum.requested)} of memory`)}
     ${tile("In use", memory(sum.used), `${part(sum.used)} of memory`)}
-    ${tile("Unaccounted", memory(sum.unaccounted), "no pod explains it", sum.unaccounted > sum.total / 50 ? "warn" : "")}
+    ${tile("Unaccounted", unaccountedText(sum), explained(sum), sum.unaccounted > sum.total / 50 ? "warn" : "")}
     ${tile("Free", memory(sum.free), "to be promised")}
     ${tile("Sick GPUs", count(sum.sick), sum.sick ? "take nothing new" : "all well", sum.sick ? "bad" : "")}
   </dl>`;
+}
+
+function explained(sum) {
+  if (sum.measured && !sum.telling) return "no agent can tell";
+  return sum.telling < sum.measured ? `${count(sum.telling)} of ${plural(sum.measured, "GPU")} tell` : "no pod explains it";
 }
 
 function viewTemplate(shown) {
@@ -113,7 +120,8 @@ function viewTemplate(shown) {
 
 function footTemplate() {
   const { status } = cluster;
-  return html`<span>Generation ${count(status.generation)}, changed ${atSecond(changedAt / 1000)}</span>
+  const when = changedAt ? `a node changed ${atSecond(changedAt / 1000)}` : `no node changed since ${atSecond(toldAt / 1000)}`;
+  return html`<span>Generation ${count(status.generation)}, ${when}</span>
     <span>${list.drawn} of ${plural(cluster.nodes.length, "node")} in the document</span>
     <span>map drawn in ${map.lastMs.toFixed(1)} ms, list in ${list.lastMs.toFixed(1)} ms</span>
     <span>${bytes(stream.first)} at first, ${bytes(stream.received - stream.first)} since</span>
@@ -133,8 +141,8 @@ render(
 const stream = new Stream(
   (news) => {
     const parts = cluster.apply(news);
-    if (parts.has("nodes")) changedAt = Date.now();
-    changedAt ??= Date.now();
+    if (news.full) [toldAt, changedAt] = [Date.now(), null];
+    else if (parts.has("nodes")) changedAt = Date.now();
     if (parts.has("nodes") || parts.has("pending") || parts.has("decisions")) options = choices(cluster);
     if (parts.has("nodes")) detail.refresh();
     redraw("beat", ...(heard ? parts : ALL));

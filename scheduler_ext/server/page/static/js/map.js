@@ -9,6 +9,9 @@ const MOST_HEIGHT = 260;
 const MOST_CELLS_HEIGHT = 190;
 const HEAD_HEIGHT = 44;
 const BLOCK_WIDTH = 172;
+const LEAST_BLOCK_WIDTH = 130;
+// Where the names of the models alone are too high, larger cells may cost so much more.
+const FOR_LARGER_CELLS = 1.25;
 const GAP = 18;
 const MOST_GROUPS = 24;
 const STEPS = 5;
@@ -184,26 +187,38 @@ function grouped(nodes) {
 
 /** Give each group its columns and rows; says how large a cell may be so that all of it is in sight. */
 function lay(groups, width) {
+  const least = leastHeight(groups, width, SIZES.at(-1)).height;
+  const most = Math.max(MOST_HEIGHT, least * FOR_LARGER_CELLS);
   for (const size of SIZES) {
-    const rows = Array.from({ length: Math.max(1, Math.floor(MOST_CELLS_HEIGHT / size)) }, (_, index) => index + 1);
-    const heights = rows.map((most) => arrange(groups, width, size, most));
-    const least = Math.min(...heights);
-    if (least <= MOST_HEIGHT || size === SIZES.at(-1)) {
-      arrange(groups, width, size, rows[heights.indexOf(least)]);
+    const { height, rows } = leastHeight(groups, width, size);
+    if (height <= most) {
+      arrange(groups, width, size, rows);
       return size;
     }
   }
 }
 
+/** The number of rows with which groups are least high. */
+function leastHeight(groups, width, size) {
+  let best = { height: Infinity, rows: 1 };
+  for (let rows = 1; rows <= Math.max(1, Math.floor(MOST_CELLS_HEIGHT / size)); rows += 1) {
+    const height = arrange(groups, width, size, rows);
+    if (height < best.height) best = { height, rows };
+  }
+  return best;
+}
+
 /** Groups of at most so many rows side by side, line by line; says how high that is. */
 function arrange(groups, width, size, rows) {
   const most = Math.max(1, Math.floor(width / size));
+  // Two side by side on a phone.
+  const block = Math.min(width, BLOCK_WIDTH, Math.max(LEAST_BLOCK_WIDTH, Math.floor((width - GAP) / 2)));
   let [sum, left, line] = [0, 0, 0];
   for (const group of groups) {
     const number = group.nodes.length;
-    group.across = Math.min(most, Math.max(Math.floor(BLOCK_WIDTH / size), Math.ceil(number / rows)));
+    group.across = Math.min(most, Math.max(Math.floor(block / size), Math.ceil(number / rows)));
     group.down = Math.ceil(number / group.across);
-    group.width = Math.max(Math.min(BLOCK_WIDTH, width), group.across * size);
+    group.width = Math.max(block, group.across * size);
     if (group.width > left) {
       sum += line;
       [left, line] = [width, 0];

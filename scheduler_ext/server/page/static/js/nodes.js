@@ -3,9 +3,9 @@ import { html, nothing, render } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { gpuLine } from "./bars.js";
 import { kindText } from "./cluster.js";
-import { count, memory, named, percent, plural, tenth, visible } from "./text.js";
+import { count, memory, named, percent, plural, tenth, unaccountedText, visible } from "./text.js";
 
-const CARD_WIDTH = 296;
+const CARD_WIDTH = 270;
 const GAP = 12;
 const CARD_HEAD = 66;
 const NOTE = 20;
@@ -130,7 +130,7 @@ export class NodeList {
       ${repeat(inSight, (index) => this.#nodes[index].name, (index) => {
         const node = this.#nodes[index];
         const { sum } = node;
-        const amounts = [sum.requested, sum.used, sum.unaccounted, sum.free];
+        const amounts = [memory(sum.requested), memory(sum.used), unaccountedText(sum), memory(sum.free)];
         return html`<div class=${`line ${node.state.toLowerCase()}`} role="row" aria-rowindex=${index + 2} data-name=${node.name}
           .style=${`transform:translateY(${this.#tops[index]}px)`}>
           <span role="rowheader"><button type="button" tabindex=${index === entry ? 0 : -1}
@@ -138,7 +138,7 @@ export class NodeList {
           <span role="cell">${devicesText(node)}</span>
           <span role="cell">${node.pool ? named(node.pool) : "–"}</span>
           <span role="cell" class="figure">${node.held === null ? "–" : percent(node.held)}</span>
-          ${amounts.map((mib) => html`<span role="cell" class="figure">${sum.total ? memory(mib) : "?"}</span>`)}
+          ${amounts.map((text) => html`<span role="cell" class="figure">${sum.total ? text : "?"}</span>`)}
           <span role="cell">${badges(node)}</span></div>`;
       })}</div></div>`;
   }

@@ -17,10 +17,17 @@ export function pendingTemplate(pending, filters, now) {
       <p class="who">${podName(line)}${line.since ? html`<span class="when">${ago(now - Date.parse(line.since) / 1000)}</span>` : nothing}</p>
       <p class="asks">${visible(line.asks)}${line.priority ? ` · priority ${count(line.priority)}` : ""}</p>
       <p class="reason">${visible(line.reason)}</p>
-      ${line.nearest ? html`<p class="nearest">nearest: ${visible(line.nearest)}</p>` : nothing}
+      ${line.nearest ? html`<p class="nearest">${line.commonest ? "nearest: " : ""}${visible(line.nearest)}</p>` : nothing}
+      ${line.commonest ? html`<p class="nearest">${commonest(line)}</p>` : nothing}
       ${line.nominated ? html`<p class="nearest">others leave ${named(line.nominated)} for it</p>` : nothing}
     </li>`,
   )}</ul>${more > 0 ? html`<p class="more">and ${count(more)} more</p>` : nothing}`;
+}
+
+/** How many nodes the commonest reason refuses; by its name where the nearest node has another. */
+function commonest({ reason, commonest: most }) {
+  const where = `${count(most.nodes)} of ${plural(most.of, "node")}`;
+  return most.reason === reason ? `the same on ${where}` : `commonest, on ${where}: ${visible(most.reason)}`;
 }
 
 export function decisionsTemplate(decisions, filters) {

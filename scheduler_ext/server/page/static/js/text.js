@@ -27,6 +27,12 @@ export function memory(mib) {
   return mib >= 100 * GIB ? `${whole.format(mib / GIB)} GiB` : `${mib ? aligned.format(mib / GIB) : 0} GiB`;
 }
 
+/** A sum's unaccounted memory: a lower bound where some GPUs do not tell, unknown where none does. */
+export function unaccountedText(sum) {
+  if (!sum.telling) return memory(null);
+  return `${sum.telling < sum.measured ? "≥ " : ""}${memory(sum.unaccounted)}`;
+}
+
 export const bytes = (number) =>
   number >= 1e6 ? `${tenths.format(number / 1e6)} MB` : `${whole.format(number / 1e3)} kB`;
 

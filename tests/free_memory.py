@@ -1,0 +1,28 @@
+"""Clusters in which some GPUs and some nodes take nothing new, for the tests of what is free."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from scheduler_ext.core.node import NodeInfo
+from tests.strategies import clusters
+
+
+@st.composite
+def clusters_with_closed_parts(draw: DrawFn) -> tuple[NodeInfo, ...]:
+    """Nodes of which more than usual are Stale or Missing, and GPUs of which some are cordoned or sick."""
+    return tuple(_closed(draw, info) for info in draw(clusters(max_kinds=3)))
+
+
+def _closed(draw: DrawFn, info: NodeInfo) -> NodeInfo:
+    info = replace(info, freshness=draw(st.sampled_from(("Fresh", "Fresh", "Stale", "Missing"))))
+    if info.report is None:
+        return info
+    devices = tuple(
+        replace(device, cordoned=draw(st.integers(0, 3)) == 0, healthy=draw(st.integers(0, 3)) > 0)
+        for device in info.report.devices
+    )
+    return replace(info, report=replace(info.report, devices=devices))

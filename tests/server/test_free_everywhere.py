@@ -1,0 +1,120 @@
+"""What is free is the same wherever it is asked: terminal, JSON, page and metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import redirect_stdout
+from dataclasses import replace
+from io import StringIO
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from scheduler_ext.cli.inventory import print_inventory
+from scheduler_ext.core.gpu import Report
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.state import resolve
+from scheduler_ext.extender.listing import inventory_list
+from scheduler_ext.extender.overview import node_row
+from scheduler_ext.wire.config import Configuration
+from tests.core.reported import NAMES, device, sliced
+from tests.free_memory import clusters_with_closed_parts
+from tests.server.test_gpu_metrics import Fixed, metrics_of, sample, scraped
+
+FREE = "gpu_extender_device_memory_free_bytes"
+CONFIG = Configuration()
+
+
+def in_json(infos: list[NodeInfo]) -> dict[str, int]:
+    """MiB by node, of nodes of which it is known."""
+    return {item["node"]: _sum(item) for item in inventory_list(infos, CONFIG)["items"] if _known(item)}
+
+
+def _known(item: dict[str, Any]) -> bool:
+    return bool(item["devices"]) and item["source"] == "report"
+
+
+def _sum(item: dict[str, Any]) -> int:
+    return sum(int(each["memory"]["freeMiB"]) for each in item["devices"])
+
+
+def in_the_terminal(infos: list[NodeInfo]) -> dict[str, int]:
+    printed = StringIO()
+    with redirect_stdout(printed):
+        print_inventory(inventory_list(infos, CONFIG), wide=False)
+    found = re.findall(r"^(\S+).* (\d+) of \d+ ", printed.getvalue(), re.MULTILINE)
+    return {node: int(free) for node, free in found if node in in_json(infos)}
+
+
+def on_the_page(infos: list[NodeInfo]) -> dict[str, int]:
+    """The amounts of which the page makes its sums, as they come over the wire."""
+    rows = [node_row(resolve(info, NAMES, 10), NAMES, CONFIG.memory.headroom_percent) for info in infos]
+    told = json.loads(json.dumps([row for row in rows if row is not None]))
+    return {
+        row[0]: sum(each[5] for _, _, devices in row[7] for each in devices)
+        for row in told
+        if row[2] != "labels" and row[7]
+    }
+
+
+def in_the_metrics(infos: list[NodeInfo]) -> dict[str, int]:
+    """Nodes whose agent is Missing have no series, which sums take for nothing."""
+    source = Fixed()
+    source.set(infos)
+    sums = dict.fromkeys(in_json(infos), 0)
+    for labels, value in scraped(metrics_of(source, "device")).get(FREE, {}).items():
+        sums[dict(labels)["hostname"]] += int(value) // 2**20
+    return sums
+
+
+@given(clusters_with_closed_parts())
+def test_four_answers_are_one(infos: tuple[NodeInfo, ...]) -> None:
+    expected = in_the_metrics(list(infos))
+    assert in_json(list(infos)) == expected
+    assert on_the_page(list(infos)) == expected
+    assert in_the_terminal(list(infos)) == expected
+
+
+def of(name: str) -> NodeInfo:
+    return next(info for info in sample() if info.name == name)
+
+
+def cordoned(info: NodeInfo) -> NodeInfo:
+    assert info.report is not None
+    first, *rest = info.report.devices
+    return replace(info, report=replace(info.report, devices=(replace(first, cordoned=True), *rest)))
+
+
+@pytest.mark.parametrize(
+    ("info", "free"),
+    [
+        pytest.param(of("a100-01"), 162_770, id="nothing of a sick GPU is free"),
+        pytest.param(cordoned(of("h100-02")), 567_483, id="nor of one that is cordoned"),
+        pytest.param(replace(of("h100-02"), freshness="Missing"), 0, id="nor of a node that may be gone"),
+        pytest.param(
+            replace(of("h100-02"), freshness="Stale"), 648_552, id="of a late report what it said last"
+        ),
+    ],
+)
+def test_what_is_free_of_the_sample(info: NodeInfo, free: int) -> None:
+    answers = (in_json, in_the_terminal, on_the_page, in_the_metrics)
+    assert [answer([info]) for answer in answers] == [{info.name: free}] * 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "free"),
+    [
+        pytest.param({}, "2x1g.10gb", id="both of an open GPU"),
+        pytest.param({"healthy": False}, "0x1g.10gb", id="none of a sick one"),
+        pytest.param({"cordoned": True}, "0x1g.10gb", id="none of a cordoned one"),
+    ],
+)
+def test_instances_that_the_terminal_counts_as_free(fields: dict[str, Any], free: str) -> None:
+    partitioned = device(0, mig=sliced(("1g.10gb", 0), ("1g.10gb", 1)), **fields)
+    info = NodeInfo("n", report=Report((partitioned,), mig_strategy="mixed"))
+    printed = StringIO()
+    with redirect_stdout(printed):
+        print_inventory(inventory_list([info], CONFIG), wide=False)
+    assert printed.getvalue().splitlines()[1].split()[-1] == free
