@@ -10,7 +10,7 @@ import click
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, read_pod, shortfall
 from scheduler_ext.cli.options import one_pod_options
 from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
-from scheduler_ext.cli.sources import read_config, read_state
+from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.extender.capacity import capacity as capacity_of
 
@@ -24,6 +24,7 @@ _SHOWN_EMPTY = 10
 def capacity(
     ctx: click.Context,
     filename: Path,
+    namespace: str | None,
     inventory_file: Path | None,
     kubeconfig: Path | None,
     context: str | None,
@@ -35,8 +36,9 @@ def capacity(
     Exit 0 if at least one fits, 3 if none.
     """
     config = read_config(config_file)
-    pod = read_pod(filename)
-    state = read_state(inventory_file, kubeconfig, context, config, with_objects=True)
+    source = source_of(inventory_file, kubeconfig, context)
+    pod = read_pod(filename, source.namespace(namespace), only=namespace is not None)
+    state = source.state(config, with_objects=True)
     try:
         answer = capacity_of(pod, state, config)
     except PodError as error:
@@ -63,7 +65,8 @@ def _print(answer: dict[str, Any], *, wide: bool) -> None:
     following = answer["next"]
     if following["reason"] is not None:
         where = f" on {following['node']}" if following["node"] else ""
-        click.echo(f"The next one: {following['reason']}{where}{_numbers(following['nearestMiss'])}")
+        miss = _numbers(following["nearestMiss"])
+        click.echo(printable(f"The next one: {following['reason']}{where}{miss}"))
     click.echo()
     nodes = answer["nodes"]
     empty = [node for node in nodes if node["count"] == 0]

@@ -12,7 +12,12 @@ from scheduler_ext.cli.output import print_table
 @click.command()
 @click.option("--once", is_flag=True, help="Stop after the table instead of serving on.")
 @click.option(
-    "--port", type=int, default=8888, show_default=True, help="Where to serve; 0 for any free port."
+    "--port",
+    # Health and inspection are on the next two.
+    type=click.IntRange(0, 65533),
+    default=8888,
+    show_default=True,
+    help="Where to serve; 0 for any free port.",
 )
 def demo(once: bool, port: int) -> None:
     """Serve a sample inventory, send it a dozen pods as kube-scheduler would, and print what it decided."""

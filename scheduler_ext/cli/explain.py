@@ -11,12 +11,12 @@ import click
 
 from scheduler_ext.cli.options import one_pod_options
 from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
-from scheduler_ext.cli.sources import read_config, read_state
+from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.extender.explain import explain as explain_pod
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.objects import read_pods
+from scheduler_ext.wire.objects import in_namespace, read_pods
 
 WOULD_NOT_FIT = 3
 # Shares of a pod that are named in its line.
@@ -32,6 +32,7 @@ _WORDS = ("state", "labels", "health", "model", "sharing")
 def explain(
     ctx: click.Context,
     filename: Path,
+    namespace: str | None,
     inventory_file: Path | None,
     kubeconfig: Path | None,
     context: str | None,
@@ -43,8 +44,9 @@ def explain(
     Exit 0 if it fits somewhere, 3 if not.
     """
     config = read_config(config_file)
-    pod = read_pod(filename)
-    state = read_state(inventory_file, kubeconfig, context, config, with_objects=True)
+    source = source_of(inventory_file, kubeconfig, context)
+    pod = read_pod(filename, source.namespace(namespace), only=namespace is not None)
+    state = source.state(config, with_objects=True)
     try:
         explanation = explain_pod(pod, state, config)
     except PodError as error:
@@ -60,20 +62,23 @@ def explain(
     ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)
 
 
-def read_pod_list(filename: Path) -> list[kube.Pod]:
-    """The pods of a file, or of standard input. Raises InventoryError naming the file."""
+def read_pod_list(filename: Path, namespace: str, *, only: bool) -> list[kube.Pod]:
+    """The pods of a file, or of standard input; those that name no namespace are in this one.
+
+    With ``only``, none may be in another. Raises InventoryError naming the file.
+    """
     try:
         text = sys.stdin.buffer.read() if str(filename) == "-" else filename.read_bytes()
-        return read_pods(text)
+        return in_namespace(read_pods(text), namespace, only=only)
     except OSError as error:
         raise InventoryError(f"{filename}: {error.strerror or error}") from None
     except InventoryError as error:
         raise InventoryError(f"{filename}: {error}") from None
 
 
-def read_pod(filename: Path) -> kube.Pod:
-    """The only pod of a file, or of standard input. Raises InventoryError naming the file."""
-    pods = read_pod_list(filename)
+def read_pod(filename: Path, namespace: str, *, only: bool) -> kube.Pod:
+    """The only pod of a file, as `read_pod_list` reads it. Raises InventoryError naming the file."""
+    pods = read_pod_list(filename, namespace, only=only)
     if len(pods) != 1:
         raise InventoryError(f"{filename}: {len(pods)} pods in it; give a file with one")
     return pods[0]
@@ -87,19 +92,19 @@ def print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
     for feature in explanation["notModelled"]:
         click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature}")
     if explanation["fits"]:
-        click.echo(f"Fits; best: {', '.join(explanation['best'][:10])}")
+        click.echo(printable(f"Fits; best: {', '.join(explanation['best'][:10])}"))
     else:
         tell_why_not(explanation)
     click.echo()
     print_nodes(explanation, wide=wide)
 
 
-def print_nodes(explanation: dict[str, Any], *, wide: bool) -> None:
-    """Every node's verdict, and the scores of those that fit."""
+def print_nodes(explanation: dict[str, Any], *, wide: bool, here: str | None = None) -> None:
+    """Every node's verdict, and the scores of those that fit; ``here`` is the node that the pod is on."""
     rows = [
         (
             node["node"],
-            node["verdict"],
+            node["verdict"] + (", is here" if node["node"] == here else ""),
             node["score"] if node["verdict"] == "fits" else "",
             f"{node['total']:.3f}" if node["total"] is not None else "",
             node["reason"] or devices(node["devices"]),
@@ -152,10 +157,15 @@ def _asked(request: dict[str, Any]) -> str:
 
 def devices(entries: list[dict[str, Any]]) -> str:
     """Which containers get which devices; where the device plugin picks, how many."""
-    shares = [f"{e['container']}: {e['uuid']} {e['memoryMiB']} MiB" for e in entries if e["uuid"]]
+    shares = [_share(e) for e in entries if e["uuid"]]
     picked = Counter(e["container"] for e in entries if not e["uuid"])
     counts = [f"{container}: {count} picked by the device plugin" for container, count in picked.items()]
     return ", ".join([*shares, *counts])
+
+
+def _share(entry: dict[str, Any]) -> str:
+    mib = entry.get("memoryMiB")
+    return f"{entry['container']}: {entry['uuid']}" + (f" {mib} MiB" if mib is not None else "")
 
 
 def nearest_miss(node: dict[str, Any]) -> str:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 from typing import Any
 
 import click
 
+from scheduler_ext.cli.output import printable
 from scheduler_ext.core.errors import SchedulerExtError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class CommandGroup(click.Group):
@@ -16,4 +22,17 @@ class CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except SchedulerExtError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(printable(str(error))) from error
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """A reader that went away ends it silently; what cannot be written is an error like any other."""
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            # Of a file, the command that opened it tells.
+            if error.errno not in _FULL or error.filename is not None:
+                raise
+            # What is left of it would be tried, and told, again at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            click.echo(f"Error: standard output: {error.strerror}", err=True)
+            sys.exit(1)

@@ -15,7 +15,7 @@ from scheduler_ext.cli.options import (
     output_option,
 )
 from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
-from scheduler_ext.cli.sources import read_config, read_state
+from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.extender.listing import inventory_list
 
 
@@ -34,7 +34,7 @@ def inventory(
 ) -> None:
     """List nodes and their GPUs: models, health, memory used, promised and free, MIG instances."""
     config = read_config(config_file)
-    state = read_state(inventory_file, kubeconfig, context, config)
+    state = source_of(inventory_file, kubeconfig, context).state(config)
     listing = inventory_list(state.infos.values(), config, state.ages_s, state.problems)
     if output in ("json", "yaml"):
         print_structured(listing, output)
@@ -131,7 +131,7 @@ def _print_notes(items: list[dict[str, Any]]) -> None:
     """What a line per GPU has no place for."""
     for item in items:
         if item["problem"]:
-            click.echo(f"Note: {item['node']}: its report is refused, {item['source']} are shown")
+            click.echo(printable(f"Note: {item['node']}: its report is refused, {item['source']} are shown"))
         if item["cordonsUnknown"]:
             named = ", ".join(item["cordonsUnknown"])
             click.echo(printable(f"Note: {item['node']}: cordoned, and no GPU of the node: {named}"))

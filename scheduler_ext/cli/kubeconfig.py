@@ -1,4 +1,4 @@
-"""Which kubeconfig commands read where none is named."""
+"""Which kubeconfig commands read where none is named: the one that kubectl would."""
 
 from __future__ import annotations
 
@@ -7,24 +7,28 @@ from pathlib import Path
 
 import click
 
-# What the root of a command's contexts carries where the cluster of kubectl is meant unless told otherwise.
-LIVE = "live"
+from scheduler_ext.cluster.kubeconfig import Kubeconfig
+from scheduler_ext.core.errors import ClusterError
+
+_NONE = "no kubeconfig: give --kubeconfig, or set KUBECONFIG"
 
 
-def kubeconfig_path(given: Path | None) -> Path:
-    """The kubeconfig that kubectl would read. Raises click.UsageError where there is none."""
-    if given is not None:
-        return given
-    named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    found = next((path for path in [*named, Path.home() / ".kube" / "config"] if path.is_file()), None)
+def kubeconfig_of(given: Path | None, context: str | None) -> Kubeconfig:
+    """The file given, those of $KUBECONFIG, or ~/.kube/config.
+
+    Raises click.UsageError where nothing says which; ClusterError where what is named is not there.
+    """
+    found = implied_kubeconfig(context) if given is None else Kubeconfig((given,), context)
     if found is None:
-        raise click.UsageError("no kubeconfig: give --kubeconfig, or set KUBECONFIG")
+        raise click.UsageError(_NONE)
     return found
 
 
-def implied_kubeconfig(inventory: Path | None, kubeconfig: Path | None) -> Path | None:
-    """The kubeconfig given; as a kubectl plugin that of kubectl, where no file is given either."""
-    context = click.get_current_context(silent=True)
-    if inventory is None and kubeconfig is None and context is not None and context.find_root().obj == LIVE:
-        return kubeconfig_path(None)
-    return kubeconfig
+def implied_kubeconfig(context: str | None) -> Kubeconfig | None:
+    """Those of $KUBECONFIG, or ~/.kube/config; None where neither is. Raises ClusterError."""
+    named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    there = tuple(path for path in named or [Path.home() / ".kube" / "config"] if path.exists())
+    if named and not there:
+        names = os.pathsep.join(map(str, named))
+        raise ClusterError(f"kubeconfig {names}: No such file or directory; $KUBECONFIG names it")
+    return Kubeconfig(there, context) if there else None

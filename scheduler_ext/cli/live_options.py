@@ -11,34 +11,30 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.answers import SOURCES, Answers, answers
-from scheduler_ext.cli.kubeconfig import kubeconfig_path
-from scheduler_ext.cli.options import config_option, together
+from scheduler_ext.cli.complete_names import complete_namespaces
+from scheduler_ext.cli.kubeconfig import kubeconfig_of
+from scheduler_ext.cli.options import config_option, context_option, together
 from scheduler_ext.cli.sources import read_config
+from scheduler_ext.cluster.kubeconfig import Kubeconfig
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
     """Which cluster is asked, and who of it."""
 
-    kubeconfig: Path | None
-    context: str | None
+    kubeconfig: Kubeconfig
     source: str
     extender_namespace: str
     config_file: Path | None
 
     def answers(self) -> Answers:
-        """Whoever answers. Raises ClusterError, ConfigError, click.UsageError."""
+        """Whoever answers. Raises ClusterError, ConfigError."""
         config = read_config(self.config_file)
-        path = kubeconfig_path(self.kubeconfig)
-        return answers(path, self.context, self.source, self.extender_namespace, config)
+        return answers(self.kubeconfig, self.source, self.extender_namespace, config)
 
     def namespace(self, chosen: str | None) -> str:
         """The namespace that was asked for, or that of the context. Raises ClusterError."""
-        if chosen is not None:
-            return chosen
-        from scheduler_ext.cluster.transport import kubeconfig_namespace
-
-        return kubeconfig_namespace(kubeconfig_path(self.kubeconfig), self.context)
+        return self.kubeconfig.namespace() if chosen is None else chosen
 
 
 _options = together(
@@ -47,7 +43,7 @@ _options = together(
         type=click.Path(path_type=Path),
         help="The kubeconfig; $KUBECONFIG or ~/.kube/config without.",
     ),
-    click.option("--context", help="Another context of the kubeconfig than its current one."),
+    context_option,
     click.option(
         "--from",
         "source",
@@ -59,6 +55,7 @@ _options = together(
     click.option(
         "--extender-namespace",
         default="gpu-scheduler",
+        shell_complete=complete_namespaces,
         show_default=True,
         help="Where the extender runs.",
     ),
@@ -79,10 +76,10 @@ def live_options(command: Callable[..., None]) -> Callable[..., None]:
         config_file: Path | None,
         **others: Any,
     ) -> None:
-        command(*args, live=Live(kubeconfig, context, source, extender_namespace, config_file), **others)
+        read = kubeconfig_of(kubeconfig, context)
+        command(*args, live=Live(read, source, extender_namespace, config_file), **others)
 
     return _options(with_live)
 
 
-namespace_option = click.option("-n", "--namespace", help="The namespace; that of the context without.")
 all_namespaces_option = click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")

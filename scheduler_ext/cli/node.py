@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
+from itertools import groupby
 from typing import Any
 
 import click
 
+from scheduler_ext.cli.complete_names import complete_nodes
 from scheduler_ext.cli.live_options import Live, live_options
 from scheduler_ext.cli.options import output_option
-from scheduler_ext.cli.output import print_names, print_structured, printable
+from scheduler_ext.cli.output import print_names, print_structured, printable, styled
 from scheduler_ext.core.errors import InventoryError
 
 _BAR_CELLS = 40
@@ -19,7 +20,7 @@ _COLOURS = {_PROMISED: "blue", _USED: "cyan", _UNKNOWN: "red"}
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_nodes)
 @live_options
 @output_option
 def node(
@@ -48,9 +49,11 @@ def node(
     )
     for device in found["devices"]:
         _print_device(device, held["devices"].get(device["uuid"], {"holdings": []}), wide=output == "wide")
+    if held["unknownDevices"]:
+        click.echo()
     for entry in held["unknownDevices"]:
         who = f"{entry['namespace']}/{entry['name']}"
-        click.echo(printable(f"  on a GPU nobody has told: {entry['count']} {entry['resource']} of {who}"))
+        click.echo(printable(f"on a GPU nobody has told: {entry['count']} {entry['resource']} of {who}"))
 
 
 def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -> None:
@@ -60,28 +63,49 @@ def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -
     index = device["index"] if device["index"] is not None else "-"
     head = f"GPU {index}  {device['model']}  {uuid}" + (f"  {', '.join(words)}" if words else "")
     click.echo()
-    click.secho(printable(head), fg="red" if not device["healthy"] else None, bold=sys.stdout.isatty())
+    click.echo(styled(printable(head), fg="red" if not device["healthy"] else None, bold=True))
     click.echo(f"  [{_bar(memory)}] {_amounts(memory)}")
     if wide:
         click.echo(f"  {_parts(memory)}")
+    holdings = list(held["holdings"])
     for instance in device["mig"]["instances"]:
-        start = "?" if instance["start"] is None else instance["start"]
         state = "free" if instance["free"] else "held"
-        slots = f"slots {start}+{instance['size']}"
-        click.echo(printable(f"  {instance['profile']:<12} {slots:<12} {state:<5} {instance['uuid']}"))
-    for holding in held["holdings"]:
+        line = f"  {instance['profile']:<12} {_slots(instance):<12} {state:<5} {instance['uuid']}"
+        holder = next((each for each in holdings if _holds(each, instance)), None)
+        if holder is not None:
+            holdings.remove(holder)
+            line += f"  {_who(holder)}"
+        click.echo(printable(line))
+    for holding in holdings:
         click.echo(printable(f"  {_holding(holding)}"))
 
 
+def _slots(instance: dict[str, Any]) -> str:
+    """Which slots of the GPU an instance takes."""
+    start, size = instance["start"], instance["size"]
+    if start is None:
+        return f"{size} slots" if size > 1 else "1 slot"
+    return f"slots {start}-{start + size - 1}" if size > 1 else f"slot {start}"
+
+
+def _holds(holding: dict[str, Any], instance: dict[str, Any]) -> bool:
+    same = (holding["profile"], holding["start"]) == (instance["profile"], instance["start"])
+    return same and not instance["free"]
+
+
 def _holding(holding: dict[str, Any]) -> str:
-    who = f"{holding['namespace']}/{holding['name']}"
-    container = f" ({holding['container']})" if holding["container"] else ""
     if holding["profile"] is not None:
         what = holding["profile"]
     else:
         what = f"{holding['memoryMiB']:,} MiB" if holding["memoryMiB"] is not None else "all of it"
+    return f"{_who(holding)}: {what}"
+
+
+def _who(holding: dict[str, Any]) -> str:
+    """A pod and its container; and what became of it so far, unless it is known to run."""
     state = "" if holding["state"] == "Confirmed" else f", {holding['state']}"
-    return f"{who}{container}: {what}{state}"
+    container = f" ({holding['container']})" if holding["container"] else ""
+    return f"{holding['namespace']}/{holding['name']}{container}{state}"
 
 
 def _bar(memory: dict[str, Any]) -> str:
@@ -98,9 +122,7 @@ def _bar(memory: dict[str, Any]) -> str:
         cells += mark * count
     # Of a GPU that takes nothing new nothing is free, also where nobody has anything.
     cells += (" " if memory["freeMiB"] == 0 else _FREE) * (_BAR_CELLS - len(cells))
-    if not sys.stdout.isatty():
-        return cells
-    return "".join(click.style(cell, fg=_COLOURS.get(cell)) for cell in cells)
+    return "".join(styled("".join(run), fg=_COLOURS.get(mark)) for mark, run in groupby(cells))
 
 
 def _parts(memory: dict[str, Any]) -> str:

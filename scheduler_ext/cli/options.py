@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from scheduler_ext.cli.complete_names import complete_contexts, complete_namespaces
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.wire.durations import duration_s
 
@@ -32,7 +33,9 @@ inventory_option = click.option(
     help="File of GPUNode, Node and Pod objects, such as `kubectl get gpunodes,nodes,pods -A -o yaml`.",
 )
 kubeconfig_option = click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="The cluster of this kubeconfig, as it is now."
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    help="The cluster of this kubeconfig, as it is now; $KUBECONFIG or ~/.kube/config without.",
 )
 followed_option = click.option(
     "--kubeconfig", type=click.Path(path_type=Path), help="The cluster of this kubeconfig, followed."
@@ -40,7 +43,11 @@ followed_option = click.option(
 log_format_option = click.option(
     "--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True
 )
-context_option = click.option("--context", help="Another context of the kubeconfig than its current one.")
+context_option = click.option(
+    "--context",
+    shell_complete=complete_contexts,
+    help="Another context of the kubeconfig than its current one.",
+)
 config_option = click.option(
     "--config",
     "config_file",
@@ -55,6 +62,13 @@ output_option = click.option(
     show_default=True,
 )
 
+namespace_option = click.option(
+    "-n",
+    "--namespace",
+    shell_complete=complete_namespaces,
+    help="The namespace; that of the context without.",
+)
+
 # What is asked about one pod on one cluster.
 one_pod_options = together(
     click.option(
@@ -64,6 +78,7 @@ one_pod_options = together(
         required=True,
         help="File with one Pod; - for standard input.",
     ),
+    namespace_option,
     inventory_option,
     kubeconfig_option,
     context_option,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,11 +13,11 @@ import yaml
 
 
 def print_structured(value: dict[str, Any], form: str) -> None:
-    """The value as JSON or YAML on stdout."""
+    """The value as JSON or YAML on stdout; what is not ASCII is escaped, as it may act on a terminal."""
     if form == "json":
         click.echo(json.dumps(value, indent=2))
     else:
-        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
+        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=False), nl=False)
 
 
 def print_names(kind: str, names: Iterable[str]) -> None:
@@ -26,13 +27,32 @@ def print_names(kind: str, names: Iterable[str]) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Rows under a header: through rich on a terminal that has it, else aligned plain text."""
+    """Rows under a header, a line each however wide the terminal is, as kubectl prints them."""
+    titles = [printable(title) for title in header]
     cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
-    if sys.stdout.isatty() and _print_rich(header, cells):
-        return
-    widths = [max(len(row[i]) for row in (list(header), *cells)) for i in range(len(header))]
-    for row in (list(header), *cells):
-        click.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    widths = [max(len(row[i]) for row in (titles, *cells)) for i in range(len(titles))]
+    click.echo(styled(_line(titles, widths), bold=True))
+    for row in cells:
+        click.echo(_line(row, widths))
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """The cells below their titles; spaces after the last one, and colours, take no width."""
+    padded = [
+        (styled(cell, fg=_COLOURS[cell]) if cell in _COLOURS else cell) + " " * (width - len(cell))
+        for cell, width in zip(cells, widths, strict=True)
+    ]
+    return "   ".join(padded).rstrip()
+
+
+def styled(text: str, **style: Any) -> str:
+    """The text in the style that `click.style` takes, on a terminal that is to have colours."""
+    return click.style(text, **style) if text and _in_colour() else text
+
+
+def _in_colour() -> bool:
+    """https://no-color.org, and what terminals without colours call themselves."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def printable(text: str) -> str:
@@ -42,20 +62,4 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    try:
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-    except ImportError:
-        return False
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in header:
-        table.add_column(title, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    Console().print(table)
-    return True
-
-
-_STYLES = {"fits": "green", "rejected": "red", "Unhealthy": "red", "Fresh": "green"}
+_COLOURS = {"fits": "green", "rejected": "red", "Unhealthy": "red", "Fresh": "green"}

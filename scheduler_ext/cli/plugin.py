@@ -6,7 +6,6 @@ import click
 
 from scheduler_ext import __version__
 from scheduler_ext.cli.group import CommandGroup
-from scheduler_ext.cli.kubeconfig import LIVE
 from scheduler_ext.cli.lazy_commands import LazyCommands
 
 NAME = "kubectl gpu-placement"
@@ -16,13 +15,13 @@ _NAMES = ("why", "nodes", "node", "pods", "explain", "capacity", "simulate", "re
 @click.group(
     cls=CommandGroup,
     commands=LazyCommands("scheduler_ext.cli", _NAMES),
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "obj": LIVE},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, prog_name=NAME)
 def plugin() -> None:
     """Where pods with GPUs are, why they wait, and what would fit.
 
-    Without --inventory or --kubeconfig every command asks the cluster that kubectl would.
+    Without --kubeconfig every command asks the cluster that kubectl would.
     """
 
 

@@ -10,9 +10,8 @@ from scheduler_ext.cli.live_options import (
     Live,
     all_namespaces_option,
     live_options,
-    namespace_option,
 )
-from scheduler_ext.cli.options import output_option
+from scheduler_ext.cli.options import namespace_option, output_option
 from scheduler_ext.cli.output import print_names, print_structured, print_table
 
 

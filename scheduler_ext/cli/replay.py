@@ -38,7 +38,11 @@ def replay(
     if (pod is None) == (filename is None):
         which = "nothing to explain" if pod is None else "--pod and -f are too many"
         raise click.UsageError(f"{which}: give one of --pod, -f")
-    explanation = _explained(file, pod, filename)
+    try:
+        explanation = _explained(file, pod, filename)
+    except OverflowError as error:
+        # Such numbers pass for integers until they are to stand in columns.
+        raise SnapshotFileError(f"{file}: a number in it is out of range: {error}") from None
     if output in ("json", "yaml"):
         print_structured(explanation, output)
     elif output == "name":
@@ -60,6 +64,12 @@ def _explained(file: Path, pod: tuple[str, str] | None, filename: Path | None) -
         if pod is not None:
             return explainer.of_name(*pod)
         assert filename is not None
-        return explainer.of_manifest(read_pod(filename))
+        # A snapshot is of no context: a pod that names no namespace is in the one that kubectl falls back to.
+        return explainer.of_manifest(read_pod(filename, "default", only=False))
     except RequestError as error:
+        if pod is not None and error.status == 404:
+            raise PodError(
+                f"{file}: pod {pod[0]}/{pod[1]}: no pod of this name waits for GPUs or holds some there, and "
+                "none was decided about lately; give its manifest with -f FILE"
+            ) from None
         raise PodError(f"{file}: {error}") from None

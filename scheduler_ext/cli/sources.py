@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from scheduler_ext.cli.kubeconfig import implied_kubeconfig
 from scheduler_ext.cli.options import check_context
+from scheduler_ext.cli.output import printable
+from scheduler_ext.cluster.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, ConfigError
 from scheduler_ext.extender.clusterstate import ClusterState, file_state
 from scheduler_ext.wire.config import Configuration, load_config
@@ -34,33 +37,53 @@ def one_source(**flags: object) -> None:
         raise click.UsageError(f"{which}: give one of {', '.join(names)}")
 
 
-def read_state(
-    inventory_file: Path | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    config: Configuration,
-    *,
-    with_objects: bool = False,
-) -> ClusterState:
-    """The cluster of a file, or a live one, whose objects are kept where asked for.
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a command has its cluster from: a file, or a live one. Just one of both is there."""
 
-    Raises InventoryError, ClusterError, click.UsageError.
+    inventory: Path | None
+    kubeconfig: Kubeconfig | None
+
+    def namespace(self, chosen: str | None) -> str:
+        """The one that was asked for, or where kubectl puts what names none. Raises ClusterError."""
+        if chosen is not None:
+            return chosen
+        return self.kubeconfig.namespace() if self.kubeconfig is not None else "default"
+
+    def state(self, config: Configuration, *, with_objects: bool = False) -> ClusterState:
+        """The cluster, with its objects where asked for. Raises InventoryError, ClusterError."""
+        if self.inventory is not None:
+            return file_state(self.inventory, config)
+        assert self.kubeconfig is not None
+        # Here, because importing the client takes longer than most commands.
+        from scheduler_ext.cluster.once import cluster_state
+        from scheduler_ext.cluster.transport import Transport
+
+        transport = Transport(self.kubeconfig.configuration())
+        try:
+            state = cluster_state(transport, str(self.kubeconfig), config, with_objects=with_objects)
+        except ClusterError as error:
+            raise ClusterError(f"kubeconfig {self.kubeconfig}: {error}") from None
+        finally:
+            transport.close()
+        for problem in state.problems.values():
+            click.echo(printable(f"warning: {problem}"), err=True)
+        return state
+
+
+def source_of(
+    inventory_file: Path | None, kubeconfig: Path | None, context: str | None, flag: str = "--inventory"
+) -> Source:
+    """What was named; the kubeconfig of kubectl where nothing was. ``flag`` is what names the file.
+
+    Raises click.UsageError; ClusterError where $KUBECONFIG names what is not there.
     """
-    kubeconfig = implied_kubeconfig(inventory_file, kubeconfig)
-    one_source(inventory=inventory_file, kubeconfig=kubeconfig)
-    check_context(kubeconfig, context)
     if inventory_file is not None:
-        return file_state(inventory_file, config)
-    assert kubeconfig is not None
-    # Here, because importing the client takes longer than most commands.
-    from scheduler_ext.cluster.once import cluster_state
-    from scheduler_ext.cluster.transport import Transport
-
-    transport = Transport.from_kubeconfig(kubeconfig, context)
-    try:
-        state = cluster_state(transport, str(kubeconfig), config, with_objects=with_objects)
-    except ClusterError as error:
-        raise ClusterError(f"kubeconfig {kubeconfig}: {error}") from None
-    for problem in state.problems.values():
-        click.echo(f"warning: {problem}", err=True)
-    return state
+        if kubeconfig is not None:
+            raise click.UsageError(f"{flag} and --kubeconfig are too many: give one of {flag}, --kubeconfig")
+        check_context(kubeconfig, context)
+        return Source(inventory_file, None)
+    found = implied_kubeconfig(context) if kubeconfig is None else Kubeconfig((kubeconfig,), context)
+    if found is None:
+        raise click.UsageError(f"nothing to read from: give one of {flag}, --kubeconfig, or set KUBECONFIG")
+    return Source(None, found)

@@ -6,15 +6,16 @@ from typing import Any
 
 import click
 
+from scheduler_ext.cli.complete_names import complete_pods
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, devices, print_nodes, tell_why_not
-from scheduler_ext.cli.live_options import Live, live_options, namespace_option
-from scheduler_ext.cli.options import output_option
+from scheduler_ext.cli.live_options import Live, live_options
+from scheduler_ext.cli.options import namespace_option, output_option
 from scheduler_ext.cli.output import print_names, print_structured, printable
 from scheduler_ext.core.errors import PodError
 
 
 @click.command()
-@click.argument("pod")
+@click.argument("pod", shell_complete=complete_pods)
 @namespace_option
 @live_options
 @output_option
@@ -34,7 +35,10 @@ def why(
     where = live.namespace(namespace)
     told = live.answers().pod(where, name)
     if told is None:
-        raise PodError(f"pod {where}/{name}: there is no such pod that waits for GPUs or holds some")
+        raise PodError(
+            f"pod {where}/{name}: there is no such pod that waits for GPUs or holds some"
+            + ("; -n chooses another namespace" if namespace is None else "")
+        )
     if output in ("json", "yaml"):
         print_structured(told, output)
     elif output == "name":
@@ -47,7 +51,9 @@ def why(
 def _print(told: dict[str, Any], *, wide: bool) -> None:
     click.echo(printable(asking(told)))
     if told["boundTo"]:
-        click.echo(printable(f"It is on node {told['boundTo']}."))
+        # An extender of an older release does not tell which.
+        which = ", ".join(held["uuid"] for held in told.get("holds", ()))
+        click.echo(printable(f"It is on node {told['boundTo']}" + (f" with {which}" if which else "") + "."))
     elif told["fits"]:
         shown = ", ".join(told["best"][:5])
         click.echo(printable(f"It waits, and fits now; best: {shown}. kube-scheduler has yet to try again."))
@@ -57,37 +63,80 @@ def _print(told: dict[str, Any], *, wide: bool) -> None:
         click.echo(printable(f"kube-scheduler says: {told['kubeScheduler']}"))
     if told["recorded"] is not None:
         _print_recorded(told["recorded"])
+    elif told["boundTo"]:
+        _print_again(told)
     for warning in told["warnings"]:
         click.echo(printable(f"Note: {warning}"))
     for feature in told["notModelled"]:
         click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature}")
     if wide:
         click.echo()
-        print_nodes(told, wide=True)
+        print_nodes(told, wide=True, here=told["boundTo"])
 
 
 def _print_recorded(recorded: dict[str, Any]) -> None:
     """What was decided, and what came of it."""
     if recorded["filters"]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in recorded["reasons"].items())
+        asked = "Asked once" if recorded["filters"] == 1 else f"Asked {recorded['filters']} times, last"
         click.echo(
             printable(
-                f"Asked {recorded['filters']} times, last at {recorded['at']}: of {recorded['nodesIn']} "
+                f"{asked} at {_time(recorded['at'])}: of {recorded['nodesIn']} "
                 f"nodes {recorded['nodesOut']} fitted" + (f"; {reasons}" if reasons else "")
             )
         )
     best, bound = recorded["best"], recorded["bound"]
     if best is not None:
-        values = {term["name"]: f"{term['value']:.2f} (mean {term['mean']:.2f})" for term in best["terms"]}
-        terms = ", ".join(f"{name} {values[name]}" for name in best["strongest"])
+        values = {term["name"]: _term(term, term["mean"]) for term in best["terms"]}
+        terms = ", ".join(values[name] for name in best["strongest"])
         click.echo(printable(f"Best was {best['node']} of {best['of']}" + (f": {terms}" if terms else "")))
     if bound is not None:
         by = "seen there" if bound["result"] == "seen" else bound["result"]
         given = [
-            {"container": container, "uuid": uuid, "memoryMiB": ""}
+            {"container": container, "uuid": uuid}
             for container, uuids in bound["devices"].items()
             for uuid in uuids
         ]
-        which = f" on {devices(given).strip()}" if given else ""
+        which = f" on {devices(given)}" if given else ""
         error = f": {bound['error']}" if bound["error"] else ""
-        click.echo(printable(f"Node {bound['node']}: {by} at {bound['at']}{which}{error}"))
+        click.echo(printable(f"Node {bound['node']}: {by} at {_time(bound['at'])}{which}{error}"))
+
+
+def _print_again(told: dict[str, Any]) -> None:
+    """What would be decided now, where nobody remembers what was."""
+    here = next((node for node in told["nodes"] if node["node"] == told["boundTo"]), None)
+    fitting = [node for node in told["nodes"] if node["verdict"] == "fits"]
+    if here is None:
+        return
+    if here["verdict"] != "fits":
+        click.echo(printable(f"No decision is remembered. It would not go there again: {here['reason']}"))
+        return
+    terms = ", ".join(_term(term, mean) for term, mean in _strongest(here["terms"], fitting))
+    best = "this one is the best" if told["boundTo"] in told["best"] else f"{told['best'][0]} is the best"
+    click.echo(
+        printable(
+            f"No decision is remembered. If it came again now: of {len(told['nodes'])} nodes {len(fitting)} "
+            f"would fit, {best}" + (f"; for this one speak {terms}" if terms else "")
+        )
+    )
+
+
+def _strongest(
+    terms: list[dict[str, Any]], fitting: list[dict[str, Any]]
+) -> list[tuple[dict[str, Any], float]]:
+    """The two terms by which a node is ahead most of those that fit, each with their mean."""
+    ahead = []
+    for i, term in enumerate(terms):
+        mean = sum(node["terms"][i]["value"] for node in fitting) / len(fitting)
+        if term["weight"] * (term["value"] - mean) > 0:
+            ahead.append((term, mean))
+    return sorted(ahead, key=lambda pair: -pair[0]["weight"] * (pair[0]["value"] - pair[1]))[:2]
+
+
+def _term(term: dict[str, Any], mean: float) -> str:
+    return f"{term['name']} {term['value']:.2f} (mean {mean:.2f})"
+
+
+def _time(text: str) -> str:
+    """Whole seconds, as kubectl prints them."""
+    return text[:19] + "Z"

@@ -6,8 +6,8 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from scheduler_ext.cluster.port_forward import get_from_pod
-from scheduler_ext.cluster.transport import RefusedError, Transport
+from scheduler_ext.cluster.port_forward import ANSWER_S, get_from_pod
+from scheduler_ext.cluster.transport import NOTHING, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
 
 INSPECTION_PORT = 8890
@@ -25,24 +25,27 @@ class ActiveExtender:
         self.pod = pod
 
     @classmethod
-    def find(cls, transport: Transport, namespace: str) -> ActiveExtender:
+    def find(cls, transport: Transport, namespace: str, timeout_s: float) -> ActiveExtender:
         """The pod in a namespace that holds the Lease; where none is held, any that runs an extender.
 
-        Raises ClusterError saying why there is none.
+        The API server has ``timeout_s`` for each of its answers. Raises ClusterError saying why there is
+        none; UnreachableError where the API server does not answer.
         """
         path = f"/api/v1/namespaces/{quote(namespace)}/pods"
-        found = json.loads(transport.get(path, {"labelSelector": _LABELS}).body)
+        found = json.loads(transport.get(path, {"labelSelector": _LABELS}, timeout_s).body)
         names = [pod["metadata"]["name"] for pod in found.get("items") or () if _runs_an_extender(pod)]
         if not names:
             raise ClusterError(f"no extender runs in namespace {namespace}")
-        holder = _holder(transport, namespace)
+        holder = _holder(transport, namespace, timeout_s)
         # kube-scheduler's identity is its host name, a mark and a random id; ours is alike.
         active = [name for name in names if holder is not None and holder.startswith(f"{name}_")]
         return cls(transport, namespace, (active or sorted(names))[0])
 
-    def get(self, path: str) -> dict[str, Any] | None:
-        """What it says; None where it knows nothing of what is asked (404)."""
-        status, body = get_from_pod(self._transport, self.namespace, self.pod, INSPECTION_PORT, path)
+    def get(self, path: str, timeout_s: float = ANSWER_S) -> dict[str, Any] | None:
+        """What it says, never silent for longer; None where it knows nothing of what is asked (404)."""
+        status, body = get_from_pod(
+            self._transport, self.namespace, self.pod, INSPECTION_PORT, path, timeout_s
+        )
         try:
             answer: dict[str, Any] = json.loads(body)
         except ValueError:
@@ -60,11 +63,11 @@ def _runs_an_extender(pod: dict[str, Any]) -> bool:
     return running and "extender" in containers and "deletionTimestamp" not in pod["metadata"]
 
 
-def _holder(transport: Transport, namespace: str) -> str | None:
+def _holder(transport: Transport, namespace: str, timeout_s: float) -> str | None:
     for name in _LEASES:
         try:
             path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases/{name}"
-            lease = json.loads(transport.get(path).body)
+            lease = json.loads(transport.get(path, NOTHING, timeout_s).body)
         except RefusedError:
             continue
         holder: str | None = (lease.get("spec") or {}).get("holderIdentity")

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from websocket import ABNF, WebSocketConnectionClosedException
 
 from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.cluster.wording import in_words, without_numbers
 from scheduler_ext.core.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from websocket import WebSocket
 
-_TIMEOUT_S = 30.0
+ANSWER_S = 30.0
 # The first byte of each message.
 _DATA, _ERRORS = 0, 1
 # Each channel begins with the port that it is of.
@@ -27,25 +28,31 @@ _PORT_BYTES = 2
 _HOST = "localhost"
 
 
-def get_from_pod(transport: Transport, namespace: str, pod: str, port: int, path: str) -> tuple[int, bytes]:
-    """The status and body of a GET from a pod's own loopback. Raises ClusterError where none comes."""
+def get_from_pod(
+    transport: Transport, namespace: str, pod: str, port: int, path: str, timeout_s: float = ANSWER_S
+) -> tuple[int, bytes]:
+    """The status and body of a GET from a pod's own loopback, never silent for longer than ``timeout_s``.
+
+    Raises ClusterError where none comes.
+    """
     url = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/portforward"
     asked = f"GET {path} HTTP/1.1\r\nHost: {_HOST}\r\nConnection: close\r\n\r\n"
     where = f"pod {namespace}/{pod}, port {port}"
     try:
-        with transport.websocket(url, {"ports": str(port)}, _TIMEOUT_S) as websocket:
+        with transport.websocket(url, {"ports": str(port)}, timeout_s) as websocket:
             websocket.send_binary(bytes((_DATA,)) + asked.encode())
             answer, errors = _received(websocket)
     except ClusterError as error:
+        # Whatever it is: the API server itself may well answer.
         raise ClusterError(f"{where}: {error}") from None
     if errors:
-        raise ClusterError(f"{where}: {' '.join(errors.decode(errors='replace').split())[:300]}")
+        raise ClusterError(f"{where}: {without_numbers(errors.decode(errors='replace'))[:300]}")
     try:
         response = http.client.HTTPResponse(cast("socket.socket", _Whole(answer)))
         response.begin()
         return response.status, response.read()
     except http.client.HTTPException as error:
-        raise ClusterError(f"{where}: no whole answer: {error!r}") from None
+        raise ClusterError(f"{where}: no whole answer: {in_words(error)}") from None
 
 
 def _received(websocket: WebSocket) -> tuple[bytes, bytes]:

@@ -1,12 +1,13 @@
 """Requests to a Kubernetes API: bytes there and back, over the official client's connections.
 
-The only file that imports `kubernetes`. Kubeconfigs, tokens that are renewed, exec plugins, TLS and proxies
-are its business; its models are not used (as those, 50,000 pods would take 5 GB).
+Tokens that are renewed, exec plugins, TLS and proxies are the client's business; its models are not used (as
+those, 50,000 pods would take 5 GB).
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import socket
 import time
@@ -26,6 +27,8 @@ from urllib3.connection import HTTPConnection
 
 from scheduler_ext import __version__
 from scheduler_ext.cluster.backoff import retry_after_s
+from scheduler_ext.cluster.kubeconfig import Kubeconfig
+from scheduler_ext.cluster.wording import in_words
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.watching import read_status
 
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
+# Of each object its metadata alone, where the server can.
+_METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+_NAMES = 500
 CONNECT_S = 5.0
 # Between two bytes of an answer. A page of 500 objects takes a busy API server a second or two.
 READ_S = 30.0
@@ -150,15 +156,7 @@ class Transport:
     @classmethod
     def from_kubeconfig(cls, path: Path, context: str | None = None) -> Transport:
         """The cluster of a kubeconfig's context. Raises ClusterError naming the file."""
-        configuration = Configuration()
-        try:
-            # Raises whatever its YAML reader, exec plugin or file system raises.
-            kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
-                str(path), context, configuration, persist_config=False
-            )
-        except Exception as error:
-            raise ClusterError(f"kubeconfig {path}: {_one_line(error)}") from None
-        return cls(configuration)
+        return cls(Kubeconfig((path,), context).configuration())
 
     @classmethod
     def in_cluster(cls) -> Transport:
@@ -168,7 +166,7 @@ class Transport:
             kubernetes_config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         except Exception as error:
             raise ClusterError(
-                f"not in a cluster: {_one_line(error)}; run in a pod with a ServiceAccount token, or give "
+                f"not in a cluster: {in_words(error)}; run in a pod with a ServiceAccount token, or give "
                 f"--kubeconfig"
             ) from None
         return cls(configuration)
@@ -180,6 +178,14 @@ class Transport:
     def get(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> Reply:
         """One GET, within ``timeout_s`` where given. Raises RefusedError, UnreachableError."""
         return self._whole("GET", path, query, None, JSON, timeout_s)
+
+    def names(self, path: str, timeout_s: float) -> list[str]:
+        """The names of a list's objects, one page of them. Raises ClusterError."""
+        body = self._whole("GET", path, {"limit": str(_NAMES)}, None, JSON, timeout_s, _METADATA).body
+        try:
+            return [item["metadata"]["name"] for item in json.loads(body)["items"]]
+        except (ValueError, KeyError, TypeError):
+            raise ClusterError(f"{path}: no list came") from None
 
     def send(
         self,
@@ -217,7 +223,12 @@ class Transport:
         """
         # Here, because a server never needs it.
         from kubernetes.stream.ws_client import create_websocket, get_websocket_url
-        from websocket import WebSocketBadStatusException, WebSocketException
+        from websocket import (
+            WebSocketBadStatusException,
+            WebSocketException,
+            WebSocketTimeoutException,
+            setdefaulttimeout,
+        )
 
         with _unsent():
             bearer = self._configuration.auth_settings().get("BearerToken")
@@ -225,7 +236,12 @@ class Transport:
         url = get_websocket_url(f"{self._configuration.host}{path}", query.items())  # type: ignore[no-untyped-call]
         with _translated():
             try:
-                websocket: WebSocket = create_websocket(self._configuration, url, headers)  # type: ignore[no-untyped-call]
+                # The client gives it none of its own, and waits for ever.
+                setdefaulttimeout(CONNECT_S)
+                try:
+                    websocket: WebSocket = create_websocket(self._configuration, url, headers)  # type: ignore[no-untyped-call]
+                finally:
+                    setdefaulttimeout(None)
                 try:
                     websocket.settimeout(silence_s)
                     yield websocket
@@ -235,15 +251,24 @@ class Transport:
                 status = read_status(error.resp_body or b"")
                 message = (status.message or "").strip()[:500]
                 raise RefusedError(error.status_code, status.reason or "", message) from None
+            except WebSocketTimeoutException:
+                raise SilentError("no answer in time") from None
             except WebSocketException as error:
-                raise UnreachableError(_one_line(error)) from None
+                raise UnreachableError(in_words(error)) from None
 
     def _whole(
-        self, method: str, path: str, query: Query, body: Any, content_type: str, timeout_s: float | None
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: Any,
+        content_type: str,
+        timeout_s: float | None,
+        accept: str = JSON,
     ) -> Reply:
         end = None if timeout_s is None else self._monotonic() + timeout_s
         timeouts = (CONNECT_S, READ_S) if timeout_s is None else timeout_s
-        response = self._request(method, path, query, body, content_type, timeouts)
+        response = self._request(method, path, query, body, content_type, timeouts, accept)
         try:
             if not 200 <= response.status < 300:
                 self._refuse(response, end)
@@ -279,11 +304,12 @@ class Transport:
         body: Any,
         content_type: str,
         timeouts: float | tuple[float, float],
+        accept: str = JSON,
     ) -> RESTResponse:
         """Send it; ``timeouts`` are to connect and between two bytes, or one for both together."""
         url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {
-            "Accept": "application/json",
+            "Accept": accept,
             "Content-Type": content_type,
             "User-Agent": f"scheduler-ext/{__version__}",
         }
@@ -315,17 +341,6 @@ class Transport:
         )
 
 
-def kubeconfig_namespace(path: Path, context: str | None) -> str:
-    """The namespace of a kubeconfig's context, "default" where it has none. Raises ClusterError."""
-    try:
-        contexts, current = kubernetes_config.list_kube_config_contexts(str(path))  # type: ignore[no-untyped-call]
-    except Exception as error:
-        raise ClusterError(f"kubeconfig {path}: {_one_line(error)}") from None
-    chosen = next((each for each in contexts if each["name"] == context), current if context is None else {})
-    namespace: str = (chosen.get("context") or {}).get("namespace") or "default"
-    return namespace
-
-
 def _keepalive() -> list[tuple[int, int, int]]:
     """As far as the platform has them."""
     known = [(getattr(socket, name, None), value) for name, value in _KEEPALIVE.items()]
@@ -343,15 +358,18 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except _NOT_CONNECTED as error:
-        raise UnsentError(_one_line(error)) from None
+        raise UnsentError(in_words(error)) from None
     except urllib3.exceptions.ProxyError as error:
         # Also said of a proxy that ended the connection when it had the request.
         unsent = isinstance(error.original_error, _NOT_CONNECTED)
-        raise (UnsentError if unsent else UnreachableError)(_one_line(error)) from None
+        raise (UnsentError if unsent else UnreachableError)(in_words(error)) from None
     except urllib3.exceptions.ReadTimeoutError as error:
-        raise SilentError(_one_line(error)) from None
+        raise SilentError(in_words(error)) from None
     except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
-        raise UnreachableError(_one_line(error)) from None
+        raise UnreachableError(in_words(error)) from None
+
+
+_NO = "no credentials"
 
 
 @contextlib.contextmanager
@@ -360,8 +378,5 @@ def _unsent() -> Iterator[None]:
     try:
         yield
     except (urllib3.exceptions.HTTPError, ApiException, OSError, kubernetes_config.ConfigException) as error:
-        raise UnsentError(f"no credentials: {_one_line(error)}") from None
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+        words = in_words(error)
+        raise UnsentError(words if words.startswith(_NO) else f"{_NO}: {words}") from None

@@ -19,6 +19,7 @@ from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import Table
 from scheduler_ext.extender.explain import KubeView, diagnosed, explanation, pod_warnings
+from scheduler_ext.extender.pod_list import held_devices
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.extender.recorded import recorded_values, unschedulable_message
 from scheduler_ext.extender.snapshots import taken
@@ -41,6 +42,8 @@ class _Found:
     record: Recorded | None = None
     holder: BoundPod | None = None
     bound_to: str | None = None
+    # Its GPUs and MIG instances there, as far as they are known.
+    holds: Sequence[Mapping[str, Any]] = ()
 
 
 class Seen(Protocol):
@@ -113,6 +116,7 @@ class Explainer:
         return told | {
             "generation": decision.snapshot.generation,
             "boundTo": found.bound_to,
+            "holds": list(found.holds),
             "kubeScheduler": unschedulable_message(found.pod),
             "recorded": recorded_values(found.record) if found.record is not None else None,
         }
@@ -159,7 +163,7 @@ class Explainer:
             # Of this pod, and not of another that had its name before.
             return _Found(pod, self._request(pod), self._record.of_pod(waiting.pod))
         holder = self._holder(namespace, name)
-        bound = holder if holder is not None else (None, None)
+        bound = holder if holder is not None else (None, None, ())
         record = self._record.of_pod(holder[0]) if holder is not None else self._record.of(namespace, name)
         if record is not None and record.pod:
             pod = read_redacted(record.pod)
@@ -172,12 +176,12 @@ class Explainer:
             "decided about lately; POST its manifest to ask what would become of it",
         )
 
-    def _holder(self, namespace: str, name: str) -> tuple[BoundPod, str] | None:
+    def _holder(self, namespace: str, name: str) -> tuple[BoundPod, str, Sequence[Mapping[str, Any]]] | None:
         snapshot = self._source.snapshot
         for node in snapshot.nodes.values() if snapshot is not None else ():
             for pod in node.info.pods:
                 if (pod.namespace, pod.name) == (namespace, name) and pod.holds:
-                    return pod, node.info.name
+                    return pod, node.info.name, held_devices(pod, node.info)
         return None
 
     def _seen_by(self, found: _Found) -> Snapshot:

@@ -25,11 +25,11 @@ def _held(pod: BoundPod, info: NodeInfo) -> dict[str, Any]:
     state = "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound"
     return _item(pod.namespace, pod.name, pod.uid, state, pod.priority, asks(pod.request)) | {
         "node": info.name,
-        "devices": _devices(pod, info),
+        "devices": held_devices(pod, info),
     }
 
 
-def _devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:
+def held_devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:
     """The GPUs and MIG instances it was seen on, or was given."""
     given = [
         {"container": container, "uuid": uuid} for container, uuids in pod.devices.items() for uuid in uuids

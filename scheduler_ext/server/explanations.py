@@ -72,6 +72,6 @@ def _at_most(answer: dict[str, Any], most: str | None) -> dict[str, Any]:
     if most is None:
         return answer
     if not most.isascii() or not most.isdecimal() or len(most) > 9:
-        raise RequestError(400, f"nodes: {most[:80]!r}; give a number, of nodes to show")
+        raise RequestError(400, f"nodes: {most[:80]!r}; give a number of nodes to show, 0 to 999999999")
     shown = answer["nodes"][: int(most)]
     return answer | {"nodes": shown, "nodesLeftOut": len(answer["nodes"]) - len(shown)}

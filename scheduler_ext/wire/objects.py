@@ -71,19 +71,23 @@ def read_objects(text: bytes) -> Objects:
 
     A cluster without objects is an empty List; a file without even that is one that is being written.
     """
+    return _read(text, "GPUNode, Node, Pod or a List of them")
+
+
+def _read(text: bytes, expected: str) -> Objects:
     objects = Objects()
     number = 0
     for number, (where, document) in enumerate(_documents(text), 1):  # noqa: B007  # counts on
-        _add(objects, where, document, None)
+        _add(objects, where, document, None, expected)
     if not number:
-        raise InventoryError("empty; expected GPUNode, Node, Pod or a List of them")
+        raise InventoryError(f"empty; expected {expected}")
     _refuse_same_pods(objects.pods)
     return objects
 
 
 def read_pods(text: bytes) -> list[kube.Pod]:
     """The pods of a file, in order; other kinds are refused. Raises InventoryError."""
-    objects = read_objects(text)
+    objects = _read(text, "a Pod, or a List of Pods")
     others = [
         *objects.skipped,
         *(["GPUNode"] if objects.gpu_nodes else []),
@@ -97,6 +101,26 @@ def read_pods(text: bytes) -> list[kube.Pod]:
     if not objects.pods:
         raise InventoryError("no Pod in it; give a file with one")
     return objects.pods
+
+
+def in_namespace(pods: list[kube.Pod], namespace: str, *, only: bool) -> list[kube.Pod]:
+    """The pods, of which those that name no namespace are put into this one, as kubectl would.
+
+    With ``only``, raises InventoryError for a pod of another.
+    """
+    placed = []
+    for pod in pods:
+        metadata = pod.metadata or kube.ObjectMeta()
+        named = metadata.namespace or namespace
+        if only and named != namespace:
+            raise InventoryError(
+                f"Pod {pod_name(pod)} is not in namespace {namespace}; give -n {named}, or none"
+            )
+        placed.append(
+            msgspec.structs.replace(pod, metadata=msgspec.structs.replace(metadata, namespace=named))
+        )
+    _refuse_same_pods(placed)
+    return placed
 
 
 def assemble(
@@ -155,14 +179,16 @@ def _nominated(pod: kube.Pod, resources: ResourceNames) -> tuple[str, BoundPod] 
     return pending.nominated_node, pending.pod
 
 
-def _add(objects: Objects, where: str, document: bytes | msgspec.Raw, implied: str | None) -> None:
+def _add(
+    objects: Objects, where: str, document: bytes | msgspec.Raw, implied: str | None, expected: str
+) -> None:
     header = _decode(document, _Header, where)
     kind = header.kind or implied
     if not kind:
-        raise InventoryError(f"{where}: no kind; expected GPUNode, Node, Pod or a List of them")
+        raise InventoryError(f"{where}: no kind; expected {expected}")
     if kind.endswith("List"):
         for i, item in enumerate(_decode(document, _List, where).items or ()):
-            _add(objects, f"{where}.items[{i}]", item, kind.removesuffix("List") or None)
+            _add(objects, f"{where}.items[{i}]", item, kind.removesuffix("List") or None, expected)
         return
     if kind not in ("GPUNode", "Node", "Pod", "PodDisruptionBudget"):
         objects.skipped[kind] = objects.skipped.get(kind, 0) + 1

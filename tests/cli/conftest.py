@@ -13,6 +13,13 @@ from tests.cli.commands import CLUSTER
 from tests.kube_objects import inventory
 
 
+@pytest.fixture(autouse=True)
+def no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests may have a cluster; none of them asks it."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Path:
     path = tmp_path / "inventory.json"

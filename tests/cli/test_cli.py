@@ -190,3 +190,23 @@ def test_help_and_version() -> None:
         assert command in listed
         assert run(command, "-h").exit_code == 0
     assert run("--version").stdout == f"scheduler-ext, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("stdin", "problem"),
+    [
+        pytest.param(b"", "-: empty; expected a Pod, or a List of Pods", id="nothing"),
+        pytest.param(
+            b"{}", "-: document 1: no kind; expected a Pod, or a List of Pods", id="an object of no kind"
+        ),
+    ],
+)
+def test_what_is_no_pod_is_told_what_is_taken(cluster: Path, stdin: bytes, problem: str) -> None:
+    assert error_of(run("explain", "-f", "-", "--inventory", cluster, stdin=stdin)) == problem
+
+
+def test_a_port_of_the_demo_leaves_room_for_the_next_two() -> None:
+    result = run("demo", "--port", "65534")
+    assert result.exit_code == 2
+    assert "65534 is not in the range 0<=x<=65533" in result.stderr
+    assert result.stderr.startswith("Usage: scheduler-ext demo ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scheduler_ext.cli import answers
 from tests.cli.commands import run
 from tests.cluster.api_handler import Answer
 from tests.cluster.api_paths import GPU_NODES, NODES, PODS
@@ -142,8 +144,7 @@ def test_why_a_pod_waits(world: World) -> None:
 
 def test_what_was_decided_is_told_by_the_extender_alone(beside: World) -> None:
     _, out, err = beside.run("why", "waits")
-    assert "Asked 1 times, last at 20" in out
-    assert "of 2 nodes 0 fitted; 1 " in out
+    assert re.search(r"^Asked once at 20[-0-9]{8}T[:0-9]{8}Z: of 2 nodes 0 fitted; 1 ", out, re.MULTILINE)
     assert err == ""
 
 
@@ -157,7 +158,24 @@ def test_a_pod_that_fits_now_and_one_that_has_its_node(world: World) -> None:
     code, out, _ = world.run("why", "fits")
     assert (code, "It waits, and fits now; best: mig." in out) == (0, True)
     code, out, _ = world.run("why", "part")
-    assert (code, "It is on node shared." in out) == (0, True)
+    assert (code, "It is on node shared with GPU-h.\n" in out) == (0, True)
+
+
+def test_why_a_pod_is_where_it_is_without_a_decision_that_is_remembered(world: World) -> None:
+    lines = world.run("why", "small")[1].splitlines()
+    assert lines[1:] == [
+        "It is on node mig with MIG-b.",
+        "No decision is remembered. If it came again now: of 4 nodes 1 would fit, this one is the best",
+    ]
+    wide = world.run("why", "small", "-o", "wide")[1]
+    assert re.search(r"^mig +fits, is here ", wide, re.MULTILINE)
+    assert world.json("why", "small")["holds"] == [{"container": None, "uuid": "MIG-b"}]
+
+
+def test_why_a_pod_is_where_it_would_not_go_again(without: World) -> None:
+    without.server.store.put(NODES, node("mig", {"nvidia.com/mig-1g.10gb": "1"}, unschedulable=True))
+    out = without.run("why", "small")[1]
+    assert "No decision is remembered. It would not go there again: node(s) were unschedulable" in out
 
 
 def test_why_names_what_was_asked_about(world: World) -> None:
@@ -194,9 +212,9 @@ def test_a_node_with_its_bars_slots_and_holders(world: World) -> None:
     assert "default/part (main): 20,000 MiB" in out
     _, out, _ = world.run("node", "node/mig")
     lines = [line.split() for line in out.splitlines()]
-    assert ["3g.40gb", "slots", "0+4", "free", "MIG-a"] in lines
-    assert ["1g.10gb", "slots", "4+1", "held", "MIG-b"] in lines
-    assert "default/small: 1g.10gb" in out
+    assert ["3g.40gb", "slots", "0-3", "free", "MIG-a"] in lines
+    assert ["1g.10gb", "slot", "4", "held", "MIG-b", "default/small"] in lines
+    assert out.count("default/small") == 1
     _, out, _ = world.run("node", "sick")
     assert "GPU 0  A100-80GB  GPU-s  UNHEALTHY" in out
     assert f"  [{' ' * 40}] 0 of 81,920 MiB free" in out, "neither in the bar nor in numbers is it free"
@@ -276,6 +294,18 @@ def test_an_extender_that_does_not_listen_is_passed_over_or_told(beside: World) 
     assert "connection refused" in err
     code, _, err = beside.run("nodes", "--from", "extender")
     assert (code, "no extender can be asked" in err) == (1, True)
+
+
+def test_an_extender_that_is_silent_is_passed_over(beside: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "_FIND_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        beside.server.ports["gpu-scheduler", "gpu-scheduler-b", 8890] = silent.getsockname()
+        code, out, err = beside.run("nodes", "-o", "name")
+    assert (code, out.splitlines()[0]) == (0, "node/busy")
+    assert err == (
+        "Note: answered from the cluster's objects, as no extender can be asked: "
+        "pod gpu-scheduler/gpu-scheduler-b, port 8890: no answer in time\n"
+    )
 
 
 def test_names_do_not_act_on_the_terminal(without: World) -> None:

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from scheduler_ext.cli import main
 from scheduler_ext.cli.plugin import plugin
 from tests.cli.commands import WHOLE, Written, run
 from tests.cluster.api_paths import GPU_NODES, NODES
@@ -42,8 +44,9 @@ def test_it_is_installed_under_the_name_that_kubectl_looks_for() -> None:
     assert script("kubectl-gpu_placement", "--version").stdout.startswith("kubectl gpu-placement, version ")
 
 
+@pytest.mark.parametrize("command", [plugin, main], ids=["the plugin", "scheduler-ext"])
 def test_its_commands_ask_the_cluster_of_kubectl(
-    kubeconfig: str, written: Written, monkeypatch: pytest.MonkeyPatch
+    kubeconfig: str, written: Written, monkeypatch: pytest.MonkeyPatch, command: click.Group
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
     asking = str(written("pod.yaml", pod("p", {WHOLE: "1"})))
@@ -53,16 +56,8 @@ def test_its_commands_ask_the_cluster_of_kubectl(
         (["explain", "-f", asking], "Fits; best: n"),
         (["simulate", "cluster", "--pods", asking], "1 of 1 pods fit"),
     ):
-        done = CliRunner().invoke(plugin, arguments)
+        done = CliRunner().invoke(command, arguments)
         assert (done.exit_code, told in done.stdout) == (0, True), done.output
-
-
-def test_the_other_command_still_wants_to_be_told(
-    kubeconfig: str, written: Written, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KUBECONFIG", kubeconfig)
-    done = run("capacity", "-f", written("pod.yaml", pod("p")))
-    assert (done.exit_code, "give one of --inventory, --kubeconfig" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

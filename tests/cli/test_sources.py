@@ -112,7 +112,7 @@ def test_serve_says_that_a_cluster_is_followed() -> None:
     assert "--kubeconfig PATH The cluster of this kubeconfig, followed." in " ".join(
         run("serve", "--help").stdout.split()
     )
-    assert "The cluster of this kubeconfig, as it is now." in " ".join(
+    assert "The cluster of this kubeconfig, as it is now;" in " ".join(
         run("explain", "--help").stdout.split()
     )
 

@@ -53,7 +53,7 @@ def test_an_answer_larger_than_a_message(server: ApiServer, transport: Transport
     ("answer", "problem"),
     [
         pytest.param(b"", "no whole answer: ", id="nothing"),
-        pytest.param(b"SSH-2.0-other\r\n", "no whole answer: BadStatusLine", id="another protocol"),
+        pytest.param(b"SSH-2.0-other\r\n", "no whole answer: SSH-2.0-other", id="another protocol"),
         pytest.param(
             b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}",
             "no whole answer: IncompleteRead(2 bytes read, 7 more expected)",

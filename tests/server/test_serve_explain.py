@@ -188,7 +188,16 @@ def test_only_so_many_nodes_where_so_many_are_asked_for(server: Product) -> None
         pytest.param("/explain?pod=p", 400, "pod: 'p'; ask for", id="no namespace"),
         pytest.param("/explain?pod=default/nobody", 404, "POST its manifest", id="nobody of that name"),
         pytest.param(
-            "/explain?pod=default/waiting&nodes=all", 400, "nodes: 'all'; give a number", id="no number"
+            "/explain?pod=default/waiting&nodes=all",
+            400,
+            "nodes: 'all'; give a number of nodes to show, 0 to 999999999",
+            id="no number",
+        ),
+        pytest.param(
+            "/explain?pod=default/waiting&nodes=99999999999999999999999",
+            400,
+            "give a number of nodes to show, 0 to 999999999",
+            id="a number that is too large",
         ),
         pytest.param("/explain?pod=" + quote("<script>/\u202e", safe=""), 404, "<script>/", id="hostile"),
     ],

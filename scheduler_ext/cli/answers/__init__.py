@@ -5,16 +5,18 @@ An extender knows more, what it decided and what it has promised since; the obje
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Protocol
 
 import click
 
 from scheduler_ext.cli.answers.objects import FromObjects
+from scheduler_ext.cluster.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.config import Configuration
 
 SOURCES = ("auto", "extender", "cluster")
+# How long each step to an extender may take; whether there is one is no question to wait long for.
+_FIND_S = 5.0
 
 
 class Answers(Protocol):
@@ -33,30 +35,30 @@ class Answers(Protocol):
         """The GPUPodList."""
 
 
-def answers(
-    kubeconfig: Path, context: str | None, source: str, namespace: str, config: Configuration
-) -> Answers:
+def answers(kubeconfig: Kubeconfig, source: str, namespace: str, config: Configuration) -> Answers:
     """Whoever answers: ``source`` is one of SOURCES, ``namespace`` is that of the extender.
 
-    With "auto", where no extender can be asked, the cluster's objects do, and a note says so. Raises
-    ClusterError.
+    With "auto", where no extender can be asked, the cluster's objects do, and a note says so once they have
+    answered. Raises ClusterError.
     """
     # Here, because importing the client takes longer than most commands.
     from scheduler_ext.cli.answers.extender import FromExtender
     from scheduler_ext.cluster.active_extender import ActiveExtender
-    from scheduler_ext.cluster.transport import Transport
+    from scheduler_ext.cluster.transport import Transport, UnreachableError
 
-    transport = Transport.from_kubeconfig(kubeconfig, context)
+    transport = Transport(kubeconfig.configuration())
     click.get_current_context().call_on_close(transport.close)
-    if source != "cluster":
-        try:
-            asked = FromExtender(ActiveExtender.find(transport, namespace))
-            asked.check()
-            return asked
-        except ClusterError as error:
-            if source == "extender":
-                raise ClusterError(f"no extender can be asked: {error}") from None
-            click.echo(
-                f"Note: answered from the cluster's objects, as no extender can be asked: {error}", err=True
-            )
-    return FromObjects(transport, str(kubeconfig), config)
+    if source == "cluster":
+        return FromObjects(transport, str(kubeconfig), config)
+    try:
+        asked = FromExtender(ActiveExtender.find(transport, namespace, _FIND_S))
+        asked.check(_FIND_S)
+        return asked
+    except UnreachableError as error:
+        # Whoever did not answer this would not answer about its objects either.
+        raise ClusterError(f"kubeconfig {kubeconfig}: {error}") from None
+    except ClusterError as error:
+        if source == "extender":
+            raise ClusterError(f"no extender can be asked: {error}") from None
+        note = f"Note: answered from the cluster's objects, as no extender can be asked: {error}"
+    return FromObjects(transport, str(kubeconfig), config, note)

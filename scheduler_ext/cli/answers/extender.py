@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from scheduler_ext.cluster.active_extender import ActiveExtender
+from scheduler_ext.cluster.port_forward import ANSWER_S
 from scheduler_ext.core.errors import ClusterError
 
 
@@ -15,9 +16,9 @@ class FromExtender:
     def __init__(self, extender: ActiveExtender) -> None:
         self._extender = extender
 
-    def check(self) -> None:
+    def check(self, timeout_s: float) -> None:
         """Raises ClusterError where it cannot be asked at all."""
-        self._asked("/inventory?node=")
+        self._asked("/inventory?node=", timeout_s)
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         return self._extender.get(f"/explain?pod={quote(namespace, safe='')}/{quote(name, safe='')}")
@@ -31,8 +32,8 @@ class FromExtender:
     def pods(self) -> dict[str, Any]:
         return self._asked("/pods")
 
-    def _asked(self, path: str) -> dict[str, Any]:
-        answer = self._extender.get(path)
+    def _asked(self, path: str, timeout_s: float = ANSWER_S) -> dict[str, Any]:
+        answer = self._extender.get(path, timeout_s)
         if answer is None:
             raise ClusterError(f"extender {self._extender.pod} knows no {path}: it is of an older release")
         return answer

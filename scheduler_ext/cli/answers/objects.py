@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import click
+
+from scheduler_ext.cli.output import printable
 from scheduler_ext.core.errors import ClusterError, RequestError
 from scheduler_ext.extender.clusterstate import ClusterState
 from scheduler_ext.extender.explain import explain
@@ -28,16 +33,31 @@ if TYPE_CHECKING:
 class FromObjects:
     """Reads the cluster once, when the first question comes."""
 
-    def __init__(self, transport: Transport, source: str, config: Configuration) -> None:
+    def __init__(
+        self, transport: Transport, source: str, config: Configuration, note: str | None = None
+    ) -> None:
         self._transport = transport
         self._source = source
         self._config = config
+        self._note = note
 
     @cached_property
     def _state(self) -> ClusterState:
         from scheduler_ext.cluster.once import cluster_state
 
-        return cluster_state(self._transport, self._source, self._config, with_objects=True)
+        with self._answering():
+            return cluster_state(self._transport, self._source, self._config, with_objects=True)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """What the API server is asked in: errors name the kubeconfig, and the note waits for an answer."""
+        try:
+            yield
+        except ClusterError as error:
+            raise ClusterError(f"kubeconfig {self._source}: {error}") from None
+        if self._note is not None:
+            click.echo(printable(self._note), err=True)
+            self._note = None
 
     @cached_property
     def _offline(self) -> Offline:
@@ -45,15 +65,9 @@ class FromObjects:
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """All of kube-scheduler's filters are followed, as all Nodes and pods are here."""
-        from scheduler_ext.cluster.transport import RefusedError
-
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
-        try:
-            body = self._transport.get(path).body
-        except RefusedError as error:
-            if error.status == 404:
-                return None
-            raise
+        body = self._manifest(namespace, name)
+        if body is None:
+            return None
         (pod,) = read_pods(json.dumps({"kind": "Pod"} | json.loads(body)).encode())
         bound_to = pod.spec.node_name if pod.spec is not None else None
         if bound_to:
@@ -62,9 +76,22 @@ class FromObjects:
         return told | {
             "generation": None,
             "boundTo": None,
+            "holds": [],
             "kubeScheduler": unschedulable_message(pod),
             "recorded": None,
         }
+
+    def _manifest(self, namespace: str, name: str) -> bytes | None:
+        from scheduler_ext.cluster.transport import RefusedError
+
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        with self._answering():
+            try:
+                return self._transport.get(path).body
+            except RefusedError as error:
+                if error.status == 404:
+                    return None
+                raise
 
     def _bound(self, namespace: str, name: str) -> dict[str, Any] | None:
         """A pod on its node, explained as if it came again."""

@@ -10,11 +10,10 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, read_pod_list, shortfall
-from scheduler_ext.cli.kubeconfig import implied_kubeconfig
-from scheduler_ext.cli.options import config_option, context_option, kubeconfig_option
+from scheduler_ext.cli.options import config_option, context_option, kubeconfig_option, namespace_option
 from scheduler_ext.cli.output import print_structured, print_table, printable
 from scheduler_ext.cli.simulate.results import check_file, write_text
-from scheduler_ext.cli.sources import read_config, read_state
+from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, SimulationError
 from scheduler_ext.extender.simulation import by_priority
 from scheduler_ext.extender.simulation import simulate as simulate_pods
@@ -38,6 +37,7 @@ _SHOWN_NOTES = 5
     required=True,
     help="File of the Pods that are to come, several documents or a List; - for standard input.",
 )
+@namespace_option
 @click.option(
     "--order",
     type=click.Choice(["file", "priority"]),
@@ -57,6 +57,7 @@ def cluster(
     kubeconfig: Path | None,
     context: str | None,
     pods_file: Path,
+    namespace: str | None,
     order: str,
     config_file: Path | None,
     output: str,
@@ -66,14 +67,11 @@ def cluster(
 
     Exit 0 if all fit, 3 if any did not.
     """
-    kubeconfig = implied_kubeconfig(cluster_file, kubeconfig)
-    if (cluster_file is None) == (kubeconfig is None):
-        which = "nothing to read from" if cluster_file is None else "--cluster and --kubeconfig are too many"
-        raise click.UsageError(f"{which}: give one of --cluster, --kubeconfig")
+    source = source_of(cluster_file, kubeconfig, context, "--cluster")
     check_file("--out", out)
     config = read_config(config_file)
-    pods = read_pod_list(pods_file)
-    state = read_state(cluster_file, kubeconfig, context, config, with_objects=True)
+    pods = read_pod_list(pods_file, source.namespace(namespace), only=namespace is not None)
+    state = source.state(config, with_objects=True)
     try:
         simulation = simulate_pods(by_priority(pods) if order == "priority" else pods, state, config)
     except SimulationError as error:

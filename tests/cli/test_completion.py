@@ -1,0 +1,114 @@
+"""Names that a shell completes: from the kubeconfig and from its cluster, and nothing where these fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from scheduler_ext.cli import complete_names, main
+from tests.cluster.api_faults import Hang, Refuse
+from tests.cluster.api_handler import Answer
+from tests.cluster.api_paths import NODES
+from tests.cluster.api_requests import Request
+from tests.cluster.api_server import ApiServer
+from tests.kube_objects import Json, node
+
+PODS = {"team": ["train-1", "train-2", "web"], "other": ["train-9"]}
+SCRIPTS = Path(sys.executable).parent
+
+
+def listed(names: list[str]) -> Answer:
+    items: list[Json] = [{"metadata": {"name": name}} for name in names]
+    return Answer(200, json.dumps({"kind": "PartialObjectMetadataList", "items": items}).encode())
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    def hook(request: Request) -> Answer | None:
+        if request.path == "/api/v1/namespaces":
+            return listed(["default", "gpu-scheduler", *PODS])
+        for namespace, names in PODS.items():
+            if request.path == f"/api/v1/namespaces/{namespace}/pods":
+                return listed(names)
+        return None
+
+    with ApiServer(hook=hook) as running:
+        running.store.put_all(NODES, [node("gpu-1"), node("gpu-2"), node("cpu-1")])
+        yield running
+
+
+@pytest.fixture
+def kubeconfig(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What kubectl reads: a context of the namespace team, and one of a server that is away."""
+    path = server.kubeconfig(tmp_path / "kubeconfig")
+    config = json.loads(path.read_text())
+    config["contexts"][0]["context"]["namespace"] = "team"
+    config["contexts"].append({"name": "away", "context": {"cluster": "away", "user": "test"}})
+    config["clusters"].append({"name": "away", "cluster": {"server": "http://127.0.0.1:1"}})
+    path.write_text(json.dumps(config))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path
+
+
+def completed(*words: str) -> list[str]:
+    *before, incomplete = words
+    found = ShellComplete(main, {}, "scheduler-ext", "").get_completions(before, incomplete)
+    return [item.value for item in found]
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        pytest.param(["why", ""], PODS["team"], id="pods of the context's namespace"),
+        pytest.param(["why", "tr"], ["train-1", "train-2"], id="pods that begin so"),
+        pytest.param(["why", "-n", "other", "tr"], ["train-9"], id="pods of the namespace that was given"),
+        pytest.param(["node", "gpu"], ["gpu-1", "gpu-2"], id="nodes"),
+        pytest.param(["pods", "-n", "t"], ["team"], id="a namespace"),
+        pytest.param(["capacity", "-n", "t"], ["team"], id="a namespace of a manifest"),
+        pytest.param(["nodes", "--extender-namespace", "g"], ["gpu-scheduler"], id="where the extender runs"),
+        pytest.param(["nodes", "--context", ""], ["test", "away"], id="contexts"),
+        pytest.param(["inventory", "--context", "a"], ["away"], id="a context of another command"),
+        pytest.param(["why", "--context", "away", ""], [], id="of a context whose server is away: nothing"),
+        pytest.param(["why", "--context", "typo", ""], [], id="of a context that there is not: nothing"),
+        pytest.param(["nodes", "--kubeconfig", "/nowhere", "--context", ""], [], id="of no file: nothing"),
+    ],
+)
+def test_names(kubeconfig: Path, words: list[str], names: list[str]) -> None:
+    assert completed(*words) == names
+
+
+def test_without_any_kubeconfig_there_is_nothing() -> None:
+    assert completed("why", "") == completed("nodes", "--context", "") == []
+
+
+def test_what_a_server_refuses_is_nothing(server: ApiServer, kubeconfig: Path) -> None:
+    server.faults.place(Refuse(403, "Forbidden", "may not list nodes"))
+    assert completed("node", "") == []
+
+
+def test_a_silent_server_is_not_waited_for(
+    server: ApiServer, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(complete_names, "_TIMEOUT_S", 0.1)
+    hanging = server.faults.place(Hang())
+    # Whoever waits for longer than he should is answered.
+    late = threading.Timer(10.0, hanging.lift)
+    late.start()
+    assert completed("node", "") == []
+    late.cancel()
+    hanging.lift()
+
+
+@pytest.mark.parametrize(("context", "lines"), [("test", ["train-1", "train-2", ":4"]), ("away", [":4"])])
+def test_kubectl_is_told_names_and_nothing_else(kubeconfig: Path, context: str, lines: list[str]) -> None:
+    command = [str(SCRIPTS / "kubectl_complete-gpu_placement"), "why", "--context", context, "tr"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+    assert (done.returncode, done.stdout.splitlines(), done.stderr) == (0, lines, "")

@@ -1,0 +1,67 @@
+"""scheduler-ext replay: files that were edited, and what is said where there is no such pod."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scheduler_ext.extender.clusterstate import file_state
+from scheduler_ext.extender.explainer import Explainer
+from scheduler_ext.extender.offline import offline
+from scheduler_ext.extender.record import Record
+from scheduler_ext.wire.config import Configuration
+from tests.cli.commands import WHOLE, Written, error_of, run
+from tests.kube_objects import Json, pod
+
+
+def snapshot(cluster: Path) -> Json:
+    """What an extender would have saved of these objects."""
+    config = Configuration()
+    explainer = Explainer(offline(file_state(cluster, config), config), Record(0, 0), config)
+    value: Json = json.loads(gzip.decompress(explainer.snapshot_file()))
+    return value
+
+
+def device(value: Json) -> Json:
+    found: Json = value["nodes"][0]["report"]["devices"][1]
+    return found
+
+
+def total(value: Json) -> None:
+    device(value)["memory"]["total_mib"] = 10**30
+
+
+def reserved(value: Json) -> None:
+    device(value)["memory"]["reserved_mib"] = -(2**31)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(total, id="memory beyond all GPUs"),
+        pytest.param(reserved, id="less than nothing is reserved"),
+    ],
+)
+def test_a_number_that_cannot_be_is_one_error(
+    cluster: Path, written: Written, edit: Callable[[Json], None]
+) -> None:
+    value = snapshot(cluster)
+    file = written("snapshot.json", json.dumps(value))
+    asking = written("pod.yaml", pod("p", {WHOLE: "1"}))
+    assert run("replay", file, "-f", asking).exit_code == 0
+    edit(value)
+    file.write_text(json.dumps(value))
+    problem = error_of(run("replay", file, "-f", asking))
+    assert problem.startswith(f"{file}: a number in it is out of range: ")
+
+
+def test_a_pod_that_is_not_in_it_may_be_given(cluster: Path, written: Written) -> None:
+    file = written("snapshot.json", json.dumps(snapshot(cluster)))
+    problem = error_of(run("replay", file, "--pod", "default/nobody"))
+    assert problem.startswith(f"{file}: pod default/nobody: no pod of this name waits for GPUs")
+    assert problem.endswith("; give its manifest with -f FILE")
+    assert "POST" not in problem

@@ -1,0 +1,153 @@
+"""What is printed on a terminal, and where printing fails: the commands as processes, on a real one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import WHOLE, Written
+from tests.cluster.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api_server import ApiServer
+from tests.kube_objects import SHARE, gpu, gpu_node, holder, inventory, node, pod
+
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+PROGRAM = [sys.executable, "-m", "scheduler_ext"]
+
+
+def on_terminal(*arguments: str | Path, columns: int = 80, env: dict[str, str] | None = None) -> str:
+    """What a command prints on a terminal that is so wide."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", **(env or {})}
+    process = subprocess.Popen([*PROGRAM, *map(str, arguments)], stdout=theirs, env=environment)
+    os.close(theirs)
+    pieces = []
+    while True:
+        try:
+            piece = os.read(ours, 1 << 16)
+        except OSError:
+            # What Linux says at the end of a terminal.
+            break
+        if not piece:
+            break
+        pieces.append(piece)
+    os.close(ours)
+    process.wait(60)
+    return b"".join(pieces).decode().replace("\r\n", "\n")
+
+
+def piped(*arguments: str | Path) -> str:
+    command = [*PROGRAM, *map(str, arguments)]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("form", ["table", "wide"])
+def test_a_table_is_the_same_on_a_terminal_but_for_its_colours(
+    cluster: Path, columns: int, form: str
+) -> None:
+    arguments = ("inventory", "--inventory", cluster, "-o", form)
+    shown = on_terminal(*arguments, columns=columns)
+    assert COLOUR.sub("", shown) == piped(*arguments)
+    assert shown.startswith("\x1b[1mNODE ")
+    assert ("\x1b[31mUnhealthy\x1b[0m" if form == "wide" else "\x1b[32mFresh\x1b[0m") in shown
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "a dumb terminal"])
+def test_colours_can_be_done_without(cluster: Path, env: dict[str, str]) -> None:
+    arguments = ("inventory", "--inventory", cluster)
+    assert on_terminal(*arguments, env=env) == piped(*arguments)
+
+
+def test_a_bar_is_coloured_by_runs_and_its_node_told_as_piped(tmp_path: Path) -> None:
+    memory = {"totalMiB": 80000, "usedMiB": 50000, "unaccountedMiB": 10000}
+    shared = gpu_node("n", [gpu(0, memory=memory, holders=[holder("part") | {"memoryMiB": 20000}])])
+    holding = pod(
+        "part", {SHARE: "20000"}, on="n", annotations={"devices.gpu.scheduler-ext.io/main": "GPU-0"}
+    )
+    lost = pod("lost", {WHOLE: "1"}, on="n")
+    with ApiServer() as server:
+        server.store.put(
+            NODES, node("n", {SHARE: "72000"}, labels={"gpu.scheduler-ext.io/sharing": "memory"})
+        )
+        server.store.put(GPU_NODES, shared)
+        server.store.put_all(PODS, [holding, lost])
+        arguments = (
+            "node",
+            "n",
+            "--kubeconfig",
+            server.kubeconfig(tmp_path / "kubeconfig"),
+            "--from",
+            "cluster",
+        )
+        shown, plain = on_terminal(*arguments), piped(*arguments)
+    assert COLOUR.sub("", shown) == plain
+    runs = [("\x1b[34m", "#" * 10), ("\x1b[36m", "+" * 10), ("\x1b[31m", "!" * 5)]
+    assert "".join(f"{colour}{cells}\x1b[0m" for colour, cells in runs) in shown
+    # What is on no GPU in particular does not look like one more line of the last.
+    assert plain.endswith("\n\non a GPU nobody has told: 1 nvidia.com/gpu of default/lost\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["explain", "--inventory", "{cluster}", "-f", "{fits}"], id="where a pod fits"),
+        pytest.param(["explain", "--inventory", "{cluster}", "-f", "{large}"], id="why a pod fits nowhere"),
+        pytest.param(["capacity", "--inventory", "{cluster}", "-f", "{fits}"], id="how many fit"),
+        pytest.param(
+            ["simulate", "cluster", "--cluster", "{cluster}", "--pods", "{fits}"], id="a simulation"
+        ),
+        pytest.param(["inventory", "--inventory", "{cluster}"], id="the inventory"),
+    ],
+)
+def test_names_do_not_act_on_a_terminal(tmp_path: Path, written: Written, arguments: list[str]) -> None:
+    hostile = "x\x1b[2J\u202e"
+    path = tmp_path / "inventory.json"
+    path.write_bytes(inventory(gpu_node(hostile, [gpu(0)]), node(hostile, {SHARE: "73728"})))
+    files = {
+        "cluster": path,
+        "fits": written("fits.yaml", pod(hostile, {SHARE: "30000"})),
+        "large": written("large.yaml", pod(hostile, {SHARE: "9000000"})),
+    }
+    shown = COLOUR.sub("", on_terminal(*(argument.format(**files) for argument in arguments)))
+    assert "x\\x1b[2J\\u202e" in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+
+
+def test_a_reader_that_goes_away_ends_it_silently(cluster: Path) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    done = subprocess.run(
+        [*PROGRAM, "inventory", "--inventory", str(cluster)],
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["reasons"], id="a command"),
+        pytest.param(["--help"], id="the help"),
+        pytest.param(["completion", "bash"], id="a script"),
+    ],
+)
+def test_an_output_that_is_full_is_one_error(arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (1, "Error: standard output: No space left on device\n")
