@@ -18,6 +18,7 @@ import contextlib
 import gc
 import itertools
 import json
+import os
 import random
 import shlex
 import statistics
@@ -166,6 +167,8 @@ def main() -> None:
             "apiVersion": "cli.scheduler-ext.io/v1alpha1",
             "kind": "FilteringReport",
             "machine": machine,
+            # The machine's own is from before: others may have come in the minutes between.
+            "loadAverage1mAfter": round(os.getloadavg()[0], 2),
             "command": shlex.join(["python", "-m", "benchmarks.filtering", *sys.argv[1:]]),
             "rounds": asked.rounds,
             "requestsPerRound": asked.requests,
