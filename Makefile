@@ -50,6 +50,9 @@ bench: .venv ## Measure latency at the wire into benchmarks/results/ (minutes; A
 	$(BIN)/python -m benchmarks.latency --json benchmarks/results/latency.json \
 		--png benchmarks/results/latency.png $(ARGS)
 
+bench-filter: .venv ## Measure filter for pods that fit everywhere and nowhere (three minutes; ARGS=--smoke: seconds)
+	$(BIN)/python -m benchmarks.filtering --json benchmarks/results/filtering.json $(ARGS)
+
 # Pods that ask alike, as those of one Deployment do, or no two the same (ASKS=different).
 ASKS ?= alike
 bench-scheduler: .venv ## Measure a real kube-scheduler with and without extenders (ten minutes; ARGS=--smoke: one)
@@ -115,5 +118,5 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable '.[dev]'
 	@touch $@
 
-.PHONY: help run test test-long test-page e2e check bench bench-bind bench-live bench-page bench-placement \
-	bench-placement-floors bench-scheduler docs docs-links image krew page-screenshot clean .venv
+.PHONY: help run test test-long test-page e2e check bench bench-bind bench-filter bench-live bench-page \
+	bench-placement bench-placement-floors bench-scheduler docs docs-links image krew page-screenshot clean .venv

@@ -1,7 +1,7 @@
 """What the pods of a benchmark ask: a dozen requests per kind, and the classes of nodes that fit each.
 
-More shapes rotate than a server would remember recent decisions for, so that remembering cannot make filter
-look free; the prioritize call that follows a filter may meet its memory, as it does behind kube-scheduler.
+The same dozen comes again and again, and the extender remembers the decisions of more: what is measured is
+what pods cost whose like came before on an unchanged cluster. benchmarks.filtering measures new ones, too.
 Modest asks name the H100 (or its compute capability) and fit EMPTY and PARTLY nodes; demanding asks leave the
 model open and fit EMPTY and OTHER_MODEL nodes.
 """

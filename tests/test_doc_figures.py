@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import statistics
 from collections import defaultdict
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from tests.pages import ROOT, rows, section
 
 PAGE = (ROOT / "docs" / "concepts" / "comparison.md").read_text()
+HOME = (ROOT / "README.md").read_text()
 RESULTS = ROOT / "benchmarks" / "results"
 POLICIES = {
     "least allocated": "least-allocated",
@@ -26,21 +28,28 @@ def measured(name: str) -> list[dict[str, Any]]:
     return found
 
 
+def in_ms(microseconds: float) -> float:
+    return round(microseconds / 1000, 1)
+
+
 def number(cell: str) -> float:
     return float(cell.replace(",", "").replace("*", "").removesuffix("/s").removesuffix(" ms"))
 
 
 def test_the_time_to_filter() -> None:
     found = {
-        row["nodes"]: (round(row["p50Us"] / 1000, 1), round(row["p99Us"] / 1000, 1))
-        for row in measured("latency.json")
-        if (row["verb"], row["kind"], row["connections"]) == ("filter", "whole", 1)
+        (row["nodes"], row["case"], row["asks"]): (in_ms(row["p50Us"]), in_ms(row["p99Us"]))
+        for row in measured("filtering.json")
     }
     table = rows(section(PAGE, "## Time to filter"))
     assert len(table) == 3
-    for nodes, *_, ours in table:
-        p50, p99 = (number(part) for part in ours.split(" / "))
-        assert found[int(number(nodes))] == (p50, p99)
+    columns = [(case, asks) for case in ("fits", "nowhere") for asks in ("different", "alike")]
+    for nodes, *cells in table:
+        for (case, asks), cell in zip(columns, cells, strict=True):
+            p50, p99 = (number(part) for part in cell.split(" / "))
+            assert found[int(number(nodes)), case, asks] == (p50, p99)
+    (said,) = re.findall(r"5,000 nodes of eight GPUs are filtered in ([\d.]+) ms", HOME)
+    assert number(said) == found[5000, "fits", "different"][0]
 
 
 def test_pods_per_second() -> None:
