@@ -10,8 +10,12 @@ from hypothesis import HealthCheck, settings
 # Deadlines measure the machine, and a cluster is large data by nature; neither says anything of a law.
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
+# At every change half of the examples that CI tries (full), and always the same ones.
 settings.register_profile(
-    "default", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_QUIET
+    "default", max_examples=50, derandomize=True, deadline=None, suppress_health_check=_QUIET
+)
+settings.register_profile(
+    "full", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_QUIET
 )
 settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile("default")

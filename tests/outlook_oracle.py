@@ -35,6 +35,8 @@ class Asked:
     size: int | None
     cpu_milli: int
     admitted: bool
+    # Several whole GPUs, which are looked at by their number; shares are by their size, however many.
+    several: bool
 
     @property
     def amount(self) -> float:
@@ -108,13 +110,13 @@ def asked_of(kind: DeviceKind, workload: Workload) -> Iterator[Asked]:
         if size is not None and size > 1000:
             size = None
         count = task.gpus or len(task.shares_mib)
-        yield Asked(weight, count, size, task.cpu_milli, _admits(task, kind.model))
+        yield Asked(weight, count, size, task.cpu_milli, _admits(task, kind.model), task.gpus > 1)
     asks = [(1, size) for size in UNKNOWN_SHARES] if kind.share_mib else []
     asks += [(gpus, 1000) for gpus in UNKNOWN_GPUS] if kind.whole else []
     for gpus, size in asks:
-        yield Asked(workload.unknown / len(asks), gpus, size, 0, True)
+        yield Asked(workload.unknown / len(asks), gpus, size, 0, True, gpus > 1)
     if not asks and workload.unknown:
-        yield Asked(workload.unknown, 1, None, 0, True)
+        yield Asked(workload.unknown, 1, None, 0, True, False)
 
 
 def _admits(task: TaskClass, model: GpuModel) -> bool:
@@ -144,11 +146,11 @@ def unusable(left: Left, workload: Workload) -> float:
     ]:
         for asked in asked_of(kind, usual):
             able = asked.size is not None and asked.admitted and asked.cpu_milli <= left.cpu_milli
-            fits = able and (asked.gpus > 1 or residual >= (asked.size or 0))
+            fits = able and (asked.several or residual >= (asked.size or 0))
             total += 0.0 if fits else asked.weight * alone * residual / 1000
     for asked in asked_of(left.kinds[0], usual):
         able = asked.size is not None and asked.admitted and asked.cpu_milli <= left.cpu_milli
-        if able and asked.gpus > 1 and asked.size == 1000:
+        if able and asked.several:
             total += asked.weight * (left.idle if int(left.whole) < asked.gpus else left.idle - left.whole)
     return total
 
@@ -160,7 +162,7 @@ def runs(left: Left, workload: Workload) -> float:
     used = sum(
         asked.weight * asked.gpus * (min(int(left.whole), 16) // asked.gpus * asked.gpus)
         for asked in every
-        if asked.gpus > 1 and asked.size == 1000 and asked.admitted
+        if asked.several and asked.size is not None and asked.admitted
     )
     return used / max(sum(asked.weight * asked.amount for asked in every), 1e-9)
 
