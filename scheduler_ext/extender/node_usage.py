@@ -34,10 +34,13 @@ class Amounts(NamedTuple):
 
 
 class Instances(NamedTuple):
-    """MIG instances of one profile that there are, and those that a pod may still have."""
+    """MIG instances of one profile that there are, and those that a pod may still have; and of how many
+    slots of their GPUs these are."""
 
     total: int = 0
     free: int = 0
+    slots: int = 0
+    free_slots: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ def _with_unlocated(by_model: dict[str, Amounts], unlocated: int) -> dict[str, A
 
 def _instances(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instances]:
     there: Counter[tuple[str, str]] = Counter()
+    size: dict[tuple[str, str], int] = {}
     free: Counter[tuple[str, str]] = Counter()
     for device in info.report.devices if info.report is not None else ():
         usable = takes_new(info, device)
@@ -119,8 +123,12 @@ def _instances(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instance
         for instance in device.mig.instances:
             key = device.product, instance.profile
             there[key] += 1
+            size[key] = instance.size
             free[key] += usable and instance.uuid not in taken
     for key in there:
         unlocated = held.unknown[resource_from_profile(key[1])]
         free[key] = max(0, free[key] - unlocated)
-    return {key: Instances(count, free[key]) for key, count in there.items()}
+    return {
+        key: Instances(count, free[key], count * size[key], free[key] * size[key])
+        for key, count in there.items()
+    }

@@ -144,19 +144,19 @@ THREE = "nvidia.com/mig-3g.40gb"
         pytest.param(
             partitioned(),
             (pod("train", {THREE: "1"}, on="n"),),
-            Instances(2, 1),
+            Instances(2, 1, 8, 4),
             id="one that a pod holds is not free",
         ),
         pytest.param(
             partitioned(),
             (pod("train", {THREE: "1"}, on="n"), pod("new", {THREE: "1"}, on="n")),
-            Instances(2, 0),
+            Instances(2, 0, 8, 0),
             id="nor is one that a pod holds without anybody having told which",
         ),
         pytest.param(
             partitioned(health={"state": "Unhealthy", "reason": "XID 79"}),
             (),
-            Instances(2, 0),
+            Instances(2, 0, 8, 0),
             id="none of a sick GPU is free",
         ),
     ],

@@ -59,6 +59,12 @@ INSTANCE_FAMILIES = (
     InstanceFamily(
         "gpu_extender_mig_instances_free", "MIG instances that a pod may have.", attrgetter("free")
     ),
+    InstanceFamily("gpu_extender_mig_slots", "Slots of GPUs that MIG instances are of.", attrgetter("slots")),
+    InstanceFamily(
+        "gpu_extender_mig_slots_free",
+        "Slots of the MIG instances that a pod may have.",
+        attrgetter("free_slots"),
+    ),
 )
 FAMILIES: tuple[GpuFamily | InstanceFamily, ...] = (*GPU_FAMILIES, *INSTANCE_FAMILIES)
 
