@@ -8,8 +8,8 @@ import click
 from click.shell_completion import ShellComplete, get_completion_class
 
 _SHELLS = ("bash", "zsh", "fish")
-# kubectl reads completions a line each, then what to do with them: 4 is no file names (cobra's directives).
-_NO_FILES = ":4"
+# kubectl reads completions a line each, then what to do with them, as cobra has it: with files, or without.
+_FILES, _NO_FILES = ":0", ":4"
 
 
 @click.command()
@@ -33,6 +33,8 @@ def kubectl_complete() -> None:
     from scheduler_ext.cli.plugin import NAME, plugin
 
     *words, incomplete = sys.argv[1:] or [""]
-    for item in ShellComplete(plugin, {}, NAME, "").get_completions(words, incomplete):
-        click.echo(item.value + (f"\t{item.help}" if item.help else ""))
-    click.echo(_NO_FILES)
+    found = ShellComplete(plugin, {}, NAME, "").get_completions(words, incomplete)
+    for item in found:
+        if item.type == "plain":
+            click.echo(item.value + (f"\t{item.help}" if item.help else ""))
+    click.echo(_NO_FILES if all(item.type == "plain" for item in found) else _FILES)

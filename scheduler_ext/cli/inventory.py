@@ -71,7 +71,7 @@ def _print_nodes(items: list[dict[str, Any]]) -> None:
                 "unknown"
                 if None in free
                 else f"{sum(free)} of {sum(d['memory']['totalMiB'] for d in devices)}",
-                _mig_free(devices, item["state"]),
+                _counted(item["migFree"]),
             )
         )
     print_table(
@@ -108,7 +108,7 @@ def _print_devices(items: list[dict[str, Any]]) -> None:
                         "-" if memory[key] is None else memory[key]
                         for key in ("totalMiB", "usedMiB", "requestedMiB", "freeMiB")
                     ),
-                    _mig_free([device], item["state"]),
+                    _unheld(device, item["state"]),
                 )
             )
     header = (
@@ -147,11 +147,14 @@ def _sick(devices: list[dict[str, Any]]) -> int:
     return sum(not device["healthy"] for device in devices)
 
 
-def _mig_free(devices: list[dict[str, Any]], state: str) -> str:
-    """The instances that a pod may still have."""
+def _unheld(device: dict[str, Any], state: str) -> str:
+    """The GPU's instances that nobody is known to hold, where it takes something new."""
+    open_ = state != "Missing" and device["healthy"] and not device["cordoned"]
     free: dict[str, int] = {}
-    for device in devices:
-        for instance in device["mig"]["instances"]:
-            open_ = state != "Missing" and device["healthy"] and not device["cordoned"]
-            free[instance["profile"]] = free.get(instance["profile"], 0) + (open_ and instance["free"])
+    for instance in device["mig"]["instances"]:
+        free[instance["profile"]] = free.get(instance["profile"], 0) + (open_ and instance["free"])
+    return _counted(free)
+
+
+def _counted(free: dict[str, int]) -> str:
     return ",".join(f"{count}x{profile}" for profile, count in sorted(free.items())) or "-"

@@ -27,7 +27,10 @@ def kubeconfig_of(given: Path | None, context: str | None) -> Kubeconfig:
 def implied_kubeconfig(context: str | None) -> Kubeconfig | None:
     """Those of $KUBECONFIG, or ~/.kube/config; None where neither is. Raises ClusterError."""
     named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    there = tuple(path for path in named or [Path.home() / ".kube" / "config"] if path.exists())
+    try:
+        there = tuple(path for path in named or [Path.home() / ".kube" / "config"] if path.exists())
+    except OSError as error:
+        raise ClusterError(f"kubeconfig {error.filename}: {error.strerror}") from None
     if named and not there:
         names = os.pathsep.join(map(str, named))
         raise ClusterError(f"kubeconfig {names}: No such file or directory; $KUBECONFIG names it")

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from scheduler_ext.cli.kubeconfig import implied_kubeconfig
-from scheduler_ext.cli.options import check_context
 from scheduler_ext.cli.output import printable
 from scheduler_ext.cluster.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, ConfigError
@@ -81,7 +80,8 @@ def source_of(
     if inventory_file is not None:
         if kubeconfig is not None:
             raise click.UsageError(f"{flag} and --kubeconfig are too many: give one of {flag}, --kubeconfig")
-        check_context(kubeconfig, context)
+        if context is not None:
+            raise click.UsageError("--context: a file has none; give it with a kubeconfig")
         return Source(inventory_file, None)
     found = implied_kubeconfig(context) if kubeconfig is None else Kubeconfig((kubeconfig,), context)
     if found is None:

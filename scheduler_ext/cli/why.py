@@ -50,6 +50,8 @@ def why(
 
 def _print(told: dict[str, Any], *, wide: bool) -> None:
     click.echo(printable(asking(told)))
+    for warning in told["warnings"]:
+        click.echo(printable(f"Note: {warning}"))
     if told["boundTo"]:
         # An extender of an older release does not tell which.
         which = ", ".join(held["uuid"] for held in told.get("holds", ()))
@@ -65,8 +67,6 @@ def _print(told: dict[str, Any], *, wide: bool) -> None:
         _print_recorded(told["recorded"])
     elif told["boundTo"]:
         _print_again(told)
-    for warning in told["warnings"]:
-        click.echo(printable(f"Note: {warning}"))
     for feature in told["notModelled"]:
         click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature}")
     if wide:

@@ -32,7 +32,7 @@ class ActiveExtender:
         none; UnreachableError where the API server does not answer.
         """
         path = f"/api/v1/namespaces/{quote(namespace)}/pods"
-        found = json.loads(transport.get(path, {"labelSelector": _LABELS}, timeout_s).body)
+        found = transport.json(path, {"labelSelector": _LABELS}, timeout_s)
         names = [pod["metadata"]["name"] for pod in found.get("items") or () if _runs_an_extender(pod)]
         if not names:
             raise ClusterError(f"no extender runs in namespace {namespace}")
@@ -67,7 +67,7 @@ def _holder(transport: Transport, namespace: str, timeout_s: float) -> str | Non
     for name in _LEASES:
         try:
             path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases/{name}"
-            lease = json.loads(transport.get(path, NOTHING, timeout_s).body)
+            lease = transport.json(path, NOTHING, timeout_s)
         except RefusedError:
             continue
         holder: str | None = (lease.get("spec") or {}).get("holderIdentity")

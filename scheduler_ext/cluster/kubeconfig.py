@@ -62,7 +62,7 @@ class Kubeconfig:
         return list(self._merged().contexts)
 
     def _chosen(self, merged: _Merged) -> str:
-        chosen = merged.current if self.context is None else self.context
+        chosen = self.context or merged.current
         if not chosen:
             raise ClusterError(f"kubeconfig {self}: no current-context; give --context")
         if chosen not in merged.contexts:
@@ -98,17 +98,27 @@ class _Merged:
 
 
 def _merge(merged: _Merged, path: Path) -> None:
-    value = yaml.safe_load(path.read_bytes())
+    try:
+        value = yaml.safe_load(path.read_bytes())
+    except yaml.YAMLError as error:
+        # Its own words quote the line, which may hold a token.
+        mark = getattr(error, "problem_mark", None)
+        raise ValueError(f"{path}: no YAML" + (f", line {mark.line + 1}" if mark else "")) from None
     if value is None:
         return
     if not isinstance(value, dict):
-        raise ValueError(f"{path}: no kubeconfig: {str(value)[:80]!r}")
-    merged.current = merged.current or value.get("current-context") or ""
+        raise ValueError(f"{path}: no kubeconfig")
+    current = value.get("current-context") or ""
+    if not isinstance(current, str):
+        raise ValueError(f"{path}: current-context: no name")
+    merged.current = merged.current or current
     for name in _LISTS:
         known: Named = getattr(merged, name)
         for entry in value.get(name) or ():
             if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
                 raise ValueError(f"{path}: {name}: an entry without a name")
+            if not isinstance(entry.get(name.removesuffix("s")) or {}, dict):
+                raise ValueError(f"{path}: {name}: {entry['name'][:80]!r} is no mapping")
             known.setdefault(entry["name"], (entry, path))
 
 
@@ -133,8 +143,10 @@ def _loaded(merged: _Merged, context: str, into: Configuration) -> None:
         user = loader._user
         if not done and user is not None and "exec" in user:
             command = user.value["exec"].get("command")
+            # On a terminal the program says itself what is wrong, and the client stumbles over not having it.
+            why = "; ".join(each for each in said if "NoneType" not in each) or "it failed, as it says above"
             # What the client raises for credentials, also when it renews them later.
-            raise ConfigException(f"no credentials of {command}: {'; '.join(said)}")
+            raise ConfigException(f"no credentials of {command}: {why}")
         return done
 
     # Its own logs what went wrong, and goes on without credentials.

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -42,6 +43,7 @@ JSON = "application/json"
 _METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 _NAMES = 500
 CONNECT_S = 5.0
+_OPENING = Lock()
 # Between two bytes of an answer. A page of 500 objects takes a busy API server a second or two.
 READ_S = 30.0
 # A watch with bookmarks says something every minute; a connection that is silent for longer is none. A report
@@ -203,6 +205,17 @@ class Transport:
         """
         return self._whole(method, path, query, body, content_type, timeout_s)
 
+    def json(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> dict[str, Any]:
+        """A GET of one JSON object. Raises as ``get`` does; ClusterError where something else answers."""
+        body = self.get(path, query, timeout_s).body
+        try:
+            found = json.loads(body)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ClusterError(f"{path}: no JSON object came; is this an API server's address?")
+        return found
+
     @contextlib.contextmanager
     def watch(self, path: str, query: Query, silence_s: float = SILENCE_S) -> Iterator[Stream]:
         """A GET that goes on, silent for at most ``silence_s``. Raises RefusedError, UnreachableError."""
@@ -236,12 +249,13 @@ class Transport:
         url = get_websocket_url(f"{self._configuration.host}{path}", query.items())  # type: ignore[no-untyped-call]
         with _translated():
             try:
-                # The client gives it none of its own, and waits for ever.
-                setdefaulttimeout(CONNECT_S)
-                try:
-                    websocket: WebSocket = create_websocket(self._configuration, url, headers)  # type: ignore[no-untyped-call]
-                finally:
-                    setdefaulttimeout(None)
+                # The client gives it none of its own, and waits for ever; what is set is the whole process's.
+                with _OPENING:
+                    setdefaulttimeout(CONNECT_S)
+                    try:
+                        websocket: WebSocket = create_websocket(self._configuration, url, headers)  # type: ignore[no-untyped-call]
+                    finally:
+                        setdefaulttimeout(None)
                 try:
                     websocket.settimeout(silence_s)
                     yield websocket

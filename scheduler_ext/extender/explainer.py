@@ -44,6 +44,7 @@ class _Found:
     bound_to: str | None = None
     # Its GPUs and MIG instances there, as far as they are known.
     holds: Sequence[Mapping[str, Any]] = ()
+    warnings: Sequence[str] = ()
 
 
 class Seen(Protocol):
@@ -57,13 +58,21 @@ class Seen(Protocol):
     def node_facts(self) -> Mapping[str, NodeFacts]: ...
 
 
+def other_scheduler(name: str, was_asked: bool, config: Configuration) -> str | None:
+    """What to know of a pod that waits for a scheduler which does not ask us, as far as is known."""
+    if was_asked or not name or name in config.scheduler_names:
+        return None
+    ours = ", ".join(config.scheduler_names)
+    return f"its schedulerName is {name}, and that one has not asked about it; what asks is {ours}"
+
+
 class Explainer:
     """Explains the pods of a running extender. Safe to use from any thread."""
 
     def __init__(self, source: Seen, record: Record, config: Configuration) -> None:
         self._source = source
         self._record = record
-        self._config = config
+        self.config = config
         self._resources = config.resource_names()
         self._sizing = Sizing(config.policy(), self._resources, config.memory.headroom_percent)
 
@@ -85,7 +94,7 @@ class Explainer:
         found = _Found(pod, self._request(pod), self._record.of_pod(waiting.pod))
         decision, kube_view = self._decided(found)
         try:
-            told = diagnosed(pod, decision, kube_view, self._config)
+            told = diagnosed(pod, decision, kube_view, self.config)
         except PodError as error:
             raise RequestError(400, str(error)) from None
         return told | {"nodes": len(decision.snapshot.nodes)}
@@ -101,16 +110,15 @@ class Explainer:
                 self._source.pending(),
                 self._source.node_facts(),
                 self._record,
-                self._config,
+                self.config,
             )
         )
 
     def _explained(self, found: _Found) -> dict[str, Any]:
         decision, kube_view = self._decided(found)
+        warnings = [*pod_warnings(found.pod, found.request), *found.warnings]
         try:
-            told = explanation(
-                found.pod, decision, kube_view, self._config, pod_warnings(found.pod, found.request)
-            )
+            told = explanation(found.pod, decision, kube_view, self.config, warnings)
         except PodError as error:
             raise RequestError(400, str(error)) from None
         return told | {
@@ -161,7 +169,10 @@ class Explainer:
             # Newer than what kube-scheduler sent, and what it wrote on the pod since is there as well.
             pod = read_redacted(waiting.manifest)
             # Of this pod, and not of another that had its name before.
-            return _Found(pod, self._request(pod), self._record.of_pod(waiting.pod))
+            record = self._record.of_pod(waiting.pod)
+            was_asked = record is not None and record.filters > 0
+            stranger = other_scheduler(waiting.scheduler_name, was_asked, self.config)
+            return _Found(pod, self._request(pod), record, warnings=(stranger,) if stranger else ())
         holder = self._holder(namespace, name)
         bound = holder if holder is not None else (None, None, ())
         record = self._record.of_pod(holder[0]) if holder is not None else self._record.of(namespace, name)

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from scheduler_ext.core.gpu import Device, MigInstance
-from scheduler_ext.core.holdings import DeviceHoldings, holdings_of, unknown_gpus
+from scheduler_ext.core.holdings import DeviceHoldings, Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.extender.device_usage import device_usage
 from scheduler_ext.extender.explain import API_VERSION
+from scheduler_ext.extender.node_usage import instances_of
 from scheduler_ext.wire.config import Configuration
 
 NO_AGES: Mapping[str, float] = {}
@@ -49,6 +50,7 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
             "problem": problem,
             "unknownDeviceGpus": unknown,
             "cordonsUnknown": [],
+            "migFree": {},
             "devices": _estimated(info),
         }
     devices = sorted(info.report.devices, key=lambda device: device.index)
@@ -60,11 +62,20 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
         "problem": problem,
         "unknownDeviceGpus": unknown,
         "cordonsUnknown": list(info.report.cordoned_strangers),
+        "migFree": _mig_free(info, held),
         "devices": [
             _device(info, device, held.devices[device.uuid], config.memory.headroom_percent)
             for device in devices
         ],
     }
+
+
+def _mig_free(info: NodeInfo, held: Holdings) -> dict[str, int]:
+    """The instances that a pod may still have, by profile."""
+    free: dict[str, int] = {}
+    for (_, profile), instances in sorted(instances_of(info, held).items()):
+        free[profile] = free.get(profile, 0) + instances.free
+    return free
 
 
 def _device(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_percent: int) -> dict[str, Any]:

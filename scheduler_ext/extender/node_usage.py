@@ -82,7 +82,7 @@ def node_usage(info: NodeInfo, resources: ResourceNames, headroom_percent: int) 
     for device, amounts in devices:
         alike.setdefault(device.product, []).append(amounts)
     by_model = {product: total(each) for product, each in alike.items()}
-    return NodeUsage(devices, _with_unlocated(by_model, unlocated), _instances(info, held))
+    return NodeUsage(devices, _with_unlocated(by_model, unlocated), instances_of(info, held))
 
 
 def _amounts(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_percent: int) -> Amounts:
@@ -113,7 +113,8 @@ def _with_unlocated(by_model: dict[str, Amounts], unlocated: int) -> dict[str, A
     return by_model
 
 
-def _instances(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instances]:
+def instances_of(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instances]:
+    """MIG instances by what the driver calls their GPU, and profile."""
     there: Counter[tuple[str, str]] = Counter()
     size: dict[tuple[str, str], int] = {}
     free: Counter[tuple[str, str]] = Counter()

@@ -13,7 +13,7 @@ from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.node import BoundPod, PendingPod
 from scheduler_ext.core.reasons import INVALID_REQUEST
 from scheduler_ext.extender.decision_rows import asks
-from scheduler_ext.extender.explainer import Explainer
+from scheduler_ext.extender.explainer import Explainer, other_scheduler
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire.redacted import spec_of
 from scheduler_ext.wire.times import micro_time
@@ -135,6 +135,8 @@ class Waiting:
             text, reason = nearest["text"], nearest["reason"]
         else:
             text = FITS_NOW if told is not None and sum(told["counts"].values()) < told["nodes"] else None
+        was_asked = entry is not None and entry.filters > 0
+        text = other_scheduler(waiting.scheduler_name, was_asked, self._explainer.config) or text
         return {
             "namespace": pod.namespace,
             "name": pod.name,

@@ -18,7 +18,8 @@ from scheduler_ext.wire.objects import read_pods
 
 # As much as kubectl applies: YAML is read in Python, which decisions wait for now and then.
 MAX_MANIFEST_BYTES = 256 * 1024
-_PATIENCE_S = 10.0
+# The listener has few threads, which others want as well.
+_PATIENCE_S = 1.0
 
 
 def explanations_blueprint(explainer: Explainer) -> Blueprint:

@@ -145,7 +145,29 @@ def test_a_credential_plugin_that_gives_none_is_one_error(
     [
         pytest.param(None, [], "{path}: No such file or directory", id="it is not there"),
         pytest.param("", [], "no current-context; give --context", id="it is empty"),
-        pytest.param("- a\n", [], "{path}: no kubeconfig: \"['a']\"", id="it is a list"),
+        pytest.param("- a\n", [], "{path}: no kubeconfig", id="it is a list"),
+        pytest.param(
+            "users:\n- user:\n    token: SECRET: oops\n",
+            [],
+            "{path}: no YAML, line 3",
+            id="a slip beside a token",
+        ),
+        pytest.param("SECRET", [], "{path}: no kubeconfig", id="a bare token"),
+        pytest.param(
+            "current-context: [a]\n", [], "{path}: current-context: no name", id="a list for a name"
+        ),
+        pytest.param(
+            "contexts: [{name: a, context: b}]\n",
+            [],
+            "{path}: contexts: 'a' is no mapping",
+            id="a context that is a word",
+        ),
+        pytest.param(
+            "current-context: a\ncontexts: [{name: b}]\n",
+            ["--context", ""],
+            "no context 'a' in it; there are: b",
+            id="an empty --context is the current one",
+        ),
         pytest.param(
             "contexts: [{}]\n", [], "{path}: contexts: an entry without a name", id="an entry has no name"
         ),

@@ -178,6 +178,31 @@ def test_why_a_pod_is_where_it_would_not_go_again(without: World) -> None:
     assert "No decision is remembered. It would not go there again: node(s) were unschedulable" in out
 
 
+@pytest.mark.parametrize("arguments", [["why", "waits"], ["nodes", "--from", "extender"]])
+@pytest.mark.parametrize("said", [b"<html>log in</html>", b"[]"], ids=["a page", "a list"])
+def test_what_answers_and_is_no_api_server_is_told(without: World, arguments: list[str], said: bytes) -> None:
+    without.server.hook = lambda request: Answer(200, said)
+    code, _, err = without.run(*arguments)
+    assert (code, "no JSON object came" in err) == (1, True), err
+
+
+def test_why_of_a_pod_that_another_scheduler_is_to_place(without: World) -> None:
+    without.server.store.put(PODS, pod("stranger", {WHOLE: "1"}, schedulerName="default-scheduler"))
+    told = "its schedulerName is default-scheduler, and that one has not asked about it"
+    assert f"Note: {told}; what asks is gpu-scheduler" in without.run("why", "stranger")[1].splitlines()
+    assert told in without.run("pods", "-o", "wide")[1]
+
+
+def test_a_pod_that_asks_no_gpu_or_has_ended_waits_for_none(without: World) -> None:
+    ended = pod("ended", {WHOLE: "1"})
+    ended["status"] = {"phase": "Failed"}
+    for each in (pod("plain", {}), ended):
+        without.server.store.put(PODS, each)
+        name = each["metadata"]["name"]
+        code, _, err = without.run("why", name)
+        assert (code, f"pod default/{name}: there is no such pod" in err) == (1, True)
+
+
 def test_why_names_what_was_asked_about(world: World) -> None:
     code, out, _ = world.run("why", "waits", "-o", "name")
     assert (code, out) == (3, "pod/waits\n")

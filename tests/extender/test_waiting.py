@@ -182,6 +182,17 @@ def test_one_that_cannot_be_looked_into_takes_no_other_with_it(monkeypatch: pyte
     }
 
 
+def test_who_names_a_scheduler_that_does_not_ask_is_told_so_until_it_does() -> None:
+    stranger = pod("p", {WHOLE: "1"}, schedulerName="batch")
+    there = running(*whole_node("n", None), stranger)
+    told = "its schedulerName is batch, and that one has not asked about it; what asks is gpu-scheduler"
+    assert [line["nearest"] for line in board(there).lines()] == [told]
+    assert told in there.explainer().of_name("default", "p")["warnings"]
+    ask(there.extender, stranger, ["n"])
+    assert told not in there.explainer().of_name("default", "p")["warnings"]
+    assert [line["nearest"] for line in board(there).lines()] != [told]
+
+
 def test_pods_alike_are_looked_into_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     slow = Slow(clock, monkeypatch)

@@ -14,7 +14,8 @@ from hypothesis import given
 
 from scheduler_ext.cli.inventory import print_inventory
 from scheduler_ext.core.gpu import Report
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.core.request import GpuRequest, UnitAsk
 from scheduler_ext.core.state import resolve
 from scheduler_ext.extender.listing import inventory_list
 from scheduler_ext.extender.overview import node_row
@@ -75,6 +76,24 @@ def test_four_answers_are_one(infos: tuple[NodeInfo, ...]) -> None:
     assert in_json(list(infos)) == expected
     assert on_the_page(list(infos)) == expected
     assert in_the_terminal(list(infos)) == expected
+
+
+def test_an_instance_that_somebody_has_and_nobody_told_which_is_free_nowhere() -> None:
+    request = GpuRequest(units=(UnitAsk("nvidia.com/mig-3g.40gb", 1, "3g.40gb"),))
+    taking = BoundPod("late", "default", "late", 0, request)
+    info = of("mig-a100-01")
+    infos = [replace(info, pods=(*info.pods, taking))]
+    source = Fixed()
+    source.set(infos)
+    told = scraped(metrics_of(source, "node"))["gpu_extender_mig_instances_free"]
+    in_metrics = {dict(labels)["profile"]: value for labels, value in told.items()}
+    (item,) = inventory_list(infos, CONFIG)["items"]
+    assert item["migFree"] == in_metrics
+    assert in_metrics["3g.40gb"] == 0
+    printed = StringIO()
+    with redirect_stdout(printed):
+        print_inventory({"items": [item]}, wide=False)
+    assert "0x3g.40gb" in printed.getvalue()
 
 
 def of(name: str) -> NodeInfo:

@@ -15,7 +15,7 @@ from scheduler_ext.cli.output import printable
 from scheduler_ext.core.errors import ClusterError, RequestError
 from scheduler_ext.extender.clusterstate import ClusterState
 from scheduler_ext.extender.explain import explain
-from scheduler_ext.extender.explainer import Explainer
+from scheduler_ext.extender.explainer import Explainer, other_scheduler
 from scheduler_ext.extender.ledger_dump import ledger_dump
 from scheduler_ext.extender.listing import inventory_list
 from scheduler_ext.extender.offline import Offline, offline
@@ -23,8 +23,10 @@ from scheduler_ext.extender.pod_list import pod_list
 from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.recorded import unschedulable_message
 from scheduler_ext.extender.waiting import Waiting
+from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
+from scheduler_ext.wire.pod import asks_gpu, is_finished
 
 if TYPE_CHECKING:
     from scheduler_ext.cluster.transport import Transport
@@ -68,12 +70,16 @@ class FromObjects:
         body = self._manifest(namespace, name)
         if body is None:
             return None
-        (pod,) = read_pods(json.dumps({"kind": "Pod"} | json.loads(body)).encode())
-        bound_to = pod.spec.node_name if pod.spec is not None else None
-        if bound_to:
+        (pod,) = read_pods(json.dumps({"kind": "Pod"} | body).encode())
+        spec = pod.spec or kube.PodSpec()
+        if spec.node_name:
             return self._bound(namespace, name)
+        if not asks_gpu(spec, self._config.resource_names()) or is_finished(pod):
+            return None
         told = explain(pod, self._state, self._config)
+        stranger = other_scheduler(spec.scheduler_name or "", False, self._config)
         return told | {
+            "warnings": [*told["warnings"], *([stranger] if stranger else [])],
             "generation": None,
             "boundTo": None,
             "holds": [],
@@ -81,13 +87,13 @@ class FromObjects:
             "recorded": None,
         }
 
-    def _manifest(self, namespace: str, name: str) -> bytes | None:
+    def _manifest(self, namespace: str, name: str) -> dict[str, Any] | None:
         from scheduler_ext.cluster.transport import RefusedError
 
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
         with self._answering():
             try:
-                return self._transport.get(path).body
+                return self._transport.json(path)
             except RefusedError as error:
                 if error.status == 404:
                     return None
