@@ -16,6 +16,7 @@ from scheduler_ext.core.columns import DeviceColumns, Ints, NodeColumns
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.holdings import share_peaks
 from scheduler_ext.core.node import UNLIMITED, BoundPod, Node
+from scheduler_ext.core.outlook import part_milli
 from scheduler_ext.core.placement import Sizing, place
 from scheduler_ext.core.request import GpuRequest, ShareAsk
 from scheduler_ext.core.snapshot import Snapshot
@@ -172,7 +173,14 @@ class _Columns:
         whole = np.maximum(0, self._replicas - (promised > 0))
         keys = (whole, idle, share_free, self._rank)
         self._order = np.lexsort(keys, axis=0).astype(np.int32)
-        now = replace(first, share_free_mib=share_free, idle=idle)
+        held = self._held > 0
+        now = replace(
+            first,
+            share_free_mib=share_free,
+            idle=idle,
+            residual=np.where(held, part_milli(free, first), first.residual),
+            whole=first.whole & ~held,
+        )
         limit = self._first.node.share_limit
         limit = np.where(limit < UNLIMITED, np.maximum(0, limit - requested_mib), limit)
         return replace(

@@ -15,7 +15,7 @@ from scheduler_ext.core.models import canonical_model
 from scheduler_ext.core.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.placement import Placement, Sizing, place
 from scheduler_ext.core.policy import STRATEGIES, Policy
-from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request import GpuRequest, InitShare, ShareAsk, UnitAsk
 from scheduler_ext.extender.copies import Vessel, fill_all
 from scheduler_ext.extender.rooms import Fill, filled, rooms_of
 from tests.examples import examples
@@ -107,6 +107,20 @@ def test_as_many_shares_as_one_by_one(
 ) -> None:
     request = GpuRequest(shares=shares, min_free_mib=min_free_mib)
     check(info, request, Sizing(Policy(strategy=strategy), RESOURCES, 10))
+
+
+def test_each_copy_is_packed_by_what_those_before_it_left() -> None:
+    """The second goes where the first has not been: a GPU that is whole no longer is worth less."""
+    names = ("A100-40GB", "A100-40GB", "A100-40GB", "A100-80GB")
+    models = [canonical_model(name, vendor="nvidia") for name in names]
+    devices = tuple(
+        Device(f"GPU-{i}", i, "nvidia", model.name, model, (8, 0), Memory(model.memory_mib or 0, 0, 0))
+        for i, model in enumerate(models)
+    )
+    room = {"gpu.scheduler-ext.io/memory-mib": 2**20, "nvidia.com/gpu": 4}
+    info = NodeInfo("node", report=Report(devices), allocatable=room)
+    shares = ShareAsk((), (InitShare("init-0", 1, ()), InitShare("init-1", 8192, ())))
+    check(info, GpuRequest(shares=shares), Sizing(Policy(), RESOURCES, 10))
 
 
 @pytest.mark.parametrize(
