@@ -1,6 +1,7 @@
 """Hypothesis for the whole suite: the same examples on every run, and many fresh ones on demand.
 
-``pytest --hypothesis-profile=long`` draws new examples each time; what it finds belongs into an example.
+``pytest --hypothesis-profile=fresh`` draws new examples each time, as many as ``long`` has; what it finds belongs
+into an example.
 """
 
 from __future__ import annotations
@@ -17,5 +18,8 @@ settings.register_profile(
 settings.register_profile(
     "full", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_QUIET
 )
-settings.register_profile("long", max_examples=2000, deadline=None, suppress_health_check=_QUIET)
+settings.register_profile(
+    "long", max_examples=2000, derandomize=True, deadline=None, suppress_health_check=_QUIET
+)
+settings.register_profile("fresh", max_examples=2000, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile("default")
