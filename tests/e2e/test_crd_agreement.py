@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -187,6 +187,7 @@ def statuses(draw: DrawFn) -> Json:
 def test_reader_and_api_server_agree_on_what_agents_write(nodes: GpuNodes) -> None:
     verdicts: Counter[bool] = Counter()
 
+    @settings(max_examples=100)
     @given(statuses())
     def agree(status: Json) -> None:
         by_reader, by_server = reader_refusal(status), nodes.refusal(NODE, status)
