@@ -46,6 +46,7 @@ def test_the_contract_of_a_report() -> None:
             "problem": None,
             "unknownDeviceGpus": 0,
             "cordonsUnknown": [],
+            "migFree": {},
             "devices": [
                 {
                     "uuid": "GPU-0",
