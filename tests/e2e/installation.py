@@ -70,8 +70,16 @@ class Installation:
         return sum(self.metric_of(pod, name, **labels) for pod in self.pods(component))
 
     def active(self) -> RunningPod:
-        """The pod whose kube-scheduler holds the Lease."""
-        return eventually(lambda: next(filter(self.leads, self.pods()), None), "one kube-scheduler leads")
+        """The pod whose kube-scheduler holds the Lease.
+
+        One that was stopped and goes on believes for 10 s that it still does, and schedules.
+        """
+
+        def only_leader() -> RunningPod | None:
+            leaders = [pod for pod in self.pods() if self.leads(pod)]
+            return leaders[0] if len(leaders) == 1 else None
+
+        return eventually(only_leader, "one kube-scheduler leads")
 
     def leads(self, pod: RunningPod) -> bool:
         """Whether the pod's kube-scheduler says that it holds the Lease."""

@@ -114,6 +114,7 @@ def test_the_standby_takes_over(workload: Workload) -> None:
     right = a_choice(workload)
     active = workload.installation.active()
     scheduler = active.containers["kube-scheduler"]
+    restarts = scheduler.restarts
     assert scheduler.child is not None
     # Stopped, not killed: a process that is restarted at once may well lead again.
     scheduler.child.signal_all(signal.SIGSTOP)
@@ -122,6 +123,8 @@ def test_the_standby_takes_over(workload: Workload) -> None:
         assert successor(workload, active) is not active
     finally:
         scheduler.child.signal_all(signal.SIGCONT)
+    # It goes on as leader until it has tried in vain for 10 s to renew its Lease.
+    eventually(lambda: scheduler.restarts > restarts, "the first scheduler has given up", 60.0)
     eventually(lambda: active.ready, "the first pod is ready again", 60.0)
 
 
