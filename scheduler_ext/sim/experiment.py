@@ -55,3 +55,8 @@ class Outcome:
     fragmentation_percent: Mapping[int, float]
     rooms_milli: Rooms
     models: tuple[str, ...]
+
+
+def at_load(curve: Mapping[int, float], load: int) -> float:
+    """The value at a load; in a small cluster, where one pod may skip it, at the last load before."""
+    return curve[max(known for known in curve if known <= load)]

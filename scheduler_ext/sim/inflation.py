@@ -6,13 +6,11 @@ arrived; one that fits anywhere is placed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from scheduler_ext.sim.arrivals import constrained, inflated
 from scheduler_ext.sim.expectation import Expectation, workload_of
-from scheduler_ext.sim.experiment import Experiment, Outcome
+from scheduler_ext.sim.experiment import Experiment, Outcome, at_load
 from scheduler_ext.sim.fragmentation import TARGET_PART, Fragmentation
 from scheduler_ext.sim.policies import policy_factory
 from scheduler_ext.sim.policy import Target
@@ -83,11 +81,6 @@ class _Curves:
         return {load: total / count / capacity_milli * 100.0 for load, (total, count) in self._sums.items()}
 
 
-def _at(curve: Mapping[int, float], load: int) -> float:
-    """The value at a load; in a small cluster, where one pod may skip it, at the last load before."""
-    return curve[max(known for known in curve if known <= load)]
-
-
 def _outcome(
     experiment: Experiment, world: World, tally: Tally, curves: _Curves, scheduler: Scheduler
 ) -> Outcome:
@@ -99,10 +92,10 @@ def _outcome(
         trace=experiment.trace,
         policy=experiment.policy,
         seed=experiment.seed,
-        allocation_percent={str(load): _at(allocation, load) for load in told},
+        allocation_percent={str(load): at_load(allocation, load) for load in told},
         unallocated_gpus=(world.cluster.capacity_milli - world.allocated_milli) / 1000,
         fragmentation_percent_at_90=(
-            _at(curves.fragmentation_percent, FRAGMENTATION_PERCENT)
+            at_load(curves.fragmentation_percent, FRAGMENTATION_PERCENT)
             if last >= FRAGMENTATION_PERCENT
             else None
         ),

@@ -10,7 +10,7 @@ import numpy as np
 
 from scheduler_ext.core.columns import Floats
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.experiment import Outcome
+from scheduler_ext.sim.experiment import Outcome, at_load
 from scheduler_ext.sim.workload import GPU_MILLI
 
 _DPI = 120
@@ -93,8 +93,9 @@ def _draw_curves(
     figure = _figure(figsize=(8, 5))
     axes = figure.subplots()
     for policy, group in curves.items():
-        loads = sorted(load for load in set.intersection(*(set(curve) for curve in group)) if load >= start)
-        values = np.array([[curve[load] for load in loads] for curve in group])
+        last = min(max(curve) for curve in group)
+        loads = range(start if start < last else 0, last + 1)
+        values = np.array([[at_load(curve, load) for load in loads] for curve in group])
         line = axes.plot(loads, values.mean(axis=0), label=policy, linewidth=1.2)[0]
         axes.fill_between(
             loads, values.min(axis=0), values.max(axis=0), color=line.get_color(), alpha=0.15, linewidth=0

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.churn import run_churn
+from scheduler_ext.sim.experiment import Outcome
 from scheduler_ext.sim.inflation import run_inflation
 from scheduler_ext.sim.plots import write_plots
+from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.world import NodeShape
 from tests.sim.test_protocols import SMALL
 
 PNG = b"\x89PNG"
@@ -31,6 +36,44 @@ def test_a_trace_has_three_pictures(tmp_path: Path) -> None:
         "small-cluster.png",
     ]
     assert all(path.read_bytes().startswith(PNG) for path in written)
+
+
+def lines_of(monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: Sequence[Outcome]) -> list[Any]:
+    """The curves of what is allocated, as they are drawn."""
+    figure = pytest.importorskip("matplotlib.figure")
+    drawn = []
+
+    def keep(self: Any, path: Path, **_: Any) -> None:
+        drawn.append(self)
+
+    monkeypatch.setattr(figure.Figure, "savefig", keep)
+    write_plots(folder, outcomes)
+    return list(drawn[0].axes[0].lines)
+
+
+def test_a_curve_goes_over_all_loads_where_a_pod_is_several_per_cent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods = tuple(TracePod(f"p-{milli}", PodKind(100, 100, 1, milli)) for milli in (300, 700, 1000))
+    small = replace(SMALL, nodes=(NodeShape("node", 8000, 8000, 3, "T4"),), pods=pods)
+    outcomes = [run_inflation(replace(small, seed=seed)) for seed in range(10)]
+    (line,) = lines_of(monkeypatch, tmp_path, outcomes)
+    loads = line.get_xdata().tolist()
+    assert loads == list(range(60, loads[-1] + 1))
+    assert 100 < loads[-1] <= 130
+    # The mean of what each seed had allocated with the last pod before.
+    held = [max(load for load in outcome.allocation_percent if load <= 100) for outcome in outcomes]
+    mean = sum(o.allocation_percent[load] for o, load in zip(outcomes, held, strict=True)) / 10
+    assert line.get_ydata()[loads.index(100)] == pytest.approx(mean)
+
+
+def test_a_load_that_ends_early_has_its_curve_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (line,) = lines_of(monkeypatch, tmp_path, [run_inflation(replace(SMALL, load=0.4))])
+    loads = line.get_xdata().tolist()
+    assert loads == list(range(loads[-1] + 1))
+    assert 30 < loads[-1] <= 40
 
 
 def test_churn_has_no_load_that_grows(tmp_path: Path) -> None:
