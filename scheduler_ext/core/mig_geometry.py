@@ -8,7 +8,7 @@ masks (mig_masks.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
@@ -175,23 +175,28 @@ def geometry_for(table: str | None) -> Geometry | None:
     return None if fallback is None else geometry_from_report(*fallback)
 
 
-def geometry_from_report(grid_size: int, profiles: Sequence[Profile]) -> Geometry:
+def geometry_from_report(
+    grid_size: int, profiles: Sequence[Profile], name_of: Callable[[str], str] = parse_profile
+) -> Geometry:
     """Return the geometry of what a node reports of a GPU, checked; equal reports give the same object.
 
-    Profiles and starts may come in any order. Raises ValueError naming the field for what no GPU has: a grid
-    outside 1..16, no or too many profiles, an illegal or repeated name, a size, maxInstances or memoryMiB
-    below 1, starts that are missing, too many or off the grid.
+    Profiles and starts may come in any order. `name_of` gives a profile's canonical name, and raises
+    ValueError for what is none. Raises ValueError naming the field for what no GPU has: a grid outside 1..16,
+    no or too many profiles, an illegal or repeated name, a size, maxInstances or memoryMiB below 1, starts
+    that are missing, too many or off the grid.
     """
-    return _checked_geometry(grid_size, tuple(profiles))
+    return _checked_geometry(grid_size, tuple(profiles), name_of)
 
 
 @lru_cache(maxsize=256)
-def _checked_geometry(grid: int, profiles: tuple[Profile, ...]) -> Geometry:
+def _checked_geometry(grid: int, profiles: tuple[Profile, ...], name_of: Callable[[str], str]) -> Geometry:
     if not 1 <= grid <= MAX_GRID:
         raise ValueError(f"gridSize: {grid} is outside 1..{MAX_GRID}; report the placement units of the GPU")
     if not 1 <= len(profiles) <= MAX_PROFILES:
         raise ValueError(f"profiles: {len(profiles)} entries are outside 1..{MAX_PROFILES}")
-    checked = [_checked_profile(f"profiles[{i}]", profile, grid) for i, profile in enumerate(profiles)]
+    checked = [
+        _checked_profile(f"profiles[{i}]", profile, grid, name_of) for i, profile in enumerate(profiles)
+    ]
     for name, count in Counter(profile.name for profile in checked).items():
         if count > 1:
             raise ValueError(f"profiles: {name} is listed {count} times; report each profile once")
@@ -204,9 +209,9 @@ def _shared(geometry: Geometry) -> Geometry:
     return geometry
 
 
-def _checked_profile(field: str, profile: Profile, grid: int) -> Profile:
+def _checked_profile(field: str, profile: Profile, grid: int, name_of: Callable[[str], str]) -> Profile:
     try:
-        name = parse_profile(profile.name)
+        name = name_of(profile.name)
     except ValueError as error:
         raise ValueError(f"{field}.name: {error}") from error
     if not 1 <= profile.size <= grid:

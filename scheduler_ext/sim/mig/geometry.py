@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.mig import MAX_GRID, Profile
+from scheduler_ext.core.mig import MAX_GRID, Profile, parse_profile
 from scheduler_ext.core.mig_geometry import Geometry, geometry_for, geometry_from_report
 from scheduler_ext.core.mig_tables import FALLBACK_PROFILES
 
+# Letters of NVIDIA's own names, and nothing that a mix, a CSV or a terminal reads as more than a name.
+_NAME = re.compile(r"[A-Za-z0-9.+_-]{1,63}")
 _FIELDS = ("name", "size", "starts")
 
 
@@ -18,7 +21,7 @@ def read_geometry(name_or_file: str) -> Geometry:
     """The geometry of a known GPU such as A100-80GB, else of a JSON file ``{"grid":8,"profiles":[...]}``.
 
     Each profile has ``name``, ``size`` and ``starts`` in units of the grid, and may have ``maxInstances``:
-    without it, or where it is null, as many as fit.
+    without it, or where it is null, as many as fit. Names are ``profile_name``'s.
     Raises SimulationError naming the file and the field.
     """
     known = geometry_for(name_or_file)
@@ -38,6 +41,21 @@ def read_geometry(name_or_file: str) -> Geometry:
     except (ValueError, RecursionError) as error:
         # What JSON says of its place and what a field lacks are both one line.
         raise SimulationError(f"geometry {name_or_file}: {error}") from None
+
+
+def profile_name(text: str) -> str:
+    """The canonical name of one of NVIDIA's profiles, and any other name as it is: a GPU may be made up.
+
+    Raises ValueError for a name that a mix could not be written with.
+    """
+    try:
+        return parse_profile(text)
+    except ValueError:
+        if _NAME.fullmatch(text):
+            return text
+        raise ValueError(
+            f"{text[:80]!r} is no name of a profile; write one like 1g.10gb: 1 to 63 letters, digits, .+_-"
+        ) from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -62,7 +80,9 @@ def _geometry(value: Any) -> Geometry:
     if not 1 <= grid <= MAX_GRID:
         # The core would call it by the name it has in a node's report.
         raise ValueError(f"grid: {grid} is outside 1..{MAX_GRID}; write the placement units of the GPU")
-    return geometry_from_report(grid, [_profile(f"profiles[{i}]", item) for i, item in enumerate(profiles)])
+    return geometry_from_report(
+        grid, [_profile(f"profiles[{i}]", item) for i, item in enumerate(profiles)], profile_name
+    )
 
 
 def _profile(field: str, value: Any) -> Profile:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.mig import parse_profile
 from scheduler_ext.core.mig_geometry import Geometry
 from scheduler_ext.core.mig_value import shapes
+from scheduler_ext.sim.mig.geometry import profile_name
 
 UNIFORM = "uniform"
 
@@ -61,7 +61,7 @@ def _part(item: str, geometry: Geometry) -> tuple[str, float]:
             " write it like 7g.80gb=.3,1g.10gb=.7"
         )
     try:
-        profile = geometry.profile(parse_profile(name.strip()))
+        profile = geometry.profile(profile_name(name.strip()))
     except ValueError as error:
         raise SimulationError(f"mix: {error}") from None
     if profile is None:

@@ -37,6 +37,23 @@ def test_a_file(tmp_path: Path) -> None:
     assert (geometry.grid, geometry.profiles) == (4, (Profile("1g.6gb", 1, (0, 1), 2, None),))
 
 
+@pytest.mark.parametrize("name", ["7g", "1g.10", "big_one", "1"])
+def test_a_gpu_that_is_made_up_names_its_profiles_as_it_likes(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "geometry.json"
+    profiles = [{"name": name, "size": 2, "starts": [0, 2]}, {"name": "1G.6GB", "size": 1, "starts": [0]}]
+    path.write_text(json.dumps({"grid": 4, "profiles": profiles}))
+    geometry = read_geometry(str(path))
+    assert [profile.name for profile in geometry.profiles] == ["1g.6gb", name]
+    assert parse_mix(f"{name}=1,1g.6gb=3", geometry) == {name: 0.25, "1g.6gb": 0.75}
+
+
+def test_names_that_are_one_profile_s_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "geometry.json"
+    profiles = [{"name": name, "size": 1, "starts": [0]} for name in ("1g.6gb", "1G.6GB")]
+    path.write_text(json.dumps({"grid": 4, "profiles": profiles}))
+    assert "profiles: 1g.6gb is listed 2 times" in refusal(path)
+
+
 @pytest.mark.parametrize("cap", ["", ', "maxInstances": null'])
 def test_without_a_cap_the_placements_decide(tmp_path: Path, cap: str) -> None:
     path = tmp_path / "geometry.json"
@@ -79,7 +96,10 @@ def test_a_file_that_is_no_geometry(tmp_path: Path, content: str, says: str) -> 
         pytest.param({"starts": 0}, "profiles[0].starts: must be a list", id="one start without a list"),
         pytest.param({"starts": [1, 0, 1]}, "profiles[0].starts: 1 is listed twice", id="a start twice"),
         pytest.param({"starts": []}, "profiles[0].starts: empty", id="no start"),
-        pytest.param({"name": "big"}, "profiles[0].name", id="a name that no profile has"),
+        pytest.param({"name": ""}, "profiles[0].name: '' is no name", id="an empty name"),
+        pytest.param({"name": "a=b"}, "profiles[0].name: 'a=b' is no name", id="a name that no mix can have"),
+        pytest.param({"name": "1g\x1b[2J"}, "profiles[0].name: '1g\\x1b[2J' is", id="a name for a terminal"),
+        pytest.param({"name": "x" * 64}, "profiles[0].name: 'xxx", id="a name as long as no label's value"),
         pytest.param({"name": 7}, "profiles[0].name: must be text", id="a name that is a number"),
         pytest.param({"maxInstances": 0}, "profiles[0].maxInstances: 0", id="a cap of none"),
         pytest.param({"max": 7}, "profiles[0].'max': unknown field", id="a field that nothing reads"),
@@ -148,7 +168,9 @@ def test_uniform_is_every_shape_of_any_geometry() -> None:
         pytest.param("bimodl", "neither PROFILE=PART nor one of uniform", id="a slip in a name"),
         pytest.param("", "neither PROFILE=PART nor one of uniform", id="nothing"),
         pytest.param("1g.5gb=1", "1g.5gb is not a profile of this geometry", id="a profile of another GPU"),
-        pytest.param("big=1", "'big' is not a profile name", id="no profile at all"),
+        pytest.param(
+            "big=1", "big is not a profile of this geometry; they are 1g.10gb", id="no profile at all"
+        ),
         pytest.param("7g.80gb=-1,1g.10gb=2", "7g.80gb=-1: must be a number of at least 0", id="below 0"),
         pytest.param("7g.80gb=nan", "must be a number", id="not a number"),
         pytest.param("7g.80gb=inf", "must be a number", id="infinite"),
