@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scheduler_ext.core.errors import SimulationError
@@ -69,14 +69,9 @@ def read_nodes(path: Path) -> list[NodeShape]:
     return nodes
 
 
-def read_pods(path: Path, models: Collection[str]) -> list[TracePod]:
-    """The pods of a file; ``models`` are the cluster's, of which a constrained pod admits at least one.
-
-    Raises SimulationError, which names file, line and column.
-    """
-    return [
-        TracePod(row.text("name"), _kind(row, models), row.text("qos")) for row in _rows(path, POD_COLUMNS)
-    ]
+def read_pods(path: Path) -> list[TracePod]:
+    """The pods of a file; raises SimulationError, which names file, line and column."""
+    return [TracePod(row.text("name"), _kind(row), row.text("qos")) for row in _rows(path, POD_COLUMNS)]
 
 
 def write_nodes(path: Path, nodes: Sequence[NodeShape]) -> None:
@@ -102,7 +97,7 @@ def write_pods(path: Path, pods: Sequence[TracePod]) -> None:
     _write(path, POD_COLUMNS + OPTIONAL_POD_COLUMNS, rows)
 
 
-def _kind(row: _Row, models: Collection[str]) -> PodKind:
+def _kind(row: _Row) -> PodKind:
     gpus = row.number("num_gpu", _MOST_GPUS)
     gpu_milli = row.number("gpu_milli", GPU_MILLI)
     if gpus and not gpu_milli:
@@ -110,9 +105,6 @@ def _kind(row: _Row, models: Collection[str]) -> PodKind:
     if gpus > 1 and gpu_milli < GPU_MILLI:
         raise row.error("gpu_milli", f"{gpu_milli} of each of {gpus} GPUs; parts are of one GPU only")
     admitted = tuple(sorted({model.strip() for model in row.text("gpu_spec").split("|")} - {""}))
-    if admitted and not any(model in models for model in admitted):
-        known = ", ".join(sorted(models))
-        raise row.error("gpu_spec", f"no node has {_shown(' or '.join(admitted))}; the cluster's are {known}")
     # A pod without GPUs goes anywhere.
     return PodKind(
         row.number("cpu_milli"),

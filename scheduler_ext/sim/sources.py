@@ -22,9 +22,7 @@ def read_traces(nodes_csv: Path, pods_csv: Sequence[Path]) -> tuple[tuple[NodeSh
 
     Raises SimulationError, which names file, line and column.
     """
-    nodes = tuple(read_nodes(nodes_csv))
-    models = {node.model for node in nodes if node.gpus}
-    return nodes, {path.stem: tuple(read_pods(path, models)) for path in pods_csv}
+    return tuple(read_nodes(nodes_csv)), {path.stem: tuple(read_pods(path)) for path in pods_csv}
 
 
 def generate_traces(node_count: int, seed: int = GENERATOR_SEED) -> tuple[tuple[NodeShape, ...], Traces]:

@@ -17,7 +17,8 @@ from click.testing import Result
 
 from scheduler_ext.cli.simulate.results import report_text
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
-from scheduler_ext.sim.openb import write_nodes, write_pods
+from scheduler_ext.sim.openb import POD_COLUMNS, write_nodes, write_pods
+from scheduler_ext.sim.policies import policy_names
 from scheduler_ext.sim.report import Run
 from scheduler_ext.wire.config import API_VERSION as CONFIG_VERSION
 from tests.cli.commands import error_of, run
@@ -227,6 +228,24 @@ def test_errors_are_one_line(traces: tuple[Path, Path], tmp_path: Path) -> None:
     assert told.endswith("broken.csv, line 2, gpu_milli: 2000 is not within 0 to 1000")
     elsewhere = simulate(*SMALL, "--scheduler", "tcp://10.0.0.1:1")
     assert "backend loky runs on this machine" in error_of(elsewhere)
+
+
+def test_pods_of_models_that_no_node_has_are_rejected_and_told(
+    traces: tuple[Path, Path], tmp_path: Path
+) -> None:
+    nodes, _ = traces
+    strangers = "".join(f"s-{i},1,1,8,1000,K80|\x1b[2J,\n" for i in range(2))
+    pods = tmp_path / "elsewhere.csv"
+    pods.write_text(f"{','.join(POD_COLUMNS)},gpu_spec,qos\n{strangers}p,1,1,1,500,,\n", encoding="utf-8")
+    files = ("--nodes", nodes, "--pods", pods, "--seeds", "1-2", "-o", "json")
+    result = simulate("--policy", ",".join(policy_names()), *files)
+    assert result.exit_code == 0
+    asked, end = "such as \\x1b[2J or K80", "they count as rejected\n"
+    assert result.stderr == f"note: elsewhere: no node has a model that 2 pods ask for, {asked}; {end}"
+    for found in json.loads(result.stdout)["runs"]:
+        assert set(found["rejectedByClass"]) == {"8-gpu-constrained"}
+        assert found["rejectedByClass"]["8-gpu-constrained"] > 0
+        assert found["allocatedMilli"] == found["arrivedMilli"] - found["rejectedMilli"] > 0
 
 
 @pytest.mark.parametrize(

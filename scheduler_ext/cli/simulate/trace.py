@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from scheduler_ext.cli.output import printable
 from scheduler_ext.cli.simulate.options import (
     FiniteFloat,
     IntreeWeight,
@@ -27,8 +28,11 @@ from scheduler_ext.sim.policies import policy_factory, policy_names
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.protocols import PROTOCOLS, run_experiments
 from scheduler_ext.sim.scheduler import TIES, Settings
-from scheduler_ext.sim.sources import GENERATOR_SEED, generate_traces, read_traces, write_traces
+from scheduler_ext.sim.sources import GENERATOR_SEED, Traces, generate_traces, read_traces, write_traces
+from scheduler_ext.sim.world import NodeShape
 
+# Of a model's name in a note: a broken quote may make a cell of half a file.
+_SHOWN_CHARACTERS = 80
 _csv = click.Path(path_type=Path, dir_okay=False)
 # As of --out.
 _target = click.Path(path_type=Path)
@@ -181,6 +185,7 @@ def trace(
     )
     if written is not None:
         write_traces(written, shapes, traces)
+    _tell_of_missing_models(shapes, traces)
     settings = Settings(ties=ties, points=points, sampled_percent=sample, intree=dict(intree))
     experiments = [
         Experiment(
@@ -218,6 +223,17 @@ def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: 
         raise click.UsageError("--pods: two files have the same name, by which their results are known")
     if priorities != "none" and protocol != "churn":
         raise click.UsageError("--priorities: nobody is evicted by inflation; take --protocol churn")
+
+
+def _tell_of_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
+    """They may be meant so, on a part of a cluster, and may be a misspelt model."""
+    models = {node.model for node in nodes if node.gpus}
+    for name, pods in traces.items():
+        lost = [pod.kind.models for pod in pods if pod.kind.models and models.isdisjoint(pod.kind.models)]
+        if lost:
+            wanted = " or ".join(lost[0])[:_SHOWN_CHARACTERS]
+            note = f"note: {name}: no node has a model that {len(lost)} pods ask for, such as {wanted};"
+            click.echo(printable(f"{note} they count as rejected"), err=True)
 
 
 def _given(ctx: click.Context, name: str) -> bool:
