@@ -34,6 +34,11 @@ _PARSE_STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.UnsupportedTransferCoding, 501),
 )
 _MAX_DETAIL_CHARACTERS = 200
+# Browsers ask the inspection listener, and what such an error quotes is from anybody.
+_FOR_BROWSERS = (
+    "Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n"
+    "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n"
+)
 
 
 class HeadError(Exception):
@@ -121,6 +126,6 @@ def error_reply(status: int, message: str) -> bytes:
     body = json.dumps({"error": message}).encode()
     head = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nConnection: close\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{_FOR_BROWSERS}\r\n"
     )
     return head.encode() + body

@@ -134,6 +134,29 @@ def test_the_total_that_is_free_is_that_of_the_inventory(still: Browser, infos: 
     )
 
 
+WHOLLY_FREE = """
+const [{decodeNode}, [row, adrift]] = [await import(new URL('js/cluster.js', location)), arguments];
+return decodeNode(row.with(6, adrift)).sum.idle;
+"""
+
+
+@pytest.mark.parametrize(
+    ("adrift", "free"),
+    [
+        pytest.param(0, 4, id="nobody holds any"),
+        pytest.param(3, 1, id="three are held, nobody has told which"),
+        pytest.param(0.5, 3, id="half of one is"),
+        pytest.param(9, 0, id="more than there are"),
+    ],
+)
+def test_gpus_that_are_held_are_not_wholly_free_whichever_they_are(
+    still: Browser, adrift: float, free: int
+) -> None:
+    alike = [[index, 640, 0, 0, 0, 80000, 0] for index in range(4)]
+    row = ["node", "pool", "whole", "Fresh", [], [], 0, [["A100-80GB", 81920, alike]]]
+    assert still.script(WHOLLY_FREE, row, adrift) == free
+
+
 def test_nothing_is_free_where_nothing_is_placed(still: Browser) -> None:
     assert re.findall(r"[\d.]+ GiB free", card(still, "lost")) == ["0 GiB free"]
 

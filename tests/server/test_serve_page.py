@@ -106,6 +106,21 @@ def test_every_reply_tells_browsers_what_no_page_may_do(server: Product, path: s
     assert "access-control-allow-origin" not in headers
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"GET /explain?pod=a/" + b"x" * 5000 + b" HTTP/1.1\r\n\r\n", id="too long a path"),
+        pytest.param(b"GET /page/ HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", id="too many headers"),
+        pytest.param(b"<script>\r\n\r\n", id="nothing of HTTP"),
+    ],
+)
+def test_so_does_a_reply_to_what_cannot_be_read(server: Product, raw: bytes) -> None:
+    with connect(server.inspect) as sock:
+        headers = call(sock, raw).headers
+    assert headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+    assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
+
+
 def test_the_page_is_at_the_root_and_its_files_are_its_own(server: Product) -> None:
     moved = get(server.inspect, "/")
     assert (moved.status, moved.headers["location"]) == (302, "page/")

@@ -50,6 +50,7 @@ function sumOf(state, adrift, devices) {
     sum.free += device.free;
   }
   sum.held = Math.min(sum.well, sum.held + adrift);
+  sum.idle = Math.max(0, Math.floor(sum.idle - adrift));
   return sum;
 }
 
