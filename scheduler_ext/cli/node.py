@@ -12,6 +12,7 @@ from scheduler_ext.cli.live_options import Live, live_options
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import print_names, print_structured, printable, styled
 from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.extender.explain import API_VERSION
 
 _BAR_CELLS = 40
 # What is promised to pods, what pods use beyond that, what nobody known uses, and what is free.
@@ -36,7 +37,8 @@ def node(
         raise InventoryError(f"node {name}: no node of this name has GPUs; `nodes` lists those that have")
     held = answering.ledger()["nodes"].get(name, {"devices": {}, "unknownDevices": []})
     if output in ("json", "yaml"):
-        print_structured({**found, "kind": "GPUNodeHoldings", "holdings": held}, output)
+        header = {"apiVersion": API_VERSION, "kind": "GPUNodeHoldings"}
+        print_structured({**header, **found, "holdings": held}, output)
         return
     if output == "name":
         print_names("node", [name])
