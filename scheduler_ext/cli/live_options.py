@@ -82,4 +82,25 @@ def live_options(command: Callable[..., None]) -> Callable[..., None]:
     return _options(with_live)
 
 
-all_namespaces_option = click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")
+all_namespaces_option = click.option(
+    "-A", "--all-namespaces", is_flag=True, help="All namespaces, also beside -n."
+)
+
+# Whoever is used to kubectl gives them to any command; it takes them for nodes, too.
+_NO_NAMESPACE = "Nodes are in no namespace; taken, as kubectl takes it, and without effect."
+without_namespace_options = together(
+    click.option(
+        "-n",
+        "--namespace",
+        shell_complete=complete_namespaces,
+        expose_value=False,
+        help=_NO_NAMESPACE,
+    ),
+    click.option(
+        "-A",
+        "--all-namespaces",
+        is_flag=True,
+        expose_value=False,
+        help=_NO_NAMESPACE,
+    ),
+)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.complete_names import complete_nodes
-from scheduler_ext.cli.live_options import Live, live_options
+from scheduler_ext.cli.live_options import Live, live_options, without_namespace_options
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import print_names, print_structured, printable, styled
 from scheduler_ext.core.errors import InventoryError
@@ -22,6 +22,7 @@ _COLOURS = {_PROMISED: "blue", _USED: "cyan", _UNKNOWN: "red"}
 
 @click.command()
 @click.argument("name", shell_complete=complete_nodes)
+@without_namespace_options
 @live_options
 @output_option
 def node(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from scheduler_ext.cli.inventory import print_inventory
-from scheduler_ext.cli.live_options import Live, live_options
+from scheduler_ext.cli.live_options import Live, live_options, without_namespace_options
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import print_names, print_structured
 
 
 @click.command()
+@without_namespace_options
 @live_options
 @output_option
 def nodes(

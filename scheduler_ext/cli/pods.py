@@ -27,8 +27,6 @@ def pods(
     output: str,
 ) -> None:
     """List the pods that have GPUs, with where and which, and those that wait, with why."""
-    if namespace is not None and all_namespaces:
-        raise click.UsageError("-n and -A: one of them says which namespace; give one")
     only = None if all_namespaces else live.namespace(namespace)
     listing = live.answers().pods()
     items = [item for item in listing["items"] if only is None or item["namespace"] == only]

@@ -72,6 +72,7 @@ def completed(*words: str) -> list[str]:
         pytest.param(["why", "-n", "other", "tr"], ["train-9"], id="pods of the namespace that was given"),
         pytest.param(["node", "gpu"], ["gpu-1", "gpu-2"], id="nodes"),
         pytest.param(["pods", "-n", "t"], ["team"], id="a namespace"),
+        pytest.param(["nodes", "-n", "t"], ["team"], id="a namespace that is without effect"),
         pytest.param(["capacity", "-n", "t"], ["team"], id="a namespace of a manifest"),
         pytest.param(["nodes", "--extender-namespace", "g"], ["gpu-scheduler"], id="where the extender runs"),
         pytest.param(["nodes", "--context", ""], ["test", "away"], id="contexts"),

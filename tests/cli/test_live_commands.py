@@ -276,6 +276,24 @@ def test_pods(world: World) -> None:
     assert world.run("pods", "-n", "empty")[2].endswith("No pods with GPUs in namespace empty\n")
 
 
+@pytest.mark.parametrize("arguments", [["-A", "-n", "research"], ["-n", "research", "-A"]])
+def test_all_namespaces_are_all_beside_one_as_for_kubectl(world: World, arguments: list[str]) -> None:
+    code, out, _ = world.run("pods", *arguments, "-o", "name")
+    assert (code, out.split()) == (0, ["pod/fits", "pod/part", "pod/small", "pod/waits", "pod/theirs"])
+    assert world.run("pods", *arguments)[1].startswith("NAMESPACE ")
+
+
+@pytest.mark.parametrize("arguments", [["-n", "research"], ["-A"], ["--all-namespaces", "--namespace", "x"]])
+@pytest.mark.parametrize("command", [["nodes"], ["node", "busy"]], ids=["nodes", "node"])
+def test_a_namespace_is_without_effect_on_nodes(
+    without: World, command: list[str], arguments: list[str]
+) -> None:
+    told = without.run(*command)
+    assert (told[0], "busy" in told[1]) == (0, True)
+    assert without.run(*command, *arguments) == told
+    assert "without effect" in " ".join(run(command[0], "--help").stdout.split())
+
+
 def test_the_namespace_is_that_of_the_context(without: World) -> None:
     config = json.loads(without.kubeconfig.read_text())
     config["contexts"][0]["context"]["namespace"] = "research"
@@ -301,7 +319,6 @@ def test_the_kubeconfig_is_the_one_that_kubectl_reads(
         pytest.param(
             ["node", "nowhere"], 1, "node nowhere: no node of this name has GPUs", id="no such node"
         ),
-        pytest.param(["pods", "-n", "a", "-A"], 2, "-n and -A", id="one namespace and all"),
         pytest.param(["why"], 2, "Missing argument 'POD'", id="no pod"),
     ],
 )
