@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def _print_nodes(items: list[dict[str, Any]]) -> None:
                 "unknown"
                 if None in free
                 else f"{sum(free)} of {sum(d['memory']['totalMiB'] for d in devices)}",
-                _counted(item["migFree"]),
+                counted(item["migFree"]),
             )
         )
     print_table(
@@ -153,8 +154,9 @@ def _unheld(device: dict[str, Any], state: str) -> str:
     free: dict[str, int] = {}
     for instance in device["mig"]["instances"]:
         free[instance["profile"]] = free.get(instance["profile"], 0) + (open_ and instance["free"])
-    return _counted(free)
+    return counted(free)
 
 
-def _counted(free: dict[str, int]) -> str:
-    return ",".join(f"{count}x{profile}" for profile, count in sorted(free.items())) or "-"
+def counted(instances: Mapping[str, int]) -> str:
+    """How many MIG instances of which profile, in a few words."""
+    return ",".join(f"{count}x{profile}" for profile, count in sorted(instances.items())) or "-"

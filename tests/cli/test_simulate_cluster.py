@@ -50,6 +50,42 @@ def test_some_do_not_fit(cluster: Path, written: Written) -> None:
     ]
 
 
+def test_names_are_those_of_the_pods_that_get_a_place_in_order(
+    cluster: Path, written: Written, tmp_path: Path
+) -> None:
+    elsewhere = pod("b", {WHOLE: "1"})
+    elsewhere["metadata"]["namespace"] = "web"
+    pods = written("pods.yaml", lot(elsewhere, pod("large", {WHOLE: "64"}), pod("a", {WHOLE: "1"})))
+    asked = ("simulate", "cluster", "--cluster", cluster, "--pods", pods, "-o", "name")
+    result = run(*asked)
+    assert (result.exit_code, result.stdout) == (3, "pod/b\npod/a\n")
+    out = tmp_path / "names"
+    assert run(*asked, "--out", out).stdout == ""
+    assert out.read_text() == result.stdout
+
+
+def test_wide_tells_the_nearest_node_and_the_mig_instances_besides(cluster: Path, written: Written) -> None:
+    large, instance = pod("large", {WHOLE: "64"}), pod("instance", {"nvidia.com/mig-1g.10gb": "1"})
+    pods = written("pods.yaml", lot(large, instance, pod("whole", {WHOLE: "1"})))
+    asked = ("simulate", "cluster", "--cluster", cluster, "--pods", pods)
+    plain, wide = (run(*asked, "-o", form).stdout.splitlines()[-4:] for form in ("table", "wide"))
+    begins = wide[0].index("NEAREST NODE")
+    assert [line[:begins].rstrip() for line in wide] == plain
+    assert [re.split(r"  +", line[begins:]) for line in wide] == [
+        ["NEAREST NODE", "MIG INSTANCES"],
+        ["labels-1", "-"],
+        ["", "1x1g.10gb"],
+        ["", "-"],
+    ]
+
+
+def test_wide_names_all_the_pods_of_a_note(cluster: Path, written: Written) -> None:
+    pods = written("pods.yaml", lot(*(pod(f"p{n}", schedulingGates=[{"name": "g"}]) for n in range(7))))
+    asked = ("simulate", "cluster", "--cluster", cluster, "--pods", pods)
+    assert "default/p4 and 2 more)" in run(*asked).stdout
+    assert "default/p5, default/p6)" in run(*asked, "-o", "wide").stdout
+
+
 def test_a_cluster_without_nodes_is_told(tmp_path: Path, written: Written) -> None:
     path = tmp_path / "inventory.json"
     path.write_bytes(inventory())
@@ -110,7 +146,10 @@ def test_pods_come_from_standard_input(cluster: Path) -> None:
 def test_names_do_not_act_on_the_terminal(cluster: Path, written: Written) -> None:
     asking = pod("p\x1b[2J", {WHOLE: "1"}, schedulingGates=[{"name": "g"}])
     pods = written("pods.yaml", lot(asking))
-    assert "\x1b" not in run("simulate", "cluster", "--cluster", cluster, "--pods", pods).stdout
+    for form in ("table", "wide", "name"):
+        asked = ("simulate", "cluster", "--cluster", cluster, "--pods", pods, "-o", form)
+        out = run(*asked).stdout
+        assert ("p\\x1b[2J" in out, "\x1b" in out) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,15 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, read_pod_list, shortfall
-from scheduler_ext.cli.options import config_option, context_option, kubeconfig_option, namespace_option
-from scheduler_ext.cli.output import print_structured, print_table, printable
+from scheduler_ext.cli.inventory import counted
+from scheduler_ext.cli.options import (
+    config_option,
+    context_option,
+    kubeconfig_option,
+    namespace_option,
+    output_option,
+)
+from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, SimulationError
@@ -46,9 +54,7 @@ _SHOWN_NOTES = 5
     help="Which pod comes first: as in the file, or by priority as in kube-scheduler's queue.",
 )
 @config_option
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
-)
+@output_option
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write it; standard output without.")
 @click.pass_context
 def cluster(
@@ -93,10 +99,16 @@ def _write(simulation: dict[str, Any], output: str, out: Path) -> None:
 
 
 def _print(simulation: dict[str, Any], output: str) -> None:
+    items = simulation["items"]
     if output in ("json", "yaml"):
         print_structured(simulation, output)
-        return
-    items = simulation["items"]
+    elif output == "name":
+        print_names("pod", (item["pod"].partition("/")[2] for item in items if item["node"] is not None))
+    else:
+        _print_table(items, wide=output == "wide")
+
+
+def _print_table(items: list[dict[str, Any]], *, wide: bool) -> None:
     placed = sum(item["node"] is not None for item in items)
     evicted = sum(len(item["victims"]) for item in items)
     click.echo(
@@ -107,19 +119,30 @@ def _print(simulation: dict[str, Any], output: str) -> None:
         for feature in item["notModelled"]:
             features.setdefault(feature, []).append(printable(item["pod"]))
     for feature, pods in features.items():
-        who = ", ".join(pods[:_SHOWN_NOTES]) + (
-            f" and {len(pods) - _SHOWN_NOTES} more" if pods[_SHOWN_NOTES:] else ""
-        )
+        shown = pods if wide else pods[:_SHOWN_NOTES]
+        more = len(pods) - len(shown)
+        who = ", ".join(shown) + (f" and {more} more" if more else "")
         click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature} ({who})")
     click.echo()
+    header = ["POD", "NODE", "REASON OR DEVICES", "NEAREST MISS", "VICTIMS"]
     rows = [
-        (
+        [
             item["pod"],
             item["node"] or "none",
             item["reason"] or devices(item["devices"]),
             item["message"] or (shortfall(item["nearestMiss"]) if item["nearestMiss"] else ""),
             ", ".join(item["victims"]),
-        )
+        ]
         for item in items
     ]
-    print_table(("POD", "NODE", "REASON OR DEVICES", "NEAREST MISS", "VICTIMS"), rows)
+    if wide:
+        header += ["NEAREST NODE", "MIG INSTANCES"]
+        rows = [
+            [
+                *row,
+                item["nearestNode"],
+                counted(Counter(e["profile"] for e in item["devices"] if e["profile"])),
+            ]
+            for row, item in zip(rows, items, strict=True)
+        ]
+    print_table(header, rows)
