@@ -32,6 +32,7 @@ class BodyTooLarge(BodyError):  # noqa: N818 (the base says it is an error)
     status = 413
 
     def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
         super().__init__(f"the request body is larger than {limit_bytes} bytes")
 
 
@@ -91,6 +92,9 @@ def read_body(environ: MutableMapping[str, Any], limit_bytes: int) -> bytes:
     source = environ["wsgi.input"]
     if isinstance(source, MissingBody):
         environ[BODY_RECEIVED] = time.monotonic()
+        if isinstance(source.error, BodyTooLarge):
+            # The listener refused it by a limit of its own: this one may be lower, and is the one to keep.
+            raise BodyTooLarge(min(limit_bytes, source.error.limit_bytes))
         raise source.error
     if isinstance(source, ReceivedBody):
         content = source.content

@@ -50,8 +50,10 @@ def explanations_blueprint(explainer: Explainer) -> Blueprint:
 
 def _namespaced(pod: str | None) -> tuple[str, str]:
     namespace, slash, name = (pod or "").partition("/")
-    if not (namespace and slash and name):
-        raise RequestError(400, f"pod: {(pod or '')[:80]!r}; ask for ?pod=NAMESPACE/NAME, or POST a manifest")
+    if not (namespace and slash and name) or "/" in name:
+        raise RequestError(
+            400, f"pod: {(pod or '')[:80]!r}; ask for ?pod=NAMESPACE/NAME, with one slash, or POST a manifest"
+        )
     return namespace, name
 
 
@@ -65,6 +67,14 @@ def _posted_pod(environ: dict[str, Any]) -> kube.Pod:
         raise RequestError(400, str(error)) from None
     if len(pods) != 1:
         raise RequestError(400, f"{len(pods)} pods in it; send one")
+    metadata = pods[0].metadata or kube.ObjectMeta()
+    for field, value in (("namespace", metadata.namespace), ("name", metadata.name)):
+        if "/" in (value or ""):
+            # Together they would be read as another pod's.
+            raise RequestError(
+                400,
+                f"metadata.{field}: {(value or '')[:80]!r}; no {field} has a slash: give one such as 'a-1'",
+            )
     return pods[0]
 
 

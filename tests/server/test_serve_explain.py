@@ -142,7 +142,11 @@ def test_a_manifest_of_a_pod_that_need_not_exist(server: Product, form: Any) -> 
 
 def test_a_manifest_larger_than_kubectl_applies_is_refused_unread(server: Product) -> None:
     reply = sent(server, b"#" * (256 * 1024 + 1))
-    assert (reply.status, reply.json()) == (413, {"error": "the request body is larger than 262144 bytes"})
+    refused = (413, {"error": "the request body is larger than 262144 bytes"})
+    assert (reply.status, reply.json()) == refused
+    # The whole listener has a limit as well, of which nobody needs to know.
+    reply = sent(server, b"#" * (5 * 2**20))
+    assert (reply.status, reply.json()) == refused
 
 
 def test_one_pod_is_explained_at_a_time() -> None:
@@ -186,6 +190,9 @@ def test_only_so_many_nodes_where_so_many_are_asked_for(server: Product) -> None
     [
         pytest.param("/explain", 400, "pod: ''; ask for ?pod=NAMESPACE/NAME", id="no pod"),
         pytest.param("/explain?pod=p", 400, "pod: 'p'; ask for", id="no namespace"),
+        pytest.param(
+            "/explain?pod=a/b/c", 400, "pod: 'a/b/c'; ask for ?pod=NAMESPACE/NAME, with one", id="two slashes"
+        ),
         pytest.param("/explain?pod=default/nobody", 404, "POST its manifest", id="nobody of that name"),
         pytest.param(
             "/explain?pod=default/waiting&nodes=all",
@@ -220,6 +227,21 @@ def test_questions_that_cannot_be_answered(server: Product, path: str, status: i
             b"spec: {containers: [{name: m, resources: {limits: {nvidia.com/gpu: true}}}]}",
             "Pod default/a: container 'm': nvidia.com/gpu",
             id="a quantity of the wrong type",
+        ),
+        pytest.param(
+            b"kind: Pod\nmetadata: {name: a, namespace: ../x}",
+            "metadata.namespace: '../x'; no namespace has a slash",
+            id="a path for a namespace",
+        ),
+        pytest.param(
+            b"kind: Pod\nmetadata: {name: b/c, namespace: a}",
+            "metadata.name: 'b/c'; no name has a slash",
+            id="a path for a name",
+        ),
+        pytest.param(
+            b"kind: Pod\nmetadata: {name: a, namespace: 5}",
+            "metadata.namespace",
+            id="a number for a namespace",
         ),
         pytest.param(
             b"kind: Pod\nmetadata: {name: a}\n---\nkind: Pod\nmetadata: {name: b}", "2 pods in it", id="two"
