@@ -29,40 +29,59 @@ def why(
 ) -> None:
     """Tell why a pod waits and what would help, or why it is where it is.
 
-    Exit 0 if it has a node or would fit, 3 if not.
+    Exit 0 if it has a node or would fit, 3 if not. Of one that is gone, exit 1 after what was decided of it.
     """
     name = pod.removeprefix("pod/").removeprefix("pods/")
+    if "/" in name:
+        raise click.UsageError(f"{pod!r} is no name of a pod; -n chooses its namespace")
     where = live.namespace(namespace)
     told = live.answers().pod(where, name)
-    if told is None:
+    # An extender of an older release does not tell.
+    gone = told is None or told.get("gone", False)
+    if told is not None and not (gone and output == "name"):
+        _tell(told, name, output)
+    if gone:
         raise PodError(
             f"pod {where}/{name}: there is no such pod that waits for GPUs or holds some"
             + ("; -n chooses another namespace" if namespace is None else "")
         )
+    assert told is not None
+    ctx.exit(0 if told["fits"] or told["boundTo"] else WOULD_NOT_FIT)
+
+
+def _tell(told: dict[str, Any], name: str, output: str) -> None:
     if output in ("json", "yaml"):
         print_structured(told, output)
     elif output == "name":
         print_names("pod", [name])
     else:
         _print(told, wide=output == "wide")
-    ctx.exit(0 if told["fits"] or told["boundTo"] else WOULD_NOT_FIT)
 
 
 def _print(told: dict[str, Any], *, wide: bool) -> None:
-    click.echo(printable(asking(told)))
-    for warning in told["warnings"]:
-        click.echo(printable(f"Note: {warning}"))
+    gone = told.get("gone", False)
+    lines = [asking(told), *(f"Note: {warning}" for warning in told["warnings"])]
+    if gone:
+        # That nobody waits is to be read before what is asked.
+        lines[:2] = reversed(lines[:2])
+    for line in lines:
+        click.echo(printable(line))
     if told["boundTo"]:
         # An extender of an older release does not tell which.
         which = ", ".join(held["uuid"] for held in told.get("holds", ()))
         click.echo(printable(f"It is on node {told['boundTo']}" + (f" with {which}" if which else "") + "."))
-    elif told["fits"]:
-        shown = ", ".join(told["best"][:5])
-        click.echo(printable(f"It waits, and fits now; best: {shown}. kube-scheduler has yet to try again."))
     else:
-        tell_why_not(told)
+        if gone:
+            click.echo("If it came again now:")
+        if told["fits"]:
+            fits = "Fits" if gone else "It waits, and fits now"
+            tries = "" if gone else " kube-scheduler has yet to try again."
+            click.echo(printable(f"{fits}; best: {', '.join(told['best'][:5])}.{tries}"))
+        else:
+            tell_why_not(told)
     if not told["boundTo"] and told["kubeScheduler"]:
-        click.echo(printable(f"kube-scheduler says: {told['kubeScheduler']}"))
+        says = "said" if gone else "says"
+        click.echo(printable(f"kube-scheduler {says}: {told['kubeScheduler']}"))
     if told["recorded"] is not None:
         _print_recorded(told["recorded"])
     elif told["boundTo"]:

@@ -94,7 +94,7 @@ class LiveInventory:
         self._forecasting = Forecasting(self._inventory, self._lock, extender, pace)
         budgets = BudgetSink()
         extender.preemptor.budgets = budgets.budgets
-        pods = Reflector("pods", transport, PODS, Decoder(Pod), PodSink(*parts), pace)
+        pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), PodSink(*parts), pace)
         disruptions = Decoder(PodDisruptionBudget)
         self._nodes = NodeSink(*parts)
         self._reflectors: list[Reflector[Any]] = [
@@ -143,6 +143,14 @@ class LiveInventory:
         """The pods that ask GPUs and have no node yet."""
         with self._lock:
             return self._inventory.all_pending()
+
+    def is_gone(self, uid: str) -> bool:
+        """Whether a pod is known neither to wait for GPUs nor to hold any; never while the watch is lost."""
+        if not self._pods.health().connected:
+            return False
+        # Not by the snapshot: a pod that has just been bound is not on it yet.
+        with self._lock:
+            return not self._inventory.waits_or_holds(uid)
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         """What kube-scheduler's own filters compare of each Node, without amounts."""

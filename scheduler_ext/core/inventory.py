@@ -300,6 +300,10 @@ class Inventory:
         """The uids of all pods that hold GPUs or wait for some."""
         return {*self._ledger.confirmed(), *self._pending}
 
+    def waits_or_holds(self, uid: str) -> bool:
+        """Whether a pod waits for GPUs or holds some now."""
+        return uid in self._pending or self._ledger.holds(uid)
+
     def other_pods(self) -> set[str]:
         """The uids of all pods on nodes that ask CPU and no GPU."""
         return self._others.uids()

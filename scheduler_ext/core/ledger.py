@@ -126,6 +126,11 @@ class Ledger:
             uid: node for uid, node in self._confirmed_on.items() if self._accounts[node].confirmed[uid].holds
         }
 
+    def holds(self, uid: str) -> bool:
+        """Whether a pod is bound and has not finished."""
+        node = self._confirmed_on.get(uid)
+        return node is not None and self._accounts[node].confirmed[uid].holds
+
     def node_of(self, uid: str) -> str | None:
         """Where a pod is bound; None when it is not."""
         return self._confirmed_on.get(uid)

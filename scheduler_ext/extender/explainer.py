@@ -28,6 +28,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod import pod_name, pod_needs, pod_priority, pod_request, pod_uid
 from scheduler_ext.wire.redacted import read_redacted
 from scheduler_ext.wire.snapshot_file import encode_snapshot_file
+from scheduler_ext.wire.times import time_text
 
 _CPU = "cpu"
 NOT_OFFERED = "kube-scheduler did not ask about this node"
@@ -45,6 +46,8 @@ class _Found:
     # Its GPUs and MIG instances there, as far as they are known.
     holds: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
+    # Nobody of that name waits or holds anything any more.
+    gone: bool = False
 
 
 class Seen(Protocol):
@@ -54,6 +57,8 @@ class Seen(Protocol):
     def snapshot(self) -> Snapshot | None: ...
 
     def pending(self) -> Sequence[PendingPod]: ...
+
+    def is_gone(self, uid: str) -> bool: ...
 
     def node_facts(self) -> Mapping[str, NodeFacts]: ...
 
@@ -111,18 +116,21 @@ class Explainer:
                 self._source.node_facts(),
                 self._record,
                 self.config,
+                self._source.is_gone,
             )
         )
 
     def _explained(self, found: _Found) -> dict[str, Any]:
         decision, kube_view = self._decided(found)
-        warnings = [*pod_warnings(found.pod, found.request), *found.warnings]
+        # Who it is comes before what is odd about the request.
+        warnings = [*found.warnings, *pod_warnings(found.pod, found.request)]
         try:
             told = explanation(found.pod, decision, kube_view, self.config, warnings)
         except PodError as error:
             raise RequestError(400, str(error)) from None
         return told | {
             "generation": decision.snapshot.generation,
+            "gone": found.gone,
             "boundTo": found.bound_to,
             "holds": list(found.holds),
             "kubeScheduler": unschedulable_message(found.pod),
@@ -174,13 +182,18 @@ class Explainer:
             stranger = other_scheduler(waiting.scheduler_name, was_asked, self.config)
             return _Found(pod, self._request(pod), record, warnings=(stranger,) if stranger else ())
         holder = self._holder(namespace, name)
-        bound = holder if holder is not None else (None, None, ())
-        record = self._record.of_pod(holder[0]) if holder is not None else self._record.of(namespace, name)
+        if holder is not None:
+            record = self._record.of_pod(holder[0])
+            if record is not None and record.pod:
+                pod = read_redacted(record.pod)
+                return _Found(pod, self._request(pod), record, *holder)
+            return _Found(_named(holder[0]), holder[0].request, record, *holder)
+        record = self._record.of(namespace, name)
         if record is not None and record.pod:
             pod = read_redacted(record.pod)
-            return _Found(pod, self._request(pod), record, *bound)
-        if holder is not None:
-            return _Found(_named(holder[0]), holder[0].request, record, *holder)
+            gone = self._source.is_gone(record.uid)
+            warnings = (_no_longer(record),) if gone else ()
+            return _Found(pod, self._request(pod), record, warnings=warnings, gone=gone)
         raise RequestError(
             404,
             f"pod {namespace}/{name}: no pod of this name waits for GPUs or holds some here, and none was "
@@ -214,6 +227,14 @@ class Explainer:
             return snapshot
         table = Table({**snapshot.nodes, **own}, spare=0, forecast=snapshot.forecast)
         return table.snapshot(snapshot.generation)
+
+
+def _no_longer(record: Recorded) -> str:
+    """What to know of a pod that is known by its record alone."""
+    return (
+        f"no pod {record.namespace}/{record.name} waits for GPUs or holds any now; this is of the last one "
+        f"of that name that was decided about: uid {record.uid}, at {time_text(record.at)}"
+    )
 
 
 def _named(pod: BoundPod) -> kube.Pod:

@@ -28,6 +28,10 @@ class Offline:
         """The pods that ask GPUs and have no node."""
         return self.waiting
 
+    def is_gone(self, uid: str) -> bool:
+        """Never: nobody is remembered beside it who could be."""
+        return False
+
     def node_facts(self) -> Mapping[str, NodeFacts]:
         """What kube-scheduler's own filters compare of each Node, without amounts."""
         return self.facts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,10 +32,15 @@ class Replayed:
     facts: Mapping[str, NodeFacts]
     record: Record
     config: Configuration
+    gone: frozenset[str]
 
     def pending(self) -> Sequence[PendingPod]:
         """The pods that ask GPUs and had no node."""
         return self.waiting
+
+    def is_gone(self, uid: str) -> bool:
+        """Whether a pod was known neither to wait for GPUs nor to hold any."""
+        return uid in self.gone
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         """What kube-scheduler's own filters compare of each Node, without amounts."""
@@ -48,12 +53,16 @@ def taken(
     facts: Mapping[str, NodeFacts],
     record: Iterable[Recorded],
     config: Configuration,
+    is_gone: Callable[[str], bool],
 ) -> SnapshotFile:
-    """The state of a running extender, without what no decision about a pod reads."""
+    """The state of a running extender, without what no decision about a pod reads.
+
+    ``is_gone`` tells of a uid whether that pod is known not to be there any more.
+    """
     nodes = [node.info for node in snapshot.nodes.values()]
     workload = snapshot.forecast.workload
     offers = _Offers([info.name for info in nodes])
-    decisions = [_stored(entry, offers) for entry in record]
+    decisions = [_stored(entry, offers, gone=is_gone(entry.uid)) for entry in record]
     return SnapshotFile(
         generation=snapshot.generation,
         at=time.time(),
@@ -82,7 +91,8 @@ def revived(file: SnapshotFile) -> Replayed:
     offers = [_offered(offer, index) for offer in file.offers]
     record.restore(_recorded(each, offers) for each in file.decisions)
     facts = {each.name: each for each in file.facts}
-    return Replayed(snapshot, file.pending, facts, record, config)
+    gone = frozenset(each.uid for each in file.decisions if each.gone)
+    return Replayed(snapshot, file.pending, facts, record, config, gone)
 
 
 class _Offers:
@@ -136,7 +146,7 @@ def _without_labels(pod: BoundPod) -> BoundPod:
     return replace(pod, labels={})
 
 
-def _stored(entry: Recorded, offers: _Offers) -> StoredDecision:
+def _stored(entry: Recorded, offers: _Offers, *, gone: bool) -> StoredDecision:
     return StoredDecision(
         uid=entry.uid,
         namespace=entry.namespace,
@@ -153,6 +163,7 @@ def _stored(entry: Recorded, offers: _Offers) -> StoredDecision:
         offer=offers.place(entry.offered),
         candidates=entry.candidates,
         bound=entry.bound,
+        gone=gone,
     )
 
 

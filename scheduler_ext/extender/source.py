@@ -58,6 +58,10 @@ class InventorySource:
         """The pods of the file that ask GPUs and have no node."""
         return self._pending
 
+    def is_gone(self, uid: str) -> bool:
+        """Never: whoever is asked about need not be in the file."""
+        return False
+
     def node_facts(self) -> Mapping[str, NodeFacts]:
         """What kube-scheduler's own filters compare of each Node of the file, without amounts."""
         return self._facts

@@ -81,6 +81,10 @@ class Source(Watched, Protocol):
         """The pods that ask GPUs and have no node yet."""
         ...
 
+    def is_gone(self, uid: str) -> bool:
+        """Whether a pod that was asked about is known neither to wait for GPUs nor to hold any now."""
+        ...
+
     def node_facts(self) -> Mapping[str, NodeFacts]:
         """What kube-scheduler's own filters compare of each Node that is known, without amounts."""
         ...

@@ -32,7 +32,8 @@ _MOST_BYTES = 2**30
 class StoredDecision(Struct):
     """One pod's record; ``pod`` is its manifest as redacted JSON, empty where it is not known.
 
-    ``offer`` is the place in ``offers`` of the nodes that kube-scheduler asked about, None where it did not.
+    ``offer`` is the place in ``offers`` of the nodes that kube-scheduler asked about, None where it did not;
+    ``gone``: it was known neither to wait for GPUs nor to hold any.
     """
 
     uid: str
@@ -50,6 +51,7 @@ class StoredDecision(Struct):
     offer: int | None
     candidates: tuple[Candidate, ...]
     bound: Bound | None
+    gone: bool
 
 
 class StoredOffer(Struct):

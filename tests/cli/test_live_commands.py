@@ -320,6 +320,12 @@ def test_the_kubeconfig_is_the_one_that_kubectl_reads(
             ["node", "nowhere"], 1, "node nowhere: no node of this name has GPUs", id="no such node"
         ),
         pytest.param(["why"], 2, "Missing argument 'POD'", id="no pod"),
+        pytest.param(
+            ["why", "default/waits"],
+            2,
+            "'default/waits' is no name of a pod; -n chooses its namespace",
+            id="a namespace in the name",
+        ),
     ],
 )
 def test_questions_that_cannot_be_answered(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -82,6 +83,45 @@ def test_pods_that_finish_let_go(living: Living) -> None:
     assert living.fitting() == "b"
     living.server.store.put(PODS, pod("p", {WHOLE: "1"}, on="a", phase="Succeeded"))
     living.fits("ab")
+
+
+def waits_no_more(living: Living) -> None:
+    living.server.store.delete(PODS, "p", "default")
+
+
+def ends(living: Living) -> None:
+    living.server.store.put(PODS, pod("p", {WHOLE: "1"}, on="a", phase="Succeeded"))
+
+
+def comes_anew_without_gpus(living: Living) -> None:
+    living.server.store.delete(PODS, "p", "default")
+    anew = pod("p", {})
+    anew["metadata"]["uid"] = "another"
+    living.server.store.put(PODS, anew)
+
+
+@pytest.mark.parametrize("goes", [waits_no_more, ends, comes_anew_without_gpus])
+def test_a_pod_is_gone_when_it_neither_waits_nor_holds_gpus(
+    living: Living, goes: Callable[[Living], None]
+) -> None:
+    asking = pod("p", {WHOLE: "1"})
+    uid = asking["metadata"]["uid"]
+    living.server.store.put(PODS, asking)
+    living.start()
+    assert not living.live.is_gone(uid), "it waits"
+    living.bind("p", on="a")
+    living.fits("b")
+    assert not living.live.is_gone(uid), "it has its node"
+    goes(living)
+    eventually(lambda: living.live.is_gone(uid))
+
+
+def test_no_pod_is_said_to_be_gone_while_nobody_tells_of_pods(living: Living) -> None:
+    assert not living.live.is_gone("new"), "nobody was asked yet"
+    living.start()
+    assert living.live.is_gone("new")
+    living.server.stop()
+    eventually(lambda: not living.live.is_gone("new"))
 
 
 def test_a_cordon_is_obeyed(living: Living) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import pytest
@@ -47,6 +47,8 @@ class Running:
     waiting: Sequence[PendingPod]
     facts: Mapping[str, NodeFacts]
     config: Configuration
+    # The uids of pods that were asked about and are not there any more.
+    gone: Set[str] = frozenset()
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -54,6 +56,9 @@ class Running:
 
     def pending(self) -> Sequence[PendingPod]:
         return self.waiting
+
+    def is_gone(self, uid: str) -> bool:
+        return uid in self.gone
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return self.facts
@@ -114,6 +119,7 @@ def test_a_replay_answers_as_the_extender_did(
     there.extender.record.bound(
         first["uid"], "default", first["name"], Bound(1.5, names[0], "bound", "", {"c0": ("GPU-1",)})
     )
+    there.gone = data.draw(st.frozensets(st.sampled_from([each["metadata"]["uid"] for each in pods])))
     elsewhere = replaying(there.replayed())
     for asking in [*pods, *(each for each in objects if each["kind"] == "Pod")]:
         name = asking["metadata"]["name"]
@@ -203,7 +209,7 @@ def test_thousands_of_decisions_are_saved_once_for_the_same_nodes() -> None:
         ask(there.extender, pod(f"p{i}", {WHOLE: "9"}), ["a"] if i % 2 else ["a", "b"])
     snapshot = there.snapshot
     assert snapshot is not None
-    file = taken(snapshot, (), {}, there.extender.record, there.config)
+    file = taken(snapshot, (), {}, there.extender.record, there.config, there.is_gone)
     assert (len(file.decisions), len(file.offers)) == (300, 2)
 
 
@@ -253,7 +259,14 @@ def test_it_is_read_as_it_was_written() -> None:
     there = running(*whole_node("a", None, "x"), asks("w", {WHOLE: "3"}))
     snapshot = there.snapshot
     assert snapshot is not None
-    file = taken(snapshot, there.pending(), there.node_facts(), there.extender.record, there.config)
+    file = taken(
+        snapshot,
+        there.pending(),
+        there.node_facts(),
+        there.extender.record,
+        there.config,
+        there.is_gone,
+    )
     again = decode_snapshot_file(encode_snapshot_file(file))
     assert again == file
     assert [entry.pod.name for entry in again.pending] == ["w"]

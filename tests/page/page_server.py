@@ -46,6 +46,9 @@ class PageServer:
     def pending(self) -> Sequence[PendingPod]:
         return [None] * len(self.pending_lines)  # type: ignore[list-item]
 
+    def is_gone(self, uid: str) -> bool:
+        return False
+
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return {}
 

@@ -79,8 +79,9 @@ class FromObjects:
         told = explain(pod, self._state, self._config)
         stranger = other_scheduler(spec.scheduler_name or "", False, self._config)
         return told | {
-            "warnings": [*told["warnings"], *([stranger] if stranger else [])],
+            "warnings": [*([stranger] if stranger else []), *told["warnings"]],
             "generation": None,
+            "gone": False,
             "boundTo": None,
             "holds": [],
             "kubeScheduler": unschedulable_message(pod),
