@@ -41,9 +41,13 @@ class SlowClients:
     def __enter__(self) -> SlowClients:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
+        """Neither send nor read any more: a reset is told to one reader only, which then is the caller."""
         self._stop.set()
         self._thread.join()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
         for sockets in self.sockets.values():
             for sock in sockets:
                 sock.close()

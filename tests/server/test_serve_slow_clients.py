@@ -99,6 +99,7 @@ def test_good_requests_and_probes_are_quick_among_slow_clients(server: Product) 
                 while cuts(server) != expected and time.monotonic() < until:
                     time.sleep(0.1)
                 assert cuts(server) == expected
+                clients.stop()
                 for kind, (_, _, missed) in KINDS.items():
                     for sock in clients.sockets[kind]:
                         assert_cut_off(sock, missed)

@@ -87,6 +87,7 @@ def test_hundreds_of_slow_clients_delay_nobody_and_are_cut_off(server: ServerPro
         ) != expected and time.monotonic() < started + 4 * TIMEOUT_S:
             time.sleep(0.05)
         assert cuts == expected
+        clients.stop()
         for kind in (*CUT["head"], *CUT["body"]):
             for sock in clients.sockets[kind]:
                 reply = read_reply(sock)
