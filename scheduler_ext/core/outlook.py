@@ -18,7 +18,7 @@ from scheduler_ext.core.node import UNLIMITED
 
 # A node's GPUs and its CPU are in balance where it has this part of what pods ask of CPU beside them: pods
 # that ask little come as well. How little it matters is in docs/concepts/placement.md.
-_BALANCE = 0.6
+BALANCE = 0.6
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Outlook:
 
         The cubes make it so: what is short counts nearly alone, what is plentiful hardly.
         """
-        needed = _BALANCE * 1000 * self.forecast.cores_per_gpu.take(self.rows[0])
+        needed = BALANCE * 1000 * self.forecast.cores_per_gpu.take(self.rows[0])
         cpu = self.cpu_free_milli / np.maximum(needed, 1e-9)
         both = np.cbrt(self.worth**3 + cpu**3)
         usable: Floats = self.worth * cpu / np.maximum(both, 1e-9)

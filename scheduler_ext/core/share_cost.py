@@ -6,6 +6,7 @@ The same terms as those that choose the node, as far as they tell GPUs of one no
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from scheduler_ext.core.snapshot import Snapshot
 
 # More than any difference between GPUs of one model.
 _DISLIKE = 1e6
-_TIE = 1e-4
+TIE = 1e-4
 
 
 def share_cost(request: GpuRequest, snapshot: Snapshot, strategy: str, weights: Mapping[str, float]) -> Cost:
@@ -53,23 +54,37 @@ def share_cost(request: GpuRequest, snapshot: Snapshot, strategy: str, weights: 
     return by_model
 
 
+class LossWeights(NamedTuple):
+    """What a GPU lost counts in each of the scores: their values are losses over the largest that they
+    tell."""
+
+    worth: float
+    unusable: float
+    runs: float
+
+    @classmethod
+    def of(cls, weights: Mapping[str, float]) -> LossWeights:
+        """By the weights of the scores."""
+        return cls(
+            worth=weights.get(ResidualValue.name, 0.0),
+            unusable=weights.get(Fragmentation.name, 0.0) / (2 * fragmentation.MOST_GPUS),
+            runs=weights.get(WholeGpus.name, 0.0) / whole_gpus.MOST_GPUS,
+        )
+
+
 class _Packing:
     """What the pods to come lose."""
 
     def __init__(self, request: GpuRequest, snapshot: Snapshot, weights: Mapping[str, float]) -> None:
         self._devices = snapshot.devices
         outlook = snapshot.outlook.after(request.cpu_milli, 0, None)
-        forecast = outlook.forecast
-        # What a GPU counts in each of the scores: their values are losses over the largest that they tell.
-        worth = weights.get(ResidualValue.name, 0.0)
-        unusable = weights.get(Fragmentation.name, 0.0) / (2 * fragmentation.MOST_GPUS)
-        runs = weights.get(WholeGpus.name, 0.0) / whole_gpus.MOST_GPUS
+        forecast, per_gpu = outlook.forecast, LossWeights.of(weights)
         steps = forecast.unusable.shape[1]
-        self._kept = forecast.kept(worth, unusable)
+        self._kept = forecast.kept(per_gpu.worth, per_gpu.unusable)
         self._at = (outlook.rows * steps + outlook.step) * (WHOLE + 1)
         spoilt, fewer = outlook.broken
         # Beside that, pods of several GPUs lose what is a whole GPU no longer.
-        self._breaking = unusable * spoilt + runs * fewer
+        self._breaking = per_gpu.unusable * spoilt + per_gpu.runs * fewer
 
     def __call__(self, before: Ints, after: Ints) -> Floats:
         was = part_milli(np.maximum(before, 0), self._devices)
@@ -77,4 +92,4 @@ class _Packing:
         cost: Floats = self._kept.take(self._at + was) - self._kept.take(self._at + left)
         cost += np.where(was == WHOLE, self._breaking, 0.0)
         # Best fit decides between placements that cost the same.
-        return cost + _TIE * left / WHOLE
+        return cost + TIE * left / WHOLE

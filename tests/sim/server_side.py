@@ -20,7 +20,7 @@ from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.workload import TaskClass, Workload
 from scheduler_ext.extender.service import Extender
-from scheduler_ext.sim.workload import GPU_MILLI, PodKind
+from scheduler_ext.sim.workload import GPU_MILLI, PodKind, task_class
 from scheduler_ext.sim.world import Cluster, NodeShape, World
 from scheduler_ext.wire.config import Configuration, FilterSection, MemorySection, ScoreSection
 from scheduler_ext.wire.extender import ExtenderArgs, decode_args
@@ -182,6 +182,10 @@ kinds = st.one_of(
     st.builds(
         lambda cpu, gpus, models: PodKind(cpu, 1000, gpus, 1000, models), _cpus, st.integers(1, 8), _models
     ),
+)
+several_kinds = st.lists(kinds, min_size=1, max_size=4)
+workloads = st.dictionaries(kinds.map(task_class), st.integers(1, 9), max_size=6).map(
+    lambda counts: Workload.of({task: float(count) for task, count in counts.items()})
 )
 _nodes = st.tuples(
     st.sampled_from((8000, 31_000, 96_000)), st.sampled_from((0, 1, 2, 4, 8)), st.sampled_from(MODELS)

@@ -35,6 +35,13 @@ def whole(gpus: int, cpu_milli: int = 1000, models: tuple[str, ...] = ()) -> Pod
     return PodKind(cpu_milli, 1000, gpus, 1000, models)
 
 
+def world_with(cluster: Cluster, *placed: tuple[PodKind, int, tuple[int, ...]]) -> World:
+    world = World(cluster)
+    for kind, node, slots in placed:
+        world.place(kind, node, slots)
+    return world
+
+
 def scheduler_of(
     world: World,
     policy: str = "best-fit",

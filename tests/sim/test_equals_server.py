@@ -33,18 +33,15 @@ from tests.sim.server_side import (
     Server,
     clusters,
     info_of,
-    kinds,
     lived_in,
+    several_kinds,
     steps,
     uuid_of,
+    workloads,
 )
 
 _HEADROOM = 0
 _SHIPPED = ScoreSection()
-several_kinds = st.lists(kinds, min_size=1, max_size=4)
-workloads = st.dictionaries(kinds.map(task_class), st.integers(1, 9), max_size=6).map(
-    lambda counts: Workload.of({task: float(count) for task, count in counts.items()})
-)
 
 
 def simulated(world: World, node: int) -> NodeState:

@@ -18,8 +18,8 @@ from scheduler_ext.sim.node_states import NodeStates
 from scheduler_ext.sim.policies import policy_factory, policy_names
 from scheduler_ext.sim.policy import Target
 from scheduler_ext.sim.workload import PodKind, task_class
-from scheduler_ext.sim.world import Cluster, NodesView, World
-from tests.sim.small import cluster_of, kinds, scheduler_of, share, whole, workloads, worlds
+from scheduler_ext.sim.world import NodesView, World
+from tests.sim.small import cluster_of, kinds, scheduler_of, share, whole, workloads, world_with, worlds
 
 REFERENCES = (
     "best-fit",
@@ -33,13 +33,6 @@ REFERENCES = (
     "random",
 )
 NOTHING = Workload()
-
-
-def world_with(cluster: Cluster, *placed: tuple[PodKind, int, tuple[int, ...]]) -> World:
-    world = World(cluster)
-    for kind, node, slots in placed:
-        world.place(kind, node, slots)
-    return world
 
 
 TWO_NODES = cluster_of((8000, 2, "A100"), (8000, 2, "A100"))

@@ -7,7 +7,7 @@ import numpy as np
 from scheduler_ext.core.columns import Floats
 from scheduler_ext.core.criterion import Scoring
 
-_MOST_GPUS = 2.0
+MOST_GPUS = 2.0
 
 
 class Balance:
@@ -21,5 +21,5 @@ class Balance:
 
     def value(self, scoring: Scoring) -> Floats:
         lost = (scoring.before.usable - scoring.after.usable) / scoring.gpus
-        value: Floats = np.clip(1.0 - lost / _MOST_GPUS, 0.0, 1.0)
+        value: Floats = np.clip(1.0 - lost / MOST_GPUS, 0.0, 1.0)
         return value

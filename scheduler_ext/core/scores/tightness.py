@@ -7,7 +7,7 @@ import numpy as np
 from scheduler_ext.core.columns import Floats
 from scheduler_ext.core.criterion import Scoring
 
-_MOST_GPUS = 16.0
+MOST_GPUS = 16.0
 
 
 class Tightness:
@@ -19,5 +19,5 @@ class Tightness:
         return scoring.packs
 
     def value(self, scoring: Scoring) -> Floats:
-        value: Floats = np.clip(1.0 - scoring.after.idle / scoring.gpus / _MOST_GPUS, 0.0, 1.0)
+        value: Floats = np.clip(1.0 - scoring.after.idle / scoring.gpus / MOST_GPUS, 0.0, 1.0)
         return value

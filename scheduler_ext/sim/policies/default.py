@@ -1,12 +1,14 @@
 """The product's own policy: its filters, scores and choice of GPUs, on the states of the simulated nodes.
 
-What a kind of pod gets in a state is remembered, as states come again; what is new is decided together.
-Priorities are no part of a kind: the scores ``priority`` and ``spot`` apply to nobody.
+What a kind of pod gets in a state is remembered, as states come again; of what is new, few states are decided
+one by one and many together. Priorities are no part of a kind: the scores ``priority`` and ``spot`` apply to
+nobody.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from scheduler_ext.core.workload import TaskClass, Workload
 from scheduler_ext.sim.known_states import KnownStates
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates
 from scheduler_ext.sim.policy import Evaluation, Policy, Target
+from scheduler_ext.sim.state_by_state import Ask, State, StateByState
 from scheduler_ext.sim.workload import PodKind, core_cpu_milli
 from scheduler_ext.sim.world import Indexes, NodesView
 
@@ -32,6 +35,7 @@ class _Decided:
 
     def __init__(self, request: GpuRequest) -> None:
         self.request = request
+        self.ask: Ask | None = None
         self.total: Floats = np.full(0, _UNDECIDED)
         self.slot: Ints = np.zeros(0, np.int32)
 
@@ -51,13 +55,19 @@ class Default:
     local = True
     filters = True
     points = True
+    # Up to so many states that are new to a kind of pod are decided one by one.
+    few: ClassVar[int] = 64
 
     def __init__(self, target: Target) -> None:
         cluster = target.cluster
         self._policy = replace(target.knobs, weights={**target.knobs.weights, **_NOT_WEIGHED})
         self._nodes = NodeStates(cluster)
+        self._numbers: dict[State, int] = {}
+        self._states: list[State] = []
         self._columns = KnownStates(int(cluster.gpus.max(initial=1)))
-        self._numbers: dict[tuple[int, bytes, int], int] = {}
+        # By number of a state: its column, -1 until it is decided together with others.
+        self._column_of: Indexes = np.zeros(0, np.intp)
+        self._by_state: StateByState | None = None
         self._state_of: Indexes = np.zeros(len(cluster), np.intp)
         # [slot, node]: which GPU of the node is in the slot of its state.
         self._gpu_of: Ints = np.zeros((int(cluster.gpus.max(initial=1)), len(cluster)), np.int32)
@@ -84,17 +94,28 @@ class Default:
             # Kinds that differ in main memory alone ask the same of GPUs.
             request = request_of(kind)
             decided = self._decided[kind] = self._by_request.setdefault(request, _Decided(request))
-        decided.reach(len(self._columns))
+        decided.reach(len(self._states))
         only = slice(None) if nodes.only is None else nodes.only
         states = self._state_of[only]
         missing = states[np.isnan(decided.total[states])]
         if len(missing):
-            self._decide(decided, missing if len(missing) == 1 else np.unique(missing))
+            self._decide(decided, list(dict.fromkeys(missing.tolist())))
         slot = self._gpu_of[decided.slot[states], np.arange(len(self._state_of))[only]]
         return Evaluation(decided.total[states], slot)
 
-    def _decide(self, decided: _Decided, states: Indexes) -> None:
-        snapshot = self._columns.snapshot(states, self._forecast, self._cluster)
+    def _decide(self, decided: _Decided, states: list[int]) -> None:
+        one_by_one = self._by_state
+        if one_by_one is None or len(states) > self.few:
+            self._decide_together(decided, np.array(states))
+            return
+        if decided.ask is None:
+            decided.ask = one_by_one.ask(decided.request)
+        for number in states:
+            total, slot = one_by_one.decide(decided.ask, self._states[number])
+            decided.total[number], decided.slot[number] = total, slot
+
+    def _decide_together(self, decided: _Decided, states: Indexes) -> None:
+        snapshot = self._columns.snapshot(self._columns_of(states), self._forecast, self._cluster)
         # It may know a kind of GPU more.
         self._forecast = snapshot.forecast
         decision = Decision(decided.request, snapshot, self._policy)
@@ -115,11 +136,10 @@ class Default:
             order = room.argsort(kind="stable")
             self._gpu_of[:gpus, node] = order
             cpu = self._nodes.cpu_free_milli(node, int(world.cpu_free[node]))
-            key = (int(self._nodes.shape_of[node]), room[order].tobytes(), cpu)
-            number = self._numbers.get(key)
-            if number is None:
-                state = self._nodes.state(key[0], tuple(room[order].tolist()), cpu)
-                number = self._numbers[key] = self._columns.add(state)
+            state = State(int(self._nodes.shape_of[node]), tuple(room[order].tolist()), cpu)
+            number = self._numbers.setdefault(state, len(self._states))
+            if number == len(self._states):
+                self._states.append(state)
             self._state_of[node] = number
         if self._tick < 0:
             self._cluster_states = self._state_of.copy()
@@ -129,9 +149,19 @@ class Default:
     def _expect(self) -> None:
         """What is compared with: how scarce a model is, say, is a matter of all nodes, held or not."""
         forecast = Forecast(_by_canonical_models(self._workload), ())
-        self._cluster = self._columns.snapshot(self._cluster_states, forecast)
+        self._cluster = self._columns.snapshot(self._columns_of(self._cluster_states), forecast)
         self._cluster.node.count[:] = 1
         self._forecast = self._cluster.forecast
+        if self._policy.strategy == "fragmentation":
+            self._by_state = StateByState(self._cluster, self._nodes.shape_of, self._policy)
+
+    def _columns_of(self, states: Indexes) -> Indexes:
+        if len(self._column_of) < len(self._states):
+            more = 2 * len(self._states) - len(self._column_of)
+            self._column_of = np.append(self._column_of, np.full(more, -1, np.intp))
+        for number in np.unique(states[self._column_of[states] < 0]).tolist():
+            self._column_of[number] = self._columns.add(self._nodes.state(*self._states[number]))
+        return self._column_of[states]
 
 
 def request_of(kind: PodKind) -> GpuRequest:
