@@ -32,7 +32,7 @@ TOLERANCE = 0.05
 # that no estimated node comes within the tolerance of a reported one, whatever those say.
 _REPORTED_TO_OTHERS = (1 + 2 * TOLERANCE) / (1 - 2 * TOLERANCE)
 # Totals closer than this are equal: what differs below it is rounding, not merit.
-_TOTAL_DECIMALS = 9
+TOTAL_DECIMALS = 9
 _CODE = {reason: code for code, reason in enumerate(REASONS, start=1)}
 
 REPORTED = Reported()
@@ -148,7 +148,7 @@ class Decision:
         total = np.zeros(len(self.verdict))
         for _, weight, value in self.terms:
             total += weight * value
-        return np.where(self.fits, np.round(total, _TOTAL_DECIMALS), -np.inf)
+        return np.where(self.fits, np.round(total, TOTAL_DECIMALS), -np.inf)
 
     @property
     def tolerance(self) -> float:

@@ -55,8 +55,7 @@ def share_cost(request: GpuRequest, snapshot: Snapshot, strategy: str, weights: 
 
 
 class LossWeights(NamedTuple):
-    """What a GPU lost counts in each of the scores: their values are losses over the largest that they
-    tell."""
+    """What the loss of a GPU takes from the total, by score: its weight over the largest loss it tells."""
 
     worth: float
     unusable: float

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scheduler_ext.core.columns import Floats
 from scheduler_ext.core.forecast import USUAL_PART
 from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.sim.model_names import admits
 from scheduler_ext.sim.workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import Cluster, NodesView
 
@@ -65,7 +66,7 @@ class Fragmentation:
         self._depth = depth + 1
 
     def _eligible(self, cluster: Cluster, task: TaskClass) -> _Rows:
-        admitted = [not task.models or model in task.models for model in cluster.models]
+        admitted = [admits(task.models, model) for model in cluster.models]
         met = np.arange(self._levels) > np.searchsorted(self._thresholds, task.cpu_milli)
         return np.flatnonzero(np.logical_and.outer(admitted, met))
 

@@ -5,21 +5,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from scheduler_ext.core.columns import Ints
 from scheduler_ext.core.gpu import Device, Memory, Report
 from scheduler_ext.core.holdings import DeviceHoldings, Holdings
-from scheduler_ext.core.models import canonical_model
 from scheduler_ext.core.node import NodeInfo, NodeState, Slot
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.state import coarse_free_milli, resolve_held
+from scheduler_ext.sim.model_names import model_of
 from scheduler_ext.sim.workload import GPU_MILLI, core_cpu_milli
 from scheduler_ext.sim.world import Cluster
 
 WHOLE_GPU = "nvidia.com/gpu"
 _NO_HEADROOM = 0
+
+
+class State(NamedTuple):
+    """What tells simulated nodes apart: their shape, and what is left of GPUs, the fullest first, and CPU."""
+
+    shape: int
+    room_milli: tuple[int, ...]
+    cpu_free_milli: int
 
 
 class NodeStates:
@@ -29,7 +38,7 @@ class NodeStates:
     def __init__(self, cluster: Cluster) -> None:
         self._resources = ResourceNames()
         shapes: dict[tuple[int, int, int], int] = {}
-        # Which kind of node each is, by GPUs, model and CPU.
+        # Which shape each node has: GPUs, model and CPU.
         self.shape_of: Ints = np.array(
             [
                 shapes.setdefault((int(gpus), int(model), int(cpu)), len(shapes))
@@ -48,8 +57,9 @@ class NodeStates:
         assert info.cpu_milli is not None
         return coarse_free_milli(info.cpu_milli, info.cpu_milli - cpu_free)
 
-    def state(self, shape: int, room_milli: tuple[int, ...], cpu_free: int) -> NodeState:
-        """The state of a node with so much left on each of its GPUs, the fullest first, and of its CPU."""
+    def of(self, left: State) -> NodeState:
+        """The state as the core has it."""
+        shape, room_milli, cpu_free_milli = left
         info = self._infos[shape]
         assert info.report is not None
         held = Holdings()
@@ -67,7 +77,7 @@ class NodeStates:
             }
         )
         state = resolve_held(info, held, self._resources, _NO_HEADROOM, self._slots[shape]).state
-        return replace(state, cpu_free_milli=cpu_free)
+        return replace(state, cpu_free_milli=cpu_free_milli)
 
     def _info(self, gpus: int, model: str, cpu_milli: int) -> NodeInfo:
         devices = tuple(
@@ -76,7 +86,7 @@ class NodeStates:
                 index=index,
                 vendor="nvidia",
                 product=model,
-                model=canonical_model(model, vendor="nvidia"),
+                model=model_of(model),
                 compute_capability=None,
                 memory=Memory(GPU_MILLI),
             )

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -65,6 +66,9 @@ class _Scored:
 class Scheduler:
     """Decides, and measures how long each decision took, in ``latencies_s``. The world it only reads."""
 
+    # Kinds of pods by nodes whose scores are kept, of twelve bytes each.
+    most_kept: ClassVar[int] = 2**24
+
     def __init__(self, world: World, policy: Policy, settings: Settings, seed: int = 0) -> None:
         """With first ties, the nodes' order in the world is the order."""
         self._world = world
@@ -114,6 +118,8 @@ class Scheduler:
     def _up_to_date(self, kind: PodKind) -> _Scored:
         scored = self._scored.get(kind)
         if scored is None:
+            if len(self._scored) * len(self._world.cluster) > self.most_kept:
+                self._scored.clear()
             scored = self._scored[kind] = _Scored(self._admits(kind.models))
         changed = None if scored.tick < 0 else self._world.changed_since(scored.tick)
         if changed is None or not self._policy.local:

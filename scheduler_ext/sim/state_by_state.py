@@ -1,8 +1,8 @@
 """What the default policy gives a kind of pod in one state of a simulated node, in plain Python.
 
-After a placement one or two states are new to a kind of pod. For so few of them numpy takes ten times as long
-to be called as to compute (docs/decisions/0020-few-states-in-plain-python.md). The tables are the core's, and
-so is the result, but for what rounding loses.
+After a placement few states are new to a kind of pod, and for so few numpy takes ten times as long to be
+called as to compute (docs/decisions/0020-states-one-by-one.md). The tables are the core's, and so is the
+result, but for what rounding loses.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ import math
 from bisect import bisect_right
 from typing import NamedTuple
 
+import numpy as np
+
 from scheduler_ext.core.columns import Ints
+from scheduler_ext.core.cycle import TOTAL_DECIMALS
 from scheduler_ext.core.forecast import MAX_GPUS, WHOLE
 from scheduler_ext.core.node import UNLIMITED
 from scheduler_ext.core.outlook import BALANCE
@@ -20,26 +23,18 @@ from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.scores import SCORES, balance, fragmentation, tightness, whole_gpus
 from scheduler_ext.core.share_cost import TIE, LossWeights
 from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.sim.node_states import State
 
 DOES_NOT_FIT = -math.inf
-# As core.cycle rounds totals.
-_TOTAL_SCALE = 1e9
+_TOTAL_SCALE = 10.0**TOTAL_DECIMALS
 
 
-class State(NamedTuple):
-    """A node as pods see it: which shape it has, and what is left of its GPUs, the fullest first, and CPU."""
-
-    shape: int
-    room_milli: tuple[int, ...]
-    cpu_free_milli: int
-
-
-class Ask:
+class Asked:
     """What a request asks, in numbers, and the part that each score has of its totals."""
 
     def __init__(self, request: GpuRequest, policy: Policy, cluster: Snapshot) -> None:
         self.cpu_milli = request.cpu_milli
-        self.whole = sum(ask.count for ask in request.units)
+        self.whole = sum(units.count for units in request.units)
         self.gpus = max(self.whole, 1)
         self.share_milli = request.shares.largest_mib if request.shares is not None else None
         self.models = {
@@ -64,23 +59,26 @@ class Ask:
             for score in SCORES
             if applies.get(score.name)
         }
-        whole = sum(weights.values()) or 1.0
-        self.part = {name: weights.get(name, 0.0) / whole for name in applies}
+        together = sum(weights.values()) or 1.0
+        self.part = {name: weights.get(name, 0.0) / together for name in applies}
 
 
 class _Shape(NamedTuple):
-    """What is the same of all nodes of a shape: the number of their model and their row of the forecast, how
-    scarce the model and nodes as large are, and how much CPU is in balance with a GPU."""
+    """What is the same of all nodes of a shape: the number of their model and their row of the forecast, what
+    residuals are worth and how many of so many whole GPUs pods of several can use, how scarce the model and
+    nodes as large are, and how much CPU is in balance with a GPU."""
 
     model: int
     row: int
+    values: list[float]
+    runs: list[float]
     scarcity: float
     host_scarcity: float
     cpu_per_gpu_milli: float
 
 
 class _Outlook(NamedTuple):
-    """As core.outlook has it."""
+    """What a node holds for the pods to come, named as in core.outlook."""
 
     idle: float
     whole: int
@@ -90,8 +88,7 @@ class _Outlook(NamedTuple):
     runs: float
 
 
-# Tables of core.forecast, by residual or by whole GPUs: values and runs; unusable, several, and what is kept.
-_Row = tuple[list[float], list[float]]
+# Of core.forecast for one step of CPU: unusable and what is kept by residual, several by whole GPUs.
 _Step = tuple[list[float], list[float], list[float]]
 
 
@@ -105,30 +102,31 @@ class StateByState:
         self._policy = policy
         self._forecast = forecast = cluster.forecast
         self._cpu_amounts = forecast.cpu_milli.tolist()
-        outlook, devices = cluster.outlook, cluster.devices
-        scarcity = cluster.scarcity.tolist() if len(cluster.models) > 1 else [0.0]
-        shapes = {
-            shape: _Shape(
-                model=int(devices.model[0, node]),
-                row=int(outlook.rows[0, node]),
-                scarcity=scarcity[devices.model[0, node]],
+        # Lists, as Python reads a number of one three times as fast as of an array.
+        values, runs = forecast.values.tolist(), forecast.runs.tolist()
+        a_node_of_each = np.unique(shape_of, return_index=True)[1].tolist()
+        rows, models = cluster.outlook.rows[0].tolist(), cluster.devices.model[0].tolist()
+        self._shapes = [
+            _Shape(
+                model=models[node],
+                row=rows[node],
+                values=values[rows[node]],
+                runs=runs[rows[node]],
+                scarcity=float(cluster.scarcity[models[node]]),
                 host_scarcity=float(cluster.host_scarcity[node]),
-                cpu_per_gpu_milli=BALANCE * 1000 * float(forecast.cores_per_gpu[outlook.rows[0, node]]),
+                cpu_per_gpu_milli=BALANCE * 1000 * float(forecast.cores_per_gpu[rows[node]]),
             )
-            for node, shape in enumerate(shape_of.tolist())
-        }
-        self._shapes = [shapes[number] for number in range(len(shapes))]
+            for node in a_node_of_each
+        ]
         self._loss = LossWeights.of(policy.weights)
         self._before: dict[State, _Outlook] = {}
-        # By row, and by row and step: as lists, of which Python reads a number three times as fast.
-        self._rows: dict[int, _Row] = {}
         self._steps: dict[tuple[int, int], _Step] = {}
 
-    def ask(self, request: GpuRequest) -> Ask:
+    def asked(self, request: GpuRequest) -> Asked:
         """The request as ``decide`` takes it."""
-        return Ask(request, self._policy, self._cluster)
+        return Asked(request, self._policy, self._cluster)
 
-    def decide(self, ask: Ask, state: State) -> tuple[float, int]:
+    def decide(self, asked: Asked, state: State) -> tuple[float, int]:
         """The total, -inf where it does not fit, and the slot of its share, 0 without one."""
         rooms, shape = state.room_milli, self._shapes[state.shape]
         before = self._before.get(state)
@@ -137,28 +135,28 @@ class StateByState:
             before = self._before[state] = self._outlook(shape, rooms, state.cpu_free_milli, idle, whole)
         cpu = state.cpu_free_milli
         if cpu != UNLIMITED:
-            cpu = max(cpu - ask.cpu_milli, 0)
-        slot, idle, whole, scarce = 0, before.idle - ask.whole, before.whole - ask.whole, shape.scarcity
-        if ask.share_milli is not None:
-            if shape.model not in ask.models or not rooms or rooms[-1] < ask.share_milli:
+            cpu = max(cpu - asked.cpu_milli, 0)
+        slot, idle, whole, scarce = 0, before.idle - asked.whole, before.whole - asked.whole, shape.scarcity
+        if asked.share_milli is not None:
+            if shape.model not in asked.models or not rooms or rooms[-1] < asked.share_milli:
                 return DOES_NOT_FIT, 0
-            slot = self._cheapest(ask.share_milli, shape, rooms, before, cpu)
+            slot = self._cheapest(asked.share_milli, shape, rooms, before, cpu)
             whole -= rooms[slot] == WHOLE
-            rooms = (*rooms[:slot], rooms[slot] - ask.share_milli, *rooms[slot + 1 :])
-            idle -= ask.share_milli / WHOLE
-            scarce = scarce * ask.share_milli / WHOLE
-        elif ask.whole and (shape.model not in ask.models or whole < 0):
+            rooms = (*rooms[:slot], rooms[slot] - asked.share_milli, *rooms[slot + 1 :])
+            idle -= asked.share_milli / WHOLE
+            scarce = scarce * asked.share_milli / WHOLE
+        elif asked.whole and (shape.model not in asked.models or whole < 0):
             return DOES_NOT_FIT, 0
-        after = self._outlook(shape, rooms, cpu, idle, whole, ask.whole)
-        return _total(ask, before, after, scarce, shape.host_scarcity), slot
+        after = self._outlook(shape, rooms, cpu, idle, whole, asked.whole)
+        return _total(asked, before, after, scarce, shape.host_scarcity), slot
 
     def _outlook(
         self, shape: _Shape, rooms: tuple[int, ...], cpu: int, idle: float, whole: int, taken: int = 0
     ) -> _Outlook:
-        """With these rooms and this CPU, and so many of the whole GPUs ``taken``."""
-        values, runs = self._row(shape.row)
+        """With these rooms and this CPU; so many whole GPUs are ``taken`` that are in the rooms still, but no
+        more in ``idle`` and ``whole``."""
         unusable, several, _ = self._step(shape.row, cpu)
-        worth = sum([values[room] for room in rooms]) - taken
+        worth = sum([shape.values[room] for room in rooms]) - taken
         usable = worth
         if cpu < UNLIMITED and shape.cpu_per_gpu_milli > 0:
             beside = cpu / max(shape.cpu_per_gpu_milli, 1e-9)
@@ -170,21 +168,20 @@ class StateByState:
             worth=worth,
             unusable=alone + _missed_by_several(several, whole, idle),
             usable=usable,
-            runs=runs[min(whole, MAX_GPUS)],
+            runs=shape.runs[min(whole, MAX_GPUS)],
         )
 
     def _cheapest(
         self, share_milli: int, shape: _Shape, rooms: tuple[int, ...], before: _Outlook, cpu: int
     ) -> int:
         """Where the share goes, as core.share_cost prices it; one GPU at least has room."""
-        _, runs = self._row(shape.row)
         _, several, kept = self._step(shape.row, cpu)
         breaking = 0.0
         if before.whole:
             whole, fewer = before.whole, before.whole - 1
             spoilt = _missed_by_several(several, fewer, before.idle)
             spoilt -= _missed_by_several(several, whole, before.idle)
-            lost = runs[min(whole, MAX_GPUS)] - runs[min(fewer, MAX_GPUS)]
+            lost = shape.runs[min(whole, MAX_GPUS)] - shape.runs[min(fewer, MAX_GPUS)]
             breaking = self._loss.unusable * spoilt + self._loss.runs * lost
         best, least = 0, math.inf
         for slot, room in enumerate(rooms):
@@ -197,13 +194,6 @@ class StateByState:
                 if cost < least:
                     best, least = slot, cost
         return best
-
-    def _row(self, row: int) -> _Row:
-        known = self._rows.get(row)
-        if known is None:
-            forecast = self._forecast
-            known = self._rows[row] = forecast.values[row].tolist(), forecast.runs[row].tolist()
-        return known
 
     def _step(self, row: int, cpu_milli: int) -> _Step:
         step = bisect_right(self._cpu_amounts, cpu_milli)
@@ -223,9 +213,9 @@ def _missed_by_several(several: list[float], whole: int, idle: float) -> float:
     return missed * idle + (several[0] - missed) * (idle - whole)
 
 
-def _total(ask: Ask, before: _Outlook, after: _Outlook, scarce: float, host_scarcity: float) -> float:
+def _total(asked: Asked, before: _Outlook, after: _Outlook, scarce: float, host_scarcity: float) -> float:
     """The scores in their order, as core.scores has them, each by its part."""
-    part, gpus = ask.part, ask.gpus
+    part, gpus = asked.part, asked.gpus
     total = (
         part["residual-value"] * _clip(1.0 - (before.worth - after.worth) / gpus)
         + part["fragmentation"]

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from scheduler_ext.core.columns import Bools, Ints
 from scheduler_ext.core.errors import OverAllocationError
+from scheduler_ext.sim.model_names import admits
 from scheduler_ext.sim.workload import GPU_MILLI, PodKind
 
 Indexes = npt.NDArray[np.intp]
@@ -75,8 +76,7 @@ class Cluster:
         """Which nodes have a GPU of one of these models, ``[node]``; all where there are none."""
         if not models:
             return np.ones(len(self), np.bool_)
-        wanted = [index for index, model in enumerate(self.models) if model in models]
-        admitted: Bools = np.isin(self.model, wanted)
+        admitted: Bools = np.array([admits(models, model) for model in self.models])[self.model]
         return admitted
 
 

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +21,8 @@ from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.openb import POD_COLUMNS, write_nodes, write_pods
 from scheduler_ext.sim.policies import policy_names
 from scheduler_ext.sim.report import Run
+from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.world import NodeShape
 from scheduler_ext.wire.config import API_VERSION as CONFIG_VERSION
 from tests.cli.commands import error_of, run
 
@@ -92,6 +95,39 @@ def test_csv_in_a_file(tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text(encoding="utf-8"))))
     assert [row["seed"] for row in rows] == ["42", "43", "42", "43"]
     assert float(rows[0]["allocationPercent130"]) > 50
+
+
+def test_a_report_that_cannot_be_written_whole_leaves_the_one_before(tmp_path: Path) -> None:
+    out = tmp_path / "runs.json"
+    out.write_text("the one before", encoding="utf-8")
+    arguments = ["simulate", "trace", *SMALL, "-o", "json", "--out", str(out)]
+    # A file of one block is too small for it.
+    limited = ["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", sys.executable, "-m", "scheduler_ext", *arguments]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith("runs.json: cannot be written: File too large\n")
+    assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == {
+        "runs.json": "the one before"
+    }
+
+
+def test_a_report_keeps_the_rights_and_the_link_of_the_one_before(tmp_path: Path) -> None:
+    before, link = tmp_path / "before.json", tmp_path / "link.json"
+    before.write_text("before", encoding="utf-8")
+    before.chmod(0o640)
+    link.symlink_to(before)
+    assert simulate(*SMALL, "-o", "json", "--out", link).exit_code == 0
+    assert link.is_symlink()
+    assert json.loads(before.read_text(encoding="utf-8"))["runs"]
+    assert before.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_report_into_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as reader:
+        assert simulate(*SMALL, "-o", "json", "--out", pipe).exit_code == 0
+        assert json.loads(reader.read())["kind"] == "SimulationReport"
 
 
 def test_churn_of_files(traces: tuple[Path, Path]) -> None:
@@ -228,6 +264,32 @@ def test_errors_are_one_line(traces: tuple[Path, Path], tmp_path: Path) -> None:
     assert told.endswith("broken.csv, line 2, gpu_milli: 2000 is not within 0 to 1000")
     elsewhere = simulate(*SMALL, "--scheduler", "tcp://10.0.0.1:1")
     assert "backend loky runs on this machine" in error_of(elsewhere)
+
+
+@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize(
+    ("has", "wished", "placed"),
+    [
+        pytest.param("A100", "a100", True, id="in small letters"),
+        pytest.param("Tesla T4", "T4", True, id="without the brand"),
+        pytest.param("NVIDIA-A100-SXM4-80GB", "A100-80GB", True, id="the model of a product"),
+        pytest.param("A100-80GB", "A100", True, id="the family of a model"),
+        pytest.param("A100-40GB", "A100-80GB", False, id="another memory"),
+        pytest.param("V100M16", "V100M32", False, id="models of the published traces"),
+        pytest.param("a,b?", "a,b?", True, id="what no product is called"),
+    ],
+)
+def test_models_are_read_as_the_server_reads_them(
+    tmp_path: Path, policy: str, has: str, wished: str, placed: bool
+) -> None:
+    write_nodes(tmp_path / "nodes.csv", [NodeShape("n", 96_000, 100_000, 2, has)])
+    kind = PodKind(1000, 1000, 1, 1000, (wished,))
+    write_pods(tmp_path / "pods.csv", [TracePod("p", kind)])
+    files = ("--nodes", tmp_path / "nodes.csv", "--pods", tmp_path / "pods.csv")
+    result = simulate(*files, "--policy", policy, "--seeds", "1", "--load", "0.5", "-o", "json")
+    (run,) = json.loads(result.stdout)["runs"]
+    assert (run["allocatedMilli"] > 0) == placed
+    assert ("no node has a model" in result.stderr) != placed
 
 
 def test_pods_of_models_that_no_node_has_are_rejected_and_told(

@@ -169,7 +169,9 @@ def _as_asked(workload: Workload) -> Workload:
     return Workload.of(counts, workload.unknown)
 
 
-_models = st.sampled_from(((), (), ("NVIDIA-A100-SXM4-80GB",), ("Tesla T4",), ("G2", "Tesla T4"), MODELS))
+_models = st.sampled_from(
+    ((), (), ("NVIDIA-A100-SXM4-80GB",), ("Tesla T4",), ("G2", "t4"), ("a100",), MODELS)
+)
 _cpus = st.sampled_from((0, 500, 1000, 2500, 4000, 8000, 33_000))
 kinds = st.one_of(
     st.builds(PodKind, _cpus, st.sampled_from((1000, 90_000))),

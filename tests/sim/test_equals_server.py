@@ -19,7 +19,7 @@ from scheduler_ext.core.table import build_snapshot
 from scheduler_ext.core.workload import Workload
 from scheduler_ext.sim.expectation import workload_of
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
-from scheduler_ext.sim.node_states import NodeStates
+from scheduler_ext.sim.node_states import NodeStates, State
 from scheduler_ext.sim.policies.default import Default, request_of
 from scheduler_ext.sim.policy import Target
 from scheduler_ext.sim.scheduler import Scheduler, Settings
@@ -49,7 +49,7 @@ def simulated(world: World, node: int) -> NodeState:
     states = NodeStates(world.cluster)
     rooms = sorted(world.room_milli[: int(world.cluster.gpus[node]), node].tolist())
     cpu_free = states.cpu_free_milli(node, int(world.cpu_free[node]))
-    return states.state(int(states.shape_of[node]), tuple(rooms), cpu_free)
+    return states.of(State(int(states.shape_of[node]), tuple(rooms), cpu_free))
 
 
 def served(world: World, node: int, running: list[Running]) -> Node:
@@ -227,12 +227,16 @@ def test_what_is_held_does_not_change_how_scarce_a_model_is() -> None:
         assert (server.snapshot.kinds, server.snapshot.scarcity.tolist()) == (kinds, scarcity)
 
 
-@pytest.mark.parametrize("ties", ["first", "random"])
-def test_a_whole_run_of_the_simulator_is_one_of_the_server(ties: str) -> None:
+@pytest.mark.parametrize(
+    ("ties", "score"),
+    [("first", _SHIPPED), ("random", _SHIPPED), ("first", ScoreSection(strategy="binpack"))],
+    ids=["first", "random", "binpack"],
+)
+def test_a_whole_run_of_the_simulator_is_one_of_the_server(ties: str, score: ScoreSection) -> None:
     nodes = generate_nodes(14, seed=3)
     cluster, pods = Cluster.of(nodes), generate_pods(nodes, seed=3)
     world, running = World(cluster), list[Running]()
-    both = Both(world, running, workload_of(pods), ties)
+    both = Both(world, running, workload_of(pods), ties, score=score)
     order = random.Random(ties)
     for pod in order.choices(pods, k=200):
         placed = both.agree(pod.kind, order)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.policy import Policy
+from scheduler_ext.core.policy import STRATEGIES, Policy
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.core.workload import TaskClass, Workload
 from scheduler_ext.sim.expectation import workload_of
@@ -17,16 +17,19 @@ from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.policy import Target
 from scheduler_ext.sim.scheduler import Scheduler, Settings
-from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.workload import PodKind, task_class
 from scheduler_ext.sim.world import Cluster, NodesView, World
 from tests.sim.server_side import clusters, kinds, lived_in, several_kinds, steps, workloads
-from tests.sim.small import cluster_of, share, world_with
+from tests.sim.small import cluster_of, share, whole, world_with
 
 # Totals are rounded to this, and what numpy and Python lose before may differ.
 _LAST_DECIMAL = 1.01e-9
 _weights = st.fixed_dictionaries(
     {name: st.sampled_from((0.0, weight, 1.0)) for name, weight in DEFAULT_WEIGHTS.items()}
 )
+
+
+NO_GPU = PodKind(1000, 1000)
 
 
 class OneByOne(Default):
@@ -37,19 +40,25 @@ class Together(Default):
     few = 0
 
 
-def agree(world: World, target: Target, kinds: list[PodKind]) -> int:
-    """How many nodes fit, once it is shown that both give every node the same."""
-    alone, together = OneByOne(target), Together(target)
-    fitting = 0
-    for kind in kinds:
-        one, all_ = (policy.evaluate(kind, NodesView(world)) for policy in (alone, together))
-        fits = one.score > -np.inf
-        assert fits.tolist() == (all_.score > -np.inf).tolist()
-        assert np.abs(one.score[fits] - all_.score[fits]).max(initial=0.0) <= _LAST_DECIMAL
+class SomeOfBoth(Default):
+    few = 2
+
+
+class Forgetful(Default):
+    few = 2
+    most_remembered = 100
+
+
+def agree(world: World, kind: PodKind, policies: Sequence[Default]) -> int:
+    """How many nodes fit, once it is shown that all of these give every node the same."""
+    first, *others = (policy.evaluate(kind, NodesView(world)) for policy in policies)
+    fits = first.score > -np.inf
+    for other in others:
+        assert fits.tolist() == (other.score > -np.inf).tolist()
+        assert np.abs(first.score[fits] - other.score[fits]).max(initial=0.0) <= _LAST_DECIMAL
         if kind.is_share:
-            assert one.slot[fits].tolist() == all_.slot[fits].tolist()
-        fitting += int(fits.sum())
-    return fitting
+            assert first.slot[fits].tolist() == other.slot[fits].tolist()
+    return int(fits.sum())
 
 
 @given(clusters(), steps, workloads, several_kinds, _weights)
@@ -61,7 +70,10 @@ def test_one_by_one_is_as_together(
     weights: Mapping[str, float],
 ) -> None:
     world, _ = lived_in(cluster, steps)
-    agree(world, Target(cluster, workload, knobs=Policy(weights=weights)), kinds)
+    target = Target(cluster, workload, knobs=Policy(weights=weights))
+    alone, together = OneByOne(target), Together(target)
+    for kind in kinds:
+        agree(world, kind, (alone, together))
 
 
 @given(clusters(), steps, workloads, workloads, kinds)
@@ -73,27 +85,53 @@ def test_what_is_expected_anew_is_expected_of_each_state(
     kind: PodKind,
 ) -> None:
     world, _ = lived_in(cluster, steps)
-    anew, at_once = OneByOne(Target(cluster, before)), Together(Target(cluster, after))
-    anew.evaluate(kind, NodesView(world))
-    anew.retarget(after)
-    one, all_ = (policy.evaluate(kind, NodesView(world)).score for policy in (anew, at_once))
-    assert np.allclose(one, all_, rtol=0.0, atol=_LAST_DECIMAL)
+    policies = [policy(Target(cluster, before)) for policy in (OneByOne, Together)]
+    agree(world, kind, policies)
+    for policy in policies:
+        policy.retarget(after)
+    agree(world, kind, (*policies, OneByOne(Target(cluster, after))))
 
 
-def test_a_cluster_that_fills_up_is_filled_the_same() -> None:
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_cluster_that_fills_up_is_filled_the_same(strategy: str) -> None:
     nodes = generate_nodes(60, seed=5)
     cluster, pods = Cluster.of(nodes), generate_pods(nodes, seed=5)
     world = World(cluster)
-    target = Target(cluster, workload_of(pods))
-    scheduler = Scheduler(world, OneByOne(target), Settings(ties="first"))
+    target = Target(cluster, workload_of(pods), knobs=Policy(strategy=strategy))
+    policies = [policy(target) for policy in (OneByOne, Together, SomeOfBoth, Forgetful)]
+    scheduler = Scheduler(world, Default(target), Settings(ties="first"))
     fitting = 0
-    for number, pod in enumerate(pods[:600]):
+    for pod in pods[:300]:
+        fitting += agree(world, pod.kind, policies)
         placed = scheduler.choose(pod.kind)
         if placed is not None:
             world.place(pod.kind, placed.node, placed.slots)
-        if number % 60 == 0:
-            fitting += agree(world, target, sorted({each.kind for each in pods}, key=repr)[::3])
     assert fitting > 1000
+
+
+@pytest.mark.parametrize(
+    ("node", "kinds"),
+    [
+        pytest.param((96_000, 20, "A100"), [whole(1), whole(20), share(300)], id="more GPUs than count"),
+        pytest.param((96_000, 0, "A100"), [whole(1), share(300), NO_GPU], id="no GPU anywhere"),
+        pytest.param((0, 2, "A100"), [whole(2, 0), share(300, 0)], id="no CPU"),
+        pytest.param((10**12, 2, "A100"), [whole(1, 10**11), share(1, 10**12 - 1)], id="CPU without end"),
+        pytest.param((96_000, 2, "A100"), [share(1), share(999)], id="the least and the largest share"),
+        pytest.param((96_000, 2, "a100"), [share(9, models=("a100",)), whole(1)], id="models"),
+    ],
+)
+@pytest.mark.parametrize("unknown", [0.0, 1.0])
+def test_odd_nodes(node: tuple[int, int, str], kinds: list[PodKind], unknown: float) -> None:
+    cluster = cluster_of(node, node)
+    world = World(cluster)
+    workload = Workload.of({task_class(kind): 1.0 for kind in kinds if kind.gpus}, unknown)
+    policies = [policy(Target(cluster, workload)) for policy in (OneByOne, Together)]
+    for kind in kinds:
+        agree(world, kind, policies)
+        if world.fits(kind, 0):
+            slots = np.flatnonzero(world.room_milli[:, 0] >= kind.gpu_milli)[: kind.gpus]
+            world.place(kind, 0, tuple(slots.tolist()))
+            agree(world, kind, policies)
 
 
 # Shares of 600 and pairs of whole GPUs.
@@ -112,19 +150,6 @@ _SIXES_AND_PAIRS = Workload.of({TaskClass(shares_mib=(600,)): 1.0, TaskClass(gpu
 def test_the_gpu_of_a_share(weights: dict[str, float], slot: int) -> None:
     world = world_with(cluster_of((32_000, 3, "A100")), (share(400), 0, (0,)))
     target = Target(world.cluster, _SIXES_AND_PAIRS, knobs=Policy(weights=weights))
-    assert agree(world, target, [share(300)]) == 1
-    chosen = OneByOne(target).evaluate(share(300), NodesView(world)).slot.tolist()
-    assert chosen == [slot]
-
-
-@pytest.mark.parametrize("strategy", ["binpack", "spread"])
-def test_other_strategies_are_the_cores_alone(strategy: str) -> None:
-    nodes = generate_nodes(12, seed=6)
-    cluster, pods = Cluster.of(nodes), generate_pods(nodes, seed=6)
-    target = Target(cluster, workload_of(pods), knobs=Policy(strategy=strategy))
-    world = World(cluster)
-    assert agree(world, target, [pod.kind for pod in _distinct(pods)][:20])
-
-
-def _distinct(pods: list[TracePod]) -> list[TracePod]:
-    return list({pod.kind: pod for pod in pods}.values())
+    alone = OneByOne(target)
+    assert agree(world, share(300), (alone, Together(target))) == 1
+    assert alone.evaluate(share(300), NodesView(world)).slot.tolist() == [slot]

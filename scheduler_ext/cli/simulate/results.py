@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -71,9 +72,29 @@ def unwritable(option: str, path: Path, number: int) -> SimulationError:
 def write_text(option: str, path: Path, text: str) -> None:
     """Write what the option asked for; raises SimulationError where it cannot be written."""
     try:
-        path.write_text(text, encoding="utf-8")
+        # What a link leads to, so that it stays a link.
+        target = path.resolve()
+        if os.path.isfile(target) or not os.path.exists(target):
+            _replace(target, text)
+        else:
+            target.write_text(text, encoding="utf-8")
     except OSError as error:
         raise unwritable(option, path, error.errno or errno.EIO) from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Beside it first: where that cannot be written whole, what was there stays."""
+    if not os.access(path.parent, os.W_OK):
+        path.write_text(text, encoding="utf-8")
+        return
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        if path.exists():
+            shutil.copymode(path, beside)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def report_text(runs: Sequence[Run], form: str) -> str:

@@ -23,6 +23,7 @@ from scheduler_ext.cli.simulate.results import check_folder, check_out, check_pl
 from scheduler_ext.cli.sources import read_config
 from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.model_names import admits
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.policies import policy_factory, policy_names
 from scheduler_ext.sim.policies.default import Default
@@ -229,7 +230,11 @@ def _tell_of_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
     """They may be meant so, on a part of a cluster, and may be a misspelt model."""
     models = {node.model for node in nodes if node.gpus}
     for name, pods in traces.items():
-        lost = [pod.kind.models for pod in pods if pod.kind.models and models.isdisjoint(pod.kind.models)]
+        known = {
+            wishes: any(admits(wishes, model) for model in models)
+            for wishes in {pod.kind.models for pod in pods if pod.kind.models}
+        }
+        lost = [pod.kind.models for pod in pods if not known.get(pod.kind.models, True)]
         if lost:
             wanted = " or ".join(lost[0])[:_SHOWN_CHARACTERS]
             note = f"note: {name}: no node has a model that {len(lost)} pods ask for, such as {wanted};"

@@ -1,8 +1,7 @@
 """The product's own policy: its filters, scores and choice of GPUs, on the states of the simulated nodes.
 
-What a kind of pod gets in a state is remembered, as states come again; of what is new, few states are decided
-one by one and many together. Priorities are no part of a kind: the scores ``priority`` and ``spot`` apply to
-nobody.
+What a kind of pod gets in a state is remembered, as states come again; what is new is decided state by state,
+or together where it is much. Priorities are no part of a kind: ``priority`` and ``spot`` apply to nobody.
 """
 
 from __future__ import annotations
@@ -11,23 +10,26 @@ from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from scheduler_ext.core.columns import Floats, Ints
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.forecast import Forecast
-from scheduler_ext.core.models import canonical_model
 from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.workload import TaskClass, Workload
 from scheduler_ext.sim.known_states import KnownStates
-from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates
+from scheduler_ext.sim.model_names import wish_of
+from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, State
 from scheduler_ext.sim.policy import Evaluation, Policy, Target
-from scheduler_ext.sim.state_by_state import Ask, State, StateByState
+from scheduler_ext.sim.state_by_state import Asked, StateByState
 from scheduler_ext.sim.workload import PodKind, core_cpu_milli
 from scheduler_ext.sim.world import Indexes, NodesView
 
 # The models of a trace's pods are any of these, in no order.
 _NOT_WEIGHED = {"model-preference": 0.0}
 _UNDECIDED = np.nan
+# A node has 64 GPUs at most (sim.openb).
+_Slots = npt.NDArray[np.uint8]
 
 
 class _Decided:
@@ -35,16 +37,16 @@ class _Decided:
 
     def __init__(self, request: GpuRequest) -> None:
         self.request = request
-        self.ask: Ask | None = None
+        self.asked: Asked | None = None
         self.total: Floats = np.full(0, _UNDECIDED)
-        self.slot: Ints = np.zeros(0, np.int32)
+        self.slot: _Slots = np.zeros(0, np.uint8)
 
     def reach(self, count: int) -> None:
         """Have room for so many states."""
         if len(self.total) < count:
-            more = 2 * count - len(self.total)
+            more = count + count // 4 - len(self.total)
             self.total = np.append(self.total, np.full(more, _UNDECIDED))
-            self.slot = np.append(self.slot, np.zeros(more, np.int32))
+            self.slot = np.append(self.slot, np.zeros(more, np.uint8))
 
 
 class Default:
@@ -56,7 +58,9 @@ class Default:
     filters = True
     points = True
     # Up to so many states that are new to a kind of pod are decided one by one.
-    few: ClassVar[int] = 64
+    few: ClassVar[int] = 512
+    # Kinds of pods by states, of nine bytes each: beyond, all is forgotten, and what comes is decided anew.
+    most_remembered: ClassVar[int] = 2**24
 
     def __init__(self, target: Target) -> None:
         cluster = target.cluster
@@ -64,13 +68,14 @@ class Default:
         self._nodes = NodeStates(cluster)
         self._numbers: dict[State, int] = {}
         self._states: list[State] = []
-        self._columns = KnownStates(int(cluster.gpus.max(initial=1)))
+        self._depth = int(cluster.gpus.max(initial=1))
+        self._columns = KnownStates(self._depth)
         # By number of a state: its column, -1 until it is decided together with others.
         self._column_of: Indexes = np.zeros(0, np.intp)
         self._by_state: StateByState | None = None
         self._state_of: Indexes = np.zeros(len(cluster), np.intp)
         # [slot, node]: which GPU of the node is in the slot of its state.
-        self._gpu_of: Ints = np.zeros((int(cluster.gpus.max(initial=1)), len(cluster)), np.int32)
+        self._gpu_of: Ints = np.zeros((self._depth, len(cluster)), np.int32)
         self._tick = -1
         self._decided: dict[PodKind, _Decided] = {}
         self._by_request: dict[GpuRequest, _Decided] = {}
@@ -89,6 +94,8 @@ class Default:
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         """Score the nodes."""
         self._follow(nodes)
+        if len(self._by_request) * len(self._states) > self.most_remembered:
+            self._forget()
         decided = self._decided.get(kind)
         if decided is None:
             # Kinds that differ in main memory alone ask the same of GPUs.
@@ -108,10 +115,10 @@ class Default:
         if one_by_one is None or len(states) > self.few:
             self._decide_together(decided, np.array(states))
             return
-        if decided.ask is None:
-            decided.ask = one_by_one.ask(decided.request)
+        if decided.asked is None:
+            decided.asked = one_by_one.asked(decided.request)
         for number in states:
-            total, slot = one_by_one.decide(decided.ask, self._states[number])
+            total, slot = one_by_one.decide(decided.asked, self._states[number])
             decided.total[number], decided.slot[number] = total, slot
 
     def _decide_together(self, decided: _Decided, states: Indexes) -> None:
@@ -148,19 +155,31 @@ class Default:
 
     def _expect(self) -> None:
         """What is compared with: how scarce a model is, say, is a matter of all nodes, held or not."""
-        forecast = Forecast(_by_canonical_models(self._workload), ())
+        forecast = Forecast(_by_wishes(self._workload), ())
         self._cluster = self._columns.snapshot(self._columns_of(self._cluster_states), forecast)
         self._cluster.node.count[:] = 1
         self._forecast = self._cluster.forecast
         if self._policy.strategy == "fragmentation":
             self._by_state = StateByState(self._cluster, self._nodes.shape_of, self._policy)
 
+    def _forget(self) -> None:
+        """Start anew from the states that nodes are in, or were in at first."""
+        self._decided.clear()
+        self._by_request.clear()
+        self._columns, self._column_of = KnownStates(self._depth), np.zeros(0, np.intp)
+        kept = np.unique(np.append(self._state_of, self._cluster_states))
+        self._states = [self._states[number] for number in kept.tolist()]
+        self._numbers = {state: number for number, state in enumerate(self._states)}
+        self._state_of = np.searchsorted(kept, self._state_of)
+        self._cluster_states = np.searchsorted(kept, self._cluster_states)
+        self._expect()
+
     def _columns_of(self, states: Indexes) -> Indexes:
         if len(self._column_of) < len(self._states):
             more = 2 * len(self._states) - len(self._column_of)
             self._column_of = np.append(self._column_of, np.full(more, -1, np.intp))
         for number in np.unique(states[self._column_of[states] < 0]).tolist():
-            self._column_of[number] = self._columns.add(self._nodes.state(*self._states[number]))
+            self._column_of[number] = self._columns.add(self._nodes.of(self._states[number]))
         return self._column_of[states]
 
 
@@ -171,22 +190,22 @@ def request_of(kind: PodKind) -> GpuRequest:
     return GpuRequest(
         units=units,
         shares=shares,
-        models=_canonical(kind.models),
+        models=_wishes(kind.models),
         cpu_milli=core_cpu_milli(kind.cpu_milli),
     )
 
 
-def _by_canonical_models(workload: Workload) -> Workload:
-    """The same, with models by the names that devices have in the core: a trace may write them in any way."""
+def _by_wishes(workload: Workload) -> Workload:
+    """The same, with models by the names they have in the core: a trace may write them in any way."""
     counts: dict[TaskClass, float] = {}
     for task, part in workload.parts.items():
-        task = replace(task, models=tuple(sorted(_canonical(task.models))))
+        task = replace(task, models=tuple(sorted(_wishes(task.models))))
         counts[task] = counts.get(task, 0.0) + part
     return Workload.of(counts, workload.unknown)
 
 
-def _canonical(models: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(canonical_model(model, vendor="nvidia").name for model in models))
+def _wishes(models: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(wish_of, models)))
 
 
 policy: type[Policy] = Default
