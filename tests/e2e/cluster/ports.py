@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import random
 import re
 import socket
 from collections.abc import Mapping
@@ -10,15 +10,33 @@ from collections.abc import Mapping
 LOOPBACK = "127.0.0.1"
 # What a container can name its own addresses by.
 _OWN_ADDRESS = re.compile(r"(?:127\.0\.0\.1|0\.0\.0\.0|\[::\]):(\d{2,5})\b")
+# Linux takes 32768 and up for connections that go out, other systems 49152 and up.
+_NOT_EPHEMERAL = (10_000, 32_768)
+_given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nothing listens on now; taken together, so that none comes twice."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for sock in sockets:
-            sock.bind((LOOPBACK, 0))
-        return [sock.getsockname()[1] for sock in sockets]
+    """Ports of loopback that nothing listens on now, none of which was given before.
+
+    Who asked may listen only seconds later, as a pod does that waits for a Secret. Until then no connection
+    that goes out must get the port, so it is none of those that systems give to these.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(*_NOT_EPHEMERAL)
+        if port not in _given and _is_free(port):
+            _given.add(port)
+            found.append(port)
+    return found
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as sock:
+        try:
+            sock.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
 
 
 class Ports:
