@@ -122,6 +122,14 @@ def test_a_report_keeps_the_rights_and_the_link_of_the_one_before(tmp_path: Path
     assert before.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_report_into_standard_output_by_its_name() -> None:
+    arguments = ["simulate", "trace", *SMALL, "-o", "json", "--out", "/dev/stdout"]
+    program = [sys.executable, "-m", "scheduler_ext", *arguments]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["kind"] == "SimulationReport"
+
+
 def test_a_report_into_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

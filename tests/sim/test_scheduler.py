@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.workload import Workload
 from scheduler_ext.sim.policies import policy_names
-from scheduler_ext.sim.policy import Evaluation
+from scheduler_ext.sim.policies.best_fit import BestFit
+from scheduler_ext.sim.policy import Evaluation, Target
 from scheduler_ext.sim.requested_parts import balance_percent
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.workload import PodKind
@@ -226,3 +227,30 @@ def test_every_decision_is_timed() -> None:
         scheduler.choose(whole(9))
     assert len(scheduler.latencies_s) == 3
     assert min(scheduler.latencies_s) > 0
+
+
+class Counted(BestFit):
+    """Counts the nodes it was asked about."""
+
+    asked = 0
+
+    def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
+        self.asked += len(nodes)
+        return super().evaluate(kind, nodes)
+
+
+class Forgetful(Scheduler):
+    most_kept = 1
+
+
+@pytest.mark.parametrize(("scheduler", "asked"), [(Scheduler, 3 * 2), (Forgetful, 6 * 2)])
+def test_scores_of_more_kinds_than_are_kept_are_asked_for_again(
+    scheduler: type[Scheduler], asked: int
+) -> None:
+    world = World(cluster_of((8000, 2, "A100"), (8000, 2, "A100")))
+    policy = Counted(Target(world.cluster, Workload()))
+    chooses = scheduler(world, policy, Settings(ties="first"))
+    kinds = [share(300), share(400), share(500)]
+    first, again = ([chooses.choose(kind) for kind in kinds] for _ in range(2))
+    assert again == first
+    assert policy.asked == asked

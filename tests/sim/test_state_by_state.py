@@ -46,7 +46,12 @@ class SomeOfBoth(Default):
 
 class Forgetful(Default):
     few = 2
-    most_remembered = 100
+    most_remembered = 1000
+    forgotten = 0
+
+    def _forget(self) -> None:
+        self.forgotten += 1
+        super()._forget()
 
 
 def agree(world: World, kind: PodKind, policies: Sequence[Default]) -> int:
@@ -98,7 +103,8 @@ def test_a_cluster_that_fills_up_is_filled_the_same(strategy: str) -> None:
     cluster, pods = Cluster.of(nodes), generate_pods(nodes, seed=5)
     world = World(cluster)
     target = Target(cluster, workload_of(pods), knobs=Policy(strategy=strategy))
-    policies = [policy(target) for policy in (OneByOne, Together, SomeOfBoth, Forgetful)]
+    forgetful = Forgetful(target)
+    policies = [OneByOne(target), Together(target), SomeOfBoth(target), forgetful]
     scheduler = Scheduler(world, Default(target), Settings(ties="first"))
     fitting = 0
     for pod in pods[:300]:
@@ -107,6 +113,7 @@ def test_a_cluster_that_fills_up_is_filled_the_same(strategy: str) -> None:
         if placed is not None:
             world.place(pod.kind, placed.node, placed.slots)
     assert fitting > 1000
+    assert forgetful.forgotten > 2
 
 
 @pytest.mark.parametrize(

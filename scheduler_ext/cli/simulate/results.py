@@ -72,12 +72,11 @@ def unwritable(option: str, path: Path, number: int) -> SimulationError:
 def write_text(option: str, path: Path, text: str) -> None:
     """Write what the option asked for; raises SimulationError where it cannot be written."""
     try:
-        # What a link leads to, so that it stays a link.
-        target = path.resolve()
-        if os.path.isfile(target) or not os.path.exists(target):
-            _replace(target, text)
+        # Links, of which /dev/stdout is one, and pipes stay what they are.
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.write_text(text, encoding="utf-8")
         else:
-            target.write_text(text, encoding="utf-8")
+            _replace(path, text)
     except OSError as error:
         raise unwritable(option, path, error.errno or errno.EIO) from None
 
