@@ -16,6 +16,7 @@ import scheduler_ext.sim.mig.policies
 import scheduler_ext.sim.policies
 from scheduler_ext.cli import main
 from scheduler_ext.cluster.notices import NUDGE_ANNOTATION
+from scheduler_ext.core.cycle import REPORTED, REPORTED_TO_OTHERS
 from scheduler_ext.core.decided import Bound, Candidate, Term
 from scheduler_ext.core.reasons import REASONS
 from scheduler_ext.core.request import GpuRequest
@@ -71,7 +72,9 @@ def test_configuration_names_every_knob_with_its_default() -> None:
 
 def test_configuration_names_every_score_with_its_weight() -> None:
     table = {row[0].strip("`"): row[1] for row in rows(section(page("configuration"), "## Scores"))}
-    assert table == {name: shown(weight) for name, weight in DEFAULT_WEIGHTS.items()}
+    part = REPORTED_TO_OTHERS / (1 + REPORTED_TO_OTHERS)
+    fixed = {REPORTED.name: f"{100 * part:.0f} % of the total, fixed"}
+    assert table == {name: shown(weight) for name, weight in DEFAULT_WEIGHTS.items()} | fixed
 
 
 # Metrics

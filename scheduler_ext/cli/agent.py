@@ -96,7 +96,10 @@ def agent(
     nvml_library: Path | None,
     log_format: str,
 ) -> None:
-    """Report a node's GPUs: one process on each GPU node, which writes that node's GPUNode alone."""
+    """Report the GPUs of this node as its GPUNode.
+
+    One process runs on each GPU node, and writes the GPUNode of that node only.
+    """
     from scheduler_ext.logs import configure_logs
 
     _check_usage(node_names, kubeconfig, in_cluster, once, fake)

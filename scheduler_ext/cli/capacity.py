@@ -31,9 +31,9 @@ def capacity(
     config_file: Path | None,
     output: str,
 ) -> None:
-    """Count how many more of a pod fit, node by node, and what refuses the next one.
+    """Count how many more pods like this one fit.
 
-    Exit 0 if at least one fits, 3 if none.
+    Shows the count of each node, and what blocks the next pod. Exit 0 if at least one fits, 3 if none fits.
     """
     config = read_config(config_file)
     source = source_of(inventory_file, kubeconfig, context)
@@ -75,7 +75,7 @@ def _print(answer: dict[str, Any], *, wide: bool) -> None:
         (node["node"], "no limit" if node["count"] is None else node["count"], node["limit"])
         for node in shown
     ]
-    print_table(("NODE", "COUNT", "LIMIT"), rows)
+    print_table(("NODE", "COUNT", "LIMIT"), rows, wide=wide)
     if len(shown) < len(nodes):
         click.echo(f"and {len(nodes) - len(shown)} nodes that take none; -o wide shows them")
 

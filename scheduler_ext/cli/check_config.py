@@ -12,6 +12,9 @@ from scheduler_ext.cli.sources import read_config
 @click.command("check-config")
 @click.argument("file", type=click.Path(path_type=Path))
 def check_config(file: Path) -> None:
-    """Check an ExtenderConfiguration FILE; exit 1 with the key and the fix if something is wrong."""
+    """Check an ExtenderConfiguration file.
+
+    Exit 1, with the key and the fix, if something is wrong.
+    """
     read_config(file)
     click.echo(f"{file}: ok")

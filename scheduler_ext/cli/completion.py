@@ -16,7 +16,7 @@ _FILES, _NO_FILES = ":0", ":4"
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print a script for the shell to source.
+    """Print the completion script of a shell.
 
     bash: source <(scheduler-ext completion bash)
     """

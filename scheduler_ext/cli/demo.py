@@ -20,7 +20,10 @@ from scheduler_ext.cli.output import print_table
     help="Where to serve; 0 for any free port.",
 )
 def demo(once: bool, port: int) -> None:
-    """Serve a sample inventory, send it a dozen pods as kube-scheduler would, and print what it decided."""
+    """Serve a sample inventory and place sample pods on it.
+
+    Sends a dozen pods to the extender as kube-scheduler would, and prints the decisions.
+    """
     from scheduler_ext.demo.run import run_demo
 
     run_demo(print_table, serve_on=not once and sys.stdout.isatty(), port=port)

@@ -39,9 +39,10 @@ def explain(
     config_file: Path | None,
     output: str,
 ) -> None:
-    """Explain where a pod would go: every node's verdict, the numbers behind it, and each score term.
+    """Explain where a pod would go, and why not elsewhere.
 
-    Exit 0 if it fits somewhere, 3 if not.
+    Shows the verdict of every node with the numbers behind it, and each score. Exit 0 if the pod fits
+    somewhere, 3 if it does not.
     """
     config = read_config(config_file)
     source = source_of(inventory_file, kubeconfig, context)
@@ -107,19 +108,33 @@ def print_nodes(explanation: dict[str, Any], *, wide: bool, here: str | None = N
             node["verdict"] + (", is here" if node["node"] == here else ""),
             node["score"] if node["verdict"] == "fits" else "",
             f"{node['total']:.3f}" if node["total"] is not None else "",
+            node["model"] or "-",
+            f"{node['freeGpus']} of {node['gpus']}",
             node["reason"] or devices(node["devices"]),
             nearest_miss(node),
         )
         for node in explanation["nodes"]
     ]
-    print_table(("NODE", "VERDICT", "SCORE", "TOTAL", "REASON OR DEVICES", "NEAREST MISS"), rows)
+    header = ("NODE", "VERDICT", "SCORE", "TOTAL", "MODEL", "FREE GPUS", "REASON OR DEVICES", "NEAREST MISS")
+    print_table(header, rows, wide=wide)
     fitting = [node for node in explanation["nodes"] if node["verdict"] == "fits" and node["terms"]]
     if fitting:
         click.echo()
-        terms = fitting[0]["terms"]
-        header = ("NODE", *(f"{term['name']} x{term['weight']:.2f}" for term in terms))
+        terms = [term["name"] for term in fitting[0]["terms"] if _weight(term) != _weight({"weight": 0.0})]
         shown = fitting if wide else fitting[:10]
-        print_table(header, [(node["node"], *(f"{t['value']:.3f}" for t in node["terms"])) for node in shown])
+        scores = [{term["name"]: term for term in node["terms"]} for node in shown]
+        print_table(
+            ("NODE", *(f"{name} {_weight(scores[0][name])}" for name in terms)),
+            [
+                (node["node"], *(f"{values[name]['value']:.3f}" for name in terms))
+                for node, values in zip(shown, scores, strict=True)
+            ],
+            wide=wide,
+        )
+
+
+def _weight(term: dict[str, Any]) -> str:
+    return f"x{term['weight']:.2f}"
 
 
 def tell_why_not(explanation: dict[str, Any]) -> None:
@@ -159,7 +174,7 @@ def devices(entries: list[dict[str, Any]]) -> str:
     """Which containers get which devices; where the device plugin picks, how many."""
     shares = [_share(e) for e in entries if e["uuid"]]
     picked = Counter(e["container"] for e in entries if not e["uuid"])
-    counts = [f"{container}: {count} picked by the device plugin" for container, count in picked.items()]
+    counts = [f"{container}: {count} by device plugin" for container, count in picked.items()]
     return ", ".join([*shares, *counts])
 
 

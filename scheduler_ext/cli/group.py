@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from inspect import cleandoc
 from typing import Any
 
 import click
@@ -17,6 +18,12 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 class CommandGroup(click.Group):
     """Errors meant for the user leave as one line on stderr and exit 1; anything else is a bug and shows."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands with the first paragraph of their help, wrapped and never cut off."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _summary(command)) for name, command in commands if command])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -36,3 +43,7 @@ class CommandGroup(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             click.echo(f"Error: standard output: {error.strerror}", err=True)
             sys.exit(1)
+
+
+def _summary(command: click.Command) -> str:
+    return " ".join(cleandoc(command.help or "").split("\n\n")[0].split())

@@ -33,7 +33,7 @@ def inventory(
     config_file: Path | None,
     output: str,
 ) -> None:
-    """List nodes and their GPUs: models, health, memory used, promised and free, MIG instances."""
+    """List nodes with their GPUs, free memory and MIG instances."""
     config = read_config(config_file)
     state = source_of(inventory_file, kubeconfig, context).state(config)
     listing = inventory_list(state.infos.values(), config, state.ages_s, state.problems)
@@ -68,7 +68,7 @@ def _print_nodes(items: list[dict[str, Any]]) -> None:
                 _sick(devices),
                 _cordoned(item),
                 item["unknownDeviceGpus"],
-                ",".join(dict.fromkeys(device["model"] for device in devices)) or "-",
+                ", ".join(dict.fromkeys(device["model"] for device in devices)) or "-",
                 "unknown"
                 if None in free
                 else f"{sum(free)} of {sum(d['memory']['totalMiB'] for d in devices)}",
@@ -125,7 +125,7 @@ def _print_devices(items: list[dict[str, Any]]) -> None:
         "FREE",
         "MIG FREE",
     )
-    print_table(header, rows)
+    print_table(header, rows, wide=True)
 
 
 def _print_notes(items: list[dict[str, Any]]) -> None:

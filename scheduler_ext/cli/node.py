@@ -30,7 +30,10 @@ def node(
     live: Live,
     output: str,
 ) -> None:
-    """Show every GPU of a node: its memory as a bar, its MIG instances, and who holds what."""
+    """Show the GPUs of a node and the pods that hold them.
+
+    Shows the memory of each GPU as a bar, and its MIG instances.
+    """
     name = name.removeprefix("node/").removeprefix("nodes/")
     answering = live.answers()
     found = next((item for item in answering.inventory()["items"] if item["node"] == name), None)

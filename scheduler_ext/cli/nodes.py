@@ -18,7 +18,10 @@ def nodes(
     live: Live,
     output: str,
 ) -> None:
-    """List the nodes with GPUs: model, health, free memory and MIG instances; -o wide lists every GPU."""
+    """List the nodes with GPUs, free memory and MIG instances.
+
+    -o wide lists every GPU.
+    """
     listing = live.answers().inventory()
     if output in ("json", "yaml"):
         print_structured(listing, output)

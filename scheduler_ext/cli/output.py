@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import zip_longest
+from typing import Any, Final
 
 import click
 import yaml
+
+# Where output goes to no terminal.
+COLUMNS: Final = 120
+_NARROWEST: Final = 4
+_GAPS: Final = ("   ", "  ", " ")
+_HYPHENATED: Final = re.compile(r"[^ ,-]*[ ,-]+|[^ ,-]+")
+_BREAKS: Final = (
+    re.compile(r"[^,]*,+ *|[^,]+"),
+    re.compile(r"[^ ]* +|[^ ]+"),
+    _HYPHENATED,
+    re.compile(r".", re.DOTALL),
+)
 
 
 def print_structured(value: dict[str, Any], form: str) -> None:
@@ -26,28 +40,93 @@ def print_names(kind: str, names: Iterable[str]) -> None:
         click.echo(printable(f"{kind}/{name}"))
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Rows under a header, a line each however wide the terminal is, as kubectl prints them."""
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], *, wide: bool = False) -> None:
+    """Rows under a header, with cells wrapped to fit the terminal, or 120 columns where there is none.
+
+    ``wide`` keeps each row on one line of any length.
+    """
     titles = [printable(title) for title in header]
     cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
-    widths = [max(len(row[i]) for row in (titles, *cells)) for i in range(len(titles))]
-    click.echo(styled(_line(titles, widths), bold=True))
+    widths, gap = _layout([titles, *cells], None if wide else _columns())
+    _print_row(titles, widths, gap, bold=True)
     for row in cells:
-        click.echo(_line(row, widths))
+        _print_row(row, widths, gap)
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """The cells below their titles; spaces after the last one, and colours, take no width."""
-    padded = [
-        (styled(cell, fg=_COLOURS[cell]) if cell in _COLOURS else cell) + " " * (width - len(cell))
-        for cell, width in zip(cells, widths, strict=True)
-    ]
-    return "   ".join(padded).rstrip()
+def _layout(rows: Sequence[Sequence[str]], columns: int | None) -> tuple[list[int], str]:
+    """The width of each column, and the gap between two, where lines have at most this many characters."""
+    table = list(zip(*rows, strict=True))
+    natural = [max(map(len, column)) for column in table]
+    if columns is None:
+        return natural, _GAPS[0]
+    for gap in _GAPS[:2]:
+        if sum(natural) + len(gap) * (len(natural) - 1) <= columns:
+            return natural, gap
+    parts = [[part for cell in column for part in _HYPHENATED.findall(cell)] for column in table]
+    unbroken = [max((len(part.rstrip()) for part in column), default=0) for column in parts]
+    # Names stay whole for as long as other columns can shrink.
+    for least in ([natural[0], *unbroken[1:]], unbroken, [min(width, _NARROWEST) for width in natural]):
+        for gap in _GAPS[1:]:
+            room = columns - len(gap) * (len(natural) - 1)
+            if sum(least) <= room:
+                return _narrowed(natural, least, room), gap
+    return least, gap
+
+
+def _narrowed(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Widths that sum to ``room`` where ``least`` allows: the widest columns shrink to one width."""
+    cap = max(natural)
+    while cap > 1 and sum(_capped(natural, least, cap)) > room:
+        cap -= 1
+    widths = _capped(natural, least, cap)
+    for i, width in enumerate(natural):
+        if sum(widths) < room and widths[i] < width:
+            widths[i] += 1
+    return widths
+
+
+def _capped(natural: Sequence[int], least: Sequence[int], cap: int) -> list[int]:
+    return [max(floor, min(width, cap)) for width, floor in zip(natural, least, strict=True)]
+
+
+def _columns() -> int:
+    """The width of the terminal; 120 where output goes elsewhere."""
+    return (sys.stdout.isatty() and os.get_terminal_size(sys.stdout.fileno()).columns) or COLUMNS
+
+
+def _print_row(cells: Sequence[str], widths: Sequence[int], gap: str, **style: Any) -> None:
+    """The cells below their titles, on as many lines as the longest needs; colours take no width."""
+    wrapped = [_wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    styles = [{"fg": _COLOURS[cell]} if cell in _COLOURS else style for cell in cells]
+    for line in zip_longest(*wrapped, fillvalue=""):
+        padded = [
+            styled(part, **how) + " " * (width - len(part))
+            for part, width, how in zip(line, widths, styles, strict=True)
+        ]
+        click.echo(gap.join(padded).rstrip())
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The text in lines of this width, broken after a comma where one of those will do, else after a space,
+    else after a hyphen, else anywhere."""
+    lines = [""]
+
+    def place(part: str, breaks: Sequence[re.Pattern[str]]) -> None:
+        if len(lines[-1]) + len(part.rstrip()) <= width:
+            lines[-1] += part
+        elif len(part.rstrip()) <= width:
+            lines.append(part)
+        else:
+            for piece in breaks[0].findall(part):
+                place(piece, breaks[1:])
+
+    place(text, _BREAKS)
+    return [line.rstrip() for line in lines if line] or [""]
 
 
 def styled(text: str, **style: Any) -> str:
     """The text in the style that `click.style` takes, on a terminal that is to have colours."""
-    return click.style(text, **style) if text and _in_colour() else text
+    return click.style(text, **style) if text and style and _in_colour() else text
 
 
 def _in_colour() -> bool:

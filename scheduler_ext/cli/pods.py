@@ -26,7 +26,10 @@ def pods(
     live: Live,
     output: str,
 ) -> None:
-    """List the pods that have GPUs, with where and which, and those that wait, with why."""
+    """List the pods that hold GPUs or wait for them.
+
+    Shows the GPUs of each pod, or the reason why it waits.
+    """
     only = None if all_namespaces else live.namespace(namespace)
     listing = live.answers().pods()
     items = [item for item in listing["items"] if only is None or item["namespace"] == only]
@@ -63,7 +66,7 @@ def _print(items: list[dict[str, Any]], *, with_namespace: bool, wide: bool) -> 
     if with_namespace:
         header.insert(0, "NAMESPACE")
         rows = [[item["namespace"], *row] for row, item in zip(rows, items, strict=True)]
-    print_table(header, rows)
+    print_table(header, rows, wide=wide)
 
 
 def _commonest(commonest: dict[str, Any] | None) -> str:

@@ -16,7 +16,10 @@ from scheduler_ext.extender.explain import API_VERSION
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
 )
 def reasons(output: str) -> None:
-    """Print every reason a node can be refused for, what it means and what to do."""
+    """List the reasons for which nodes are rejected.
+
+    Shows what each reason means and what to do about it.
+    """
     if output != "table":
         items = [{"reason": r.text, "meaning": r.meaning, "remedy": r.remedy} for r in REASONS]
         print_structured({"apiVersion": API_VERSION, "kind": "ReasonList", "items": items}, output)

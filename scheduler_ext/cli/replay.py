@@ -31,9 +31,10 @@ from scheduler_ext.wire.snapshot_file import decode_snapshot_file
 def replay(
     ctx: click.Context, file: Path, pod: tuple[str, str] | None, filename: Path | None, output: str
 ) -> None:
-    """Explain a pod on the state of an extender that was saved with GET /debug/snapshot.
+    """Explain a pod on a saved state of an extender.
 
-    The answer is that of the extender at that moment. Exit 0 if it fits somewhere, 3 if not.
+    GET /debug/snapshot saves the state; the answer is that of the extender at that moment. Exit 0 if the pod
+    fits somewhere, 3 if it does not.
     """
     if (pod is None) == (filename is None):
         which = "nothing to explain" if pod is None else "--pod and -f are too many"

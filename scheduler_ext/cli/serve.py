@@ -123,7 +123,10 @@ def serve(
     log_format: str,
     workers: int | None,
 ) -> None:
-    """Answer kube-scheduler's filter, prioritize, preempt and bind calls until told to stop."""
+    """Run the extender for kube-scheduler.
+
+    Answers filter, prioritize, preempt and bind calls until SIGTERM or Ctrl-C.
+    """
     # Here, because gunicorn reads its environment when imported, and the other commands need no server.
     from scheduler_ext.server.single_worker import refuse_workers
 

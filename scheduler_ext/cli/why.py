@@ -27,9 +27,9 @@ def why(
     live: Live,
     output: str,
 ) -> None:
-    """Tell why a pod waits and what would help, or why it is where it is.
+    """Explain why a pod waits, or why it is on its node.
 
-    Exit 0 if it has a node or would fit, 3 if not. Of one that is gone, exit 1 after what was decided of it.
+    Exit 0 if the pod has a node or would fit, 3 if it would not fit, 1 if there is no such pod now.
     """
     name = pod.removeprefix("pod/").removeprefix("pods/")
     if "/" in name:

@@ -30,7 +30,7 @@ BEST_POINTS = 10
 TOLERANCE = 0.05
 # What being reported weighs against all other terms together, where some nodes are and some are not: so much
 # that no estimated node comes within the tolerance of a reported one, whatever those say.
-_REPORTED_TO_OTHERS = (1 + 2 * TOLERANCE) / (1 - 2 * TOLERANCE)
+REPORTED_TO_OTHERS = (1 + 2 * TOLERANCE) / (1 - 2 * TOLERANCE)
 # Totals closer than this are equal: what differs below it is rounding, not merit.
 TOTAL_DECIMALS = 9
 _CODE = {reason: code for code, reason in enumerate(REASONS, start=1)}
@@ -138,7 +138,7 @@ class Decision:
         # Not a matter of weights: nodes known by labels only come after every reported one.
         if self.request.asks_gpu and REPORTED.applies(self.scoring):
             others = sum(weight for _, weight, _ in terms) or 1.0
-            terms.append((REPORTED, others * _REPORTED_TO_OTHERS, REPORTED.value(self.scoring)))
+            terms.append((REPORTED, others * REPORTED_TO_OTHERS, REPORTED.value(self.scoring)))
         whole = sum(weight for _, weight, _ in terms) or 1.0
         return [(score, weight / whole, value) for score, weight, value in terms]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import ceil
 
 from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Holder, Report
@@ -211,6 +212,31 @@ class Node:
     info: NodeInfo
     state: NodeState
     uuids: tuple[str | None, ...]
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models of its GPUs, each once."""
+        return tuple(dict.fromkeys(slot.model.name for slot in self.state.slots))
+
+    @property
+    def free_gpus(self) -> int:
+        """How many GPUs take something new and have no part that a pod holds; at least so many are free.
+
+        GPUs that are held on devices not known count as the free ones; those of a node whose agent is
+        Missing are not free, for they may be gone.
+        """
+        if self.info.freshness == "Missing":
+            return 0
+        report = self.info.report
+        if report is None:
+            free = self.state.gpus
+        else:
+            closed = {device.uuid for device in report.devices if device.cordoned}
+            free = sum(
+                slot.healthy and slot.idle == 1 and uuid not in closed
+                for slot, uuid in zip(self.state.slots, self.uuids, strict=True)
+            )
+        return max(0, free - ceil(self.state.adrift))
 
 
 def version_number(version: tuple[int, ...] | None) -> int:

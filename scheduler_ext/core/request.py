@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
 from scheduler_ext.core.mig import profile_from_resource
 from scheduler_ext.core.models import GpuModel
+from scheduler_ext.core.other_spellings import MODEL_HINT, part_hint
 from scheduler_ext.core.quantity import MAX_COUNT, QuantityError, as_count, parse_quantity
 from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
 from scheduler_ext.core.wishes import ANNOTATION_PREFIX, WishError, parse_wishes, shown
@@ -219,9 +220,23 @@ def _amount(container: ContainerAsk, resource: str, resources: ResourceNames) ->
                 f"{where}: request {shown(request)} and limit {shown(limit)} differ; make them equal"
             )
     except QuantityError as error:
-        hint = "; the number counts MiB: 8192 means 8 GiB" if resource == resources.share else ""
+        hint = _amount_hint(resource, (request, limit), resources)
         raise WishError(f"{where}: {error}{hint}") from None
     return amount
+
+
+def _amount_hint(resource: str, texts: Iterable[str | None], resources: ResourceNames) -> str:
+    """What an amount that counts no GPUs was probably meant to say."""
+    if resource == resources.share:
+        return "; the number counts MiB: 8192 means 8 GiB"
+    if resource not in resources.whole:
+        return ""
+    try:
+        for text in texts:
+            parse_quantity(text or "0")
+    except QuantityError:
+        return f"; {MODEL_HINT}"
+    return f"; {part_hint(resources.share)}"
 
 
 def _profile(resource: str) -> str | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,7 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from importlib.resources import as_file, files
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import yaml
 
@@ -70,26 +74,35 @@ class DemoServer:
         ]
 
     def __enter__(self) -> DemoServer:
-        self._process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True)
-        assert self._process.stderr is not None
-        said = []
-        for line in self._process.stderr:
-            if line.startswith("ready "):
-                self.urls = dict(part.split("=", 1) for part in line.split()[1:])
+        # Without a buffer, for what it would hold is not seen by `skip_log`.
+        self._process = subprocess.Popen(self._command, stderr=subprocess.PIPE, bufsize=0)
+        logged = b""
+        for line in self._log:
+            if line.startswith(b"ready "):
+                self.urls = dict(part.split("=", 1) for part in line.decode().split()[1:])
                 return self
-            said.append(line)
+            logged += line
         self._process.wait()
-        raise SchedulerExtError(f"the server did not start: {''.join(said).strip()}")
+        raise SchedulerExtError(f"the server did not start: {logged.decode(errors='replace').strip()}")
 
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(15)
 
-    def wait(self) -> None:
-        """Pass on what the server says until it ends. Raises SchedulerExtError, for nobody told it to."""
+    @property
+    def _log(self) -> IO[bytes]:
         assert self._process.stderr is not None
-        for line in self._process.stderr:
-            sys.stderr.write(line)
+        return self._process.stderr
+
+    def skip_log(self) -> None:
+        """Discard what the server has logged so far, such as a warning about an invalid sample pod."""
+        while select.select([self._log], [], [], 0)[0] and self._log.read(65536):
+            pass
+
+    def wait(self) -> None:
+        """Pass on the log of the server until it ends. Raises SchedulerExtError when it does."""
+        for line in self._log:
+            sys.stderr.write(line.decode(errors="replace"))
         raise SchedulerExtError(f"the server ended by itself with status {self._process.wait()}")
 
     def connection(self) -> HTTPConnection:
@@ -165,14 +178,30 @@ def run_demo(print_table: PrintTable, *, serve_on: bool, port: int) -> None:
         outcomes = [_ask(connection, pod, raw, objects) for pod, raw in pods]
         connection.close()
         print_table(HEADER, [outcome.row() for outcome in outcomes])
-        print("\nFITS counts the nodes that kube-scheduler's own filters leave to be asked about.")
-        if serve_on:
-            print(
-                f"\nStill serving: see the cluster at {server.urls['inspect']}/ and metrics at "
-                f"{server.urls['health']}/metrics, or ask it yourself. Ctrl-C ends.",
-                flush=True,
-            )
-            try:
-                server.wait()
-            except KeyboardInterrupt:
-                print("\nstopping")
+        print(
+            "\nFITS: the nodes that fit, of those that kube-scheduler's own filters leave. "
+            "BEST: the score from 0 to 10."
+        )
+        if not serve_on:
+            print(_how_to_go_on(path))
+            return
+        server.skip_log()
+        print(
+            f"\nStill serving: see the cluster at {server.urls['inspect']}/ and metrics at "
+            f"{server.urls['health']}/metrics, or ask it yourself. Ctrl-C ends.",
+            flush=True,
+        )
+        try:
+            server.wait()
+        except KeyboardInterrupt:
+            print("\nstopping")
+
+
+def _how_to_go_on(inventory: Path) -> str:
+    """What to do after a demo that ends by itself; ``inventory`` is the sample."""
+    program = shlex.quote(sys.argv[0] if sys.argv[0].endswith("scheduler-ext") else "scheduler-ext")
+    return (
+        "\nThe server has stopped. To keep it and its page, run the demo in a terminal and without --once or "
+        "ONCE=1.\nTo ask about a pod of your own:\n"
+        f"  {program} explain -f POD.yaml --inventory {shlex.quote(os.path.relpath(inventory))}"
+    )

@@ -57,7 +57,8 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
         except QuantityError as error:
             raise PodError(f"Pod {pod_name(pod)}: {error}") from None
         counted = _counted(request, needs, state, config)
-    return answer | counted | {"notModelled": not_modelled(pod), "warnings": warnings(pod, request, state)}
+    warned = warnings(pod, request, state, config.resource_names())
+    return answer | counted | {"notModelled": not_modelled(pod), "warnings": warned}
 
 
 @dataclass(slots=True)

@@ -14,10 +14,12 @@ from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node import Node, NodeInfo
+from scheduler_ext.core.other_spellings import spelling_hint
 from scheduler_ext.core.placement import Sizing, share_devices
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.reasons import INVALID_REQUEST, REASONS
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.state import resolve
 from scheduler_ext.core.table import build_snapshot
 from scheduler_ext.core.wishes import ANNOTATION_PREFIX, WISHES, unknown_annotations
@@ -27,7 +29,7 @@ from scheduler_ext.extender.intree_nodes import InTreeNodes
 from scheduler_ext.extender.nearest import gpu_miss, in_tree_miss
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs, pod_request, pod_uid
+from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs, pod_request, pod_uid, resource_names
 
 API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
@@ -56,7 +58,7 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
     # kube-scheduler never sees a pod that cannot be read: there is nothing it would say.
     invalid = isinstance(decision.request, InvalidRequest)
     kube_view = KubeView() if invalid else _kube_view(pod, state, config)
-    return explanation(pod, decision, kube_view, config, warnings(pod, decision.request, state))
+    return explanation(pod, decision, kube_view, config, warnings(pod, decision.request, state, resources))
 
 
 def explanation(
@@ -158,7 +160,7 @@ def _fit(node: Node, state: int, score: int, decision: Decision) -> dict[str, An
         for criterion, weight, value in decision.terms
     ]
     return {
-        "node": node.info.name,
+        **_gpus(node),
         "verdict": "fits",
         "by": "gpu",
         "reason": None,
@@ -168,6 +170,16 @@ def _fit(node: Node, state: int, score: int, decision: Decision) -> dict[str, An
         "total": round(float(decision.totals[state]), 6),
         "terms": terms,
         "devices": allocation(node, state, decision),
+    }
+
+
+def _gpus(node: Node) -> dict[str, Any]:
+    """The node with its models, None where it has no GPU, and how many GPUs it has and has free."""
+    return {
+        "node": node.info.name,
+        "model": ", ".join(node.models) or None,
+        "gpus": node.state.gpus,
+        "freeGpus": node.free_gpus,
     }
 
 
@@ -197,8 +209,10 @@ def _device(container: str, uuid: str | None, profile: str | None, mib: int | No
 def _refused(
     name: str, decision: Decision, in_tree: InTreeRejection | None, config: Configuration
 ) -> dict[str, Any]:
+    snapshot = decision.snapshot
+    node = snapshot.nodes[name]
     entry: dict[str, Any] = {
-        "node": name,
+        **_gpus(node),
         "verdict": "rejected",
         "score": 0,
         "total": None,
@@ -212,9 +226,7 @@ def _refused(
             "resolvable": in_tree.resolvable,
             "nearestMiss": in_tree_miss(in_tree),
         }
-    snapshot = decision.snapshot
     code = int(decision.verdict[snapshot.state_of[snapshot.row_of[name]]])
-    node = snapshot.nodes[name]
     return entry | {
         "by": "gpu",
         "reason": REASONS[code - 1].text,
@@ -253,9 +265,11 @@ def asked(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
     }
 
 
-def warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, state: ClusterState) -> list[str]:
+def warnings(
+    pod: kube.Pod, request: GpuRequest | InvalidRequest, state: ClusterState, resources: ResourceNames
+) -> list[str]:
     """What of a pod does nothing, or is not compared, though somebody may think so."""
-    found = pod_warnings(pod, request)
+    found = pod_warnings(pod, request, resources)
     bare = sorted(name for name in state.infos if name not in state.objects.nodes)
     if bare:
         which = bare[0] + (f" and {len(bare) - 1} more" if bare[1:] else "")
@@ -265,11 +279,23 @@ def warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, state: Cluster
     return found
 
 
-def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest) -> list[str]:
+def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources: ResourceNames) -> list[str]:
     """What of a pod does nothing, though somebody may think so."""
     annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
     found = [
         f"annotation {key}: unknown, does nothing{_meant(key)}" for key in unknown_annotations(annotations)
+    ]
+    names = {
+        "annotation": sorted(annotations),
+        "resource": [
+            name for name in resource_names(pod.spec or kube.PodSpec()) if not resources.is_gpu(name)
+        ],
+    }
+    found += [
+        f"{kind} {name} has no effect in this extender; {hint}"
+        for kind, each in names.items()
+        for name in each
+        if (hint := spelling_hint(name, resources.share))
     ]
     if isinstance(request, GpuRequest) and not request.asks_gpu:
         asked = [key for key in annotations if key.startswith(ANNOTATION_PREFIX)]

@@ -123,7 +123,7 @@ class Explainer:
     def _explained(self, found: _Found) -> dict[str, Any]:
         decision, kube_view = self._decided(found)
         # Who it is comes before what is odd about the request.
-        warnings = [*found.warnings, *pod_warnings(found.pod, found.request)]
+        warnings = [*found.warnings, *pod_warnings(found.pod, found.request, self._resources)]
         try:
             told = explanation(found.pod, decision, kube_view, self.config, warnings)
         except PodError as error:

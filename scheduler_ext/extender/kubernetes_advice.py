@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from scheduler_ext.core.intree import InTreeRejection, PodNeeds
+from scheduler_ext.core.other_spellings import spelling_hint
 from scheduler_ext.extender.nearest import Refused
 from scheduler_ext.extender.unoffered import one_of
 
@@ -63,7 +64,8 @@ def _labels(alike: Sequence[Refused], needs: PodNeeds) -> str:
             continue
         del there[None]
         if not there:
-            return f"; none of them has a label {key}"
+            hint = spelling_hint(key)
+            return f"; none of them has a label {key}" + (f"; {hint}" if hint else "")
         named = [str(name) for name, _ in there.most_common(_NAMED)]
         more = len(there) - len(named)
         if more:

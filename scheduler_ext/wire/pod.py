@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Requirement, Toleration, effective_requests
 from scheduler_ext.core.node import BoundPod, PendingPod
+from scheduler_ext.core.other_spellings import spelling_hint
 from scheduler_ext.core.quantity import QuantityError, parse_quantity
 from scheduler_ext.core.request import (
     ContainerAsk,
@@ -284,8 +285,15 @@ def quantities(amounts: kube.Quantities | None) -> dict[str, Fraction]:
         try:
             read[name] = parse_quantity(quantity_text(raw))
         except QuantityError as error:
-            raise QuantityError(f"{name[:_SHOWN_CHARS]}: {error}") from None
+            hint = spelling_hint(name)
+            raise QuantityError(f"{name[:_SHOWN_CHARS]}: {error}{f'; {hint}' if hint else ''}") from None
     return read
+
+
+def resource_names(spec: kube.PodSpec) -> list[str]:
+    """Every resource that a container asks, each once, by name."""
+    asked = [container.resources for container, _ in _containers(spec) if container.resources is not None]
+    return sorted({name for each in asked for name in (*(each.requests or ()), *(each.limits or ()))})
 
 
 def _requirements(entries: list[kube.Requirement] | None) -> tuple[Requirement, ...]:

@@ -10,6 +10,7 @@ import yaml
 
 from tests.cli.commands import FORMS, WHOLE, Written, error_of, run
 from tests.kube_objects import SHARE, Json, inventory, pod
+from tests.pages import SAMPLE
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
@@ -57,7 +58,7 @@ def test_standard_input(cluster: Path) -> None:
 
 def test_the_table_has_the_numbers(cluster: Path, written: Written) -> None:
     asking = written("pod.yaml", pod("p", {SHARE: "60000"}))
-    output = run("explain", "-f", asking, "--inventory", cluster).stdout
+    output = run("explain", "-f", asking, "--inventory", cluster, "-o", "wide").stdout
     assert "Pod default/p asks 60000 MiB for main" in output
     assert "Fits; best: a100-1" in output
     rows = {line.split()[0]: line for line in reversed(output.splitlines()) if line}
@@ -66,12 +67,29 @@ def test_the_table_has_the_numbers(cluster: Path, written: Written) -> None:
     assert "labels only" in rows["labels-1"]
 
 
-def test_the_table_has_the_terms(cluster: Path, written: Written) -> None:
+def test_the_table_has_the_terms_that_have_a_weight(written: Written) -> None:
+    asking = written("pod.yaml", pod("p", {WHOLE: "1"}, tolerations=[{"operator": "Exists"}]))
+    explanation = json.loads(run("explain", "-f", asking, "--inventory", SAMPLE, "-o", "json").stdout)
+    output = run("explain", "-f", asking, "--inventory", SAMPLE, "-o", "wide").stdout
+    columns = {f"{term['name']} x{term['weight']:.2f}" for term in explanation["nodes"][0]["terms"]}
+    weightless = {column for column in columns if column.endswith(" x0.00")}
+    assert weightless, "every score of this pod has a weight: take another pod"
+    assert all((column in output) == (column not in weightless) for column in columns)
+
+
+def test_the_table_has_model_and_free_gpus_of_each_node(cluster: Path, written: Written) -> None:
     asking = written("pod.yaml", pod("p", {WHOLE: "1"}))
-    explanation = json.loads(run("explain", "-f", asking, "--inventory", cluster, "-o", "json").stdout)
-    output = run("explain", "-f", asking, "--inventory", cluster).stdout
-    for term in explanation["nodes"][0]["terms"]:
-        assert f"{term['name']} x{term['weight']:.2f}" in output
+    output = run("explain", "-f", asking, "--inventory", cluster, "-o", "wide").stdout
+    header, *rows = output.split("\n\n")[1].splitlines()
+    start, end = header.index("MODEL"), header.index("REASON OR DEVICES")
+    assert {row.split()[0]: " ".join(row[start:end].split()) for row in rows} == {
+        # One of the two GPUs is sick.
+        "a100-1": "A100-80GB 1 of 2",
+        "a100-2": "A100-80GB 0 of 1",
+        "labels-1": "H100-80GB 8 of 8",
+        "mig-1": "A100-80GB 1 of 1",
+        "cpu-1": "- 0 of 0",
+    }
 
 
 def test_notes_are_printed(cluster: Path, written: Written) -> None:

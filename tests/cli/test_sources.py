@@ -147,7 +147,8 @@ def test_what_kube_scheduler_refuses_live_is_explained(
     taints = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
     server.store.put(NODES, node("mig-1", {WHOLE: "2"}, taints=taints))
     asking = written("pod.yaml", pod("p", {WHOLE: "1", "cpu": "5"}))
-    output = run("explain", "-f", asking, "--kubeconfig", server.kubeconfig(tmp_path / "kubeconfig")).stdout
+    kubeconfig = server.kubeconfig(tmp_path / "kubeconfig")
+    output = run("explain", "-f", asking, "-o", "wide", "--kubeconfig", kubeconfig).stdout
     rows = {line.split()[0]: line for line in reversed(output.splitlines()) if line}
     assert "Insufficient cpu" in rows["a100-1"]
     assert rows["mig-1"].endswith("by kubernetes: has karpenter.sh/disrupted:NoSchedule")

@@ -11,14 +11,21 @@ import sys
 import termios
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
+from scheduler_ext.cli import main
+from scheduler_ext.cli.plugin import plugin
+from scheduler_ext.cli.simulate import simulate
 from tests.cli.commands import WHOLE, Written
 from tests.cluster.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api_server import ApiServer
 from tests.kube_objects import SHARE, gpu, gpu_node, holder, inventory, node, pod
+from tests.pages import ROOT, SAMPLE
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+THREE = str(ROOT / "manifests" / "samples" / "three-a100.yaml")
 PROGRAM = [sys.executable, "-m", "scheduler_ext"]
 
 
@@ -49,22 +56,58 @@ def piped(*arguments: str | Path) -> str:
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-@pytest.mark.parametrize("form", ["table", "wide"])
+@pytest.mark.parametrize(("columns", "form"), [(120, "table"), (40, "wide"), (200, "wide")])
 def test_a_table_is_the_same_on_a_terminal_but_for_its_colours(
     cluster: Path, columns: int, form: str
 ) -> None:
     arguments = ("inventory", "--inventory", cluster, "-o", form)
     shown = on_terminal(*arguments, columns=columns)
     assert COLOUR.sub("", shown) == piped(*arguments)
-    assert shown.startswith("\x1b[1mNODE ")
+    assert shown.startswith("\x1b[1mNODE\x1b[0m ")
     assert ("\x1b[31mUnhealthy\x1b[0m" if form == "wide" else "\x1b[32mFresh\x1b[0m") in shown
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "a dumb terminal"])
 def test_colours_can_be_done_without(cluster: Path, env: dict[str, str]) -> None:
     arguments = ("inventory", "--inventory", cluster)
-    assert on_terminal(*arguments, env=env) == piped(*arguments)
+    assert on_terminal(*arguments, env=env, columns=120) == piped(*arguments)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["inventory", "--inventory", str(SAMPLE)], id="the inventory"),
+        pytest.param(["explain", "-f", THREE, "--inventory", str(SAMPLE)], id="a pod that fits nowhere"),
+        pytest.param(["explain", "-f", "{one}", "--inventory", str(SAMPLE)], id="a pod that fits"),
+        pytest.param(["demo", "--once", "--port", "0"], id="the demo"),
+    ],
+)
+def test_tables_shrink_to_the_terminal(
+    tmp_path: Path, written: Written, arguments: list[str], columns: int
+) -> None:
+    one = written("pod.yaml", pod("p", {WHOLE: "1"}))
+    shown = on_terminal(*(argument.format(one=one) for argument in arguments), columns=columns)
+    tables = [
+        part.splitlines()
+        for part in COLOUR.sub("", shown).split("\n\n")
+        if part.split()[0] in ("NODE", "POD")
+    ]
+    assert tables
+    assert max(len(line) for table in tables for line in table) <= columns
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+@pytest.mark.parametrize("group", [main, plugin, simulate], ids=["main", "plugin", "simulate"])
+def test_no_summary_of_a_command_is_cut_off(group: click.Group, columns: int) -> None:
+    help_text = CliRunner().invoke(group, ["--help"], terminal_width=columns).output
+    listed = " ".join(help_text.split("Commands:")[1].split())
+    first = {
+        name: " ".join((group.commands[name].help or "").split("\n\n")[0].split())
+        for name in group.list_commands(click.Context(group))
+    }
+    assert listed == " ".join(f"{name} {text}" for name, text in first.items())
+    assert max(len(line) for line in help_text.splitlines()) <= columns
 
 
 def test_a_bar_is_coloured_by_runs_and_its_node_told_as_piped(tmp_path: Path) -> None:

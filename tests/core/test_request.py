@@ -168,7 +168,9 @@ def test_requests_that_differ_from_limits_are_refused() -> None:
     [
         pytest.param({WHOLE: "-1"}, ["container 'app'", WHOLE, "'-1' is negative"], id="negative"),
         pytest.param({MIG: "-1"}, [MIG, "'-1' is negative"], id="negative instances"),
-        pytest.param({WHOLE: "500m"}, [WHOLE, "'500m' is fractional"], id="half a GPU"),
+        pytest.param({WHOLE: "500m"}, [WHOLE, "'500m' is fractional", SHARE], id="half a GPU"),
+        pytest.param({WHOLE: "8Gi"}, [WHOLE, "'8Gi' is absurd", SHARE], id="memory instead of a count"),
+        pytest.param({WHOLE: "A100"}, [WHOLE, "gpu.scheduler-ext.io/model"], id="a model instead of a count"),
         pytest.param({SHARE: "0.5"}, [SHARE, "'0.5' is fractional", "counts MiB"], id="half a MiB"),
         pytest.param({WHOLE: "1e9"}, [WHOLE, "absurd", "at most 1000000"], id="a billion GPUs"),
         pytest.param({WHOLE: "1e999999999"}, [WHOLE, "absurd", "exponent"], id="an exponent bomb"),

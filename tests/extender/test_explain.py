@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import pytest
 
+from scheduler_ext.core.errors import PodError
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration, FilterSection
 from scheduler_ext.wire.objects import assemble, read_objects
@@ -15,6 +17,7 @@ from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, na
 
 WHOLE = "nvidia.com/gpu"
 ONE_G = "nvidia.com/mig-1g.10gb"
+MODEL = "gpu.scheduler-ext.io/model"
 
 
 def test_the_contract_of_a_node_that_fits() -> None:
@@ -50,6 +53,9 @@ def test_the_contract_of_a_node_that_fits() -> None:
     total = entry.pop("total")
     assert entry == {
         "node": "n",
+        "model": "A100-80GB",
+        "gpus": 1,
+        "freeGpus": 1,
         "verdict": "fits",
         "by": "gpu",
         "reason": None,
@@ -68,6 +74,9 @@ def test_the_contract_of_a_node_that_does_not() -> None:
     assert (explanation["fits"], explanation["best"]) == (False, [])
     assert only(explanation) == {
         "node": "n",
+        "model": "A100-80GB",
+        "gpus": 2,
+        "freeGpus": 2,
         "verdict": "rejected",
         "by": "gpu",
         "reason": "Insufficient nvidia.com/gpu per device",
@@ -78,6 +87,60 @@ def test_the_contract_of_a_node_that_does_not() -> None:
         "terms": [],
         "devices": [],
     }
+
+
+@pytest.mark.parametrize(
+    ("limits", "spec", "annotations", "words"),
+    [
+        pytest.param(
+            {WHOLE: 0.5}, {}, {}, [WHOLE, "fractional", SHARE], id="half a GPU names the resource of shares"
+        ),
+        pytest.param({WHOLE: "A100"}, {}, {}, [WHOLE, MODEL], id="a model as amount names the annotation"),
+        pytest.param(
+            {WHOLE: "1", "nvidia.com/gpumem": "8000"},
+            {},
+            {},
+            ["nvidia.com/gpumem", SHARE],
+            id="HAMi",
+        ),
+        pytest.param({"aliyun.com/gpu-mem": "8"}, {}, {}, ["aliyun.com/gpu-mem", SHARE], id="gpushare"),
+        pytest.param(
+            {WHOLE: "1"},
+            {},
+            {"nvidia.com/gpu.type": "A100"},
+            ["nvidia.com/gpu.type", MODEL],
+            id="an annotation",
+        ),
+        pytest.param(
+            {WHOLE: "1"}, {}, {"gpu-fraction": "0.5"}, ["gpu-fraction", SHARE], id="KAI-Scheduler's fraction"
+        ),
+        pytest.param(
+            {WHOLE: "1"},
+            {"nodeSelector": {"nvidia.com/gpu.type": "A100"}},
+            {},
+            ["none of them has a label nvidia.com/gpu.type", MODEL],
+            id="a label that no node has",
+        ),
+    ],
+)
+def test_a_wish_in_another_spelling_names_ours(
+    limits: dict[str, Any], spec: dict[str, Any], annotations: dict[str, str], words: list[str]
+) -> None:
+    asking = pod("p", limits, annotations=annotations, **spec)
+    explanation = explained(asking, gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}))
+    said = [explanation["invalid"] or "", *explanation["warnings"], *explanation["advice"]]
+    assert [text for text in said if all(word in text for word in words)]
+
+
+def test_a_model_among_the_resources_is_refused_with_the_annotation() -> None:
+    asking = pod("p", {WHOLE: "1", "nvidia.com/gpu.type": "A100"})
+    with pytest.raises(PodError, match=r"nvidia\.com/gpu\.type: .*gpu\.scheduler-ext\.io/model"):
+        explained(asking, gpu_node("n", [gpu(0)]))
+
+
+def test_our_own_spelling_needs_no_hint() -> None:
+    asking = pod("p", {SHARE: "8192"}, annotations={MODEL: "A100", "example.com/team": "gpu"})
+    assert explained(asking, gpu_node("n", [gpu(0)]), node("n", {SHARE: "9000"}))["warnings"] == []
 
 
 def test_best_first_and_rejections_by_name() -> None:
@@ -165,7 +228,7 @@ def test_the_request_is_shown_as_it_was_understood() -> None:
         pytest.param(
             pod("p", {WHOLE: "two"}), 'write a number with an optional suffix, such as "2"', id="a word"
         ),
-        pytest.param(wish({WHOLE: "1"}, min_memory="40"), '"40Gi" means 40 GiB', id="an annotation"),
+        pytest.param(wish({WHOLE: "1"}, min_memory="40"), '"40Gi" means 40 GiB', id="annotation"),
     ],
 )
 def test_an_invalid_pod_says_what_and_how_to_fix_it(asking: Json, fix: str) -> None:

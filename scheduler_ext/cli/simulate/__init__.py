@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from scheduler_ext.cli.group import CommandGroup
 from scheduler_ext.cli.lazy_commands import LazyCommands
 
 _NAMES = ("trace", "mig", "cluster")
 
 
-@click.group(commands=LazyCommands(__name__, _NAMES))
+@click.group(cls=CommandGroup, commands=LazyCommands(__name__, _NAMES))
 def simulate() -> None:
-    """Simulate what would happen to pods."""
+    """Simulate the placement of many pods."""

@@ -69,9 +69,9 @@ def cluster(
     output: str,
     out: Path | None,
 ) -> None:
-    """Bind pods to a cluster one after the other, as kube-scheduler and the extender would.
+    """Place pods on a cluster, one after the other.
 
-    Exit 0 if all fit, 3 if any did not.
+    Each pod goes where kube-scheduler and the extender would put it. Exit 0 if all fit, 3 if any does not.
     """
     source = source_of(cluster_file, kubeconfig, context, "--cluster")
     check_file("--out", out)
@@ -145,4 +145,4 @@ def _print_table(items: list[dict[str, Any]], *, wide: bool) -> None:
             ]
             for row, item in zip(rows, items, strict=True)
         ]
-    print_table(header, rows)
+    print_table(header, rows, wide=wide)

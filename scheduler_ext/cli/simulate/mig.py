@@ -83,7 +83,10 @@ def mig(
     output: str,
     out: Path | None,
 ) -> None:
-    """Play Poisson arrivals of MIG pods on equal GPUs, and print the slices that each policy accepts."""
+    """Simulate MIG pods that come and leave on equal GPUs.
+
+    Pods arrive at random (Poisson). Prints the slices that each policy accepts.
+    """
     check_out(output, out)
     geometry = read_geometry(geometry_name)
     churn = MigChurn(

@@ -117,7 +117,7 @@ def _check_access(option: str, path: Path, there: Path) -> None:
 def write_report(runs: Sequence[Run], output: str, out: Path | None) -> None:
     """Print the runs, or write them to a file; raises SimulationError where it cannot be written."""
     if output == "table":
-        print_table(*_table(runs))
+        print_table(*_table(runs), wide=True)
         print_refused(runs)
         return
     text = report_text(runs, output)
@@ -140,7 +140,7 @@ def print_refused(runs: Sequence[Run]) -> None:
         for (trace, policy), group in groups.items()
     ]
     click.echo("\nRefused in the end, in per cent of all GPUs that were asked, by what a pod asks:")
-    print_table(["TRACE", "POLICY", *classes], rows)
+    print_table(["TRACE", "POLICY", *classes], rows, wide=True)
 
 
 def _refused(runs: Sequence[Run], name: str) -> str:

@@ -166,7 +166,9 @@ def trace(
     out: Path | None,
     png: Path | None,
 ) -> None:
-    """Simulate policies on pods that come one after another, and report how much of the GPUs they fill.
+    """Compare placement policies on a trace of pods.
+
+    Reports how much of the GPUs each policy fills.
 
     Inflation: pods stay until more was asked than there is. Churn: they come and leave at random.
     """

@@ -1,0 +1,44 @@
+"""The demo as a process: how it ends by itself, and what it shows while it serves on."""
+
+from __future__ import annotations
+
+import os
+import select
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cli.commands import WHOLE, Written, run
+from tests.kube_objects import pod
+
+DEMO = [sys.executable, "-m", "scheduler_ext", "demo", "--port", "0"]
+SERVES = "Ctrl-C ends."
+
+
+def test_a_demo_that_ends_by_itself_prints_how_to_go_on(written: Written) -> None:
+    done = subprocess.run(DEMO, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    command = shlex.split(done.stdout.splitlines()[-1])
+    assert command[:2] == ["scheduler-ext", "explain"]
+    mine = written("pod.yaml", pod("mine", {WHOLE: "1"}, tolerations=[{"operator": "Exists"}]))
+    answer = run(*(str(mine) if word == "POD.yaml" else word for word in command[1:]))
+    assert answer.exit_code == 0
+    assert "Pod default/mine asks nvidia.com/gpu=1" in answer.stdout
+
+
+def test_a_demo_that_serves_on_shows_no_warning_about_its_own_pods(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    with open(tmp_path / "stderr", "wb") as log, subprocess.Popen(DEMO, stdout=theirs, stderr=log) as demo:
+        os.close(theirs)
+        shown = ""
+        while SERVES not in shown:
+            shown += os.read(ours, 65536).decode()
+        # Whatever the pods of the demo caused comes at once.
+        later, _, _ = select.select([ours], [], [], 1)
+        demo.send_signal(2)
+        demo.wait(30)
+    os.close(ours)
+    assert later == []
+    assert shown.rstrip().endswith(SERVES)
+    assert (tmp_path / "stderr").read_text() == ""
