@@ -91,7 +91,7 @@ def main(
             )
         runs = [outcome.run for outcome in outcomes]
         as_published = ties == TIES and target == "trace" and not points
-        print_table(HEADER, [cells_of(row) for row in rows_of(runs, as_published=as_published)])
+        print_table(HEADER, [cells_of(row) for row in rows_of(runs, as_published=as_published)], wide=True)
         print_refused(runs)
         click.echo(machine_line(describe_machine()))
         if json_file is not None:

@@ -108,7 +108,7 @@ def main(
         runs: Runs = dict(zip(cells, done, strict=True))
         verdicts = [verdict_of(floor, plan.traces_of(floor), plan.seeds_of(floor), runs) for floor in floors]
         machine = machine_line(describe_machine())
-        print_table(HEADER, [verdict.cells() for verdict in verdicts])
+        print_table(HEADER, [verdict.cells() for verdict in verdicts], wide=True)
         click.echo(f"{sum(verdict.holds for verdict in verdicts)} of {len(verdicts)} floors hold")
         click.echo(machine)
         if json_file is not None:
