@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import pytest
 
 from tests.e2e.cluster.api import Api, ApiError, Json, eventually
 from tests.e2e.installation import MANIFESTS, NAMESPACE, Installation
+from tests.e2e.share_cluster import ShareCluster, container
 from tests.e2e.workload import Workload
 
 EVENTS = {"group": "events.k8s.io", "resource": "events"}
@@ -119,7 +123,7 @@ def test_the_extender_of_shares_does_not(share_installation: Installation, verb:
     ("verb", "what"),
     [
         pytest.param("create", BINDING, id="binds Pods"),
-        pytest.param("delete", {"resource": "pods"}, id="evicts Pods"),
+        pytest.param("delete", {"resource": "pods"}, id="deletes Pods"),
         pytest.param("update", LEASE, id="renews its Lease"),
         pytest.param("watch", {"resource": "nodes"}, id="watches Nodes"),
     ],
@@ -159,6 +163,32 @@ def test_a_policy_holds_the_extender_to_one_annotation(installation: Installatio
     for other in ({"spec": {"unschedulable": True}}, {"metadata": {"labels": {"a": "b"}}}):
         with pytest.raises(ApiError, match="may change one annotation"):
             api.patch(node, other)
+
+
+def claims(token: str) -> Json:
+    """What a token says of itself."""
+    part = token.split(".")[1]
+    said: Json = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    return said
+
+
+def test_kube_schedulers_token_ends_with_its_pod(installation: Installation) -> None:
+    (pod, *_) = installation.pods()
+    token = pod.token("kube-scheduler")
+    said = claims(token)
+    assert said["exp"] - said["iat"] <= 3600
+    assert said["kubernetes.io"]["pod"]["name"] == pod.name
+    installation.api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod.name}")
+    eventually(lambda: refused(installation.api.as_user(token)), "the token is refused", 60)
+    installation.await_ready()
+
+
+def test_a_stolen_token_binds_what_waits(shares: ShareCluster) -> None:
+    """RBAC knows no scheduler's name: the limit that the threat model admits."""
+    name = shares.made(container(), schedulerName="another")
+    shares.extender.create(f"{shares.pods}/{name}/binding", shares.binding(name))
+    assert shares.get(name)["spec"]["nodeName"]
+    shares.api.delete(f"{shares.pods}/{name}")
 
 
 def refused(api: Api) -> bool:
