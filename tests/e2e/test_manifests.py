@@ -11,7 +11,7 @@ import yaml
 from tests.e2e.cluster.api import Json
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.installation import MANIFESTS, NAMESPACE, Installation
-from tests.manifests.objects import of_kind
+from tests.manifests.objects import containers, of_kind
 from tests.manifests.policy import violations
 
 OVERLAYS = [MANIFESTS / "base", *sorted((MANIFESTS / "overlays").iterdir())]
@@ -57,6 +57,18 @@ def test_monitoring_goes_with_it(control_plane: ControlPlane, overlay: Path, tmp
     assert sorted(each["kind"] for each in added) == ["ConfigMap", "PodMonitor", "PrometheusRule"]
     assert of_kind(added, "ConfigMap")[0]["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert violations(together) == []
+
+
+def test_images_may_be_named_by_digest(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """As `make digests` prints them."""
+    digest = f"sha256:{'ab' * 32}"
+    names = {"scheduler-ext": "registry:5000/a", "registry.k8s.io/kube-scheduler": "registry.example.com/b"}
+    images = [{"name": name, "newName": new, "digest": digest} for name, new in names.items()]
+    kustomization = {"resources": [os.path.relpath(MANIFESTS / "base", tmp_path)], "images": images}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    objects = rendered(control_plane, tmp_path)
+    assert {each["image"] for _, each in containers(objects)} == {f"{new}@{digest}" for new in names.values()}
+    assert violations(objects) == []
 
 
 def test_the_sample_of_an_autoscaler_is_taken(control_plane: ControlPlane) -> None:
