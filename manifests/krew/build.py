@@ -2,7 +2,8 @@
 
     python manifests/krew/build.py WHEEL REQUIREMENTS URL build/krew
 
-The archive has the package, what it needs (REQUIREMENTS, with hashes), and a launcher; Python itself is the machine's.
+The archive has the package, what it needs (REQUIREMENTS, with hashes), and a launcher; Python itself is the
+machine's.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def main(wheel: Path, requirements: Path, url: str, out: Path) -> None:
     version = wheel.name.split("-")[1]
     system, arch = platform.system().lower(), ARCHES[platform.machine()]
     folder = out / "plugin"
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder / "lib")]
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
+    install += ["--target", str(folder / "lib")]
     subprocess.run([*install, "--require-hashes", "--requirement", str(requirements)], check=True)
     subprocess.run([*install, str(wheel)], check=True)
     (folder / BIN).write_text(LAUNCHER.format(python=python))
