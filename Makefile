@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 # Where `make run` serves; the next two ports are health and inspection. A run that ends at once takes any.
 PORT ?= $(if $(filter 1,$(ONCE)),0,8888)
 IMAGE ?= scheduler-ext:0.1.0
+SCHEDULER ?= registry.k8s.io/kube-scheduler:v1.36.2
+UV ?= uv
 # Container images of Python set it: then each of the hundreds of processes that tests start compiles all it
 # imports, which takes longer than what it does.
 unexport PYTHONDONTWRITEBYTECODE
@@ -95,10 +97,30 @@ krew: .venv ## Build the kubectl plugin for krew into build/krew (URL=https://..
 	@test -n "$(URL)" || { echo "make krew URL=https://...: where the archive will lie" >&2; exit 2; }
 	@rm -rf build/krew build/lib
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/krew . >/dev/null
-	@$(BIN)/python manifests/krew/build.py build/krew/*.whl constraints.txt $(URL) build/krew
+	@$(BIN)/python manifests/krew/build.py build/krew/*.whl requirements/base.txt $(URL) build/krew
 
-image: ## Build the container image (IMAGE=name:tag)
-	docker build --tag $(IMAGE) .
+# BASE=python:3.11-slim@sha256:...: a base that you have looked at, whatever the tag becomes.
+image: ## Build the container image (IMAGE=name:tag; BASE=name@digest)
+	docker build --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) .
+
+# Asked of the registries that the nodes pull from, so that what runs is what was looked at.
+digests: ## Print `images` for your kustomization, by digest (IMAGE=name:tag, SCHEDULER=name:tag)
+	@echo "images:"
+	@for image in scheduler-ext=$(IMAGE) registry.k8s.io/kube-scheduler=$(SCHEDULER); do \
+		name=$${image#*=}; \
+		digest=$$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$$name") || exit 1; \
+		echo "  - {name: $${image%%=*}, newName: $${name%:*}, digest: $$digest}"; \
+	done
+
+# All that is installed anywhere is in one of these, with the hashes of all files of its release.
+LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command "make lock"
+lock: ## Renew constraints.txt and requirements/ with uv (ARGS=--upgrade: the newest releases)
+	@command -v $(UV) >/dev/null || { echo "uv is missing: pip install uv, or UV=/path/to/uv" >&2; exit 1; }
+	echo setuptools | $(LOCK) --extra dev setup.cfg - --output-file constraints.txt $(ARGS)
+	$(LOCK) --constraint constraints.txt setup.cfg --output-file requirements/base.txt
+	echo setuptools | $(LOCK) --constraint constraints.txt --extra agent setup.cfg - --output-file requirements/image.txt
+	$(LOCK) requirements/go.in --output-file requirements/go.txt $(ARGS)
 
 clean: ## Remove everything the other targets made, .venv too
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -113,10 +135,11 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 	@echo "setting up $(VENV) with $(PYTHON) (a minute, once)"
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null >&2 || $(PYTHON) -m venv --clear --without-pip $(VENV)
 	@test -x $(BIN)/pip || $(PYTHON) -m pip --python $(BIN)/python install --quiet pip
-	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt setuptools
-	@PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--no-build-isolation --editable '.[dev]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement constraints.txt
+	@PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
+		--no-build-isolation --editable .
 	@touch $@
 
 .PHONY: help run test test-long test-page e2e check bench bench-bind bench-filter bench-live bench-page \
-	bench-placement bench-placement-floors bench-scheduler docs docs-links image krew page-screenshot clean .venv
+	bench-placement bench-placement-floors bench-scheduler digests docs docs-links image krew lock page-screenshot \
+	clean .venv

@@ -52,6 +52,47 @@ def test_the_time_to_filter() -> None:
     assert number(said) == found[5000, "fits", "different"][0]
 
 
+PEERS = {"HAMi": "HAMi, 4707fb0 of 2026-08-21, `-v=2`", "gpushare": "gpushare-scheduler-extender"}
+
+
+def test_beside_other_extenders() -> None:
+    """Their figures and ours between them, with the conditions that they hold for."""
+    result = json.loads((RESULTS / "peers.json").read_text())
+    text = section(PAGE, "### Beside HAMi and gpushare")
+    table = {name: cells for name, *cells in rows(text)}
+    assert table.keys() == set(PEERS.values())
+    for name, title in PEERS.items():
+        found = {row["case"]: row for row in result["rows"] if row["contender"] == name}
+        expected = [
+            tuple(found[case][key] for key in keys)
+            for keys in (("p50Ms", "p99Ms"), ("oursP50Ms", "oursP99Ms"))
+            for case in ("fits", "nowhere")
+        ]
+        assert [tuple(number(part) for part in cell.split(" / ")) for cell in table[title]] == expected
+    conditions, plain = result["conditions"], " ".join(text.split())
+    least, most = conditions["askedGiB"]
+    for said in (
+        f"{conditions['nodes']:,} nodes of eight {conditions['model']}",
+        f"{conditions['runningShares']:,} running shares of {conditions['runningShareGiB']} GiB",
+        f"a share of {least} to {most} GiB",
+        "one kept connection of its own, on two cores",
+        f"came after {result['firstAnswerS']['HAMi']} s",
+        f"HAMi took {result['busyMachineP50Ms']['HAMi'] / 1000} s",
+        f"gpushare {result['busyMachineP50Ms']['gpushare']} ms",
+    ):
+        assert said in plain
+
+
+def test_the_readme_has_the_same_figures_of_others() -> None:
+    result = json.loads((RESULTS / "peers.json").read_text())
+    fits = {row["contender"]: row for row in result["rows"] if row["case"] == "fits"}
+    table = rows(section(HOME, "## How it compares"))
+    assert [(number(theirs), number(ours)) for _, theirs, ours in table] == [
+        (fits[name]["p50Ms"], fits[name]["oursP50Ms"]) for name in ("HAMi", "gpushare")
+    ]
+    assert [name.partition(" ")[0] for name, *_ in table] == ["HAMi", "gpushare-scheduler-extender"]
+
+
 def test_pods_per_second() -> None:
     found = {
         (row["nodes"], row["contender"]): (
@@ -80,3 +121,12 @@ def test_packing() -> None:
         assert [number(cell) for cell in cells] == [
             round(statistics.fmean(part), 1) for part in zip(*values, strict=True)
         ], policy
+
+
+def test_the_readme_has_the_same_packing_and_says_what_it_leaves_out() -> None:
+    policies = ("random", "best fit", "FGD", "**scheduler-ext**")
+    whole = {policy: cells[-1] for policy, _, *cells in rows(section(PAGE, "## Packing"))}
+    ((_, *found),) = rows(section(HOME, "## Packing"))
+    assert [number(cell.replace(" %", "")) for cell in found] == [number(whole[name]) for name in policies]
+    for text in (HOME, PAGE):
+        assert "have no priorities" in section(text, "## Packing")

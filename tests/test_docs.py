@@ -253,7 +253,7 @@ def test_events_names_every_reason() -> None:
     source = "".join(path.read_text() for path in (ROOT / "scheduler_ext" / "cluster").glob("*.py"))
     reasons = set(re.findall(r'"((?:GPU|ShareWithout)[A-Z]\w+)"', source)) - {"GPUNode"}
     assert {row[0].strip("`") for row in rows(page("events"))} == reasons
-    assert len(reasons) == 6
+    assert len(reasons) == 7
 
 
 def test_inspection_names_every_field_of_what_was_recorded() -> None:

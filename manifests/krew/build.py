@@ -1,8 +1,9 @@
 """Build the archive of the kubectl plugin for this platform, and the krew manifest that names it.
 
-    python manifests/krew/build.py WHEEL CONSTRAINTS URL build/krew
+    python manifests/krew/build.py WHEEL REQUIREMENTS URL build/krew
 
-The archive has the package and what it needs, and a launcher; Python itself is the machine's.
+The archive has the package, what it needs (REQUIREMENTS, with hashes), and a launcher; Python itself is the
+machine's.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ main()
 """
 
 
-def main(wheel: Path, constraints: Path, url: str, out: Path) -> None:
+def main(wheel: Path, requirements: Path, url: str, out: Path) -> None:
     """Write the archive and the manifest, and say where."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     version = wheel.name.split("-")[1]
     system, arch = platform.system().lower(), ARCHES[platform.machine()]
     folder = out / "plugin"
-    install = ["install", "--quiet", "--upgrade", "--target", str(folder / "lib")]
-    subprocess.run(
-        [sys.executable, "-m", "pip", *install, "--constraint", str(constraints), str(wheel)], check=True
-    )
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
+    install += ["--target", str(folder / "lib")]
+    subprocess.run([*install, "--require-hashes", "--requirement", str(requirements)], check=True)
+    subprocess.run([*install, str(wheel)], check=True)
     (folder / BIN).write_text(LAUNCHER.format(python=python))
     (folder / BIN).chmod(0o755)
     archive = out / f"{BIN}-v{version}-{system}-{arch}.tar.gz"

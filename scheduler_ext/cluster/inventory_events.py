@@ -1,14 +1,16 @@
-"""Nodes whose reports grow old, and GPU memory that nobody known uses: told by Events on the Nodes."""
+"""Events on Nodes: reports that grow old, nodes that get no agent, and GPU memory that no known pod uses."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from scheduler_ext.cluster.share_nodes import Warn
 from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node_labels import AGENT_LABEL
 
 STALE = "GPUInventoryStale"
+UNLABELLED = "GPUNodeUnlabelled"
 UNACCOUNTED = "GPUUnaccountedUsage"
 # More nodes than this at once are one event, about the first of them.
 _APART = 5
@@ -30,12 +32,17 @@ class InventoryEvents:
 
     def __init__(self, warn: Warn) -> None:
         self._warn = warn
-        self._found: dict[str, dict[str, _Trouble]] = {STALE: {}, UNACCOUNTED: {}}
+        self._found: dict[str, dict[str, _Trouble]] = {STALE: {}, UNLABELLED: {}, UNACCOUNTED: {}}
 
-    def follow(self, infos: Mapping[str, NodeInfo | None]) -> None:
-        """Nodes that changed."""
+    def follow(self, infos: Mapping[str, NodeInfo | None], unlabelled: Collection[str] = ()) -> None:
+        """Nodes that changed; ``unlabelled`` are those of them that no label brings an agent to."""
         for name, info in infos.items():
-            for reason, note in ((STALE, _stale(info)), (UNACCOUNTED, _unaccounted(info))):
+            notes = {
+                STALE: _stale(info) if name not in unlabelled else None,
+                UNLABELLED: _no_agent(name) if name in unlabelled else None,
+                UNACCOUNTED: _unaccounted(info),
+            }
+            for reason, note in notes.items():
                 self._found[reason].pop(name, None)
                 if info is not None and note is not None:
                     self._found[reason][name] = _Trouble(info.uid, note)
@@ -58,6 +65,13 @@ def _stale(info: NodeInfo | None) -> str | None:
         return None
     word = "old" if info.freshness == "Stale" else "missing"
     return f"the report of its GPUs is {word}: no pod with GPUs goes there before its agent reports again"
+
+
+def _no_agent(name: str) -> str:
+    return (
+        "the node has NVIDIA GPUs and no label that brings an agent to it; without a report it takes no pod "
+        f"with GPUs after inventory.missingAfter: kubectl label node {name} {AGENT_LABEL}=true"
+    )
 
 
 def _unaccounted(info: NodeInfo | None) -> str | None:

@@ -270,6 +270,7 @@ class LiveInventory:
                 arrived_at, self._arrived_at = self._arrived_at or now, None
                 infos = {name: self._inventory.info(name) for name in self._unpublished}
                 seen = {name: self._inventory.advertised(name) for name in infos}
+                unlabelled = {name for name in infos if self._inventory.unlabelled(name)}
             before = self.snapshot
             begun = before is None
             if begun:
@@ -282,7 +283,7 @@ class LiveInventory:
         if self.enforcing is not None:
             self.enforcing.follow(infos, seen)
         self._share_nodes.follow(infos)
-        self._inventory_events.follow(infos)
+        self._inventory_events.follow(infos, unlabelled)
         if before is not None:
             self._placements.follow(before, infos)
         if begun and (snapshot := self.snapshot) is not None:

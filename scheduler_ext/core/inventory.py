@@ -39,7 +39,7 @@ class NodeRecord:
 
     ``advertised`` is the MiB of memory shares as they stand in capacity and allocatable; None: not there.
     ``cpu_milli`` is its allocatable CPU, None where unknown; ``pool`` the node pool, "" where no label names
-    one.
+    one. ``unlabelled``: it hands out NVIDIA GPUs, and has no label that brings an agent.
     """
 
     uid: str | None = None
@@ -52,6 +52,7 @@ class NodeRecord:
     advertised: tuple[int | None, int | None] = (None, None)
     cpu_milli: int | None = None
     pool: str = ""
+    unlabelled: bool = False
 
 
 def node_info(
@@ -287,6 +288,13 @@ class Inventory:
         """The MiB of memory shares in a node's capacity and allocatable; None: not there."""
         entry = self._entries.get(name)
         return entry.record.advertised if entry is not None and entry.record is not None else (None, None)
+
+    def unlabelled(self, name: str) -> bool:
+        """Whether a node hands out NVIDIA GPUs, has no report, and no label that brings an agent."""
+        entry = self._entries.get(name)
+        if entry is None or entry.record is None:
+            return False
+        return entry.record.unlabelled and entry.own_report() is None
 
     def pending(self, uid: str) -> PendingPod | None:
         """A pod that waits for a node, by uid."""

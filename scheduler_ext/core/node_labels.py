@@ -43,6 +43,16 @@ _VENDOR_LABELS = (
     ("accelerator", "nvidia", "nvidia"),
     ("gpu.intel.com/device.count", None, "intel"),
 )
+AGENT_LABEL = "gpu.scheduler-ext.io/agent"
+# Labels that bring an agent to a node, with the value that does; None: any. As in the DaemonSet's affinity.
+_AGENT_LABELS = (
+    (AGENT_LABEL, "true"),
+    (f"{NVIDIA}gpu.present", "true"),
+    ("feature.node.kubernetes.io/pci-10de.present", "true"),
+    (f"{GKE}accelerator", None),
+    *((f"{family}-manufacturer", "nvidia") for family in (*AWS, _AZURE)),
+    ("kubernetes.azure.com/accelerator", "nvidia"),
+)
 _CLOUD_COUNTS = tuple(f"{family}-count" for family in (*AWS, _AZURE))
 # Counts of physical GPUs, but for GFD's, which is read apart: it counts MIG devices under strategy single.
 COUNT_LABELS = {
@@ -92,6 +102,13 @@ def change_in_progress(labels: Labels) -> bool:
     mig_state = labels.get(f"{NVIDIA}mig.config.state", "")
     upgrade_state = labels.get(f"{NVIDIA}gpu-driver-upgrade-state", "")
     return mig_state not in ("", "success") or upgrade_state not in _SETTLED_UPGRADES
+
+
+def lacks_agent_label(labels: Labels) -> bool:
+    """Whether no label brings an agent to the node, and no administrator has kept it away by one."""
+    return AGENT_LABEL not in labels and not any(
+        label in labels and wanted in (None, labels[label]) for label, wanted in _AGENT_LABELS
+    )
 
 
 def product(labels: Labels) -> tuple[str, str] | None:

@@ -16,6 +16,7 @@ from scheduler_ext.core.inventory import NodeRecord
 from scheduler_ext.core.ledger import NodePods
 from scheduler_ext.core.models import canonical_model
 from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.core.node_labels import NVIDIA, lacks_agent_label
 from scheduler_ext.core.node_pool import node_pool
 from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
 from scheduler_ext.wire import kube
@@ -50,7 +51,13 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         advertised=(stated.get(resources.share), allocatable.get(resources.share)),
         cpu_milli=allocatable_cpu_milli(status.allocatable),
         pool=node_pool(labels),
+        unlabelled=_hands_out_nvidia(capacity) and lacks_agent_label(labels),
     )
+
+
+def _hands_out_nvidia(capacity: dict[str, int]) -> bool:
+    """Whole GPUs or MIG instances: where a device plugin of NVIDIA's runs, an agent can."""
+    return any(count > 0 and name.startswith(NVIDIA) for name, count in capacity.items())
 
 
 def _is_leaving(node: kube.Node) -> bool:

@@ -13,7 +13,7 @@ from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.node import NodeInfo
 from tests.cluster.api_faults import Hang, Refuse
-from tests.cluster.api_paths import PODS
+from tests.cluster.api_paths import NODES, PODS
 from tests.cluster.api_requests import writes
 from tests.cluster.api_server import ApiServer
 from tests.cluster.following import eventually
@@ -161,6 +161,31 @@ def test_a_report_that_grows_old_is_an_event_of_its_node(living: Living) -> None
         "a",
     )
     assert event["note"].startswith("the report of its GPUs is old")
+
+
+def test_a_node_that_gets_no_agent_is_an_event_with_the_command_that_helps(living: Living) -> None:
+    living.server.store.put(NODES, node("bare", {WHOLE: "8"}))
+    living.server.store.put(NODES, node("found", {WHOLE: "8"}, labels={"nvidia.com/gpu.present": "true"}))
+    living.server.store.put(NODES, node("cpu"))
+    living.start()
+    (event,) = events(living, 1)
+    assert (event["reason"], event["type"], event["regarding"]["name"], event["regarding"]["uid"]) == (
+        "GPUNodeUnlabelled",
+        "Warning",
+        "bare",
+        "uid-bare",
+    )
+    assert event["note"].endswith("kubectl label node bare gpu.scheduler-ext.io/agent=true")
+    assert living.server.log.count(writes(EVENTS)) == 1
+
+
+def test_a_node_that_gets_no_agent_is_not_said_to_have_an_old_report_as_well() -> None:
+    told: list[tuple[str, str]] = []
+    found = InventoryEvents(lambda name, uid, reason, note, about: told.append((name, reason)))
+    found.follow({"n": NodeInfo("n", freshness="Missing")}, {"n"})
+    assert told == [("n", "GPUNodeUnlabelled")]
+    found.follow({"n": NodeInfo("n", freshness="Missing")})
+    assert told[1:] == [("n", "GPUInventoryStale")], "it is labelled now, and its agent has yet to report"
 
 
 def test_memory_that_nobody_known_uses_is_an_event_of_its_node(living: Living) -> None:

@@ -27,8 +27,9 @@ def library() -> Path:
 class GpuHost:
     """`gpus` may be changed and written; `kubelet` says which pod holds what, once started."""
 
-    def __init__(self, workload: Workload, stem: str, *gpus: FakeGpu) -> None:
+    def __init__(self, workload: Workload, stem: str, *gpus: FakeGpu, labels: Json = PRESENT) -> None:
         self.workload = workload
+        self._labels = labels
         self.name = workload.name(stem)
         self._kubelet = workload.installation.kubelet
         host = self._kubelet.host(self.name)
@@ -40,7 +41,7 @@ class GpuHost:
 
     def add_node(self, stem: str) -> None:
         """The Node object, with what its device plugin would advertise."""
-        self.workload.add_node(stem, {"nvidia.com/gpu": str(len(self.machine.gpus))}, labels=PRESENT)
+        self.workload.add_node(stem, {"nvidia.com/gpu": str(len(self.machine.gpus))}, labels=self._labels)
 
     def agent(self) -> RunningPod:
         """The agent's pod on this node."""

@@ -30,12 +30,13 @@ _RUNNING = ("Deployment", "DaemonSet", "ConfigMap", "PodDisruptionBudget", "Netw
 
 
 class ShareCluster:
-    """The cluster as its administrator sees it, and as the extender's account does."""
+    """The cluster as its administrator sees it, and as the accounts of the extender and its scheduler do."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
         self.api = plane.api
-        self.extender = self.account("gpu-scheduler", "gpu-scheduler")
+        self.extender = self.account("gpu-scheduler", "gpu-scheduler-extender")
+        self.scheduler = self.account("gpu-scheduler", "gpu-scheduler")
         self.pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
         self._numbers = itertools.count()
 

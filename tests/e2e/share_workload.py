@@ -28,7 +28,7 @@ TOTAL_MIB = 81920
 # Less the default headroom of a tenth.
 ROOM_MIB = TOTAL_MIB - 8192
 HALF = ROOM_MIB // 2
-ACCOUNT = "system:serviceaccount:gpu-scheduler:gpu-scheduler"
+ACCOUNT = "system:serviceaccount:gpu-scheduler:gpu-scheduler-extender"
 _INSPECT_PORT = 8890
 
 

@@ -127,7 +127,7 @@ def test_an_agent_has_no_other_right(host: GpuHost, agent: Api) -> None:
     ],
 )
 def test_the_extender_changes_nothing_else_of_a_node(workload: Workload, change: Json) -> None:
-    extender = token(workload.api, "gpu-scheduler", "gpu-scheduler", None)
+    extender = token(workload.api, "gpu-scheduler", "gpu-scheduler-extender", None)
     node = f"/api/v1/nodes/{workload.add_whole('whole', 1)}"
     workload.api.patch(node, {"metadata": {"annotations": {"kept": "1"}}})
     with pytest.raises(ApiError, match="may change one annotation of a Node") as refused:

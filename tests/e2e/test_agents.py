@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from typing import Any
 
 import pytest
 
+from scheduler_ext.core.node_labels import AGENT_LABEL
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
 from tests.agent.fake_kubelet import devices, pod
 from tests.agent.nvml_mock.presets import a100_80gb_mig, h100, t4
@@ -15,10 +18,12 @@ from tests.e2e.gpu_host import GpuHost
 from tests.e2e.gpunode_api import PATH as GPU_NODES
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION, holder
+from tests.pages import ROOT, blocks, section
 
 ONE = {"nvidia.com/gpu": "1"}
 # The agent looks every 5 s, and writes what cannot wait at once.
 NOTICED_S = 10.0
+INSTALL = ROOT / "docs" / "tasks" / "install.md"
 
 
 def test_a_gpu_node_gets_an_agent_which_writes_its_gpunode(workload: Workload) -> None:
@@ -190,3 +195,26 @@ def test_people_are_told_of_a_report_that_contradicts_itself(workload: Workload)
         return {"GPUReportRefused", "GPUCordonUnknown"} <= reasons
 
     eventually(told, "Events about the Node", NOTICED_S)
+
+
+def test_a_node_with_a_device_plugin_alone_is_warned_of_until_it_is_labelled(workload: Workload) -> None:
+    """By the first command of the installation, which leaves every other node alone."""
+    labels = {"kubernetes.io/os": "linux"}
+    host = GpuHost(workload, "plain", t4(0), labels=labels)
+    other = workload.add_node("cpu", {}, labels=labels)
+    events = "/apis/events.k8s.io/v1/namespaces/default/events"
+
+    def warning() -> Json | None:
+        found = workload.api.items(events, fieldSelector=f"regarding.name={host.name}")
+        return next((each for each in found if each["reason"] == "GPUNodeUnlabelled"), None)
+
+    said = eventually(warning, "the extender warns of it")
+    assert f"kubectl label node {host.name} gpu.scheduler-ext.io/agent=true" in said["note"]
+    assert host.report() == {}
+    (command,) = blocks(section(INSTALL.read_text(), "## Before you install"), "sh")
+    plane = workload.installation.plane
+    path = f"{plane.binaries.kubectl.parent}:{os.environ['PATH']}"
+    environment = {"KUBECONFIG": str(plane.kubeconfig("admin")), "PATH": path}
+    subprocess.run(["bash", "-eo", "pipefail", "-c", command], env=environment, check=True)
+    assert host.await_report()["status"]["devices"]
+    assert AGENT_LABEL not in workload.api.get(f"/api/v1/nodes/{other}")["metadata"]["labels"]

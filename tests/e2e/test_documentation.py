@@ -58,8 +58,11 @@ def test_the_page_on_installing_from_the_inventory_to_removing(reader: Reader) -
     """After the README: the page goes on from there."""
     reader.run_block("kubectl apply -f pod.yaml")
     assert reader.node_of("three-a100") == "a100-1"
+    reader.run("docs/tasks/install.md", "## Before you install")
     reader.run("docs/tasks/install.md", "## The inventory")
     reader.run("docs/tasks/install.md", "## Another configuration")
+    # What becomes of the tokens is in test_identities.py.
+    reader.run("docs/tasks/install.md", "## The extender's token")
     extender = "kubectl -n gpu-scheduler get configmaps -o yaml | grep -c 'strategy: binpack'"
     assert int(reader.run_block(extender)) >= 1
     # Of the four GPUs the first pod has three.
@@ -88,8 +91,8 @@ def test_a_narrower_network_policy(reader: Reader) -> None:
 
 def test_every_block_stands_in_a_section_that_is_run(reader: Reader) -> None:
     sections = (
-        *("## The inventory", "## Another configuration"),
-        *("## Why a pod waits", "## Removing it"),
+        *("## Before you install", "## The inventory", "## Another configuration"),
+        *("## The extender's token", "## Why a pod waits", "## Removing it"),
     )
     text = (ROOT / "docs/tasks/install.md").read_text()
     assert sum(len(blocks(section(text, each), "sh")) for each in sections) == len(blocks(text, "sh"))

@@ -76,7 +76,11 @@ def test_every_page_with_commands_is_followed_somewhere() -> None:
 
 
 def test_the_page_on_agents(reader: Reader) -> None:
-    leave, once = shell(TASKS / "agent.md")
+    warned, label, leave, once = shell(TASKS / "agent.md")
+    reader.run_block(warned)
+    reader.run_block(label)
+    node = reader.cluster.plane.api.get(f"/api/v1/nodes/{reader.names['NODE']}")
+    assert node["metadata"]["labels"]["gpu.scheduler-ext.io/agent"] == "true"
     reader.run_block(leave)
     programs = f"PATH={reader.checkout}/bin:$PATH"
     told = reader.run_block(f"export {programs}\n{once}")

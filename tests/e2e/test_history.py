@@ -24,7 +24,7 @@ from tests.kube_objects import SHARE, pod
 MIG = "nvidia.com/mig-3g.40gb"
 ROOM = {"GPU-0": 100, "n/nvidia.com/gpu": 1, f"n/{MIG}": 2}
 SIDECAR = {"restartPolicy": "Always"}
-OURS = "system:serviceaccount:gpu-scheduler:gpu-scheduler"
+OURS = "system:serviceaccount:gpu-scheduler:gpu-scheduler-extender"
 
 
 def share(name: str, mib: int = 60, gpu: str | None = "GPU-0", on: str | None = "n", **more: Any) -> Json:

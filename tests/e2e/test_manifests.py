@@ -11,7 +11,7 @@ import yaml
 from tests.e2e.cluster.api import Json
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.installation import MANIFESTS, NAMESPACE, Installation
-from tests.manifests.objects import of_kind
+from tests.manifests.objects import containers, of_kind
 from tests.manifests.policy import violations
 
 OVERLAYS = [MANIFESTS / "base", *sorted((MANIFESTS / "overlays").iterdir())]
@@ -59,6 +59,18 @@ def test_monitoring_goes_with_it(control_plane: ControlPlane, overlay: Path, tmp
     assert violations(together) == []
 
 
+def test_images_may_be_named_by_digest(control_plane: ControlPlane, tmp_path: Path) -> None:
+    """As `make digests` prints them."""
+    digest = f"sha256:{'ab' * 32}"
+    names = {"scheduler-ext": "registry:5000/a", "registry.k8s.io/kube-scheduler": "registry.example.com/b"}
+    images = [{"name": name, "newName": new, "digest": digest} for name, new in names.items()]
+    kustomization = {"resources": [os.path.relpath(MANIFESTS / "base", tmp_path)], "images": images}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    objects = rendered(control_plane, tmp_path)
+    assert {each["image"] for _, each in containers(objects)} == {f"{new}@{digest}" for new in names.values()}
+    assert violations(objects) == []
+
+
 def test_the_sample_of_an_autoscaler_is_taken(control_plane: ControlPlane) -> None:
     done = control_plane.try_kubectl(*DRY_RUN, "-f", MANIFESTS / "samples" / "scale-on-gpus.yaml")
     assert (done.returncode, done.stderr) == (0, "")
@@ -90,59 +102,14 @@ def test_pods_that_are_not_restricted_are_refused(control_plane: ControlPlane) -
     assert done.returncode != 0
 
 
-EVENTS = {"group": "events.k8s.io", "resource": "events"}
-LEASE = {"group": "coordination.k8s.io", "resource": "leases", "namespace": NAMESPACE}
-GPUNODES = {"group": "gpu.scheduler-ext.io", "resource": "gpunodes"}
-GRANTS = {"group": "rbac.authorization.k8s.io", "resource": "clusterrolebindings"}
-
-
-@pytest.mark.parametrize(
-    ("may", "verb", "what"),
-    [
-        pytest.param(True, "watch", {"resource": "nodes"}, id="it watches nodes"),
-        pytest.param(True, "watch", {"resource": "pods"}, id="it watches pods everywhere"),
-        pytest.param(True, "create", {"resource": "pods", "subresource": "binding"}, id="it binds pods"),
-        pytest.param(True, "update", {**LEASE, "name": "gpu-scheduler"}, id="it renews its Lease"),
-        pytest.param(False, "update", {**LEASE, "name": "other"}, id="but no other there"),
-        pytest.param(
-            False, "get", {"resource": "configmaps", "namespace": NAMESPACE}, id="it reads no ConfigMap"
-        ),
-        pytest.param(
-            False, "get", {"resource": "secrets", "namespace": NAMESPACE}, id="no Secret of its own"
-        ),
-        pytest.param(False, "list", {"resource": "secrets"}, id="nor of others"),
-        pytest.param(False, "create", {"resource": "pods", "namespace": "default"}, id="it creates no pods"),
-        pytest.param(True, "watch", GPUNODES, id="it watches GPUNodes"),
-        pytest.param(True, "patch", {"resource": "nodes"}, id="it patches nodes, as a policy lets it"),
-        pytest.param(False, "update", {"resource": "nodes"}, id="and changes them no other way"),
-        pytest.param(False, "patch", {"resource": "nodes", "subresource": "status"}, id="nor their status"),
-        pytest.param(
-            True, "create", {**EVENTS, "namespace": "default"}, id="it says what is wrong with a node"
-        ),
-        pytest.param(False, "update", GPUNODES, id="it writes no GPUNodes"),
-        pytest.param(False, "create", GRANTS, id="it grants nothing"),
-        pytest.param(False, "impersonate", {"resource": "users"}, id="it is nobody else"),
-    ],
-)
-def test_what_the_service_account_may_do(
-    control_plane: ControlPlane, may: bool, verb: str, what: dict[str, str]
-) -> None:
-    spec = {
-        "user": f"system:serviceaccount:{NAMESPACE}:gpu-scheduler",
-        "groups": ["system:authenticated", "system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}"],
-        "resourceAttributes": {"verb": verb, **what},
-    }
-    reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-    assert control_plane.api.create(reviews, {"spec": spec})["status"]["allowed"] is may
-
-
 def test_the_rights_suffice(installation: Installation) -> None:
-    """What they lack, kube-scheduler logs over and over."""
+    """What they lack, kube-scheduler and the extender log over and over."""
     for pod in installation.pods():
-        log = pod.containers["kube-scheduler"].log.read_text()
-        assert "Starting Kubernetes Scheduler" in log
-        assert "forbidden" not in log.lower()
-        assert "cannot list" not in log
+        assert "Starting Kubernetes Scheduler" in pod.containers["kube-scheduler"].log.read_text()
+        for container in pod.containers.values():
+            log = container.log.read_text()
+            assert "forbidden" not in log.lower()
+            assert "cannot list" not in log
 
 
 def test_viewers_of_the_cluster_may_see_gpunodes(control_plane: ControlPlane) -> None:

@@ -34,6 +34,7 @@ def users(shares: ShareCluster) -> Iterator[dict[str, Api]]:
     yield {
         "the administrator": shares.api,
         "kube-scheduler": shares.plane.api_as("kube-scheduler"),
+        "our kube-scheduler": shares.scheduler,
         "another account of our namespace": shares.account("gpu-scheduler", "almighty"),
     }
     shares.api.delete(f"{grants}/almighty")
@@ -57,7 +58,10 @@ def test_the_extenders_binding_brings_the_annotations_with_the_node(shares: Shar
     ],
 )
 @pytest.mark.parametrize("path", ["pods/{name}/binding", "bindings"])
-@pytest.mark.parametrize("user", ["the administrator", "kube-scheduler", "another account of our namespace"])
+@pytest.mark.parametrize(
+    "user",
+    ["the administrator", "kube-scheduler", "our kube-scheduler", "another account of our namespace"],
+)
 def test_nobody_else_binds_with(
     shares: ShareCluster, users: dict[str, Api], key: str, path: str, user: str
 ) -> None:
@@ -84,7 +88,7 @@ def test_a_binding_without_them_is_anybodys(shares: ShareCluster, path: str) -> 
     [
         pytest.param("administrator", "", id="by the pod"),
         pytest.param("administrator", "/status", id="by its status"),
-        pytest.param("extender", "/status", id="by its status, as the extender"),
+        pytest.param("our kube-scheduler", "/status", id="by its status, as our kube-scheduler"),
     ],
 )
 @pytest.mark.parametrize(
@@ -100,7 +104,7 @@ def test_a_binding_without_them_is_anybodys(shares: ShareCluster, path: str) -> 
 def test_nobody_afterwards(
     shares: ShareCluster, bound: str, who: str, subresource: str, annotations: Json
 ) -> None:
-    api = shares.api if who == "administrator" else shares.extender
+    api = shares.api if who == "administrator" else shares.scheduler
     patch = {"metadata": {"annotations": annotations}}
     said = refused(api, "PATCH", f"{shares.pods}/{bound}{subresource}", patch, STRATEGIC)
     assert "come with the extender's Binding and stay as they are" in said
@@ -127,7 +131,7 @@ def test_everything_else_goes_on_with_an_assigned_pod(shares: ShareCluster) -> N
     eventually(lambda: shares.get(name)["status"]["phase"] == "Running", "kubelet reports on it")
     shares.api.patch(path, {"metadata": {"labels": {"a": "b"}, "annotations": {"team": "a"}}})
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
-    shares.extender.patch(f"{path}/status", {"status": {"conditions": [condition]}}, STRATEGIC)
+    shares.scheduler.patch(f"{path}/status", {"status": {"conditions": [condition]}}, STRATEGIC)
     resized = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "2"}}}]}}
     shares.api.patch(f"{path}/resize", resized, STRATEGIC)
     debug(shares.api, path, debugged("debug"))
@@ -140,21 +144,22 @@ def test_everything_else_goes_on_with_an_assigned_pod(shares: ShareCluster) -> N
     eventually(lambda: all(pod["metadata"]["name"] != name for pod in shares.api.items(shares.pods)), "gone")
 
 
-def test_the_extender_writes_nothing_of_a_pod_but_its_binding_and_status(
-    shares: ShareCluster, bound: str
-) -> None:
-    said = refused(shares.extender, "PATCH", f"{shares.pods}/{bound}", {"metadata": {"labels": {"a": "b"}}})
+def test_the_extender_writes_nothing_of_a_pod_but_its_binding(shares: ShareCluster, bound: str) -> None:
+    path = f"{shares.pods}/{bound}"
+    said = refused(shares.extender, "PATCH", path, {"metadata": {"labels": {"a": "b"}}})
     assert 'cannot patch resource "pods"' in said
+    said = refused(shares.extender, "PATCH", f"{path}/status", {"status": {"reason": "a"}})
+    assert 'cannot patch resource "pods/status"' in said
 
 
-def test_kube_scheduler_which_has_the_same_account_goes_on_as_it_does(shares: ShareCluster) -> None:
+def test_our_kube_scheduler_goes_on_as_it_does(shares: ShareCluster) -> None:
     """Pods that ask no GPU of ours are its own to bind; it nominates, and it evicts."""
     name = shares.made(container(), schedulerName="gpu-scheduler")
     path = f"{shares.pods}/{name}"
-    shares.extender.patch(f"{path}/status", {"status": {"nominatedNodeName": NODE}}, STRATEGIC)
-    shares.extender.create(f"{path}/binding", shares.binding(name))
+    shares.scheduler.patch(f"{path}/status", {"status": {"nominatedNodeName": NODE}}, STRATEGIC)
+    shares.scheduler.create(f"{path}/binding", shares.binding(name))
     assert shares.get(name)["spec"]["nodeName"] == NODE
-    shares.extender.request("DELETE", path)
+    shares.scheduler.request("DELETE", path)
     eventually(lambda: all(pod["metadata"]["name"] != name for pod in shares.api.items(shares.pods)), "gone")
 
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tests.manifests.objects import Json, entries, mapping, namespace_of, of_kind, title
+from tests.manifests.objects import (
+    Json,
+    containers_of,
+    entries,
+    kube_schedulers,
+    mapping,
+    namespace_of,
+    of_kind,
+    pods,
+    title,
+)
 
 _FORBIDDEN_VERBS = {"escalate", "bind", "impersonate"}
 # Each of them is a way to become somebody else.
@@ -28,6 +38,8 @@ _ROLES_OF_OTHERS = {
     "system:volume-scheduler",
     "extension-apiserver-authentication-reader",
 }
+_TOKEN_SECRET = "kubernetes.io/service-account-token"
+_EXTENDER = "gpu-scheduler-extender"
 _WIDENED = ("rbac.authorization.k8s.io/aggregate-to-edit", "rbac.authorization.k8s.io/aggregate-to-admin")
 
 
@@ -70,12 +82,63 @@ def rights_are_given_to_our_own(objects: Sequence[Json]) -> Iterator[str]:
 
 
 def tokens_are_short_lived(objects: Sequence[Json]) -> Iterator[str]:
+    """But for the extender's beside kube-scheduler, whose pod has another identity."""
     for secret in of_kind(objects, "Secret"):
-        if secret.get("type") == "kubernetes.io/service-account-token":
+        if secret.get("type") != _TOKEN_SECRET:
+            continue
+        if _account_of(secret) != _EXTENDER or _EXTENDER in {_pod_account(spec) for _, spec in pods(objects)}:
             yield f"{title(secret)}: a token that never ends"
     for account in of_kind(objects, "ServiceAccount"):
         if account.get("automountServiceAccountToken") is not False:
             yield f"{title(account)}: automountServiceAccountToken is not false"
+
+
+def containers_have_their_own_identity(objects: Sequence[Json]) -> Iterator[str]:
+    """Kubernetes' own roles are for kube-scheduler's container, whose token is short-lived."""
+    powerful = {
+        subject["name"]
+        for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding")
+        if binding["roleRef"]["name"] in _ROLES_OF_OTHERS
+        for subject in entries(binding, "subjects")
+    }
+    if _EXTENDER in powerful:
+        yield f"ServiceAccount {_EXTENDER}: has rights of kube-scheduler"
+    schedulers = [container for _, container in kube_schedulers(objects)]
+    for where, spec in pods(objects):
+        for container in containers_of(spec):
+            found = mounted_accounts(objects, spec, container)
+            if len(found) != 1:
+                yield f"{where}/{container['name']}: {len(found)} identities, not one"
+            if container not in schedulers and powerful & found:
+                yield f"{where}/{container['name']}: has kube-scheduler's identity"
+            if container in schedulers and _EXTENDER in found:
+                yield f"{where}/{container['name']}: has the extender's identity"
+
+
+def mounted_accounts(objects: Sequence[Json], spec: Json, container: Json) -> set[str]:
+    """The ServiceAccounts of which a container mounts a token."""
+    accounts = {each["metadata"]["name"]: _account_of(each) for each in of_kind(objects, "Secret")}
+    volumes = {volume["name"]: volume for volume in entries(spec, "volumes")}
+    found = set()
+    for mount in entries(container, "volumeMounts"):
+        volume = volumes.get(mount["name"], {})
+        named = mapping(volume, "secret").get("secretName")
+        sources = [*entries(volume, "projected", "sources"), {"secret": {"name": named}}]
+        for source in sources:
+            if "serviceAccountToken" in source:
+                found.add(_pod_account(spec))
+            found.add(accounts.get(mapping(source, "secret").get("name"), ""))
+    return found - {""}
+
+
+def _account_of(secret: Json) -> str:
+    """The ServiceAccount of a token's Secret; empty for other Secrets."""
+    account = mapping(secret, "metadata", "annotations").get("kubernetes.io/service-account.name", "")
+    return str(account) if secret.get("type") == _TOKEN_SECRET else ""
+
+
+def _pod_account(spec: Json) -> str:
+    return str(spec.get("serviceAccountName", "default"))
 
 
 def writing_is_bound_by_a_policy(objects: Sequence[Json]) -> Iterator[str]:
@@ -107,5 +170,6 @@ RULES = (
     rights_are_spelled_out,
     rights_are_given_to_our_own,
     tokens_are_short_lived,
+    containers_have_their_own_identity,
     writing_is_bound_by_a_policy,
 )

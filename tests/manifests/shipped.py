@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.manifests.objects import Json, containers, of_kind
+from tests.manifests.objects import Json, of_kind
 
 REPOSITORY = Path(__file__).parents[2]
 AGENT = REPOSITORY / "manifests" / "agent"
@@ -34,13 +34,31 @@ def base() -> list[Json]:
 
 
 def standalone() -> list[Json]:
-    """The same with what the component standalone-mtls adds and replaces, but for what it takes away."""
-    objects = [*copy.deepcopy(_base()), *documents(MTLS), _config_map(MTLS)]
+    """The same with what the component standalone-mtls adds, replaces and takes away."""
+    kustomization = yaml.safe_load((MTLS / "kustomization.yaml").read_bytes())
+    patches = [yaml.safe_load(each["patch"]) for each in kustomization["patches"] if "patch" in each]
+    assert all(each["$patch"] == "delete" for each in patches)
+    gone = {(each["kind"], each["metadata"]["name"]) for each in patches}
+    objects = [each for each in _base() if (each["kind"], each["metadata"]["name"]) not in gone]
+    assert len(objects) == len(_base()) - len(gone)
+    objects = copy.deepcopy(objects)
     (patch,) = yaml.safe_load_all((MTLS / "scheduler.yaml").read_bytes())
-    patched = {each["name"]: each for _, each in containers([patch])}
-    for _, container in containers(of_kind(objects[: len(_base())], "Deployment")):
-        container["volumeMounts"] += patched[container["name"]].get("volumeMounts", [])
-    return objects
+    for deployment in of_kind(objects, "Deployment"):
+        _merge(deployment["spec"]["template"]["spec"], patch["spec"]["template"]["spec"])
+    return [*objects, *documents(MTLS), _config_map(MTLS)]
+
+
+def _merge(spec: Json, patch: Json) -> None:
+    """What kustomize makes of lists whose elements have names."""
+    for key, entries in patch.items():
+        present = {each["name"]: each for each in spec[key]}
+        for entry in entries:
+            if entry.get("$patch") == "delete":
+                spec[key].remove(present[entry["name"]])
+            elif entry["name"] in present:
+                present[entry["name"]]["volumeMounts"] += entry["volumeMounts"]
+            else:
+                spec[key].append(entry)
 
 
 def shares(*further: Path) -> list[Json]:

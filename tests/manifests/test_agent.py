@@ -8,11 +8,12 @@ import re
 import pytest
 import yaml
 
+from scheduler_ext.core.node_labels import lacks_agent_label
 from tests.manifests.components import AGENTS, operations, patched, with_components
 from tests.manifests.objects import Json, mapping, of_kind
 from tests.manifests.policy import violations
 from tests.manifests.shipped import base
-from tests.pages import ROOT, blocks, section
+from tests.pages import ROOT, blocks, rows, section
 
 POD = "DaemonSet gpu-scheduler-agent"
 CONTAINER = f"{POD}/agent"
@@ -151,6 +152,13 @@ UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
     ("labels", "runs"),
     [
         *(pytest.param({key: value}, True, id=key) for key, value in GPU_LABELS.items()),
+        pytest.param({"gpu.scheduler-ext.io/agent": "true"}, True, id="an administrator says so"),
+        pytest.param({"gpu.scheduler-ext.io/agent": "maybe"}, False, id="an administrator says something"),
+        pytest.param(
+            {"gpu.scheduler-ext.io/agent": "true", UPGRADE: "pod-restart-required"},
+            False,
+            id="an administrator says so, and its driver is replaced",
+        ),
         pytest.param({}, False, id="nobody says that there is a GPU"),
         pytest.param({"nvidia.com/gpu.present": "false"}, False, id="there is none"),
         pytest.param(
@@ -163,6 +171,26 @@ UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
 )
 def test_which_nodes_agents_run_on(labels: dict[str, str], runs: bool) -> None:
     assert runs_on(labels) is runs
+
+
+@pytest.mark.parametrize("value", ["true", "false", "nvidia", "x"])
+@pytest.mark.parametrize("label", [*GPU_LABELS, "gpu.scheduler-ext.io/agent", "other"])
+def test_the_extender_warns_of_the_others(label: str, value: str) -> None:
+    """Of those that the DaemonSet leaves out, but for what an administrator says."""
+    warned = lacks_agent_label({label: value})
+    assert warned is (not runs_on({label: value}) and label != "gpu.scheduler-ext.io/agent")
+
+
+def test_the_page_names_the_labels() -> None:
+    table = section((ROOT / "docs" / "tasks" / "agent.md").read_text(), "## Which nodes")
+    named = [row[0].strip("`").partition("=") for row in rows(table)]
+    terms = mapping(
+        pod(base()), "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
+    )["nodeSelectorTerms"]
+    chosen = [term["matchExpressions"][0] for term in terms]
+    assert [(key, [value] if value else []) for key, _, value in named] == [
+        (each["key"], each.get("values", [])) for each in chosen
+    ]
 
 
 def test_the_page_takes_agents_off_a_node_by_that_label() -> None:

@@ -55,6 +55,27 @@ def container(objects: list[Json], name: str = "extender") -> Json:
     return found
 
 
+def volume(objects: list[Json], name: str) -> Json:
+    found: Json = next(each for each in pod_spec(objects)["volumes"] if each["name"] == name)
+    return found
+
+
+def mounting(of: str, name: str) -> Change:
+    """A container that mounts this volume as its token."""
+
+    def apply(objects: list[Json]) -> None:
+        (mount,) = [m for m in container(objects, of)["volumeMounts"] if "serviceaccount" in m["mountPath"]]
+        mount["name"] = name
+
+    return apply
+
+
+def token_secret(account: str) -> Change:
+    return lambda objects: of_kind(objects, "Secret")[0]["metadata"]["annotations"].update(
+        {"kubernetes.io/service-account.name": account}
+    )
+
+
 def config_map(objects: list[Json]) -> Json:
     (found,) = of_kind(objects, "ConfigMap")
     return found
@@ -362,7 +383,7 @@ BROKEN: list[tuple[str, Change, str]] = [
     ),
     (
         "a token for a year",
-        lambda o: pod_spec(o)["volumes"][-1]["projected"]["sources"][0]["serviceAccountToken"].update(
+        lambda o: volume(o, "token")["projected"]["sources"][0]["serviceAccountToken"].update(
             expirationSeconds=31536000
         ),
         "lives longer than an hour",
@@ -498,6 +519,39 @@ BROKEN: list[tuple[str, Change, str]] = [
         "a token for ever",
         with_object("Secret", type="kubernetes.io/service-account-token"),
         "a token that never ends",
+    ),
+    ("kube-scheduler's token for ever", token_secret("gpu-scheduler"), "a token that never ends"),
+    (
+        "a token for ever where the pod's own would do",
+        in_pod(serviceAccountName="gpu-scheduler-extender"),
+        "a token that never ends",
+    ),
+    (
+        "kube-scheduler's token for the extender",
+        mounting("extender", "token"),
+        "gpu-scheduler/extender: has kube-scheduler's identity",
+    ),
+    (
+        "kube-scheduler's token for the extender, by a Secret",
+        token_secret("gpu-scheduler"),
+        "gpu-scheduler/extender: has kube-scheduler's identity",
+    ),
+    (
+        "the extender's token for kube-scheduler",
+        mounting("kube-scheduler", "extender-token"),
+        "gpu-scheduler/kube-scheduler: has the extender's identity",
+    ),
+    (
+        "both tokens for the extender",
+        lambda o: container(o)["volumeMounts"].append({"name": "token", "mountPath": "/token"}),
+        "gpu-scheduler/extender: 2 identities, not one",
+    ),
+    (
+        "kube-scheduler's rights for the extender",
+        lambda o: of_kind(o, "ClusterRoleBinding")[0]["subjects"].append(
+            {"kind": "ServiceAccount", "name": "gpu-scheduler-extender", "namespace": "gpu-scheduler"}
+        ),
+        "gpu-scheduler-extender: has rights of kube-scheduler",
     ),
     (
         "a token for every pod of the account",

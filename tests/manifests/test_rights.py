@@ -27,9 +27,13 @@ BASE = {
     "ClusterRole gpunodes-view": {"gpu.scheduler-ext.io gpunodes: get list watch"},
     "Role gpu-scheduler/gpu-scheduler-lease": {
         "coordination.k8s.io leases: create",
-        "coordination.k8s.io leases (gpu-scheduler): get list update watch",
+        "coordination.k8s.io leases (gpu-scheduler): get update",
+    },
+    "Role gpu-scheduler/gpu-scheduler-lease-reader": {
+        "coordination.k8s.io leases (gpu-scheduler): get list watch",
     },
 }
+FOLLOWING = "Role gpu-scheduler/gpu-scheduler-lease-reader"
 SHARES = {
     "ClusterRole gpu-scheduler-shares": {
         " pods: get",
@@ -69,11 +73,53 @@ def _lines(rule: Json) -> Iterator[str]:
     [
         pytest.param(base(), BASE, id="of the base"),
         pytest.param(shares(), BASE | SHARES, id="with shares"),
-        pytest.param(standalone(), BASE | STANDALONE, id="of the extender by itself"),
+        pytest.param(
+            standalone(),
+            {role: lines for role, lines in BASE.items() if role != FOLLOWING} | STANDALONE,
+            id="of the extender by itself",
+        ),
     ],
 )
 def test_the_rights(objects: list[Json], expected: dict[str, set[str]]) -> None:
     assert spelled_out(objects) == expected
+
+
+EXTENDER = {
+    "ClusterRole gpu-scheduler-events",
+    "ClusterRole gpu-scheduler-extender",
+    "ClusterRole gpu-scheduler-nudge",
+}
+SCHEDULER = {
+    "ClusterRole system:kube-scheduler",
+    "ClusterRole system:volume-scheduler",
+    "Role kube-system/extension-apiserver-authentication-reader",
+    "Role gpu-scheduler/gpu-scheduler-lease",
+}
+
+
+def granted(objects: Sequence[Json], account: str) -> set[str]:
+    """The roles that are bound to a ServiceAccount of the namespace gpu-scheduler."""
+    found = set()
+    for binding in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
+        subjects = [(each["namespace"], each["name"]) for each in entries(binding, "subjects")]
+        if ("gpu-scheduler", account) in subjects:
+            role = binding["roleRef"]
+            place = f"{namespace_of(binding)}/" if role["kind"] == "Role" else ""
+            found.add(f"{role['kind']} {place}{role['name']}")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("objects", "further"),
+    [
+        pytest.param(base(), {FOLLOWING}, id="in the base"),
+        pytest.param(shares(), {FOLLOWING, "ClusterRole gpu-scheduler-shares"}, id="with shares"),
+        pytest.param(standalone(), set(STANDALONE), id="by itself"),
+    ],
+)
+def test_the_extender_has_nothing_of_kube_schedulers(objects: list[Json], further: set[str]) -> None:
+    assert granted(objects, "gpu-scheduler-extender") == EXTENDER | further
+    assert granted(objects, "gpu-scheduler") == SCHEDULER
 
 
 @pytest.mark.parametrize(

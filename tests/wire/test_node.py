@@ -38,6 +38,31 @@ def test_a_node_without_gpus() -> None:
     assert record({"metadata": {"name": "a"}}) == NodeRecord(None, {})
 
 
+AGENT = "gpu.scheduler-ext.io/agent"
+
+
+@pytest.mark.parametrize(
+    ("amounts", "labels", "unlabelled"),
+    [
+        pytest.param({WHOLE: "8"}, {}, True, id="a device plugin and nothing else"),
+        pytest.param({"nvidia.com/mig-1g.10gb": "7"}, {}, True, id="MIG instances alone"),
+        pytest.param({"nvidia.com/gpu.shared": "4"}, {}, True, id="shared GPUs under their own name"),
+        pytest.param(
+            {WHOLE: "8"}, {"node.kubernetes.io/instance-type": "p4d.24xlarge"}, True, id="a node group of EKS"
+        ),
+        pytest.param({WHOLE: "0"}, {}, False, id="a device plugin that has none"),
+        pytest.param({"amd.com/gpu": "8"}, {}, False, id="another vendor's, which has no agent"),
+        pytest.param({}, {}, False, id="no GPUs"),
+        pytest.param({WHOLE: "8"}, {"nvidia.com/gpu.present": "true"}, False, id="the GPU Operator's"),
+        pytest.param({WHOLE: "8"}, {"nvidia.com/gpu.present": "false"}, True, id="a label that says no"),
+        pytest.param({WHOLE: "8"}, {AGENT: "true"}, False, id="an administrator's"),
+        pytest.param({WHOLE: "8"}, {AGENT: "false"}, False, id="an administrator wants none"),
+    ],
+)
+def test_nodes_that_no_label_brings_an_agent_to(amounts: Json, labels: Json, unlabelled: bool) -> None:
+    assert record(node("a", amounts, labels=labels)).unlabelled is unlabelled
+
+
 def test_slices_under_strategy_single_cap_nothing() -> None:
     labels = GFD_H100 | {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}
     assert record(node("a", labels=labels)).caps == NO_CAPS

@@ -58,13 +58,17 @@ class RunningPod:
         }
         self.ports = Ports(named)
         self._volumes = Volumes(pod, api, directory / "volumes", self._rewrite, host.path)
+        # By container: two containers of a pod may find different tokens at one place.
         self._mounts = {
-            mount["mountPath"]: self._volumes.path(mount["name"])
+            each["name"]: {
+                mount["mountPath"]: self._volumes.path(mount["name"])
+                for mount in each.get("volumeMounts", ())
+            }
             for each in containers
-            for mount in each.get("volumeMounts", ())
         }
+        self._paths = _of_all(self._mounts)
         # Whole paths only: a directory of this machine may well have /tmp in its own path.
-        inside = "|".join(map(re.escape, self._mounts))
+        inside = "|".join(map(re.escape, self._paths))
         self._inside = re.compile(rf"(?<![\w./-])(?:{inside})(?=/|$)", re.MULTILINE)
         self._kubeconfig = self._kubeconfig_for_token()
         self.containers = {
@@ -142,11 +146,16 @@ class RunningPod:
             self._api.patch(path, {"status": status}, STRATEGIC)
             self._reported = status
 
+    def token(self, container: str) -> str:
+        """The token that a container of the pod finds at the usual place, as it is now."""
+        return (self._mounts[container][TOKEN_DIRECTORY] / "token").read_text()
+
     def _kubeconfig_for_token(self) -> Path | None:
-        token = self._mounts.get(TOKEN_DIRECTORY)
-        if token is None:
+        """By the usual place, where each container has a token of its own (namespaces.py)."""
+        if not any(TOKEN_DIRECTORY in mounts for mounts in self._mounts.values()):
             return None
         path = self._directory / "kubeconfig"
+        token = Path(TOKEN_DIRECTORY)
         write_kubeconfig(path, self._api.server, token / "ca.crt", {"tokenFile": str(token / "token")})
         return path
 
@@ -157,7 +166,7 @@ class RunningPod:
         return outside_a_container(self._with_paths(text), self._kubeconfig)
 
     def _with_paths(self, text: str) -> str:
-        return self._inside.sub(lambda found: str(self._mounts[found[0]]), text)
+        return self._inside.sub(lambda found: str(self._paths[found[0]]), text) if self._paths else text
 
     def _with_services(self, text: str) -> str:
         def resolve(found: re.Match[str]) -> str:
@@ -186,6 +195,18 @@ class RunningPod:
         expanded = [re.sub(r"\$\((\w+)\)", lambda found: environment[found[1]], part) for part in given]
         own = [self._with_paths(self.ports.localize(part)) for part in expanded]
         command = [*image.entrypoint, *own, *image.adapt(self.ports, self._kubeconfig)]
-        paths = {mount["mountPath"] for mount in container.get("volumeMounts", ())}
-        token = self._mounts[TOKEN_DIRECTORY] if TOKEN_DIRECTORY in paths else None
+        token = self._mounts[container["name"]].get(TOKEN_DIRECTORY)
         return confined(command, self.name, token, TOKEN_DIRECTORY)
+
+
+def _of_all(mounts: Mapping[str, Mapping[str, Path]]) -> dict[str, Path]:
+    """What is mounted at each path of a pod, but for the tokens, which are mounted for each container.
+
+    Raises ValueError where containers disagree: a configuration file that they share may name the path.
+    """
+    paths: dict[str, Path] = {}
+    for own in mounts.values():
+        for path, volume in own.items():
+            if path != TOKEN_DIRECTORY and paths.setdefault(path, volume) != volume:
+                raise ValueError(f"two containers mount different volumes at {path}")
+    return paths

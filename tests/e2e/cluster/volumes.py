@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from tests.e2e.cluster.api import Api, Json
 
 Files = dict[str, bytes]
+# As kubelet does: when the rest of a token's life is a fifth of it.
+_OF_ITS_LIFE = 0.8
 
 
 class NotYetError(Exception):
@@ -24,6 +27,14 @@ def field(pod: Json, path: str) -> str:
     for part in path.split("."):
         value = value[part]
     return str(value)
+
+
+def _chosen(content: Mapping[str, str], name: str, items: list[Json] | None) -> Iterator[tuple[str, str]]:
+    """(path, value) of the keys that a volume names, or of all. Raises NotYetError for a key not there."""
+    for item in items if items is not None else [{"key": key, "path": key} for key in content]:
+        if item["key"] not in content:
+            raise NotYetError(f"{name} has no {item['key']}")
+        yield item["path"], content[item["key"]]
 
 
 class Volumes:
@@ -48,6 +59,7 @@ class Volumes:
             for volume in pod["spec"].get("volumes", ())
             if "hostPath" in volume
         }
+        self._tokens: dict[tuple[str, str], tuple[bytes, float]] = {}
         self._turn = 0
         directory.mkdir(parents=True)
 
@@ -65,19 +77,15 @@ class Volumes:
                 self.path(name).mkdir(exist_ok=True)
                 continue
             files = self._files(volume)
-            if files is not None and files != self._contents.get(name):
+            if files != self._contents.get(name):
                 self._write(self.path(name), files)
                 self._contents[name] = files
 
-    def _files(self, volume: Json) -> Files | None:
-        """None: nothing that changes."""
+    def _files(self, volume: Json) -> Files:
         if "configMap" in volume:
             return self._config_map(volume["configMap"]["name"], volume["configMap"].get("items"))
         if "secret" in volume:
-            secret = self._get("secrets", volume["secret"]["secretName"])
-            return {key: base64.b64decode(value) for key, value in secret["data"].items()}
-        if volume["name"] in self._contents:
-            return None
+            return self._secret(volume["secret"]["secretName"], volume["secret"].get("items"))
         return self._projected(volume["projected"]["sources"])
 
     def _projected(self, sources: list[Json]) -> Files:
@@ -87,18 +95,32 @@ class Volumes:
                 files[source["serviceAccountToken"]["path"]] = self._token(source["serviceAccountToken"])
             elif "configMap" in source:
                 files |= self._config_map(source["configMap"]["name"], source["configMap"].get("items"))
+            elif "secret" in source:
+                files |= self._secret(source["secret"]["name"], source["secret"].get("items"))
             else:
                 for item in source["downwardAPI"]["items"]:
                     files[item["path"]] = field(self._pod, item["fieldRef"]["fieldPath"]).encode()
         return files
 
     def _config_map(self, name: str, items: list[Json] | None) -> Files:
-        content = self._get("configmaps", name)["data"]
-        paths = {item["key"]: item["path"] for item in items} if items else {key: key for key in content}
-        return {path: self._rewrite(content[key]).encode() for key, path in paths.items()}
+        content = self._get("configmaps", name).get("data", {})
+        return {path: self._rewrite(text).encode() for path, text in _chosen(content, name, items)}
+
+    def _secret(self, name: str, items: list[Json] | None) -> Files:
+        content = self._get("secrets", name).get("data", {})
+        return {path: base64.b64decode(value) for path, value in _chosen(content, name, items)}
 
     def _token(self, wanted: Json) -> bytes:
-        """A token bound to this very pod, as kubelet asks for it."""
+        """A token of this very pod, asked for again when four fifths of its life are over."""
+        key = wanted["path"], wanted.get("audience", "")
+        token, renew_at = self._tokens.get(key, (b"", 0.0))
+        if time.monotonic() >= renew_at:
+            token = self._new_token(wanted)
+            self._tokens[key] = token, time.monotonic() + _OF_ITS_LIFE * wanted["expirationSeconds"]
+        return token
+
+    def _new_token(self, wanted: Json) -> bytes:
+        """Bound to the pod, as kubelet asks for it."""
         meta = self._pod["metadata"]
         account = self._pod["spec"]["serviceAccountName"]
         reference = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}

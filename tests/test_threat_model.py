@@ -1,0 +1,218 @@
+"""Every sentence in the table of docs/concepts/threat-model.md is held by tests, or listed as words alone."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from prometheus_client.parser import text_string_to_metric_families
+
+from scheduler_ext.core.cycle import FITS, Decision
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.policy import Policy
+from scheduler_ext.core.request import GpuRequest
+from tests.pages import ROOT, SAMPLE, rows
+from tests.server.product import Product, config_file, get
+from tests.strategies import clusters, several_requests, snapshot_of
+
+PAGE = ROOT / "docs" / "concepts" / "threat-model.md"
+POLICY = "tests/manifests/test_policy.py::"
+IDENTITIES = "tests/e2e/test_identities.py::"
+HERE = "tests/test_threat_model.py::"
+# How each sentence begins, and the tests that fail when it is not true.
+HELD: dict[str, tuple[str, ...]] = {
+    "The API is on loopback beside kube-scheduler": (
+        f"{POLICY}test_notices",
+        "tests/e2e/test_documentation.py::test_standalone_lets_nobody_ask_without_a_certificate",
+    ),
+    "A NetworkPolicy lets nothing in but metrics": (f"{POLICY}test_notices",),
+    "`/bind` is off unless shares are installed": (f"{HERE}test_nothing_is_bound_without_shares",),
+    "It binds only pods of the schedulers named": (
+        "tests/extender/test_bind.py::test_a_pod_that_is_not_to_be_bound_is_refused",
+        "tests/extender/test_bind.py::test_where_nothing_fits_nothing_is_asked",
+        "tests/extender/test_bind.py::test_the_fence",
+    ),
+    "kube-scheduler with `enableHTTPS` and no CA": (f"{POLICY}test_notices",),
+    "An admission policy lets an agent's token": (
+        "tests/e2e/test_agent_policy.py::test_an_agent_reports_on_its_own_node",
+        "tests/e2e/test_agent_policy.py::test_an_agent_does_not_report_on_another_node",
+        "tests/e2e/test_agent_policy.py::test_a_token_of_no_pod_reports_on_no_node",
+    ),
+    "The CRD and the extender refuse amounts": (
+        "tests/e2e/test_crd_refusals.py::test_both_refuse_what_cannot_be_and_name_it",
+        "tests/cluster/test_sinks.py::test_one_that_contradicts_itself_is_refused_and_the_last_good_one_ages",
+    ),
+    "Whole GPUs and MIG instances are capped": (
+        "tests/core/test_caps.py::test_a_report_is_only_ever_lowered",
+    ),
+    "They only restrict": (f"{HERE}test_annotations_only_restrict",),
+    "What the extender writes": (
+        "tests/e2e/test_share_assignment.py::test_nobody_else_binds_with",
+        "tests/e2e/test_share_assignment.py::test_nobody_afterwards",
+        "tests/e2e/test_share_assignment.py::test_nobody_assigns_to_a_pod_that_waits",
+    ),
+    "What is used beyond is measured": (
+        "tests/core/test_drift.py::test_use_beyond_what_is_held",
+        "tests/core/test_foreign_use.py::test_what_is_left_for_shares",
+        "tests/cluster/test_events.py::test_memory_that_nobody_known_uses_is_an_event_of_its_node",
+    ),
+    "A limit for bodies (413)": (
+        "tests/server/test_serve_hostile.py::test_a_body_above_the_limit_is_a_413",
+        "tests/server/test_slow_clients.py::test_hundreds_of_slow_clients_delay_nobody_and_are_cut_off",
+        "tests/server/test_slow_clients.py::test_unfinished_bodies_together_are_bounded",
+        "tests/wire/test_objects.py::test_aliases_are_unfolded_but_bombs_are_refused",
+    ),
+    "`/explain`, `/pods`, the page and `/debug/*`": (
+        f"{POLICY}test_notices",
+        "tests/e2e/test_port_forward.py::test_the_rights_that_a_port_forward_needs",
+        "tests/server/test_serve_page.py::test_only_this_host_is_answered_for",
+        "tests/server/test_serve_explain.py::test_no_pod_of_another_namespace_is_named",
+    ),
+    "Metrics have namespaces, nodes and models, no pods": (f"{HERE}test_metrics_name_no_pod",),
+    "Control and direction characters are escaped": (
+        "tests/cli/test_output.py::test_what_others_wrote_does_not_act_on_the_terminal",
+        "tests/page/test_content.py::test_hostile_names_are_text_and_nothing_else",
+        "tests/page/test_content.py::test_the_policy_stops_what_does_get_in",
+        "tests/page/test_content.py::test_no_asset_comes_from_elsewhere",
+    ),
+    "Pods are kept with names": (
+        "tests/extender/test_record.py::test_the_pod_is_kept_without_what_no_decision_reads",
+        "tests/extender/test_replay.py::test_the_file_tells_nothing_that_no_decision_reads",
+    ),
+    "`gpu-scheduler-extender`, which has none": (
+        f"{IDENTITIES}test_each_container_has_its_own_identity",
+        "tests/manifests/test_rights.py::test_the_extender_has_nothing_of_kube_schedulers",
+    ),
+    "It lists and watches": (
+        f"{IDENTITIES}test_the_extender",
+        "tests/manifests/test_rights.py::test_the_rights",
+    ),
+    "It creates Events": (
+        f"{IDENTITIES}test_a_policy_holds_the_extender_to_one_annotation",
+        "tests/e2e/test_agent_policy.py::test_the_extender_changes_nothing_else_of_a_node",
+    ),
+    "With shares it also binds": (
+        f"{IDENTITIES}test_the_extender_of_shares",
+        "tests/e2e/test_share_capacity.py::test_the_extender_changes_nothing_else_of_a_nodes_status",
+    ),
+    "It reads no Secret and no ConfigMap": (
+        f"{IDENTITIES}test_the_extender_does_not",
+        f"{IDENTITIES}test_the_extender_of_shares_does_not",
+    ),
+    "Its container mounts no other token": (f"{POLICY}test_notices",),
+    "Beside kube-scheduler the token has no end": (
+        f"{IDENTITIES}test_the_extenders_token_is_replaced_as_documented",
+    ),
+    "Standalone it lives for an hour": (f"{POLICY}test_the_standalone_extender_keeps_it",),
+    "With shares, a stolen token binds": (f"{IDENTITIES}test_a_stolen_token_binds_what_waits",),
+    "`gpu-scheduler`, bound to Kubernetes' own": (f"{IDENTITIES}test_kube_scheduler",),
+    "Its token lives for an hour": (f"{IDENTITIES}test_kube_schedulers_token_ends_with_its_pod",),
+    "It patches no Node": (f"{IDENTITIES}test_kube_scheduler_does_not",),
+    "As any kube-scheduler": (f"{IDENTITIES}test_kube_scheduler",),
+    "Its own GPUNode": ("tests/e2e/test_agent_policy.py::test_an_agent_does_not",),
+    "No Pods, no Nodes to write": ("tests/e2e/test_agent_policy.py::test_an_agent_has_no_other_right",),
+    "Its namespace is privileged": (f"{POLICY}test_notices",),
+    "One Lease says who writes": (
+        "tests/cluster/test_notices.py::test_a_standby_writes_nothing",
+        "tests/cluster/test_binder.py::test_two_extenders_never_bind_beyond_what_there_is",
+        "tests/e2e/test_shares_two_extenders.py::test_both_bind_and_nothing_is_promised_twice",
+    ),
+    "Ages count by the API server's clock": (
+        "tests/cluster/test_live.py::test_a_clock_that_is_set_back_ages_no_report",
+        "tests/cluster/test_sinks.py::test_their_age_is_by_the_servers_clock",
+    ),
+}
+# What no test can show: the rest of the cluster's, or a limit of what there is.
+SAID_ONLY = (
+    "A pod on the host's network",
+    "kube-scheduler itself may bind",
+    "Whoever has a node may lie",
+    "Less memory in use",
+    "A pod may restrict itself",
+    "Shares are promised, not enforced",
+    "Neighbours may run out",
+    "An account that may create thousands",
+    "Metrics are readable by every pod",
+    "Logs have names and reasons",
+    "Names themselves",
+    "Without any right",
+    "Whoever takes an agent's pod",
+)
+
+
+def sentences() -> Iterator[str]:
+    """Those of the table's second and third column, without links."""
+    table = PAGE.read_text().partition("## Threats")[2]
+    for _, *cells in rows(table):
+        for cell in cells:
+            plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell)
+            yield from (each for each in re.split(r"(?<=\.)\s+(?=[A-Z`])", plain) if each)
+
+
+def test_every_sentence_is_held_or_said_to_be_words_only() -> None:
+    known = [*HELD, *SAID_ONLY]
+    found = {each: [key for key in known if each.startswith(key)] for each in sentences()}
+    assert {each: keys for each, keys in found.items() if len(keys) != 1} == {}
+    assert {key for (key,) in found.values()} == set(known)
+
+
+@cache
+def functions_of(file: Path) -> frozenset[str]:
+    """The names of a file's tests, those in classes too."""
+    tree = ast.walk(ast.parse(file.read_text()))
+    return frozenset(each.name for each in tree if isinstance(each, ast.FunctionDef))
+
+
+@pytest.mark.parametrize("test", sorted({test for held in HELD.values() for test in held}))
+def test_the_test_is_there(test: str) -> None:
+    file, _, name = test.partition("::")
+    assert name in functions_of(ROOT / file)
+
+
+def test_nothing_is_bound_without_shares() -> None:
+    """A complete request is answered with how to change that."""
+    args = {"PodName": "p", "PodNamespace": "default", "PodUID": "u", "Node": "h100-02"}
+    with Product(inventory=SAMPLE).ready() as server:
+        reply = server.post("bind", json.dumps(args).encode())
+    assert "this extender does not bind" in json.loads(reply.body)["Error"]
+
+
+@given(clusters(), several_requests)
+def test_annotations_only_restrict(cluster: Sequence[NodeInfo], asked: list[GpuRequest]) -> None:
+    """Where a pod fits with its annotations, it fits without them."""
+    snapshot = snapshot_of(cluster)
+    for request in asked:
+        plain = replace(GpuRequest(), **{key: getattr(request, key) for key in OF_THE_POD})
+        fits = Decision(request, snapshot, Policy()).verdict == FITS
+        assert not (fits & (Decision(plain, snapshot, Policy()).verdict != FITS)).any()
+
+
+# What a pod asks by resources, its priority and its processors; all else comes from annotations.
+OF_THE_POD = ("units", "shares", "priority", "cpu_milli", "by_container")
+
+
+def test_metrics_name_no_pod(tmp_path: Path) -> None:
+    """At the finest level of detail, of a cluster whose pods have GPUs."""
+    objects: list[Any] = list(yaml.safe_load_all(SAMPLE.read_bytes()))
+    names = {each["metadata"]["name"] for each in objects if each["kind"] == "Pod"}
+    assert names
+    config = config_file(tmp_path, metrics={"detail": "device"})
+    with Product(inventory=SAMPLE, config=config).ready() as server:
+        text = get(server.health, "/metrics").body.decode()
+    values = {
+        value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        for value in sample.labels.values()
+    }
+    assert not names & values
+    assert {"h100-01", "research"} <= values
