@@ -64,7 +64,8 @@ def _device_outline(device: DeviceStatus) -> DeviceStatus:
         bare = [instance.but(holder=None) for instance in mig.instances]
         mig = mig.but(instances=bare)
     memory = MemoryStatus(device.memory.total_mib)
-    return device.but(memory=memory, utilization_percent=None, holders=None, mig=mig)
+    health = device.health.but(last_error_at=None) if device.health is not None else None
+    return device.but(memory=memory, health=health, utilization_percent=None, holders=None, mig=mig)
 
 
 def _is_news(before: WrittenStatus, after: WrittenStatus) -> bool:

@@ -48,7 +48,7 @@ def run_agent(
                 node = reporter.node()
                 begun = begun or reporter.begin(observer.remember)
                 with watchdog:
-                    status = observer.observe(node.labels if node is not None else {})
+                    status = observer.observe(node.labels if node is not None else {}, reporter.repaired)
                 problem = _tell(problem, observer.problem)
                 # Without its labels, how the node shares its GPUs would be told wrongly for a moment; where
                 # no GPU was ever seen, there is nothing to tell.

@@ -34,6 +34,7 @@ from scheduler_ext.agent.nvml_values import (
     MemoryInfo,
     MigMode,
     ProfileInfo,
+    RemappedRows,
     merged,
     mib,
 )
@@ -162,9 +163,23 @@ class Nvml(Calls):
         rates = self._of_gpu("nvmlDeviceGetUtilizationRates", gpu)
         return None if rates is None else min(int(rates.gpu), 100)
 
-    def row_remap_failed(self, gpu: Handle) -> bool | None:
+    def remapped_rows(self, gpu: Handle) -> RemappedRows | None:
         rows = self._of_gpu("nvmlDeviceGetRemappedRows", gpu)
-        return None if rows is None else bool(rows[3])
+        return None if rows is None else RemappedRows(pending=bool(rows[2]), failed=bool(rows[3]))
+
+    def recovery_action(self, gpu: Handle) -> int | None:
+        """What the driver asks for, of nvmlDeviceGpuRecoveryAction_t; None before R565."""
+        function = "nvmlDeviceGetFieldValues"
+        values = self._of_gpu(function, gpu, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+        if values is None:
+            return None
+        code = values[0].nvmlReturn
+        if code == pynvml.NVML_SUCCESS:
+            return int(values[0].value.uiVal)
+        error = self._ours(function, code, str(pynvml.NVMLError(code)))
+        if isinstance(error, DeviceLost | DriverGone):
+            raise error
+        return None
 
     def page_retirement_pending(self, gpu: Handle) -> bool | None:
         """Of GPUs that came before row remapping."""

@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduler_ext.agent.nvml import Nvml
-from scheduler_ext.agent.nvml_errors import CANNOT_BE_READ, DeviceLost, NotThere
+from scheduler_ext.agent.nvml_errors import (
+    CANNOT_BE_READ,
+    GPU_IS_LOST,
+    PAGE_RETIREMENT_PENDING,
+    RESET_REQUIRED,
+    ROW_REMAPPING_FAILED,
+    DeviceLost,
+    NotThere,
+)
 from scheduler_ext.agent.nvml_mig import grid_size, read_instances, read_profiles
 from scheduler_ext.agent.nvml_values import Handle, MemoryInfo, MigMode
 from scheduler_ext.agent.reading import DeviceReading
-
-ROW_REMAPPING_FAILED = "row remapping failed"
-PAGE_RETIREMENT_PENDING = "page retirement pending"
 
 
 class TrackedDevice:
@@ -58,7 +63,9 @@ class TrackedDevice:
                 self.forget(lost.text)
             except NotThere:
                 self.forget(CANNOT_BE_READ)
-        return replace(self.last_known(), faults=(self.fault,))
+        # Neither state ends but by a reset.
+        waits = True if self.fault in (GPU_IS_LOST, RESET_REQUIRED) else None
+        return replace(self.last_known(), faults=(self.fault,), reset_pending=waits)
 
     def last_known(self) -> DeviceReading:
         """What it was, without what changes from moment to moment."""
@@ -78,24 +85,37 @@ class TrackedDevice:
         enabled = mode is MigMode.ON
         instances = read_instances(nvml, handle, self._total_bytes) if enabled else ()
         self._fixed = replace(self._fixed, total_mib=self._total_mib(), instances=instances)
+        failures = nvml.passing_failures
+        action = nvml.recovery_action(handle)
+        fault, pending = self._memory_state(nvml, handle)
+        if not (action or pending) and nvml.passing_failures != failures:
+            pending = None
         return replace(
             _with_memory(self._fixed, memory),
             index=self.index,
             utilization_percent=None if enabled else nvml.utilization_percent(handle),
             # Under MIG all processes run on instances.
             processes=() if enabled else nvml.processes(handle),
-            faults=self._memory_faults(nvml, handle),
+            faults=() if fault is None else (fault,),
             ecc_errors=self._new_ecc_errors(nvml, handle),
+            recovery_action=action,
+            reset_pending=True if action else pending,
         )
 
-    def _memory_faults(self, nvml: Nvml, handle: Handle) -> tuple[str, ...]:
-        failed = nvml.row_remap_failed(handle)
-        if failed is None and nvml.page_retirement_pending(handle):
-            return (PAGE_RETIREMENT_PENDING,)
-        if failed is not None:
+    def _memory_state(self, nvml: Nvml, handle: Handle) -> tuple[str | None, bool | None]:
+        """A fault of its memory, and whether rows or pages wait for a reset; None where it does not say."""
+        rows = nvml.remapped_rows(handle)
+        if rows is not None:
+            self._remap_failed = rows.failed
+            pending: bool | None = rows.pending
+        else:
             # A GPU with MIG instances does not answer; a failure does not heal meanwhile.
-            self._remap_failed = failed
-        return (ROW_REMAPPING_FAILED,) if self._remap_failed else ()
+            pending = nvml.page_retirement_pending(handle)
+            if pending:
+                return PAGE_RETIREMENT_PENDING, True
+            if pending is None and not self._fixed.instances:
+                pending = False
+        return (ROW_REMAPPING_FAILED if self._remap_failed else None), pending
 
     def _new_ecc_errors(self, nvml: Nvml, handle: Handle) -> int:
         """Since the last reading; what was there when it was first read may be of long ago."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 CANNOT_BE_READ = "GPU cannot be read"
+GPU_IS_LOST = "GPU is lost"
+RESET_REQUIRED = "GPU requires a reset"
+ROW_REMAPPING_FAILED = "row remapping failed"
+PAGE_RETIREMENT_PENDING = "page retirement pending"
 NO_LIBRARY = "the NVML library is not found; is the NVIDIA driver installed?"
 # How problems of the node begin that go on in the words of somebody else.
 NOT_LOADABLE = "the NVML library cannot be loaded: "
@@ -35,9 +39,9 @@ _OF_THE_NODE = (
 _FAULTS = {
     8: "external power is not connected",
     11: "interrupts do not arrive",
-    15: "GPU is lost",
-    16: "GPU requires a reset",
-    28: "GPU is lost",
+    15: GPU_IS_LOST,
+    16: RESET_REQUIRED,
+    28: GPU_IS_LOST,
 }
 
 

@@ -37,6 +37,14 @@ class MigMode(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class RemappedRows:
+    """Whether rows of memory wait for a reset to be remapped, and whether no row was left for one."""
+
+    pending: bool
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryInfo:
     """A GPU's memory; without ``reserved_mib``, ``used_mib`` has it inside."""
 

@@ -12,14 +12,15 @@ from typing import Protocol
 from scheduler_ext.agent.fitting import fitting
 from scheduler_ext.agent.health import Health
 from scheduler_ext.agent.holders import find_holdings
-from scheduler_ext.agent.nvml_errors import CANNOT_BE_READ, is_of_the_node
 from scheduler_ext.agent.plugin import mig_strategy, sharing
 from scheduler_ext.agent.pod_resources import PodResources
 from scheduler_ext.agent.previous import last_readings
 from scheduler_ext.agent.processes import Processes, sees_host_processes
 from scheduler_ext.agent.reading import DeviceReading, NodeReading
+from scheduler_ext.agent.repairs import repairs
 from scheduler_ext.agent.status import node_status
 from scheduler_ext.wire.gpunode import GpuNodeStatus, WrittenStatus
+from scheduler_ext.wire.times import seconds
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +54,14 @@ class Observer:
         health: Health,
         clock: Callable[[], float] = time.monotonic,
         proc: Path = PROC,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._source = source
         self._kubelet = PodResources(pod_resources)
         self._processes = Processes(proc) if sees_host_processes(proc) else None
         self._health = health
         self._clock = clock
+        self._wall_clock = wall_clock
         self._problem: str | None = None
         self._left_out: tuple[str, ...] = ()
 
@@ -76,21 +79,20 @@ class Observer:
         """Take over what the agent before this one knew, and nobody may be able to read again: its GPUs, and
         which of them were not well."""
         self._source.remember(last_readings(written))
+        reported_at = seconds(written.reported_at) or 0.0
         for device in written.devices or ():
-            if device.health is None or device.health.state != "Unhealthy":
-                continue
-            reason = device.health.reason or CANNOT_BE_READ
-            if not is_of_the_node(reason):
-                self._health.remember(device.uuid, reason, self._clock())
+            if device.health is not None:
+                self._health.remember(device.uuid, device.health, self._clock(), reported_at)
 
-    def observe(self, labels: Mapping[str, str]) -> WrittenStatus:
-        """The status as of now; ``labels`` are the Node's."""
+    def observe(self, labels: Mapping[str, str], repaired: str | None = None) -> WrittenStatus:
+        """The status as of now; ``labels`` are the Node's, ``repaired`` is the GPUNode's annotation."""
         reading = self._fitting(self._source.read())
         self._problem = reading.problem
         allocatable = self._kubelet.allocatable()
         holdings = find_holdings(
             reading, self._kubelet.read(), self._processes.pod_of if self._processes is not None else None
         )
+        wall = self._wall_clock()
         return node_status(
             reading,
             holdings,
@@ -98,6 +100,8 @@ class Observer:
             self._clock(),
             mig_strategy(labels, allocatable),
             sharing(labels, allocatable),
+            wall,
+            repairs(repaired, wall),
         )
 
     def _fitting(self, reading: NodeReading) -> NodeReading:

@@ -47,6 +47,10 @@ class DeviceReading:
     "row remapping failed", each in a few words that do not vary; ``xids`` the XID events and ``ecc_errors``
     the number of uncorrectable ECC errors since the last reading. ``processes`` is None where they may not be
     seen.
+
+    ``recovery_action`` is what the driver asks for, as NVML numbers it (0: nothing), None where it does not
+    say. ``reset_pending`` is whether the GPU waits for a reset by any sign that NVML has of it, None where
+    that cannot be read now.
     """
 
     uuid: str
@@ -70,6 +74,8 @@ class DeviceReading:
     faults: tuple[str, ...] = ()
     xids: tuple[int, ...] = ()
     ecc_errors: int = 0
+    recovery_action: int | None = None
+    reset_pending: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from scheduler_ext.agent.changes import Schedule
+from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
 from scheduler_ext.cluster.backoff import Backoff
 from scheduler_ext.cluster.transport import APPLY, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.wire.gpunode import GpuNodeStatus, WrittenStatus, object_body, read_gpu_node, status_body
+from scheduler_ext.wire.gpunode import (
+    GpuNodeStatus,
+    WrittenStatus,
+    object_body,
+    read_annotations,
+    read_gpu_node,
+    status_body,
+)
 from scheduler_ext.wire.kube import ObjectMeta, read_node, strings
 from scheduler_ext.wire.times import time_text
 
@@ -37,6 +45,9 @@ class OwnNode:
 
 class Reporter:
     """Writes one node's reports when they are due; what fails is tried again, later and later."""
+
+    # The annotation of our GPUNode, as it was when we last wrote.
+    repaired: str | None = None
 
     def __init__(
         self,
@@ -127,7 +138,9 @@ class Reporter:
             self._create(node.uid)
         path = f"{_GPU_NODES}/{self._name}/status"
         try:
-            self._transport.send("PATCH", path, status_body(self._name, self.numbered(status)), APPLY, _OURS)
+            reply = self._transport.send(
+                "PATCH", path, status_body(self._name, self.numbered(status)), APPLY, _OURS
+            )
         except RefusedError as error:
             if error.status == _NOT_FOUND:
                 # Somebody deleted it, or its Node went and came again.
@@ -137,6 +150,7 @@ class Reporter:
                 self._created_for = None
             raise
         self._sequence += 1
+        self.repaired = read_annotations(reply.body).get(REPAIRED_ANNOTATION)
 
     def _read_node(self) -> OwnNode:
         reply = self._transport.get(f"/api/v1/nodes/{self._name}", _FROM_CACHE)
@@ -158,6 +172,7 @@ class Reporter:
 
     def _of_this_boot(self, body: bytes) -> GpuNodeStatus | None:
         """The status of a GPUNode, if it is of this boot."""
+        self.repaired = read_annotations(body).get(REPAIRED_ANNOTATION)
         written = read_gpu_node(body).status
         if written is not None and written.boot_id != self._boot_id:
             written = None

@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 
 from scheduler_ext.agent.agreeing import agreeing
 from scheduler_ext.agent.fitting import bounded, fitting, fitting_instances, matching
@@ -47,13 +48,21 @@ def node_status(
     now: float,
     mig_strategy: str | None = None,
     sharing: SharingStatus | None = None,
+    wall: float = 0.0,
+    repaired: Mapping[str, float] = MappingProxyType({}),
 ) -> WrittenStatus:
-    """The status, but for when it is written and its number. ``holdings`` are by device UUID."""
+    """The status, but for when it is written and its number. ``holdings`` are by device UUID.
+
+    ``now`` and ``wall`` are as in Health; ``repaired`` has when an operator repaired which GPU, by UUID.
+    """
     devices = []
     for device in fitting(reading.devices)[0]:
         # Also while no GPU can be used: its XIDs are told once, and count when the driver is back.
-        sickness = health.judge(device, now)
-        devices.append(_device(device, holdings.get(device.uuid, NO_HOLDINGS), reading.problem or sickness))
+        judged = health.judge(device, now, wall, repaired.get(device.uuid))
+        if reading.problem and not health.lasts(device.uuid):
+            # What lasts is still to be known when the driver is back, perhaps to another agent.
+            judged = HealthStatus("Unhealthy", reading.problem, reset_pending=judged.reset_pending)
+        devices.append(_device(device, holdings.get(device.uuid, NO_HOLDINGS), judged))
     devices, left_out = agreeing(devices)
     for text in left_out:
         _say_once(text)
@@ -87,7 +96,7 @@ def summary(devices: list[DeviceStatus]) -> SummaryStatus:
     )
 
 
-def _device(device: DeviceReading, held: Holdings, sickness: str | None) -> DeviceStatus:
+def _device(device: DeviceReading, held: Holdings, health: HealthStatus) -> DeviceStatus:
     model = canonical_model(device.product or "unknown", vendor=device.vendor, memory_mib=device.total_mib)
     capability = device.compute_capability
     return DeviceStatus(
@@ -100,9 +109,7 @@ def _device(device: DeviceReading, held: Holdings, sickness: str | None) -> Devi
         compute_capability=matching("computeCapability", "{}.{}".format(*capability) if capability else None),
         memory=_memory(device, held.unaccounted_mib),
         utilization_percent=bounded(device.utilization_percent, 100),
-        health=HealthStatus("Unhealthy", _text(sickness, _REASON_CHARS))
-        if sickness
-        else HealthStatus("Healthy"),
+        health=health.but(reason=_text(health.reason, _REASON_CHARS)),
         numa_node=device.numa_node if device.numa_node in _NUMA_NODES else None,
         pci_bus_id=matching("pciBusID", device.pci_bus_id),
         mig=_mig(device, held),

@@ -200,7 +200,8 @@ def _print_once(observer: Observer, name: str, transport: Transport | None) -> N
             status = observer.observe({})
         else:
             reporter = Reporter(transport, name, boot_id())
-            status = reporter.numbered(observer.observe(reporter.look(observer.remember).labels))
+            labels = reporter.look(observer.remember).labels
+            status = reporter.numbered(observer.observe(labels, reporter.repaired))
         if observer.problem is not None:
             raise AgentError(f"no GPU can be read: {observer.problem}")
         print_structured(plain(name, status), "yaml")

@@ -22,7 +22,7 @@ from scheduler_ext.extender.kubernetes_advice import remedy
 from scheduler_ext.extender.nearest import Refused, miss_of, nearest
 from scheduler_ext.extender.relaxations import relaxations
 from scheduler_ext.extender.unoffered import nodes_in_words, unoffered
-from scheduler_ext.extender.wording import device_of, leavers, obstacle, visible
+from scheduler_ext.extender.wording import cure_of, device_of, leavers, obstacle, visible
 
 _REMEDIES = {reason.text: reason.remedy for reason in REASONS}
 # What ends without a change of the pod.
@@ -147,8 +147,14 @@ def _of_operators(near: Refused, miss: dict[str, Any] | None) -> list[str]:
     if near.in_tree is not None:
         return []
     if near.reason == UNHEALTHY.text:
-        gpu = device_of(near.node, miss["device"] if miss is not None else None) or " a GPU"
-        return [f"have an operator reset or replace{gpu} of {near.node.info.name}"]
+        uuid = miss["device"] if miss is not None else None
+        gpu = f"{device_of(near.node, uuid) or ' a GPU'} of {near.node.info.name}"
+        needs = cure_of(near.node, uuid)
+        return [
+            f"have an operator see to{gpu}: it needs {needs}"
+            if needs
+            else f"have an operator reset or replace{gpu}"
+        ]
     return [_REMEDIES[near.reason]] if near.reason in _NOT_THE_PODS else []
 
 

@@ -80,6 +80,13 @@ def device_of(node: Node, uuid: str | None) -> str:
     return f" GPU {index}" if index is not None else ""
 
 
+def cure_of(node: Node, uuid: str | None) -> str:
+    """What an unhealthy GPU needs, if its agent says it: the end of its reason."""
+    devices = node.info.report.devices if node.info.report is not None else ()
+    reason = next((device.health_reason for device in devices if device.uuid == uuid), "")
+    return reason.partition("; needs ")[2]
+
+
 def _sickness(node: Node, uuid: str | None) -> str:
     for device in node.info.report.devices if node.info.report is not None else ():
         if device.uuid == uuid:

@@ -84,10 +84,13 @@ class MemoryStatus(_Status):
 
 
 class HealthStatus(_Status):
-    """Whether a device can be used, and why not."""
+    """Whether a device can be used, why not, and what ends that; all but the first two is the agent's own."""
 
     state: Literal["Healthy", "Unhealthy"] | None = None
     reason: str | None = None
+    recovery: Literal["Quiet", "GPUReset", "Reboot"] | None = None
+    last_error_at: str | None = None
+    reset_pending: bool | None = None
 
 
 class DeviceStatus(_Status):
@@ -203,3 +206,18 @@ def read_gpu_node(body: bytes) -> GpuNode:
         return msgspec.json.decode(body, type=GpuNode)
     except msgspec.MsgspecError as error:
         raise ClusterError(f"a GPUNode that is none: {error}") from None
+
+
+class _Annotated(kube.KubeStruct):
+    """Any object, as far as its annotations."""
+
+    metadata: kube.ObjectMeta | None = None
+
+
+def read_annotations(body: bytes) -> dict[str, str]:
+    """The annotations of an object as the API server gives it; none of one that cannot be read."""
+    try:
+        metadata = msgspec.json.decode(body, type=_Annotated).metadata
+    except msgspec.MsgspecError:
+        return {}
+    return kube.strings(metadata.annotations) if metadata is not None else {}

@@ -48,13 +48,14 @@ def test_what_stays_is_read_once(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("gpu", "bound"),
     [
-        # Count and events; then mode, memory, utilisation, rows, ECC errors, three kinds of processes.
-        pytest.param(h100(), 10, id="a whole GPU"),
+        # Count and events; then mode, memory, utilisation, recovery action, rows, ECC errors, three kinds of
+        # processes.
+        pytest.param(h100(), 11, id="a whole GPU"),
         # Pages, too, as it has no rows.
-        pytest.param(t4(), 11, id="a GPU without MIG"),
-        # Mode, memory, rows, ECC errors, how many devices there can be, and seven handles; then eight for
-        # each instance: UUID, name, GPU instance, its handle, its place, three kinds of processes.
-        pytest.param(a100_80gb_mig(), 2 + 12 + 3 * 8, id="three instances"),
+        pytest.param(t4(), 12, id="a GPU without MIG"),
+        # Mode, memory, recovery action, rows, ECC errors, how many devices there can be, and seven handles;
+        # then eight for each instance: UUID, name, GPU instance, its handle, its place, three kinds of processes.
+        pytest.param(a100_80gb_mig(), 2 + 13 + 3 * 8, id="three instances"),
     ],
 )
 def test_a_steady_reading_is_cheap(rig: Rig, gpu: FakeGpu, bound: int) -> None:

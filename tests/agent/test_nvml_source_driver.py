@@ -74,6 +74,8 @@ def test_the_driver_goes_under_a_running_agent(
             reserved_mib=None,
             utilization_percent=None,
             processes=None,
+            recovery_action=None,
+            reset_pending=None,
             instances=tuple(replace(instance, processes=None) for instance in device.instances),
         )
         for device in before.devices

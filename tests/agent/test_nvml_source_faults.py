@@ -35,6 +35,9 @@ def test_a_gpu_that_fails_keeps_what_was_known(rig: Rig, faults: dict[str, Fault
         assert first == replace(
             known,
             faults=(fault,),
+            recovery_action=None,
+            # NVML's word, and nothing less than a reset ends it.
+            reset_pending=True if fault in ("GPU is lost", "GPU requires a reset") else None,
             used_mib=None,
             reserved_mib=None,
             processes=None,

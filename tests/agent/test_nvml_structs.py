@@ -18,6 +18,7 @@ STRUCTURES = {
     "Placement": pynvml.c_nvmlGpuInstancePlacement_t,
     "GpuInstanceInfo": pynvml.c_nvmlGpuInstanceInfo_t,
     "Attributes": pynvml.c_nvmlDeviceAttributes,
+    "FieldValue": pynvml.c_nvmlFieldValue_t,
     "EventData": pynvml.c_nvmlEventData_t,
 }
 

@@ -140,7 +140,7 @@ def test_how_gpus_are_handed_out_is_what_labels_and_kubelet_tell(rig: Rig) -> No
 
 def test_health_has_the_observers_clock(rig: Rig) -> None:
     well = rig.source.reading
-    rig.source.reading = NodeReading((DeviceReading("GPU-a", 0, 81920, xids=(79,)),))
+    rig.source.reading = NodeReading((DeviceReading("GPU-a", 0, 81920, xids=(63,)),))
     seen = []
     for _ in range(3):
         health = rig.gpu().health
@@ -167,7 +167,9 @@ def test_what_was_not_well_is_taken_over_with_all_gpus(rig: Rig) -> None:
     for _ in range(3):
         seen.append(rig.gpu().health)
         rig.now += 150
-    assert seen == [HealthStatus("Unhealthy", "GPU is lost")] * 2 + [HealthStatus("Healthy")]
+    assert [health and (health.state, health.reason) for health in seen] == [
+        ("Unhealthy", "GPU is lost")
+    ] * 2 + [("Healthy", None)]
 
 
 def test_a_gpu_that_no_report_can_have_is_left_out_and_said_once(

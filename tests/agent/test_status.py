@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from scheduler_ext.agent.health import FATAL_XIDS, Health
+from scheduler_ext.agent.health import Health
 from scheduler_ext.agent.holders import HolderReading, Holdings
 from scheduler_ext.agent.reading import DeviceReading, InstanceReading, NodeReading
 from scheduler_ext.agent.status import node_status
+from scheduler_ext.agent.xids import XIDS
 from scheduler_ext.wire.gpunode import SharingStatus, plain, read_gpu_node, status_body
 from scheduler_ext.wire.report import read_report
 from tests.agent.crd_rules import refusals
@@ -126,7 +127,11 @@ class TestHealth:
         status = written(lost, GPU)
         assert [found["health"] for found in status["devices"]] == [
             {"state": "Healthy"},
-            {"state": "Unhealthy", "reason": "GPU is lost"},
+            {
+                "state": "Unhealthy",
+                "reason": "GPU is lost; needs a reset or a reboot of the node",
+                "recovery": "GPUReset",
+            },
         ]
         assert (status["summary"]["gpus"], status["summary"]["healthy"]) == (2, 1)
 
@@ -144,7 +149,20 @@ class TestHealth:
         node_status(NodeReading((with_xid,), problem="the NVIDIA driver is not loaded"), {}, health, 1000)
         back = node_status(NodeReading((GPU,)), {}, health, 1005)
         (told,) = plain("n", back)["status"]["devices"]
-        assert told["health"]["reason"] == "XID 79: GPU has fallen off the bus"
+        assert told["health"]["reason"] == "XID 79: GPU has fallen off the bus; needs a reboot of the node"
+
+    def test_what_lasts_is_reported_while_the_driver_is_away(self) -> None:
+        """An agent that starts then, and finds it in the report only, would not know of it otherwise."""
+        health = Health()
+        broken = DeviceReading("GPU-1", 1, 81920, xids=(48,), reset_pending=True)
+        node_status(NodeReading((GPU, broken)), {}, health, 1000)
+        away = NodeReading((GPU, DeviceReading("GPU-1", 1, 81920)), problem="the NVIDIA driver is not loaded")
+        told = plain("n", node_status(away, {}, health, 1005))["status"]["devices"]
+        assert [found["health"]["reason"] for found in told] == [
+            "the NVIDIA driver is not loaded",
+            "XID 48: double-bit ECC error; needs a GPU reset",
+        ]
+        assert told[1]["health"]["resetPending"]
 
 
 class TestHolders:
@@ -212,7 +230,7 @@ def test_whatever_is_read_is_taken_by_the_api_server_and_by_the_reader() -> None
             unaccounted_is_known = held.unaccounted_mib is not None and read.used_mib is not None
             assert ("unaccountedMiB" in gpu["memory"]) == unaccounted_is_known
             assert len(gpu.get("holders", [])) == len(held.holders)
-            unhealthy = bool(reading.problem or read.faults or FATAL_XIDS.keys() & read.xids)
+            unhealthy = bool(reading.problem or read.faults or XIDS.keys() & read.xids)
             assert (gpu["health"]["state"] == "Unhealthy") == unhealthy
             placed = [i for i in gpu.get("mig", {}).get("instances", []) if "start" in i]
             seen.update(instances=len(placed), unhealthy=unhealthy, holders="holders" in gpu, devices=1)

@@ -11,6 +11,7 @@ from tests.kube_objects import SHARE, Json, gpu, gpu_node, node, pod
 WHOLE = "nvidia.com/gpu"
 ONE_G = "nvidia.com/mig-1g.10gb"
 SICK = {"state": "Unhealthy", "reason": "XID 79"}
+DBE = "XID 48: double-bit ECC error; needs a GPU reset"
 
 
 def selecting(asking: Json, labels: Json) -> Json:
@@ -99,6 +100,13 @@ def selecting(asking: Json, labels: Json) -> Json:
             "n GPU 0 is unhealthy (XID 79)",
             ["Have an operator reset or replace GPU 0 of n"],
             id="a sick GPU that the device plugin withdrew is nearer than GPUs for something else",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1"}),
+            [gpu_node("n", [gpu(0, health=SICK | {"reason": DBE})]), node("n", {WHOLE: "0"})],
+            f"n GPU 0 is unhealthy ({DBE})",
+            ["Have an operator see to GPU 0 of n: it needs a GPU reset"],
+            id="a sick GPU whose agent says what it needs",
         ),
         pytest.param(
             pod("p", {WHOLE: "1", ONE_G: "1"}),

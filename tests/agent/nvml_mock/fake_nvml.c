@@ -92,6 +92,18 @@ int nvmlDeviceGetTotalEccErrors(Device *device, unsigned error, unsigned counter
     return SUCCESS;
 }
 
+int nvmlDeviceGetFieldValues(Device *device, int count, FieldValue *values) {
+    ENTER_DEVICE(device);
+    for (int i = 0; i < count; i++) {
+        values[i].nvmlReturn = NOT_SUPPORTED;
+        if (values[i].fieldId != RECOVERY_ACTION || !get(prefix, "action")) continue;
+        values[i].nvmlReturn = (unsigned)number(prefix, "action.err");
+        values[i].valueType = 1;
+        values[i].value.uiVal = (unsigned)number(prefix, "action");
+    }
+    return SUCCESS;
+}
+
 int nvmlDeviceGetMigMode(Device *device, unsigned *current, unsigned *pending) {
     ENTER_DEVICE(device);
     if (!get(prefix, "mig")) return NOT_SUPPORTED;
@@ -187,6 +199,7 @@ static const struct { const char *type, *field; unsigned long offset, size; } la
     SIZE(Placement), FIELD(Placement, size),
     SIZE(GpuInstanceInfo), FIELD(GpuInstanceInfo, id), FIELD(GpuInstanceInfo, profileId), FIELD(GpuInstanceInfo, placement),
     SIZE(Attributes), FIELD(Attributes, gpuInstanceSliceCount), FIELD(Attributes, memorySizeMB),
+    SIZE(FieldValue), FIELD(FieldValue, fieldId), FIELD(FieldValue, valueType), FIELD(FieldValue, nvmlReturn), FIELD(FieldValue, value),
     SIZE(EventData), FIELD(EventData, eventType), FIELD(EventData, eventData), FIELD(EventData, gpuInstanceId),
 };
 

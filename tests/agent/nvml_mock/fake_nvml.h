@@ -6,7 +6,7 @@
 
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
        INSUFFICIENT_SIZE = 7, TIMEOUT = 10, GPU_IS_LOST = 15, VERSION_MISMATCH = 25 };
-enum { UNCORRECTED = 1, VOLATILE = 0 };
+enum { UNCORRECTED = 1, VOLATILE = 0, RECOVERY_ACTION = 230 };
 enum { MAX_HANDLES = 1024 };
 typedef unsigned long long u64;
 
@@ -30,6 +30,8 @@ typedef struct { Device *device; unsigned id, profileId; Placement placement; } 
 typedef struct { unsigned multiprocessorCount, sharedCopyEngineCount, sharedDecoderCount, sharedEncoderCount,
                  sharedJpegCount, sharedOfaCount, gpuInstanceSliceCount, computeInstanceSliceCount;
                  u64 memorySizeMB; } Attributes;
+typedef struct { unsigned fieldId, scopeId; long long timestamp, latencyUsec; unsigned valueType, nvmlReturn;
+                 union { double dVal; unsigned uiVal; u64 ullVal; } value; } FieldValue;
 typedef struct { Device *device; u64 eventType, eventData; unsigned gpuInstanceId, computeInstanceId; } EventData;
 
 /* The rest is nobody's business outside the library. */

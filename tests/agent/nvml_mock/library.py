@@ -118,6 +118,10 @@ class FakeGpu(FakeUse):
     retirement: int | None = None
     # Uncorrectable errors since the last reset.
     ecc: int | None = 0
+    # nvmlDeviceGpuRecoveryAction_t; None for a driver that came before it.
+    action: int | None = 0
+    # The code that stands in the place of the action, if not 0.
+    action_error: int = 0
     events: int | None = 8
     mig: bool | None = None
     max_devices: int = 7
@@ -129,9 +133,10 @@ class FakeGpu(FakeUse):
             yield key, getattr(self, key)
         for key in ("total", "reserved", "used"):
             yield f"memory.{key}", getattr(self, f"{key}_mib") * MIB
-        for key in ("utilization", "numa", "remapped", "retirement", "ecc", "events"):
+        for key in ("utilization", "numa", "remapped", "retirement", "ecc", "events", "action"):
             if (value := getattr(self, key)) is not None:
                 yield key, value
+        yield "action.err", self.action_error
         yield from self.use_lines()
         if self.mig is None:
             return
