@@ -55,8 +55,9 @@ _PUBLISH_EVERY_S = 0.1
 _TICK_S = 1.0
 # At most one look in this time at whether changes cure what was refused.
 _NUDGE_EVERY_S = 1.0
-# kube-scheduler may hear of a release before we do, ask, and be refused; it is told when we know.
-_BEHIND_S = 5.0
+# kube-scheduler may hear of a release before we do, ask, and be refused; it is told when we know. A watch is
+# behind for as long as this after a restart of the API server.
+_BEHIND_S = 45.0
 # At its end, everything that runs has this long together.
 _STOP_S = 2.0
 _INVISIBLE = Cause.REPORT | Cause.AGE | Cause.PROMISE
@@ -271,6 +272,9 @@ class LiveInventory:
                 infos = {name: self._inventory.info(name) for name in self._unpublished}
                 seen = {name: self._inventory.advertised(name) for name in infos}
                 unlabelled = {name for name in infos if self._inventory.unlabelled(name)}
+                places = self._extender.preemptor.places
+                left = places.follow(self._inventory.pending, self._inventory.is_gone)
+                _earliest(self._to_cure, dict.fromkeys(left, 0.0))
             before = self.snapshot
             begun = before is None
             if begun:

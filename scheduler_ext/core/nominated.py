@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
+from scheduler_ext.core.holdings import holdings_of
 from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.core.resources import ResourceNames
 
 
 def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
@@ -26,6 +29,38 @@ def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
     if not waiting and len(others) == len(info.pods):
         return info
     return replace(info, pods=others + waiting, nominated=())
+
+
+def with_place(info: NodeInfo, pod: BoundPod, victims: Collection[str]) -> NodeInfo:
+    """The node as it is once the pod is nominated to it and its victims (uids) have been told to leave."""
+    nominated = info.nominated
+    if all(other.uid != pod.uid for other in nominated):
+        nominated = (*nominated, pod)
+    pods = tuple(replace(other, terminating=True) if other.uid in victims else other for other in info.pods)
+    return replace(info, pods=pods, nominated=nominated)
+
+
+def room_for_both(
+    info: NodeInfo, one: BoundPod, other: BoundPod, gone: Collection[str], resources: ResourceNames
+) -> bool:
+    """Whether the node's amounts suffice for both pods, as kube-scheduler counts them for ``other``, when the
+    pods in ``gone`` (uids) and those that leave anyway have left; true where they do not compete."""
+    if info.allocatable is None:
+        return True
+    both = (one.uid, other.uid)
+    waiting = (pod for pod in info.nominated if pod.priority >= other.priority)
+    beside = {
+        pod.uid: pod
+        for pod in (*waiting, *info.pods)
+        if pod.uid not in gone and pod.uid not in both and not pod.terminating
+    }
+
+    def requested(*pods: BoundPod) -> dict[str, int]:
+        return dict(holdings_of(replace(info, report=None, pods=pods, nominated=()), resources).requested)
+
+    together = requested(*beside.values(), one, other)
+    wanted_by_both = requested(one).keys() & requested(other).keys()
+    return all(together[name] <= info.allocatable.get(name, 0) for name in wanted_by_both)
 
 
 def _has_no_place(pod: BoundPod) -> bool:

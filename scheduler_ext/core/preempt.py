@@ -46,7 +46,7 @@ class Preemption:
         headroom_percent: int,
         evaluations: int = EVALUATIONS,
     ) -> None:
-        self._request = request
+        self._request = self.request = request
         self._uid = uid
         self._other_requests = other_requests
         self._budgets = budgets

@@ -102,9 +102,10 @@ class Book:
                 if info is None:
                     return "node(s) had no fresh GPU inventory"
                 sizing = self._extender.sizing
-                seen = seen_by(
-                    place_nominated(info, sizing) if info.nominated else info, pod.uid, pod.priority
-                )
+                known = self._extender.preemptor.places.over(info)
+                if known is info and info.nominated:
+                    known = place_nominated(info, sizing)
+                seen = seen_by(known, pod.uid, pod.priority)
                 found = place(seen, pod.request, sizing, within=self._extender.snapshot)
                 if isinstance(found, str):
                     return found

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from threading import Lock
 
 from cachetools import TTLCache
 
 from scheduler_ext.core.disruption import Budget
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node import BoundPod
 from scheduler_ext.core.placement import Sizing
 from scheduler_ext.core.preempt import Preemption
 from scheduler_ext.core.quantity import QuantityError
@@ -18,9 +19,10 @@ from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.victim_candidate import Candidate, Victims
 from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.places import BEHIND_S, Places
 from scheduler_ext.extender.proposals import Admissible, admissible
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.pod import may_preempt, other_requests, pod_priority, pod_request, pod_uid
+from scheduler_ext.wire.pod import bound_pod, may_preempt, other_requests, pod_request, pod_uid
 from scheduler_ext.wire.preempt import PreemptionArgs, decode_preemption, encode_victims
 
 # kube-scheduler looks at a hundred candidates or a tenth of those there are, whichever is more.
@@ -30,10 +32,8 @@ _RESCUABLE_PART = 10
 _RESCUE_S = 0.25
 # Of the time for an answer to preempt, what is left for telling it when looking for cheaper victims ends.
 _RESERVED = 0.1
-# Of so many pods, and for so long, it is known what was answered of them before kube-scheduler's own words on
-# that arrive: whose nominated node filter refused, and whom preempt has named.
+# Of so many pods it is known for a while that filter refused them on the node where they have a place.
 _REMEMBERED = 1024
-_BEHIND_S = 5.0
 
 
 class Preemptor:
@@ -49,8 +49,8 @@ class Preemptor:
         self._snapshot = snapshot
         self.budgets = budgets
         self._lock = Lock()
-        self._refused: TTLCache[tuple[str, str], bool] = TTLCache(_REMEMBERED, _BEHIND_S)
-        self._named: TTLCache[str, Mapping[str, Victims]] = TTLCache(_REMEMBERED, _BEHIND_S)
+        self._refused: TTLCache[tuple[str, str], bool] = TTLCache(_REMEMBERED, BEHIND_S)
+        self.places = Places(sizing)
 
     def preempt(self, body: bytes, deadline: float) -> Answer:
         """The reply to preempt. Past the deadline (monotonic) what was found until then; RequestError 503
@@ -61,29 +61,54 @@ class Preemptor:
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
         preemption = self._preemption(args.pod)
-        chosen: dict[str, Victims] = {}
-        if preemption is not None and not self._waits(args, preemption, snapshot):
-            uid, priority = pod_uid(args.pod), pod_priority(args.pod)
-            proposals = admissible(args, snapshot, uid, priority, self._sizing.resources)
-            candidates = self._candidates(preemption, proposals, snapshot, deadline)
-            _search(candidates, deadline - _RESERVED * (deadline - began))
-            told = 0
-            for name, candidate in candidates.items():
-                if time.monotonic() > deadline:
-                    break
-                told += 1
-                if (victims := candidate.victims) is not None:
-                    chosen[name] = victims
-            if not chosen and told < len(proposals):
-                # To kube-scheduler an empty answer means that nobody helps: it would ask no more.
-                raise RequestError(503, "deadline exceeded; the server is overloaded")
-            with self._lock:
-                self._named[uid] = chosen
+        if preemption is None:
+            return Answer(encode_victims({}), len(args.proposals), 0)
+        chosen = self._on_its_way(args, preemption, snapshot)
+        if chosen is None:
+            pod = replace(bound_pod(args.pod, self._sizing.resources), request=preemption.request)
+            # Until this is answered, nobody is to leave for it.
+            self.places.forget(pod.uid)
+            self.places.disprove(pod, {name: each.uids for name, each in args.proposals.items()}, snapshot)
+            chosen = self._chosen(args, preemption, snapshot, pod, began, deadline)
+            version = args.pod.metadata.resource_version if args.pod.metadata is not None else None
+            self.places.name(pod, version or "", chosen, snapshot)
         return Answer(encode_victims(chosen), len(args.proposals), len(chosen))
+
+    def _chosen(
+        self,
+        args: PreemptionArgs,
+        preemption: Preemption,
+        snapshot: Snapshot,
+        pod: BoundPod,
+        began: float,
+        deadline: float,
+    ) -> dict[str, Victims]:
+        """Who is to leave which node."""
+        unsettled = self.places.unsettled(snapshot)
+        infos = {
+            name: unsettled.get(name, snapshot.nodes[name].info)
+            for name in args.proposals
+            if name in snapshot.nodes
+        }
+        proposals = admissible(args, infos, snapshot, pod.uid, pod.priority, self._sizing.resources)
+        candidates = self._candidates(preemption, proposals, deadline)
+        _search(candidates, deadline - _RESERVED * (deadline - began))
+        chosen: dict[str, Victims] = {}
+        told = 0
+        for name, candidate in candidates.items():
+            if time.monotonic() > deadline:
+                break
+            told += 1
+            if (victims := candidate.victims) is not None:
+                chosen[name] = victims
+        if not chosen and told < len(proposals):
+            # To kube-scheduler an empty answer means that nobody helps: it would ask no more.
+            raise RequestError(503, "deadline exceeded; the server is overloaded")
+        return chosen
 
     @staticmethod
     def _candidates(
-        preemption: Preemption, proposals: Mapping[str, Admissible], snapshot: Snapshot, deadline: float
+        preemption: Preemption, proposals: Mapping[str, Admissible], deadline: float
     ) -> dict[str, Candidate]:
         """Every node with victims that are good enough, before any is looked at more closely; those first
         that kube-scheduler would take."""
@@ -97,37 +122,61 @@ class Preemptor:
             )
         return candidates
 
-    def refused_nominated(self, uid: str, node: str) -> None:
-        """Filter has refused a pod on the node that it is nominated to."""
+    def refused(self, pod: kube.Pod, nodes: Collection[str]) -> None:
+        """Filter has refused a pod on these nodes, where kube-scheduler counts that it fits."""
+        uid, nominated = pod_uid(pod), _nominated_node(pod)
+        self._hear(pod)
+        place = self.places.of(uid)
         with self._lock:
-            self._refused[uid, node] = True
+            for name in {nominated, *(place.victims if place is not None else ())}:
+                if name is not None and name in nodes:
+                    self._refused[uid, name] = True
 
-    def _waits(self, args: PreemptionArgs, preemption: Preemption, snapshot: Snapshot) -> bool:
-        """Whether a pod's place is on its way already, so that nobody else need leave.
+    def _on_its_way(
+        self, args: PreemptionArgs, preemption: Preemption, snapshot: Snapshot
+    ) -> dict[str, Victims] | None:
+        """The answer for a pod whose place is on its way already, so that nobody else need leave; None for
+        any other.
 
         kube-scheduler takes it that an unresolvable refusal of the nominated node is for good
         (PodEligibleToPreemptOthers), and would empty one node after the other for as long as the last victim
         on the first takes to leave. Where its own filters refuse that node for good, it has not asked filter
         about it, nor does it propose it: then nobody waits for it.
 
-        kube-scheduler may know of the victims' end before we know of its beginning. So those count as leaving
-        whom preempt has just named there; and where the node would take the pod by now though filter has just
-        refused it, kube-scheduler is told so and asks again.
+        kube-scheduler may know of the victims' end before we know of its beginning, and asks before the pod
+        itself says where it is nominated. So the place counts that preempt named; and where the node would
+        take the pod by now though filter has just refused it, kube-scheduler gets no victims and is nudged.
+        Victims that kube-scheduler still proposes may not have been evicted, so they are named again: an
+        empty answer would leave the pod without any event that wakes it.
         """
-        pod = args.pod
-        name = pod.status.nominated_node_name if pod.status is not None else None
-        info = _known(name, snapshot) if name else None
-        if name is None or info is None:
-            return False
-        uid = pod_uid(pod)
-        with self._lock:
-            refused = (uid, name) in self._refused
-            named = self._named.get(uid, {}).get(name)
-        if not refused and named is None and name not in args.proposals:
-            return False
-        if preemption.awaits(info, named.uids if named is not None else ()):
-            return True
-        return refused and preemption.fits(info)
+        self._hear(args.pod)
+        uid, nominated = pod_uid(args.pod), _nominated_node(args.pod)
+        place = self.places.of(uid)
+        victims = place.victims if place is not None else {}
+        recent = place is not None and place.is_recent(time.monotonic())
+        for name in {**victims, **({nominated: None} if nominated else {})}:
+            if name not in snapshot.nodes:
+                continue
+            with self._lock:
+                refused = (uid, name) in self._refused
+            named = victims.get(name)
+            if not (refused or name in args.proposals or (named is not None and recent)):
+                continue
+            info = self.places.over(snapshot.nodes[name].info)
+            waits = preemption.awaits(info, named.uids if named is not None else ())
+            if waits or (refused and preemption.fits(info)):
+                if named is None or name not in args.proposals or len(victims) > 1:
+                    return {}
+                leaving = {pod.uid for pod in snapshot.nodes[name].info.pods if pod.terminating}
+                proposed = {*args.proposals[name].uids} - leaving
+                again = tuple(each for each in named.uids if each in proposed)
+                return {name: Victims(again, named.violations)} if again else {}
+        return None
+
+    def _hear(self, pod: kube.Pod) -> None:
+        """Take from a request where kube-scheduler has nominated its pod."""
+        if pod.metadata is not None:
+            self.places.asked(pod_uid(pod), _nominated_node(pod), pod.metadata.resource_version or "")
 
     def rescuable(self, pod: kube.Pod, names: Sequence[str], snapshot: Snapshot) -> list[str]:
         """Of nodes that filter refuses, those that would take the pod if pods of lower priority left; as many
@@ -182,6 +231,5 @@ def _search(candidates: Mapping[str, Candidate], end: float) -> None:
         candidates[name].search()
 
 
-def _known(name: str, snapshot: Snapshot) -> NodeInfo | None:
-    node = snapshot.nodes.get(name)
-    return node.info if node is not None else None
+def _nominated_node(pod: kube.Pod) -> str | None:
+    return (pod.status.nominated_node_name if pod.status is not None else None) or None

@@ -30,11 +30,15 @@ class Admissible:
 
 
 def admissible(
-    args: PreemptionArgs, snapshot: Snapshot, uid: str, priority: int, resources: ResourceNames
+    args: PreemptionArgs,
+    infos: Mapping[str, NodeInfo],
+    snapshot: Snapshot,
+    uid: str,
+    priority: int,
+    resources: ResourceNames,
 ) -> dict[str, Admissible]:
-    """What is proposed for each node that is known; ``uid`` and ``priority`` are of the pod that looks for a
+    """What is proposed for each of these nodes; ``uid`` and ``priority`` are of the pod that looks for a
     place. Victims that are the pod itself, or on another node, are left out."""
-    infos = {name: snapshot.nodes[name].info for name in args.proposals if name in snapshot.nodes}
     unknown = {
         victim
         for name, info in infos.items()

@@ -99,7 +99,9 @@ class Extender:
                 self._table = Table(nodes, forecast=forecast)
             except Exception:
                 self._table = Table(_without_the_impossible(nodes), forecast=forecast)
-            return self._publish()
+            snapshot = self._publish()
+        self.preemptor.places.heard(node.info for node in nodes.values())
+        return snapshot
 
     def expect(self, forecast: Forecast) -> None:
         """Score by another forecast of the pods to come, one generation later.
@@ -121,7 +123,9 @@ class Extender:
                 self._table.update(nodes)
             except Exception:
                 self._table.update(_without_the_impossible(nodes))
-            return self._publish()
+            snapshot = self._publish()
+        self.preemptor.places.heard(info for info in changed.values() if info is not None)
+        return snapshot
 
     def _known_or_not(self, info: NodeInfo) -> Node:
         """One node that we cannot make sense of must not take the others with it."""
@@ -168,8 +172,8 @@ class Extender:
         if not passed and args.nodes is None and isinstance(decision.request, GpuRequest):
             self.refusals.remember(decision.request, rows, snapshot, time.monotonic())
         refused, rejected = _refusals(args.names, codes)
-        if _NOMINATED in args.raw_pod:
-            self._remember_nominated(args.pod, refused)
+        if refused and (_NOMINATED in args.raw_pod or self.preemptor.places):
+            self.preemptor.refused(args.pod, refused)
         rescuable: dict[str, str] = {}
         if self._empty_victims and not passed and isinstance(decision.request, GpuRequest):
             # Only where nothing passes kube-scheduler looks for victims at all.
@@ -196,18 +200,13 @@ class Extender:
         basis = Basis(args.raw_pod, decision, rows)
         return Answer(answer, len(args.names), len(args.names), args=args, basis=basis)
 
-    def _remember_nominated(self, pod: kube.Pod, refused: Mapping[str, str]) -> None:
-        node = pod.status.nominated_node_name if pod.status is not None else None
-        if node and node in refused:
-            self.preemptor.refused_nominated(pod_uid(pod), node)
-
     def _decide(self, args: ExtenderArgs) -> Decision:
         request = self._request(args)
         snapshot = self._snapshot
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
         own: _Own = ()
-        if snapshot.unsettled:
+        if snapshot.unsettled or self.preemptor.places:
             snapshot, own = self._seen_by(args, snapshot)
         if args.nodes is not None:
             return Decision(request, self._dry_run(args, snapshot), self._policy)
@@ -237,8 +236,8 @@ class Extender:
         uid, priority = pod_uid(pod), pod_priority(pod)
         infos = {
             name: seen
-            for name in snapshot.unsettled
-            if (seen := seen_by(snapshot.nodes[name].info, uid, priority)) is not snapshot.nodes[name].info
+            for name, info in self.preemptor.places.unsettled(snapshot).items()
+            if (seen := seen_by(info, uid, priority)) is not info
         }
         if not infos:
             return snapshot, ()

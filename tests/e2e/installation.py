@@ -34,6 +34,7 @@ class Installation:
         self.plane = cluster.plane
         self.api = cluster.plane.api
         self.kubelet = cluster.kubelet
+        self.delay = cluster.delay
 
     def install(self, overlay: str) -> None:
         """Apply one of manifests/ and wait until all its pods are ready."""

@@ -40,10 +40,10 @@ class ShareWorkload(Workload):
         self._reports: dict[str, Json] = {}
         self._sequence = 1
 
-    def add_shared(self, stem: str, gpus: int) -> str:
+    def add_shared(self, stem: str, gpus: int, labels: Json | None = None) -> str:
         """A node whose GPUs are handed out as shares; the extender advertises them."""
         devices = [gpu(i, self.gpu(stem, i), total=TOTAL_MIB) for i in range(gpus)]
-        return self.add_node(stem, {}, devices, SHARING)
+        return self.add_node(stem, {}, devices, SHARING | (labels or {}))
 
     def gpu(self, stem: str, index: int) -> str:
         """The UUID of a GPU of `add_shared`."""
@@ -140,13 +140,16 @@ class ShareWorkload(Workload):
 
 @contextlib.contextmanager
 def running_share_installation(
-    directory: Path, overlay: str | Path = "overlays/shares", ours: Sequence[str | Path] = OURS
+    directory: Path,
+    overlay: str | Path = "overlays/shares",
+    ours: Sequence[str | Path] = OURS,
+    delayed: bool = False,
 ) -> Iterator[Installation]:
     """A cluster of its own with an overlay of shares installed, whose API server writes down all Bindings.
 
-    `ours` is what Python runs for the image of this project.
+    `ours` is what Python runs for the image of this project; `delayed` as of `running_cluster`.
     """
-    with running_cluster(directory, ours, audit=True) as cluster:
+    with running_cluster(directory, ours, audit=True, delayed=delayed) as cluster:
         installation = Installation(cluster)
         installation.install(str(overlay))
         api = installation.api

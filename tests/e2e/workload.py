@@ -101,7 +101,7 @@ class Workload:
         devices = [gpu(i, f"GPU-{self.name(stem)}-{i}", model=model, total=total_mib) for i in range(gpus)]
         return self.add_node(stem, {"nvidia.com/gpu": str(gpus)}, devices, discovered | (labels or {}))
 
-    def add_mig(self, stem: str, gpus: int = 1) -> str:
+    def add_mig(self, stem: str, gpus: int = 1, labels: Json | None = None) -> str:
         """A node of A100s in two halves each, all free."""
         devices = []
         for i in range(gpus):
@@ -111,7 +111,7 @@ class Workload:
                 for start in (0, 4)
             ]
             devices.append(gpu(i, uuid, mig={"enabled": True, "gridSize": 8, "instances": halves}))
-        return self.add_node(stem, {MIG_HALF: str(2 * gpus)}, devices, migStrategy="mixed")
+        return self.add_node(stem, {MIG_HALF: str(2 * gpus)}, devices, labels, migStrategy="mixed")
 
     def remove_node(self, name: str) -> None:
         """Delete a node and what was reported of it."""

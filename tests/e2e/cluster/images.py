@@ -21,10 +21,14 @@ _SCHEDULER_PORT = 10259
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """`entrypoint` stands before a container's own command and args; `adapt` gives further arguments."""
+    """`entrypoint` stands before a container's own command and args; `adapt` gives further arguments.
+
+    `server` is the URL of the API server for clients inside the cluster; None: the server's own.
+    """
 
     entrypoint: Sequence[str | Path]
     adapt: Callable[[Ports, Path | None], Sequence[str]]
+    server: str | None = None
 
 
 def image_name(image: str) -> str:
@@ -32,10 +36,12 @@ def image_name(image: str) -> str:
     return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
 
 
-def product_images(binaries: Binaries, ours: Sequence[str | Path] = OURS) -> dict[str, Image]:
+def product_images(
+    binaries: Binaries, ours: Sequence[str | Path] = OURS, server: str | None = None
+) -> dict[str, Image]:
     """The two images of the manifests. kube-scheduler is named by its container's command.
 
-    `ours` is what Python runs for the image of this project.
+    `ours` is what Python runs for the image of this project; `server` is where that finds the API server.
     """
 
     def scheduler(ports: Ports, kubeconfig: Path | None) -> Sequence[str]:
@@ -48,7 +54,7 @@ def product_images(binaries: Binaries, ours: Sequence[str | Path] = OURS) -> dic
 
     return {
         "kube-scheduler": Image(("env", f"PATH={binaries.kube_scheduler.parent}"), scheduler),
-        "scheduler-ext": Image((sys.executable, *ours), lambda ports, kubeconfig: ()),
+        "scheduler-ext": Image((sys.executable, *ours), lambda ports, kubeconfig: (), server),
     }
 
 

@@ -76,7 +76,7 @@ class RunningPod:
                 each["name"],
                 partial(self._command, each, images[image_name(each["image"])]),
                 directory / f"{each['name']}.log",
-                self._environment(each),
+                self._environment(each, images[image_name(each["image"])]),
                 {
                     kind: each[kind]
                     for kind in ("startupProbe", "livenessProbe", "readinessProbe")
@@ -177,20 +177,21 @@ class RunningPod:
 
         return _SERVICE.sub(resolve, text)
 
-    def _environment(self, container: Json) -> dict[str, str]:
+    def _environment(self, container: Json, image: Image) -> dict[str, str]:
         values = {
             each["name"]: each["value"]
             if "value" in each
             else field(self._pod, each["valueFrom"]["fieldRef"]["fieldPath"])
             for each in container.get("env", ())
         }
-        address, _, port = self._api.server.rpartition("://")[2].rpartition(":")
+        server = image.server or self._api.server
+        address, _, port = server.rpartition("://")[2].rpartition(":")
         service = {"KUBERNETES_SERVICE_HOST": address, "KUBERNETES_SERVICE_PORT": port}
         own = {"PATH": os.environ["PATH"], "HOME": str(self._directory)}
         return own | service | dict(self._host.environment) | values
 
     def _command(self, container: Json, image: Image) -> list[str]:
-        environment = self._environment(container)
+        environment = self._environment(container, image)
         given = [*container.get("command", ()), *container.get("args", ())]
         expanded = [re.sub(r"\$\((\w+)\)", lambda found: environment[found[1]], part) for part in given]
         own = [self._with_paths(self.ports.localize(part)) for part in expanded]

@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.e2e.cluster.binaries import find_binaries, find_kubelet_server
 from tests.e2e.cluster.child import Child
 from tests.e2e.cluster.control_plane import ControlPlane, running_control_plane
+from tests.e2e.cluster.delay import Delay, running_delay
 from tests.e2e.cluster.images import OURS, product_images
 from tests.e2e.cluster.kubelet import Kubelet, running_kubelet
 from tests.e2e.cluster.kubelet_server import running_kubelet_server
@@ -20,27 +21,34 @@ PLAIN_NODES = ("plain-1", "plain-2")
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What runs."""
+    """What runs. `delay` stands between the API server and our own containers, in clusters that have it."""
 
     plane: ControlPlane
     kubelet: Kubelet
     kubelet_server: Child
+    delay: Delay | None = None
 
 
 @contextlib.contextmanager
 def running_cluster(
-    directory: Path, ours: Sequence[str | Path] = OURS, audit: bool = False
+    directory: Path, ours: Sequence[str | Path] = OURS, audit: bool = False, delayed: bool = False
 ) -> Iterator[Cluster]:
     """A new cluster that is stopped at the end; `directory` keeps the logs of everything.
 
-    `ours` is what Python runs for the image of this project; `audit` as of ControlPlane.
+    `ours` is what Python runs for the image of this project; `audit` as of ControlPlane; `delayed` as `delay`
+    of Cluster.
     """
     binaries = find_binaries()
-    images = product_images(binaries, ours)
     (port,) = free_ports(1)
     with (
         running_control_plane(binaries, directory, audit) as plane,
-        running_kubelet(plane.api_as("kubelet"), directory / "pods", images, port) as kubelet,
+        running_delay(plane.server) if delayed else contextlib.nullcontext() as delay,
+        running_kubelet(
+            plane.api_as("kubelet"),
+            directory / "pods",
+            product_images(binaries, ours, delay.url if delay is not None else None),
+            port,
+        ) as kubelet,
         running_kubelet_server(
             find_kubelet_server(), plane.credentials, directory, port, kubelet.pod
         ) as kubelet_server,
@@ -50,4 +58,4 @@ def running_cluster(
             labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
             node = {"metadata": {"name": name, "labels": labels}, "status": status}
             plane.api.create("/api/v1/nodes", node)
-        yield Cluster(plane, kubelet, kubelet_server)
+        yield Cluster(plane, kubelet, kubelet_server, delay)

@@ -1,0 +1,263 @@
+"""The places that preempt has named lately: each is one pod's, though the inventory does not show it yet.
+
+    named ──► a watch shows the pod's nomination, or that all victims leave ──► 5 s later, forgotten
+      ├──► the pod is bound, gone, or nominated to a node that was not named ──► forgotten
+      └──► nothing is heard for a minute ──► forgotten
+
+The watch lags behind kube-scheduler: seconds on a busy control plane, up to 38 s after a restart of the API
+server. Until it shows a nomination, other pods would be given the same place, and its victims again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+
+from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.nominated import room_for_both, with_place
+from scheduler_ext.core.placement import Sizing, place_nominated
+from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.core.victim_candidate import Victims
+
+# A restart of the API server silences a watch for 38 s; a place that was not taken is no longer kept then.
+UNHEARD_S = 60.0
+# The nomination and the end of the victims are written within this time.
+BEHIND_S = 5.0
+_REMEMBERED = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One pod's place: ``victims`` by node, of which kube-scheduler chose one node.
+
+    Of the time when they were named: ``known`` are the uids of victims that were known there, ``leaving`` of
+    those that left already, ``before`` is the node that the pod was nominated to, and ``version`` its
+    resourceVersion. Times are monotonic.
+    """
+
+    pod: BoundPod
+    version: str
+    victims: Mapping[str, Victims]
+    known: frozenset[str]
+    leaving: frozenset[str]
+    before: str | None
+    named_at: float
+    until: float
+
+    def is_recent(self, now: float) -> bool:
+        """Whether it was named so lately that kube-scheduler may not know it on the pod yet."""
+        return now < self.named_at + BEHIND_S
+
+
+class Places:
+    """What preempt has named. Safe to use from several threads; false while there is nothing."""
+
+    def __init__(self, sizing: Sizing, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._sizing = sizing
+        self._monotonic = monotonic
+        self._lock = Lock()
+        # By uid; replaced and never changed, so that readers need no lock.
+        self._places: dict[str, Place] = {}
+        self._ended: set[str] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._places)
+
+    def name(self, pod: BoundPod, version: str, victims: Mapping[str, Victims], snapshot: Snapshot) -> None:
+        """Preempt names these victims for a pod, instead of any before. Only nodes count that kube-scheduler
+        can choose."""
+        now = self._monotonic()
+        likely = _chosen_from(victims, snapshot)
+        nominated = (snapshot.nodes[name].info for name in snapshot.unsettled)
+        before = next((info.name for info in nominated if pod.uid in _uids(info.nominated)), None)
+        there = [other for name in likely for other in snapshot.nodes[name].info.pods]
+        place = Place(
+            pod,
+            version,
+            {name: victims[name] for name in likely},
+            frozenset(_uids(there)),
+            frozenset(_uids(other for other in there if other.terminating)),
+            before,
+            now,
+            now + UNHEARD_S,
+        )
+        with self._lock:
+            self._put(pod.uid, place if likely else None)
+
+    def of(self, uid: str) -> Place | None:
+        """A pod's place, if it was named lately."""
+        self._expire()
+        return self._places.get(uid)
+
+    def forget(self, uid: str) -> None:
+        """A pod has no such place any more."""
+        with self._lock:
+            self._put(uid, None)
+
+    def over(self, info: NodeInfo) -> NodeInfo:
+        """A node with the places named on it, as if the watch showed them; the same object without any."""
+        self._expire()
+        here = [place for place in self._places.values() if info.name in place.victims]
+        if not here:
+            return info
+        for place in here:
+            info = with_place(info, place.pod, place.victims[info.name].uids)
+        return place_nominated(info, self._sizing)
+
+    def unsettled(self, snapshot: Snapshot) -> dict[str, NodeInfo]:
+        """The nodes that pods see differently, with the places named there."""
+        infos = {name: snapshot.nodes[name].info for name in snapshot.unsettled}
+        for name in {name for place in self._places.values() for name in place.victims}:
+            if name in snapshot.nodes:
+                infos[name] = self.over(snapshot.nodes[name].info)
+        return infos
+
+    def asked(self, uid: str, nominated: str | None, version: str) -> None:
+        """kube-scheduler asks about a pod, and says where it is nominated."""
+        with self._lock:
+            if (place := self._places.get(uid)) is not None and nominated:
+                self._follow_nomination(place, nominated, _is_newer(version, place.version))
+
+    def disprove(self, asking: BoundPod, proposed: Mapping[str, Sequence[str]], snapshot: Snapshot) -> None:
+        """Where kube-scheduler may have chosen one of several nodes for a pod, leave out those where it now
+        proposes victims (uids by node) for another pod and counts no room for both."""
+        for uid, place in list(self._places.items()):
+            if len(place.victims) == 1 or uid == asking.uid or place.pod.priority < asking.priority:
+                continue
+            possible = {
+                name: victims
+                for name, victims in place.victims.items()
+                if name not in proposed
+                or name not in snapshot.nodes
+                or room_for_both(
+                    self._certain(snapshot.nodes[name].info),
+                    place.pod,
+                    asking,
+                    {*proposed[name], *victims.uids},
+                    self._sizing.resources,
+                )
+            }
+            with self._lock:
+                if possible and self._places.get(uid) is place:
+                    self._put(uid, replace(place, victims=possible))
+
+    def _certain(self, info: NodeInfo) -> NodeInfo:
+        """The node with those places that are on no other."""
+        for place in self._places.values():
+            if place.victims.keys() == {info.name}:
+                info = with_place(info, place.pod, place.victims[info.name].uids)
+        return info
+
+    def heard(self, infos: Iterable[NodeInfo]) -> None:
+        """These nodes are published as they are known now."""
+        if not self._places:
+            return
+        now = self._monotonic()
+        with self._lock:
+            for info in infos:
+                for pod in info.nominated:
+                    if (place := self._places.get(pod.uid)) is not None:
+                        self._follow_nomination(place, info.name, info.name != place.before)
+                for pod in info.pods:
+                    if pod.uid in self._places and pod.uid not in info.assumed:
+                        self._put(pod.uid, None)
+                for place in list(self._places.values()):
+                    if info.name in place.victims and _all_leave(place, info):
+                        self._shorten(place, now)
+
+    def follow(self, pending: Callable[[str], PendingPod | None], is_gone: Callable[[str], bool]) -> set[str]:
+        """Compare with what is heard of the pods themselves; the nodes where places ended since the last
+        call."""
+        self._expire()
+        now = self._monotonic()
+        with self._lock:
+            for uid, place in list(self._places.items()):
+                known = pending(uid)
+                if is_gone(uid):
+                    self._put(uid, None)
+                elif known is not None and _is_newer(known.resource_version, place.version):
+                    # What kube-scheduler wrote after it was answered, or somebody else.
+                    self._shorten(place, now)
+            ended, self._ended = self._ended, set()
+        return ended
+
+    def _follow_nomination(self, place: Place, node: str, is_new: bool) -> None:
+        """A pod is nominated to a node; ``is_new``: since its place was named."""
+        uid, victims = place.pod.uid, place.victims.get(node)
+        if victims is not None:
+            if len(place.victims) > 1:
+                self._put(uid, replace(place, victims={node: victims}))
+        elif is_new:
+            self._put(uid, None)
+
+    def _shorten(self, place: Place, now: float) -> None:
+        until = min(place.until, now + BEHIND_S)
+        if until != place.until and self._places.get(place.pod.uid) is place:
+            self._put(place.pod.uid, replace(place, until=until))
+
+    def _expire(self) -> None:
+        if not self._places:
+            return
+        now = self._monotonic()
+        over = [uid for uid, place in self._places.items() if place.until <= now]
+        if over:
+            with self._lock:
+                for uid in over:
+                    if (place := self._places.get(uid)) is not None and place.until <= now:
+                        self._put(uid, None)
+
+    def _put(self, uid: str, place: Place | None) -> None:
+        places = dict(self._places)
+        before = places.pop(uid, None)
+        if before is not None:
+            self._ended.update(before.victims if place is None else before.victims.keys() - place.victims)
+        if place is not None:
+            places[uid] = place
+            if len(places) > _REMEMBERED:
+                places.pop(next(iter(places)))
+        self._places = places
+
+
+def _uids(pods: Iterable[BoundPod]) -> set[str]:
+    return {pod.uid for pod in pods}
+
+
+def _all_leave(place: Place, info: NodeInfo) -> bool:
+    """Whether the node shows of all victims there that they leave; of those that left already when they were
+    named, that they are gone."""
+    victims = place.known.intersection(place.victims[info.name].uids)
+    here = (pod for pod in info.pods if pod.holds and pod.uid in victims)
+    return bool(victims) and all(pod.terminating and pod.uid not in place.leaving for pod in here)
+
+
+def _chosen_from(victims: Mapping[str, Victims], snapshot: Snapshot) -> list[str]:
+    """The nodes of which kube-scheduler takes one, which compares them in this order and then draws lots.
+
+    All of them, where the priority of some victim is not known here.
+    """
+    costs: dict[str, tuple[int, int, int, int]] = {}
+    started: dict[str, list[float | None]] = {}
+    for name, leaving in victims.items():
+        here = {pod.uid: pod for pod in snapshot.nodes[name].info.pods}
+        if not here.keys() >= set(leaving.uids):
+            return list(victims)
+        pods = [here[uid] for uid in leaving.uids]
+        highest = max(pod.priority for pod in pods)
+        # Each priority counts from the lowest one there is, so that fewer pods come before a lower sum.
+        total = sum(pod.priority + 2**31 for pod in pods)
+        costs[name] = (leaving.violations, highest, total, len(pods))
+        started[name] = [pod.started_at for pod in pods if pod.priority == highest]
+    best = min(costs.values(), default=None)
+    tied = [name for name, cost in costs.items() if cost == best]
+    firsts = {name: min((at for at in started[name] if at is not None), default=0.0) for name in tied}
+    if any(None in started[name] for name in tied):
+        # It may have started since.
+        return tied
+    return [name for name in tied if firsts[name] == max(firsts.values())]
+
+
+def _is_newer(version: str, than: str) -> bool:
+    """Whether a resourceVersion is later than another, where both are numbers."""
+    return version.isdecimal() and than.isdecimal() and int(version) > int(than)

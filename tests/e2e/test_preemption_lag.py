@@ -1,0 +1,207 @@
+"""Preemption while the extender hears of pods late, as from a busy API server or one that has just started.
+
+Several pods of one priority preempt on one node at the same time. No place is made twice: the number of
+evicted pods is that of the places that the bound pods needed, and every pod that fits is bound soon after the
+extender hears everything again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.cluster.delay import Delay
+from tests.e2e.cluster.whole import running_cluster
+from tests.e2e.installation import Installation
+from tests.e2e.share_workload import HALF, ROOM_MIB, ShareWorkload, running_share_installation
+from tests.e2e.workload import MIG_HALF, Workload
+from tests.kube_objects import SHARE
+
+LAGS_S = (0.0, 1.0, 3.0, 10.0)
+BOUND_S = 10.0
+GRACE_S = 2
+# A pod that is to be evicted runs, and every extender knows it.
+SETTLED_S = 2.0
+WHOLE = {"nvidia.com/gpu": "1"}
+MIG = {MIG_HALF: "1"}
+HALF_SHARE = {SHARE: str(HALF)}
+GPU_SHARE = {SHARE: str(ROOM_MIB)}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Nodes of two places each, all held, and pods that preempt. `frees` is how many pods make a place."""
+
+    name: str
+    held: Json
+    asked: Json
+    preemptors: int
+    nodes: int = 1
+    holders: int = 2
+    frees: int = 1
+
+    @property
+    def fit(self) -> int:
+        """How many of the pods find a place."""
+        return min(self.preemptors, self.nodes * self.holders // self.frees)
+
+
+CASES = (
+    Case("whole-2", WHOLE, WHOLE, 2),
+    Case("whole-3", WHOLE, WHOLE, 3),
+    Case("whole-4", WHOLE, WHOLE, 4, nodes=2),
+    Case("mig-2", MIG, MIG, 2),
+    Case("mig-3", MIG, MIG, 3, nodes=2),
+)
+SHARE_CASES = (
+    *CASES,
+    Case("share-2", HALF_SHARE, HALF_SHARE, 2, holders=4),
+    Case("share-4", HALF_SHARE, HALF_SHARE, 4, holders=4),
+    Case("gpu-2", HALF_SHARE, GPU_SHARE, 2, holders=4, frees=2),
+    Case("gpu-3", HALF_SHARE, GPU_SHARE, 3, holders=4, frees=2),
+)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """kube-scheduler binds."""
+    with running_cluster(tmp_path_factory.mktemp("lag"), delayed=True) as cluster:
+        installation = Installation(cluster)
+        installation.install("base")
+        yield installation
+
+
+@pytest.fixture(scope="module")
+def shares(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """The extender binds."""
+    with running_share_installation(tmp_path_factory.mktemp("lag-shares"), delayed=True) as installation:
+        yield installation
+
+
+class Round:
+    """All cases side by side, each on nodes of its own."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
+        self._critical = workload.add_priority_class("critical", 1000)
+        self._held_at = [workload.add_priority_class(f"low-{value}", value) for value in (10, 0)]
+        self._holders: dict[str, set[str]] = {}
+
+    def occupy(self, *cases: Case) -> None:
+        """Add the nodes of the cases, and the pods that hold them."""
+        nodes = {f"{case.name}-{i}": case for case in cases for i in range(case.nodes)}
+        for stem, case in nodes.items():
+            self._add(stem, case)
+        self.workload.publish()
+        for stem, case in nodes.items():
+            pods = [
+                self._pod(case, case.held, self._held_at[i % 2], stem, terminationGracePeriodSeconds=GRACE_S)
+                for i in range(case.holders)
+            ]
+            self._holders.setdefault(case.name, set()).update(self.workload.create_all(pods))
+        for name in set().union(*self._holders.values()):
+            eventually(
+                lambda name=name: self.workload.get(name)["status"]["phase"] == "Running",  # type: ignore[misc]
+                f"{name} runs",
+            )
+        time.sleep(SETTLED_S)
+
+    def preempt(self, *cases: Case) -> dict[str, set[str]]:
+        """Create the pods that preempt; their names by case."""
+        pods = {
+            case.name: [self._pod(case, case.asked, self._critical) for _ in range(case.preemptors)]
+            for case in cases
+        }
+        self.workload.create_all([pod for each in pods.values() for pod in each])
+        return {case: {pod["metadata"]["name"] for pod in each} for case, each in pods.items()}
+
+    def evicted(self, case: Case) -> int:
+        """How many of the pods that held the case's nodes are gone, or leave."""
+        pods = {
+            pod["metadata"]["name"]
+            for pod in self.workload.all_pods()
+            if "deletionTimestamp" not in pod["metadata"]
+        }
+        return len(self._holders[case.name] - pods)
+
+    def bound(self, names: set[str]) -> int:
+        """How many of the pods have a node."""
+        pods = self.workload.all_pods()
+        return sum(pod["metadata"]["name"] in names and "nodeName" in pod["spec"] for pod in pods)
+
+    def _add(self, stem: str, case: Case) -> None:
+        labels = {"lag": case.name}
+        if case.held == WHOLE:
+            self.workload.add_whole(stem, case.holders, labels=labels)
+        elif case.held == MIG:
+            self.workload.add_mig(stem, labels=labels)
+        else:
+            assert isinstance(self.workload, ShareWorkload)
+            self.workload.add_shared(stem, case.holders // 2, labels=labels)
+
+    def _pod(self, case: Case, limits: Json, priority: str, stem: str = "", **spec: Any) -> Json:
+        node = {"kubernetes.io/hostname": self.workload.name(stem)} if stem else {}
+        selector: Mapping[str, str] = {"lag": case.name, **node}
+        return self.workload.pod(limits, priorityClassName=priority, nodeSelector=selector, **spec)
+
+
+def delay_of(installation: Installation) -> Delay:
+    assert installation.delay is not None
+    return installation.delay
+
+
+def assert_no_place_is_made_twice(round_: Round, lag_s: float, *cases: Case) -> None:
+    """Have the cases' pods preempt while the extenders hear of everything `lag_s` late."""
+    delay = delay_of(round_.workload.installation)
+    round_.occupy(*cases)
+    delay.seconds = lag_s
+    try:
+        preemptors = round_.preempt(*cases)
+        for case in cases:
+            eventually(
+                lambda case=case: round_.evicted(case) >= case.fit * case.frees,  # type: ignore[misc]
+                f"{case.name}: every pod that fits has a place made",
+                60.0 + lag_s,
+            )
+        # The pods that leave have left, and the extenders still hear of them late.
+        time.sleep(GRACE_S + lag_s)
+    finally:
+        delay.seconds = 0.0
+
+    def waits() -> bool:
+        return any(round_.bound(preemptors[case.name]) < case.fit for case in cases)
+
+    end = time.monotonic() + BOUND_S
+    while waits() and time.monotonic() < end:
+        time.sleep(0.1)
+    # No pod is evicted late, either.
+    time.sleep(SETTLED_S)
+    bound = {case.name: round_.bound(preemptors[case.name]) for case in cases}
+    evicted = {case.name: round_.evicted(case) for case in cases}
+    assert bound == {case.name: case.fit for case in cases}
+    assert evicted == {case.name: case.fit * case.frees for case in cases}
+
+
+@pytest.mark.parametrize("lag_s", LAGS_S)
+def test_where_kube_scheduler_binds(base: Installation, lag_s: float) -> None:
+    base.await_ready()
+    workload = Workload(base)
+    try:
+        assert_no_place_is_made_twice(Round(workload), lag_s, *CASES)
+    finally:
+        workload.close()
+
+
+@pytest.mark.parametrize("lag_s", LAGS_S)
+def test_where_the_extender_binds(shares: Installation, lag_s: float) -> None:
+    shares.await_ready()
+    workload = ShareWorkload(shares)
+    try:
+        assert_no_place_is_made_twice(Round(workload), lag_s, *SHARE_CASES)
+    finally:
+        workload.close()
