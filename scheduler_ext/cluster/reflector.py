@@ -134,7 +134,7 @@ class Reflector(Generic[U]):
             stream.stop()
 
     def renew(self, silent_since: float) -> None:
-        """Begin the watch again where nothing came on it since then (monotonic): its connection may be dead."""
+        """Begin the watch again where nothing came since then (monotonic): its connection may be dead."""
         stream = self._stream
         if stream is not None and self._heard_at < silent_since:
             stream.stop()

@@ -1,7 +1,8 @@
 """When a request to the API server is repeated after a failure.
 
-A server that answers with errors is left alone for longer from try to try, and for as long as it asks. A server
-that is away is tried at short intervals by all together. The end of a trouble that others share ends the wait.
+A server that answers with errors is left alone for longer from try to try, and for as long as it asks. A
+server that is away is tried at short intervals, in turns. A wait ends early when the trouble is over that
+others shared.
 """
 
 from __future__ import annotations
