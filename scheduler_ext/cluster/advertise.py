@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from scheduler_ext.cluster.backoff import Backoff
+from scheduler_ext.cluster.retry import Retry
 from scheduler_ext.cluster.transport import MERGE, RefusedError, Transport
 from scheduler_ext.core.advertised import advertised_mib, is_of_shares
 from scheduler_ext.core.errors import ClusterError
@@ -38,10 +39,8 @@ _ASK_S = 0.25
 _PATCH_S = 5.0
 # All nodes of a cluster may be zeroed at once, and are to be right within 2 s.
 _WRITERS = 8
-# An account that may not write is not asked again for this long.
-_FORBIDDEN_S = 300.0
-# No answer, a server that is too busy, and one that is not there: the server's trouble, not the node's.
-_ALL_WAIT = (None, 429, 503)
+# No answer, no right to write, a server that is too busy, and one that is not there: not the node's trouble.
+_ALL_WAIT = (None, 403, 429, 503)
 
 
 @dataclass(slots=True)
@@ -81,8 +80,7 @@ class Advertiser:
         self._wake = Condition()
         self._wrong: dict[str, _Node] = {}
         self._written_at: dict[str, float] = {}
-        self._backoff = Backoff()
-        self._not_before = 0.0
+        self._retry = Retry(transport.server, Backoff(), probes=False)
         self._problem: str | None = None
         self._stopped = False
         # The nodes that are being written, and how many may be: more than one where the last went well.
@@ -155,6 +153,7 @@ class Advertiser:
             except Exception:
                 log.exception("what node %s advertises was not written", due.name)
                 with self._wake:
+                    self.failures += 1
                     self._later(due.name, due.node, None)
             finally:
                 with self._wake:
@@ -164,7 +163,7 @@ class Advertiser:
     def _due(self) -> _Due | None:
         """What to write now."""
         now = time.monotonic()
-        if not self._wrong or now < self._not_before or len(self._busy) >= self._at_once:
+        if not self._wrong or len(self._busy) >= self._at_once or self._retry.left_s():
             return None
         if not self._active():
             return None
@@ -184,7 +183,8 @@ class Advertiser:
         waiting = [node.not_before for name, node in self._wrong.items() if name not in self._busy]
         if not waiting:
             return None
-        return max(max(self._not_before, min(waiting)) - now, 0.0) or _ASK_S
+        # A pause may end sooner than it is to: see Retry.
+        return max(min(self._retry.left_s(), _ASK_S), min(waiting) - now, 0.0) or _ASK_S
 
     def _write(self, due: _Due) -> None:
         amount = None if due.wanted is None else str(due.wanted)
@@ -202,38 +202,30 @@ class Advertiser:
             if due.pauses == self._pauses:
                 # One that was on its way before a pause says nothing of what comes after it.
                 self._at_once = _WRITERS
-                self._backoff.reset()
+                self._retry.reset()
                 self._recovered(due.name, due.node)
             due.node.not_before = time.monotonic() + due.node.backoff.wait_s()
 
     def _failed(self, due: _Due, error: ClusterError) -> None:
         self.failures += 1
         status = error.status if isinstance(error, RefusedError) else None
-        if status in _ALL_WAIT or status == 403:
+        if status in _ALL_WAIT:
             if due.pauses == self._pauses:
                 # Of several that were on their way the first says it for all.
-                self._pause_after(status, error)
+                self._pause_after(error)
         elif status == 404:
             # Deleted, and the watch will say so.
             self._wrong.pop(due.name, None)
         else:
             self._later(due.name, due.node, error)
 
-    def _pause_after(self, status: int | None, error: ClusterError) -> None:
-        if status == 403:
-            for_s = f"{_FORBIDDEN_S:.0f} s"
-            self._pause(_FORBIDDEN_S, f"may not write what nodes advertise, will not for {for_s}: {error}")
-            return
-        retry_after_s = error.retry_after_s if isinstance(error, RefusedError) else None
-        self._pause(self._backoff.wait_s(retry_after_s), f"what nodes advertise is not written: {error}")
-
-    def _pause(self, seconds: float, problem: str) -> None:
-        self._not_before = time.monotonic() + seconds
+    def _pause_after(self, error: ClusterError) -> None:
+        self._retry.failed(error)
         self._pauses += 1
         self._at_once = 1
         if self._problem is None:
-            log.warning("%s", problem)
-        self._problem = problem
+            log.warning("what nodes advertise is not written, trying again: %s", error)
+        self._problem = str(error)
 
     def _later(self, name: str, node: _Node, error: ClusterError | None) -> None:
         node.not_before = time.monotonic() + node.backoff.wait_s()

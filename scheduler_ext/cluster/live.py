@@ -76,6 +76,9 @@ class LiveInventory:
     ) -> None:
         """``leader`` says whether this extender, called ``name``, is the active one; without it, always."""
         self._extender = extender
+        self._server = transport.server
+        # How many outages of the API server were looked after.
+        self._returns = 0
         # No other process has this name, nor had it.
         resources = config.resource_names()
         inventory = Inventory(*config.inventory_ages_s(), resources, enforcing=config.bind.enabled)
@@ -221,6 +224,7 @@ class LiveInventory:
             report_ages_s=ages,
             reports_refused=self._troubles.counts(),
             nudges=self._notices.nudges,
+            nudge_failures=dict(self._notices.nudge_failures),
             events=dict(self._notices.events),
             active=self.active(),
             unplaced=self._share_nodes.unplaced(),
@@ -253,11 +257,22 @@ class LiveInventory:
             self._stopped.wait(max(0.0, self._published_at + _PUBLISH_EVERY_S - time.monotonic()))
             self._changed.clear()
             try:
+                self._after_outage()
                 if all(reflector.synced.is_set() for reflector in self._watched()):
                     self._publish()
                     self._tell()
             except Exception:
                 log.exception("the inventory was not published; trying again")
+
+    def _after_outage(self) -> None:
+        """Where the API server is back, trust no connection of before, and no wait that began meanwhile."""
+        if self._returns == self._server.returns:
+            return
+        self._returns = self._server.returns
+        for reflector in self._watched():
+            reflector.renew(silent_since=self._server.away_since)
+        if self.binder is not None:
+            self.binder.look_again()
 
     def _publish(self) -> None:
         now = time.monotonic()

@@ -1,8 +1,8 @@
 """What is written to the cluster beside decisions: nudges on Nodes, and Events. Never in anybody's way.
 
 A nudge is an annotation on one Node: kube-scheduler looks at refused pods again when a Node changes. Writing
-happens in a thread of its own, from queues of bounded length. An event that fails is logged and let go; so is
-a nudge that will never succeed, and others are tried again for as long as the pods would wait without.
+happens in a thread of its own, from queues of bounded length. An event that fails is logged and let go; a
+nudge that fails is tried again for as long as the pods would wait without it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import logging
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from threading import Condition, Thread
 from typing import Any
 
 from cachetools import TTLCache
 
 from scheduler_ext.cluster.backoff import Backoff
+from scheduler_ext.cluster.retry import LOOK_S, Retry
 from scheduler_ext.cluster.transport import JSON, MERGE, RefusedError, Transport, passes
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.times import micro_time
@@ -31,10 +33,23 @@ _POD_EVENTS_PER_S = 10.0
 _POD_EVENTS_AT_ONCE = 50.0
 # The same event about the same node is written once in this time.
 _EVENT_EVERY_S = 600.0
-# An account that may not write is not asked again for this long.
-_FORBIDDEN_S = 300.0
 # kube-scheduler looks at refused pods again after this time by itself.
 _LET_GO_S = 300.0
+# A write takes milliseconds; one that hangs holds up the others.
+_WRITE_S = 5.0
+_FORBIDDEN = 403
+_NOT_FOUND = 404
+# What is wrong with one node's nudge alone.
+_OF_ONE_NODE = (400, 413, 422)
+
+
+@dataclass(slots=True)
+class _Nudge:
+    """A node to annotate; it is not tried before ``not_before``, nor after ``until`` (monotonic)."""
+
+    until: float
+    not_before: float = 0.0
+    backoff: Backoff = field(default_factory=Backoff)
 
 
 class Notices:
@@ -44,18 +59,24 @@ class Notices:
         self._transport = transport
         self._active = active
         self._wake = Condition()
-        # Node to the time after which it is not tried again.
-        self._nudges: OrderedDict[str, float] = OrderedDict()
-        self._backoff = Backoff()
-        self._nudge_at = 0.0
+        # By node, the next in front.
+        self._nudges: OrderedDict[str, _Nudge] = OrderedDict()
+        self._nudging = Retry(transport.server, Backoff(), probes=False)
+        # An account that may not write Events is seldom asked to.
+        self._telling = Retry(transport.server, Backoff(), probes=False)
         self._events: deque[Callable[[], dict[str, Any]]] = deque(maxlen=_QUEUED)
         self._tokens, self._tokens_at = _POD_EVENTS_AT_ONCE, time.monotonic()
         self._told: TTLCache[tuple[str, str, str], bool] = TTLCache(1000, _EVENT_EVERY_S)
-        self._forbidden: dict[str, float] = {}
+        # What keeps nudges, and Events, from being written; said once.
+        self._nudge_problem: str | None = None
+        self._event_problem: str | None = None
         self._stopped = False
         self._thread = Thread(target=self._run, name="notices", daemon=True)
         self.nudges = 0
-        # How many ended how: written, dropped (too many at once), failed.
+        # How many tries failed: "refused" or "failed", and how many nudges were let go after all: "dropped".
+        self.nudge_failures: Counter[str] = Counter()
+        # How many ended how: "written"; "dropped", too many at once; "refused", with those that were not sent
+        # because Events are forbidden; "failed".
         self.events: Counter[str] = Counter()
 
     def start(self) -> None:
@@ -72,7 +93,7 @@ class Notices:
         """Make kube-scheduler look at refused pods again."""
         with self._wake:
             if self._active() and node not in self._nudges:
-                self._queue(node, time.monotonic() + _LET_GO_S)
+                self._queue(node, _Nudge(time.monotonic() + _LET_GO_S))
                 self._wake.notify()
 
     def warn(self, node: str, uid: str | None, reason: str, note: str, about: str = "") -> None:
@@ -103,11 +124,12 @@ class Notices:
         self._events.append(event)
         self._wake.notify()
 
-    def _queue(self, node: str, until: float) -> None:
+    def _queue(self, node: str, nudge: _Nudge) -> None:
         """Last of all; where too many wait, without the first."""
-        self._nudges[node] = until
+        self._nudges[node] = nudge
         if len(self._nudges) > _QUEUED:
             self._nudges.popitem(last=False)
+            self.nudge_failures["dropped"] += 1
 
     def _run(self) -> None:
         while True:
@@ -116,63 +138,102 @@ class Notices:
                     self._wake.wait(wait_s)
                 if self._stopped:
                     return
-                due = self._nudges and self._nudge_at <= time.monotonic()
-                nudge = self._nudges.popitem(last=False) if due else None
-                event = self._events.popleft() if nudge is None else None
+                node = self._due()
+                nudge = self._nudges.pop(node) if node is not None else None
+                event = self._events.popleft() if nudge is None and self._events else None
             try:
-                if nudge is not None:
-                    self._annotate(*nudge)
+                if node is not None and nudge is not None:
+                    self._annotate(node, nudge)
                 elif event is not None:
-                    self._post(event())
+                    self.events[self._post(event)] += 1
             except Exception:
                 log.exception("a notice was not written")
 
-    def _post(self, event: dict[str, Any]) -> None:
-        path = f"{_EVENTS}/namespaces/{event['metadata']['namespace']}/events"
-        error = self._write("events", "POST", path, event, JSON)
-        self.events["failed" if error is not None else "written"] += 1
-
     def _wait_s(self) -> float | None:
         """Until there is something to write; None while nothing is known that will be."""
-        if self._events:
+        if self._events or self._due() is not None:
             return 0.0
-        return max(0.0, self._nudge_at - time.monotonic()) if self._nudges else None
+        return LOOK_S if self._nudges else None
 
-    def _annotate(self, node: str, until: float) -> None:
+    def _due(self) -> str | None:
+        """The node to annotate now."""
+        if not self._nudges or self._nudging.left_s():
+            return None
+        now = time.monotonic()
+        return next((node for node, nudge in self._nudges.items() if nudge.not_before <= now), None)
+
+    def _post(self, make: Callable[[], dict[str, Any]]) -> str:
+        """What became of an Event."""
+        if self._telling.left_s():
+            return "refused"
+        try:
+            event = make()
+            path = f"{_EVENTS}/namespaces/{event['metadata']['namespace']}/events"
+            self._transport.send("POST", path, event, JSON, timeout_s=_WRITE_S)
+        except ClusterError as error:
+            self._not_told(error)
+            return _word(error)
+        except Exception:
+            log.exception("an Event was not written")
+            return "failed"
+        self._telling.reset()
+        if self._event_problem is not None:
+            log.info("Events are written again")
+            self._event_problem = None
+        return "written"
+
+    def _not_told(self, error: ClusterError) -> None:
+        if isinstance(error, RefusedError) and error.status == _FORBIDDEN:
+            self._telling.failed(error)
+        if self._event_problem is None:
+            log.warning("Events are not written: %s", error)
+        self._event_problem = str(error)
+
+    def _annotate(self, node: str, nudge: _Nudge) -> None:
         if not self._active():
             return
         stamp = micro_time(time.time())
         patch = {"metadata": {"annotations": {NUDGE_ANNOTATION: stamp}}}
-        error = self._write("nodes", "PATCH", f"/api/v1/nodes/{node}", patch, MERGE)
-        if error is None:
-            self._backoff.reset()
-            return
-        if not passes(error):
-            return
-        # The request that it is for is forgotten: nobody else would ask for this nudge again.
-        wait_s = self._backoff.wait_s(error.retry_after_s if isinstance(error, RefusedError) else None)
-        with self._wake:
-            self._nudge_at = time.monotonic() + wait_s
-            if self._nudge_at < until:
-                self._queue(node, max(until, self._nudges.get(node, until)))
-
-    def _write(
-        self, what: str, method: str, path: str, body: dict[str, Any], content_type: str
-    ) -> ClusterError | None:
-        """What came in between; None when it was written, or may not be for now."""
-        if self._forbidden.get(what, 0.0) > time.monotonic():
-            return None
         try:
-            self._transport.send(method, path, body, content_type)
+            self._transport.send("PATCH", f"/api/v1/nodes/{node}", patch, MERGE, timeout_s=_WRITE_S)
         except ClusterError as error:
-            if isinstance(error, RefusedError) and error.status == 403:
-                self._forbidden[what] = time.monotonic() + _FORBIDDEN_S
-                log.warning("may not write %s, will not for %d s: %s", what, _FORBIDDEN_S, error)
+            self._not_nudged(node, nudge, error)
+            return
+        self.nudges += 1
+        self._nudging.reset()
+        if self._nudge_problem is not None:
+            log.info("nodes are annotated again")
+            self._nudge_problem = None
+
+    def _not_nudged(self, node: str, nudge: _Nudge, error: ClusterError) -> None:
+        """Try it again later: the request that it is for is forgotten, and nothing would ask for it again."""
+        status = error.status if isinstance(error, RefusedError) else None
+        if status == _NOT_FOUND:
+            # Without its node, nothing is left that a pod could wait for.
+            return
+        if self._nudge_problem is None:
+            log.warning(
+                "node %s is not annotated, trying again for %d s; until then refused pods may wait: %s",
+                node,
+                _LET_GO_S,
+                error,
+            )
+        self._nudge_problem = str(error)
+        with self._wake:
+            self.nudge_failures[_word(error)] += 1
+            if status in _OF_ONE_NODE:
+                nudge.not_before = time.monotonic() + nudge.backoff.wait_s()
             else:
-                log.warning("%s %s: %s", method, path, error)
-            return error
-        self.nudges += what == "nodes"
-        return None
+                self._nudging.failed(error)
+            if max(nudge.not_before, time.monotonic() + self._nudging.left_s()) >= nudge.until:
+                self.nudge_failures["dropped"] += 1
+            elif node not in self._nudges:
+                self._queue(node, nudge)
+
+
+def _word(error: ClusterError) -> str:
+    """Whether the server refused it, as without the right to, or could not do it now."""
+    return "failed" if passes(error) else "refused"
 
 
 def _event(node: str, uid: str | None, reason: str, note: str) -> dict[str, Any]:

@@ -18,8 +18,12 @@ from typing import Generic, TypeVar
 
 from scheduler_ext.cluster.backoff import Backoff
 from scheduler_ext.cluster.pace import Pace
+from scheduler_ext.cluster.retry import Retry
 from scheduler_ext.cluster.sink import Sink
 from scheduler_ext.cluster.transport import (
+    ANSWER_S,
+    READ_S,
+    SILENCE_S,
     RefusedError,
     Reply,
     ServerClock,
@@ -46,6 +50,8 @@ _PAGE_TRIES = 6
 _GARBLED_TRIES = 3
 # A watch that ended sooner, and without an event, was none.
 _SHORT_S = 1.0
+# One that lasted for so long went well, though it brought nothing and its end was none.
+_LONG_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,11 @@ class Reflector(Generic[U]):
         self._sink = sink
         self._selectors = selectors
         self._pace = pace or Pace(lambda: False)
-        self._backoff = Backoff()
+        self._retry = Retry(transport.server, Backoff())
+        # How long an answer may take to begin: longer each time that none came.
+        self._answer_s = ANSWER_S
+        # Whether the server has forgotten our place since something last went well.
+        self._expired_before = False
         self._stopped = Event()
         self._stream: Stream | None = None
         self._thread = Thread(target=self._run, name=f"watch-{name}", daemon=True)
@@ -123,6 +133,12 @@ class Reflector(Generic[U]):
         if stream is not None:
             stream.stop()
 
+    def renew(self, silent_since: float) -> None:
+        """Begin the watch again where nothing came since then (monotonic): its connection may be dead."""
+        stream = self._stream
+        if stream is not None and self._heard_at < silent_since:
+            stream.stop()
+
     @property
     def relisted(self) -> bool:
         """Whether a list is complete that began after the last call of ``relist``, or any without one."""
@@ -141,13 +157,12 @@ class Reflector(Generic[U]):
 
     def _run(self) -> None:
         while not self._stopped.is_set():
-            wait_s = self._follow()
+            self._follow()
             self._connected = False
-            if wait_s:
-                self._stopped.wait(wait_s)
+            self._retry.wait(self._stopped)
 
-    def _follow(self) -> float:
-        """List where need be and watch until that ends; how long to wait before the next try."""
+    def _follow(self) -> None:
+        """List where need be and watch until that ends."""
         try:
             if not self._version or self._wanted_anew:
                 # In this order: whoever asks meanwhile must not take the last list for the next.
@@ -158,23 +173,24 @@ class Reflector(Generic[U]):
                 self._fresh.set()
             if not self._wanted_anew:
                 self._watch()
-            return 0.0
         except RefusedError as error:
             if error.status == EXPIRED:
-                return self._expired()
-            return self._lost("refused", error, error.retry_after_s)
+                self._expired(error)
+            else:
+                self._lost("refused", error)
         except SilentError as error:
-            return self._lost("silent", error)
+            self._answer_s *= 2
+            self._lost("silent", error)
         except UnreachableError as error:
-            return self._lost("unreachable", error)
+            self._lost("unreachable", error)
         except ClusterError as error:
             self._list_if_stuck()
-            return self._lost("garbled", error)
+            self._lost("garbled", error)
         except Exception as error:
             # Half an update may have been taken: only a list puts that right.
             log.exception("watch of %s: unexpected error; listing anew", self.name)
             self._version = ""
-            return self._lost("error", error)
+            self._lost("error", error)
 
     def _list(self) -> None:
         self._sink.begin()
@@ -203,16 +219,17 @@ class Reflector(Generic[U]):
     def _page(self, token: str) -> Reply:
         """A page of a list. One in its middle is worth several tries: the next list would begin in front."""
         query = {"limit": str(PAGE), **self._selectors, **({"continue": token} if token else {})}
-        backoff = Backoff()
+        retry = Retry(self._transport.server, Backoff())
         for left in reversed(range(_PAGE_TRIES if token else 1)):
             try:
-                return self._transport.get(self._path, query)
+                return self._transport.get(self._path, query, silence_s=min(self._answer_s, READ_S))
             except (RefusedError, UnreachableError) as error:
                 if not left or not passes(error):
                     raise
                 self._note(error)
-                retry_after_s = error.retry_after_s if isinstance(error, RefusedError) else None
-                if self._stopped.wait(backoff.wait_s(retry_after_s)):
+                self._connected = False
+                retry.failed(error)
+                if not retry.wait(self._stopped):
                     raise
         raise AssertionError("a last try either answers or raises")
 
@@ -227,7 +244,8 @@ class Reflector(Generic[U]):
             "timeoutSeconds": str(lives_s),
             **self._selectors,
         }
-        with self._transport.watch(self._path, query) as stream:
+        answer_s = min(self._answer_s, SILENCE_S)
+        with self._transport.watch(self._path, query, answer_s=answer_s) as stream:
             self._stream = stream
             self._heard()
             # Whoever stops us ends the stream he finds: one that begins at that moment ends here.
@@ -246,12 +264,14 @@ class Reflector(Generic[U]):
                         return
             finally:
                 self._stream = None
+                if time.monotonic() - started >= _LONG_S:
+                    self._went_well()
         if self._wanted_anew:
             return
         if self._version == before and time.monotonic() - started < _SHORT_S:
             raise UnreachableError("the watch ended as soon as it began")
         self._restarts["ended"] += 1
-        self._backoff.reset()
+        self._went_well()
 
     def _take(self, events: list[WatchEvent[U]], clock: ServerClock) -> bool:
         """Tell the sink; True when the server no longer knows where we are."""
@@ -271,7 +291,7 @@ class Reflector(Generic[U]):
                 seen.append(event.object)
             self._version = event.resource_version or self._version
         self._tell(seen, clock)
-        self._backoff.reset()
+        self._went_well()
         return False
 
     def _tell(self, seen: list[U], clock: ServerClock) -> None:
@@ -282,22 +302,31 @@ class Reflector(Generic[U]):
     def _heard(self) -> None:
         self._heard_at = time.monotonic()
         self._connected = True
+        self._answer_s = ANSWER_S
         if self._problem is not None:
             log.info("watch of %s goes on", self.name)
             self._problem = None
+            self._transport.server.watch_is_back()
 
-    def _expired(self) -> float:
-        """List anew, but not without end where a server expires every watch at once."""
+    def _went_well(self) -> None:
+        self._retry.reset()
+        self._expired_before = False
+
+    def _expired(self, error: RefusedError) -> None:
+        """List anew, and soon; but not without end where a server expires every watch at once."""
         self._version = ""
         self._restarts["expired"] += 1
-        return self._backoff.wait_s()
+        if not self._expired_before:
+            self._expired_before = True
+            self._retry.reset()
+        self._retry.failed(error)
 
-    def _lost(self, reason: str, error: Exception, retry_after_s: float | None = None) -> float:
+    def _lost(self, reason: str, error: Exception) -> None:
         if self._stopped.is_set():
-            return 0.0
+            return
         self._restarts[reason] += 1
         self._note(error)
-        return self._backoff.wait_s(retry_after_s)
+        self._retry.failed(error)
 
     def _list_if_stuck(self) -> None:
         """Begin with a list where a watch from one place fails again and again."""

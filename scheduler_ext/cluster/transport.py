@@ -27,6 +27,7 @@ from kubernetes.client.rest import RESTClientObject, RESTResponse
 from urllib3.connection import HTTPConnection
 
 from scheduler_ext import __version__
+from scheduler_ext.cluster.availability import QUIET_S, Availability
 from scheduler_ext.cluster.backoff import retry_after_s
 from scheduler_ext.cluster.kubeconfig import Kubeconfig
 from scheduler_ext.cluster.wording import in_words
@@ -49,8 +50,11 @@ READ_S = 30.0
 # A watch with bookmarks says something every minute; a connection that is silent for longer is none. A report
 # may be 72 s old when it falls silent, and must not be stale (150 s) before another brings the next.
 SILENCE_S = 75.0
-# A host that is gone is missed sooner, where nothing between answers for it: (idle, interval, probes).
-_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+# A watch is answered at once. One that is not is begun again, with more patience each time.
+ANSWER_S = 10.0
+# A host that is gone is missed sooner, where nothing between answers for it: (idle, interval, probes), and
+# how long, in milliseconds, what was sent may stay without the acknowledgement that also a busy host gives.
+_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
 _CHUNK = 1 << 16
 _CONNECTIONS = 100
 Query = Mapping[str, str]
@@ -112,8 +116,12 @@ class Reply:
 class Stream:
     """The lines of an answer that goes on."""
 
-    def __init__(self, response: urllib3.BaseHTTPResponse, clock: ServerClock) -> None:
+    def __init__(
+        self, response: urllib3.BaseHTTPResponse, clock: ServerClock, heard: Callable[[], None]
+    ) -> None:
+        """``heard`` is called for each piece that comes."""
         self._response = response
+        self._heard = heard
         self.clock = clock
 
     def batches(self) -> Iterator[list[bytes]]:
@@ -127,6 +135,7 @@ class Stream:
                 chunk = self._response.read1(_CHUNK)
             if not chunk:
                 return
+            self._heard()
             unfinished += chunk
             end = unfinished.rfind(b"\n")
             if end >= 0:
@@ -154,6 +163,7 @@ class Transport:
         self._configuration = configuration
         self._rest = RESTClientObject(configuration)
         self._monotonic = monotonic
+        self.server = Availability(monotonic)
 
     @classmethod
     def from_kubeconfig(cls, path: Path, context: str | None = None) -> Transport:
@@ -177,9 +187,18 @@ class Transport:
         """End the connections that wait for a next request."""
         self._rest.close()
 
-    def get(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> Reply:
-        """One GET, within ``timeout_s`` where given. Raises RefusedError, UnreachableError."""
-        return self._whole("GET", path, query, None, JSON, timeout_s)
+    def get(
+        self,
+        path: str,
+        query: Query = NOTHING,
+        timeout_s: float | None = None,
+        silence_s: float | None = None,
+    ) -> Reply:
+        """One GET, within ``timeout_s`` where given, else silent for at most ``silence_s`` at a time.
+
+        Raises RefusedError, UnreachableError.
+        """
+        return self._whole("GET", path, query, None, JSON, timeout_s, silence_s=silence_s)
 
     def names(self, path: str, timeout_s: float) -> list[str]:
         """The names of a list's objects, one page of them. Raises ClusterError."""
@@ -217,13 +236,21 @@ class Transport:
         return found
 
     @contextlib.contextmanager
-    def watch(self, path: str, query: Query, silence_s: float = SILENCE_S) -> Iterator[Stream]:
-        """A GET that goes on, silent for at most ``silence_s``. Raises RefusedError, UnreachableError."""
-        response = self._request("GET", path, query, None, JSON, (CONNECT_S, silence_s))
+    def watch(
+        self, path: str, query: Query, silence_s: float = SILENCE_S, answer_s: float = ANSWER_S
+    ) -> Iterator[Stream]:
+        """A GET that goes on, answered within ``answer_s`` and then silent for at most ``silence_s``.
+
+        Raises RefusedError, UnreachableError.
+        """
+        response = self._request("GET", path, query, None, JSON, (CONNECT_S, answer_s))
         try:
             if response.status != 200:
                 self._refuse(response)
-            yield Stream(response.response, self._clock(response))
+            connection = response.response.connection
+            if connection is not None and connection.sock is not None:
+                connection.sock.settimeout(silence_s)
+            yield Stream(response.response, self._clock(response), self.server.heard)
         finally:
             # A watch is never read to its end, so its connection cannot be used again.
             response.response.close()
@@ -279,9 +306,10 @@ class Transport:
         content_type: str,
         timeout_s: float | None,
         accept: str = JSON,
+        silence_s: float | None = None,
     ) -> Reply:
         end = None if timeout_s is None else self._monotonic() + timeout_s
-        timeouts = (CONNECT_S, READ_S) if timeout_s is None else timeout_s
+        timeouts = (CONNECT_S, silence_s or READ_S) if timeout_s is None else timeout_s
         response = self._request(method, path, query, body, content_type, timeouts, accept)
         try:
             if not 200 <= response.status < 300:
@@ -332,11 +360,18 @@ class Transport:
             bearer = self._configuration.auth_settings().get("BearerToken")
         if bearer is not None and bearer["value"]:
             headers["Authorization"] = bearer["value"]
-        with _translated():
-            response: RESTResponse = self._rest.request(  # type: ignore[no-untyped-call]
-                method, url, headers=headers, body=body, _request_timeout=timeouts
-            )
-            return response
+        try:
+            with _translated():
+                response: RESTResponse = self._rest.request(  # type: ignore[no-untyped-call]
+                    method, url, headers=headers, body=body, _request_timeout=timeouts
+                )
+        except UnreachableError:
+            # A call that had little time left says nothing of the server.
+            if (timeouts if isinstance(timeouts, int | float) else timeouts[0]) >= QUIET_S:
+                self.server.unanswered()
+            raise
+        self.server.heard()
+        return response
 
     def _clock(self, response: RESTResponse) -> ServerClock:
         try:

@@ -151,6 +151,7 @@ class Binder:
         self._under_way: dict[str, _UnderWay] = {}
         self._writers: defaultdict[str, Lock] = defaultdict(Lock)
         self._stopped = Event()
+        self._again = Event()
         self._thread = Thread(target=self._look_after, name="bind-outcomes", daemon=True)
 
     def start(self) -> None:
@@ -162,6 +163,10 @@ class Binder:
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(1.0)
+
+    def look_again(self) -> None:
+        """Look after everything that stays open now: what kept the last looks from an answer is over."""
+        self._again.set()
 
     def bind(self, body: bytes, deadline: float) -> Answer:
         """The reply to bind, by the deadline (monotonic). Raises RequestError (400) naming the field."""
@@ -308,6 +313,9 @@ class Binder:
                 looks.clear()
                 continue
             now = time.monotonic()
+            if self._again.is_set():
+                self._again.clear()
+                looks.clear()
             with self._lock:
                 busy = set(self._under_way)
             open_ones = [(node, intent) for node, intent in self._book.unsettled() if intent.uid not in busy]

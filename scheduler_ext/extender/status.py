@@ -44,8 +44,10 @@ class SourceStatus:
     """``age_s`` is since the source was last heard of; ``broken`` while what it says now is refused.
 
     ``report_ages_s``, ``reports_refused`` and ``unplaced`` (pods with a share on a GPU that nobody knows) are
-    by node. ``forecast_age_s`` is since the forecast of the pods to come was made; ``events`` how
-    many Events were written, dropped as too many at once, or failed.
+    by node. ``forecast_age_s`` is since the forecast of the pods to come was made. ``events`` counts Events
+    that were "written", "dropped" (too many at once), "refused" by the API server, or that "failed";
+    ``nudge_failures`` tries to annotate a Node that were "refused" or "failed", and nudges that were
+    "dropped".
     """
 
     checks: Sequence[Check]
@@ -55,6 +57,7 @@ class SourceStatus:
     report_ages_s: Mapping[str, float] = field(default_factory=dict)
     reports_refused: Mapping[str, int] = field(default_factory=dict)
     nudges: int = 0
+    nudge_failures: Mapping[str, int] = field(default_factory=dict)
     events: Mapping[str, int] = field(default_factory=dict)
     active: bool = True
     unplaced: Mapping[str, int] = field(default_factory=dict)

@@ -78,9 +78,8 @@ def test_the_first_of_all_is_written_alone(advertising: Advertising) -> None:
 
 @pytest.mark.parametrize("code", [403, 429, 503])
 def test_a_refusal_of_several_is_one(
-    advertising: Advertising, code: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    advertising: Advertising, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(advertise_module, "_FORBIDDEN_S", 0.05)
     refusal = advertising.server.faults.place(Refuse(code), writes(NODES), times=8)
     tell_all(advertising)
     eventually(lambda: refusal.left == 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 
@@ -10,6 +11,7 @@ import pytest
 from scheduler_ext.cluster import notices as notices_module
 from scheduler_ext.cluster.backoff import Backoff
 from scheduler_ext.cluster.notices import NUDGE_ANNOTATION, Notices
+from scheduler_ext.cluster.retry import Retry
 from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.wire.times import seconds
 from tests.cluster.api_entry import Entry
@@ -18,7 +20,7 @@ from tests.cluster.api_paths import NODES
 from tests.cluster.api_requests import Request, writes
 from tests.cluster.api_server import ApiServer
 from tests.cluster.following import eventually
-from tests.kube_objects import node
+from tests.kube_objects import Json, node
 
 EVENTS = "/apis/events.k8s.io/v1/events"
 
@@ -28,9 +30,18 @@ class Writing:
 
     def __init__(self, server: ApiServer, transport: Transport) -> None:
         self.server = server
+        self.transport = transport
         self.active = True
         self.notices = Notices(transport, lambda: self.active)
         server.store.put_all(NODES, [node(name) for name in "abc"])
+
+    def waits(self, backoff: Backoff) -> None:
+        """Wait by this one before a nudge is tried again."""
+        self.notices._nudging = Retry(self.transport.server, backoff, probes=False)
+
+    def nudged(self) -> list[str]:
+        """The nodes that have the annotation."""
+        return [entry.name for entry in self.kept(NODES) if b"inventory-changed" in bytes(entry.body)]
 
     def written(self, count: int, path: str = "") -> list[Request]:
         """The writes that arrived, once there are so many, and nothing is left to write."""
@@ -132,36 +143,119 @@ def test_of_a_node_the_same_is_said_once_in_whatever_words(writing: Writing) -> 
     ]
 
 
-def test_who_may_not_write_does_not_ask_again(writing: Writing, caplog: pytest.LogCaptureFixture) -> None:
-    writing.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(NODES), times=None)
+def test_a_nudge_that_is_refused_is_tried_until_it_is_written(
+    writing: Writing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The right to write may be given at any time, and a server that has just started may not know of it."""
+    caplog.set_level(logging.INFO, logger=notices_module.__name__)
+    writing.waits(Noted())
+    refusal = writing.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(NODES), times=None)
     writing.notices.start()
     writing.notices.nudge("a")
-    eventually(lambda: "may not write nodes, will not for 300 s" in caplog.text)
-    writing.notices.nudge("b")
+    eventually(lambda: writing.notices.nudge_failures["refused"] >= 3)
     # Events are another right.
     writing.notices.warn("a", None, "Reason", "note")
-    writing.written(1, EVENTS)
-    assert writing.server.log.count(writes(NODES)) == 1
+    writing.server.log.wait_for(writes(EVENTS))
     assert writing.notices.nudges == 0
+    refusal.lift()
+    eventually(lambda: writing.notices.nudges == 1)
+    assert "a" in writing.nudged()
+    refused, again = (record.getMessage() for record in caplog.records)
+    assert refused.startswith("node a is not annotated, trying again for 300 s; until then refused pods may")
+    assert "may not" in refused
+    assert again == "nodes are annotated again"
+    assert dict(writing.notices.nudge_failures) == {"refused": refusal.hits}
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(Refuse(404, "NotFound", "no such node"), id="a node that is gone"),
-        pytest.param(Refuse(422, "Invalid", "no"), id="a patch that is none"),
-    ],
-)
-def test_what_cannot_succeed_is_let_go(
-    writing: Writing, fault: Refuse, caplog: pytest.LogCaptureFixture
-) -> None:
-    writing.server.faults.place(fault)
+def test_a_nudge_on_a_node_that_is_gone_is_not_needed(writing: Writing) -> None:
+    writing.server.store.delete(NODES, "a")
     writing.notices.start()
     writing.notices.nudge("a")
     writing.notices.nudge("b")
     assert writing.paths(2) == ["a", "b"]
     eventually(lambda: writing.notices.nudges == 1)
-    assert len(caplog.records) == 1
+    assert dict(writing.notices.nudge_failures) == {}
+
+
+def test_what_waits_in_vain_is_counted(writing: Writing) -> None:
+    for number in range(103):
+        writing.notices.nudge(f"n{number}")
+    assert dict(writing.notices.nudge_failures) == {"dropped": 3}
+
+
+class TestEventsThatAreForbidden:
+    def tell(self, writing: Writing, count: int) -> None:
+        for number in range(count):
+            writing.notices.warn(f"n{number}", None, "Reason", "note")
+
+    def test_those_that_were_not_sent_do_not_count_as_written(
+        self, writing: Writing, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        writing.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(EVENTS), times=None)
+        self.tell(writing, 5)
+        writing.notices.start()
+        eventually(lambda: writing.notices.events.total() == 5)
+        assert writing.server.log.count(writes(EVENTS)) == 1
+        assert +writing.notices.events == {"refused": 5}
+        assert len(caplog.records) == 1
+
+    def test_they_are_written_soon_after_the_right_is_given(self, writing: Writing) -> None:
+        writing.notices._telling = Retry(writing.transport.server, Noted(), probes=False)
+        writing.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(EVENTS))
+        self.tell(writing, 2)
+        writing.notices.start()
+        eventually(lambda: writing.notices.events["refused"] == 2)
+        eventually(lambda: not writing.notices._telling.left_s())
+        self.tell(writing, 5)
+        eventually(lambda: writing.notices.events.total() == 5)
+        assert +writing.notices.events == {"refused": 2, "written": 3}
+        assert len(writing.kept(EVENTS)) == 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "word"),
+    [
+        pytest.param(Refuse(422, "Invalid", "note: Too long"), "refused", id="refused for good"),
+        pytest.param(Refuse(401, "Unauthorized", "who?"), "refused", id="a token that is no longer good"),
+        pytest.param(Refuse(503), "failed", id="an overloaded server"),
+        pytest.param(Refuse(429, "TooManyRequests", "later"), "failed", id="a busy one"),
+        pytest.param(Reset(), "failed", id="no answer"),
+    ],
+)
+def test_every_event_counts_once_as_what_became_of_it(
+    writing: Writing, fault: Refuse | Reset, word: str
+) -> None:
+    writing.server.faults.place(fault, writes(EVENTS))
+    for name in "abc":
+        writing.notices.warn(name, None, "Reason", "note")
+    writing.notices.start()
+    eventually(lambda: writing.notices.events.total() == 3)
+    assert +writing.notices.events == {word: 1, "written": 2}
+    assert len(writing.kept(EVENTS)) == 2
+
+
+def test_an_event_that_cannot_be_made_counts_as_failed(writing: Writing) -> None:
+    def broken() -> Json:
+        raise ZeroDivisionError
+
+    writing.notices.tell(broken)
+    writing.notices.start()
+    eventually(lambda: +writing.notices.events == {"failed": 1})
+
+
+def test_what_is_refused_of_one_node_holds_up_no_other(writing: Writing) -> None:
+    def of_a(request: Request) -> bool:
+        return request.path == f"{NODES}/a" and request.method == "PATCH"
+
+    refusal = writing.server.faults.place(Refuse(422, "Invalid", "no"), of_a, times=2)
+    writing.notices.start()
+    for name in "abc":
+        writing.notices.nudge(name)
+    writing.notices._nudging = Retry(writing.transport.server, Backoff(60.0, 60.0), probes=False)
+    eventually(lambda: writing.notices.nudges == 3)
+    assert refusal.left == 0
+    assert writing.nudged() == ["a", "b", "c"]
+    assert dict(writing.notices.nudge_failures) == {"refused": 2}
 
 
 class Noted(Backoff):
@@ -189,7 +283,8 @@ def test_a_nudge_that_fails_is_tried_again(
     writing: Writing, fault: Refuse | Reset, asked: float | None
 ) -> None:
     """The request that it would cure is forgotten already."""
-    backoff = writing.notices._backoff = Noted()
+    backoff = Noted()
+    writing.waits(backoff)
     writing.server.faults.place(fault, writes(NODES), times=2)
     writing.notices.nudge("a")
     writing.notices.nudge("b")
@@ -203,7 +298,7 @@ def test_a_nudge_is_tried_until_pods_would_be_looked_at_anyway(
     writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notices_module, "_LET_GO_S", 0.2)
-    writing.notices._backoff = Noted()
+    writing.waits(Noted())
     writing.server.faults.place(Refuse(503), writes(NODES), times=None)
     writing.notices.start()
     let_go_at = time.monotonic() + 0.2
@@ -231,7 +326,7 @@ def test_events_do_not_wait_for_a_nudge_that_does(writing: Writing) -> None:
 
 
 def test_who_leads_no_longer_tries_no_longer(writing: Writing) -> None:
-    writing.notices._backoff = Noted()
+    writing.waits(Noted())
     writing.server.faults.place(Refuse(503), writes(NODES))
     writing.notices.start()
     writing.notices.nudge("a")

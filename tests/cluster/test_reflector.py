@@ -128,8 +128,8 @@ class TestStopping:
         watch = followed.reflector._transport.watch
 
         @contextmanager
-        def stopped_meanwhile(path: str, query: Query) -> Iterator[Stream]:
-            with watch(path, query) as stream:
+        def stopped_meanwhile(path: str, query: Query, **limits: float) -> Iterator[Stream]:
+            with watch(path, query, **limits) as stream:
                 stopping = threading.Thread(target=followed.reflector.stop, args=(0.0,))
                 stopping.start()
                 stopping.join()

@@ -52,10 +52,10 @@ class InventoryMetrics(Collector):
         )
         events = CounterMetricFamily(
             "gpu_extender_events",
-            "Events by what became of them: written, dropped (too many at once), failed.",
+            "Events by what became of them: written, dropped (too many at once), refused, failed.",
             labels=["result"],
         )
-        for result in ("written", "dropped", "failed"):
+        for result in ("written", "dropped", "refused", "failed"):
             events.add_metric([result], status.events.get(result, 0))
         yield events
         yield gauge(
@@ -73,6 +73,14 @@ class InventoryMetrics(Collector):
             "Node annotations written so that kube-scheduler retries refused pods.",
             status.nudges,
         )
+        failures = CounterMetricFamily(
+            "gpu_extender_nudge_failures",
+            "Tries to annotate a node that were refused or failed, and nudges that were dropped.",
+            labels=["result"],
+        )
+        for result in ("refused", "failed", "dropped"):
+            failures.add_metric([result], status.nudge_failures.get(result, 0))
+        yield failures
         refused = CounterMetricFamily(
             "gpu_extender_reports_refused",
             "Reports refused because they contradict themselves.",
