@@ -68,7 +68,8 @@ class _Charging:
         self._order = sorted(
             report.devices,
             key=lambda device: (
-                not device.healthy or device.cordoned,
+                not device.healthy,
+                device.cordoned,
                 not held.devices[device.uuid].units,
                 sign * held.devices[device.uuid].free_mib(device.memory),
                 device.index,
