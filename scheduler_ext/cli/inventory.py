@@ -67,7 +67,7 @@ def _print_nodes(items: list[dict[str, Any]]) -> None:
                 len(devices),
                 _sick(devices),
                 _cordoned(item),
-                item["unknownDeviceGpus"],
+                sum(each["count"] for each in item["unattributed"]),
                 ", ".join(dict.fromkeys(device["model"] for device in devices)) or "-",
                 "unknown"
                 if None in free
@@ -105,10 +105,8 @@ def _print_devices(items: list[dict[str, Any]]) -> None:
                     device["model"],
                     "Healthy" if device["healthy"] else "Unhealthy",
                     "yes" if device["cordoned"] else "-",
-                    *(
-                        "-" if memory[key] is None else memory[key]
-                        for key in ("totalMiB", "usedMiB", "requestedMiB", "freeMiB")
-                    ),
+                    *("-" if memory[key] is None else memory[key] for key in ("totalMiB", "usedMiB")),
+                    *_promised_and_free(device),
                     _unheld(device, item["state"]),
                 )
             )
@@ -128,9 +126,21 @@ def _print_devices(items: list[dict[str, Any]]) -> None:
     print_table(header, rows, wide=True)
 
 
+def _promised_and_free(device: dict[str, Any]) -> tuple[object, object]:
+    """Of a GPU that may be one of those held, both as bounds."""
+    memory = device["memory"]
+    if memory["freeMiB"] is None:
+        return "-", "-"
+    if device["mayBeHeld"]:
+        return f"≥{memory['requestedAtLeastMiB']}", f"≤{memory['freeAtMostMiB']}"
+    return memory["requestedMiB"], memory["freeMiB"]
+
+
 def _print_notes(items: list[dict[str, Any]]) -> None:
     """What a line per GPU has no place for."""
     for item in items:
+        for each in item["unattributed"]:
+            click.echo(printable(f"Note: {item['node']}: {each['text']}"))
         if item["problem"]:
             click.echo(printable(f"Note: {item['node']}: its report is refused, {item['source']} are shown"))
         if item["cordonsUnknown"]:
@@ -154,7 +164,8 @@ def _unheld(device: dict[str, Any], state: str) -> str:
     free: dict[str, int] = {}
     for instance in device["mig"]["instances"]:
         free[instance["profile"]] = free.get(instance["profile"], 0) + (open_ and instance["free"])
-    return counted(free)
+    uncertain = any(instance["mayBeHeld"] for instance in device["mig"]["instances"])
+    return ("≤" if uncertain else "") + counted(free)
 
 
 def counted(instances: Mapping[str, int]) -> str:

@@ -15,8 +15,9 @@ from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.extender.explain import API_VERSION
 
 _BAR_CELLS = 40
-# What is promised to pods, what pods use beyond that, what nobody known uses, and what is free.
-_PROMISED, _USED, _UNKNOWN, _FREE = "#", "+", "!", "."
+# What is promised to pods, what pods use beyond that, what nobody known uses, what is free, and what is free
+# unless this GPU is one of those that pods hold without the agent having seen which.
+_PROMISED, _USED, _UNKNOWN, _FREE, _MAYBE = "#", "+", "!", ".", "?"
 _COLOURS = {_PROMISED: "blue", _USED: "cyan", _UNKNOWN: "red"}
 
 
@@ -52,7 +53,10 @@ def node(
         click.echo(printable(f"Note: its report is refused: {found['problem']}"))
     click.echo(
         f"{_PROMISED} promised to pods  {_USED} used beyond  {_UNKNOWN} used by nobody known  {_FREE} free"
+        + (f"  {_MAYBE} may be held" if found["unattributed"] else "")
     )
+    for each in found["unattributed"]:
+        click.echo(printable(f"Note: {each['text']}"))
     for device in found["devices"]:
         _print_device(device, held["devices"].get(device["uuid"], {"holdings": []}), wide=output == "wide")
     if held["unknownDevices"]:
@@ -70,12 +74,12 @@ def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -
     head = f"GPU {index}  {device['model']}  {uuid}" + (f"  {', '.join(words)}" if words else "")
     click.echo()
     click.echo(styled(printable(head), fg="red" if not device["healthy"] else None, bold=True))
-    click.echo(f"  [{_bar(memory)}] {_amounts(memory)}")
+    click.echo(f"  [{_bar(memory, may_be_held=device['mayBeHeld'])}] {_amounts(device)}")
     if wide:
         click.echo(f"  {_parts(memory)}")
     holdings = list(held["holdings"])
     for instance in device["mig"]["instances"]:
-        state = "free" if instance["free"] else "held"
+        state = "free?" if instance["mayBeHeld"] else "free" if instance["free"] else "held"
         line = f"  {instance['profile']:<12} {_slots(instance):<12} {state:<5} {instance['uuid']}"
         holder = next((each for each in holdings if _holds(each, instance)), None)
         if holder is not None:
@@ -114,26 +118,28 @@ def _who(holding: dict[str, Any]) -> str:
     return f"{holding['namespace']}/{holding['name']}{container}{state}"
 
 
-def _bar(memory: dict[str, Any]) -> str:
+def _bar(memory: dict[str, Any], *, may_be_held: bool) -> str:
     """The GPU's memory in cells; whatever there is of something has one at least."""
     total = memory["totalMiB"]
     if not total:
         return "?" * _BAR_CELLS
     unknown = memory["unaccountedMiB"] or 0
-    beyond = max(0, (memory["usedMiB"] or 0) - unknown - (memory["requestedMiB"] or 0))
+    promised = memory["requestedAtLeastMiB"] or 0
+    beyond = max(0, (memory["usedMiB"] or 0) - unknown - promised)
     cells = ""
-    for mark, mib in ((_PROMISED, memory["requestedMiB"] or 0), (_USED, beyond), (_UNKNOWN, unknown)):
+    for mark, mib in ((_PROMISED, promised), (_USED, beyond), (_UNKNOWN, unknown)):
         count = max(1, round(mib * _BAR_CELLS / total)) if mib else 0
         count = min(count, _BAR_CELLS - len(cells))
         cells += mark * count
     # Of a GPU that takes nothing new nothing is free, also where nobody has anything.
-    cells += (" " if memory["freeMiB"] == 0 else _FREE) * (_BAR_CELLS - len(cells))
+    rest = " " if memory["freeAtMostMiB"] == 0 else _MAYBE if may_be_held else _FREE
+    cells += rest * (_BAR_CELLS - len(cells))
     return "".join(styled("".join(run), fg=_COLOURS.get(mark)) for mark, run in groupby(cells))
 
 
 def _parts(memory: dict[str, Any]) -> str:
     parts = (
-        ("requested", "requestedMiB"),
+        ("requested", "requestedAtLeastMiB"),
         ("in use", "usedMiB"),
         ("unaccounted", "unaccountedMiB"),
         ("reserved", "reservedMiB"),
@@ -142,7 +148,10 @@ def _parts(memory: dict[str, Any]) -> str:
     return ", ".join(told) or "nothing else is known"
 
 
-def _amounts(memory: dict[str, Any]) -> str:
-    free = "unknown" if memory["freeMiB"] is None else f"{memory['freeMiB']:,}"
+def _amounts(device: dict[str, Any]) -> str:
+    memory = device["memory"]
+    free = "unknown" if memory["freeAtMostMiB"] is None else f"{memory['freeAtMostMiB']:,}"
     total = "unknown" if memory["totalMiB"] is None else f"{memory['totalMiB']:,}"
+    if device["mayBeHeld"]:
+        return f"at most {free} of {total} MiB free, may be held"
     return f"{free} of {total} MiB free"

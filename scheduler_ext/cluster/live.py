@@ -37,7 +37,7 @@ from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.binder import Binder
 from scheduler_ext.extender.book import Book
 from scheduler_ext.extender.service import Extender
-from scheduler_ext.extender.status import Check, SourceStatus
+from scheduler_ext.extender.status import Check, Problem, SourceStatus
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.disruption import PodDisruptionBudget
 from scheduler_ext.wire.gpunode import GpuNode
@@ -127,6 +127,8 @@ class LiveInventory:
         # When the first of those changes arrived that nobody has taken yet.
         self._arrived_at: float | None = None
         self._unpublished: dict[str, Cause] = {}
+        # Since when publications fail, None while they do not.
+        self._failing_since: float | None = None
         self._published_at = self._ticked_at = 0.0
         # By node, since when a refusal may be cured by what changed there.
         self._to_cure: dict[str, float] = {}
@@ -221,6 +223,7 @@ class LiveInventory:
             watches=watches,
             age_s=max((watch.silent_s for watch in watches), default=0.0),
             broken=False,
+            problems=self._problems(watches, now),
             report_ages_s=ages,
             reports_refused=self._troubles.counts(),
             nudges=self._notices.nudges,
@@ -232,6 +235,17 @@ class LiveInventory:
             advertise_failures=self.enforcing.advertiser.failures if self.enforcing is not None else 0,
             forecast_age_s=self._forecasting.age_s,
         )
+
+    def _problems(self, watches: Sequence[WatchHealth], now: float) -> list[Problem]:
+        problems = [
+            Problem(f"watch of {watch.name}", watch.problem, watch.silent_s)
+            for watch in watches
+            if watch.problem is not None
+        ]
+        if self._failing_since is not None:
+            text = "what is heard of cannot be put together: unexpected error; see the log"
+            problems.append(Problem("inventory", text, now - self._failing_since))
+        return problems
 
     def _watched(self) -> list[Reflector[Any]]:
         return [*self._reflectors, *(self._leader.reflectors if self._leader is not None else ())]
@@ -260,8 +274,10 @@ class LiveInventory:
                 self._after_outage()
                 if all(reflector.synced.is_set() for reflector in self._watched()):
                     self._publish()
+                    self._failing_since = None
                     self._tell()
             except Exception:
+                self._failing_since = self._failing_since or time.monotonic()
                 log.exception("the inventory was not published; trying again")
 
     def _after_outage(self) -> None:

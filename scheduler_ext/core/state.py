@@ -9,7 +9,7 @@ from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Device, Report
 from scheduler_ext.core.holdings import DeviceHoldings, Holdings, holdings_of
 from scheduler_ext.core.mig import resource_from_profile
-from scheduler_ext.core.mig_instances import held_mask, instance_memory_mib, mig_room, slice_model
+from scheduler_ext.core.mig_instances import instance_memory_mib, mig_room, slice_model
 from scheduler_ext.core.models import GpuModel
 from scheduler_ext.core.neighbours import neighbours
 from scheduler_ext.core.node import UNLIMITED, MigRoom, Node, NodeInfo, NodeState, Slot, Unit, version_number
@@ -273,7 +273,9 @@ def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_per
 def _idle(device: Device, held: DeviceHoldings, share_total_mib: int, replicas: int) -> float:
     if device.mig.enabled and device.mig.instances:
         grid = sum(instance.size for instance in device.mig.instances)
-        return round(1 - held_mask(device, held).bit_count() / grid, 9)
+        # By their sizes: an agent may not be able to read where they are.
+        taken = sum(each.size for each in device.mig.instances if each.uuid in held.instances)
+        return round(1 - taken / grid, 9)
     if held.units:
         return round(max(0, replicas - held.units) / replicas, 9)
     left = max(0, share_total_mib - held.requested_mib - held.foreign_mib)

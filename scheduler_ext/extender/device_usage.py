@@ -13,7 +13,8 @@ from scheduler_ext.core.node import NodeInfo
 @dataclass(frozen=True, slots=True)
 class DeviceUsage:
     """In MiB; ``unaccounted_mib`` is what no pod explains that holds something there, None where nobody could
-    tell; ``free_mib`` is what may still be promised: nothing of a GPU that takes nothing new."""
+    tell; ``free_mib`` is what may still be promised: nothing of a GPU that takes nothing new, or has no
+    replica left."""
 
     requested_mib: int
     unaccounted_mib: int | None
@@ -32,8 +33,9 @@ def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_
     memory = device.memory
     percent = headroom_percent if info.share_node else 0
     requested = held.requested_mib
+    shared = info.report is not None and info.report.sharing_strategy != "none"
     # Where GPUs are shared, several pods may have what is called one GPU.
-    if held.units and info.report is not None and info.report.sharing_strategy == "none":
+    if held.units and not shared:
         # A whole GPU is promised with all it has.
         requested = max(requested, memory.total_mib - memory.reserved_mib)
     for instance in device.mig.instances:
@@ -44,6 +46,12 @@ def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_
         requested_mib=requested,
         unaccounted_mib=held.foreign_mib or None if known is None else known + held.foreign_mib,
         free_mib=held.free_mib(memory, memory.headroom_mib(percent), requested)
-        if takes_new(info, device)
+        if takes_new(info, device) and not _has_no_replica(info, held)
         else 0,
     )
+
+
+def _has_no_replica(info: NodeInfo, held: DeviceHoldings) -> bool:
+    """Whether pods hold every replica of a GPU that is shared by time or MPS: no pod can get a part of it."""
+    report = info.report
+    return report is not None and report.sharing_strategy != "none" and held.units >= report.replicas

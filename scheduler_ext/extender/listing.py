@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from scheduler_ext.core.attribution import Attribution, attribute
 from scheduler_ext.core.gpu import Device, MigInstance
-from scheduler_ext.core.holdings import DeviceHoldings, Holdings, holdings_of, unknown_gpus
+from scheduler_ext.core.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.extender.device_usage import device_usage
 from scheduler_ext.extender.explain import API_VERSION
 from scheduler_ext.extender.node_usage import instances_of
+from scheduler_ext.extender.wording import unattributed
 from scheduler_ext.wire.config import Configuration
 
 NO_AGES: Mapping[str, float] = {}
@@ -41,6 +43,8 @@ def inventory_list(
 def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | None) -> dict[str, Any]:
     held = holdings_of(info, config.resource_names())
     unknown = unknown_gpus(info, held)
+    attribution = attribute(info, held, config.resource_names())
+    not_known = unattributed(info, attribution.unknown)
     if info.report is None:
         return {
             "node": info.name,
@@ -49,6 +53,7 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
             "ageSeconds": age_s,
             "problem": problem,
             "unknownDeviceGpus": unknown,
+            "unattributed": not_known,
             "cordonsUnknown": [],
             "migFree": {},
             "devices": _estimated(info),
@@ -61,11 +66,11 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
         "ageSeconds": age_s,
         "problem": problem,
         "unknownDeviceGpus": unknown,
+        "unattributed": not_known,
         "cordonsUnknown": list(info.report.cordoned_strangers),
-        "migFree": _mig_free(info, held),
+        "migFree": _mig_free(info, attribution.held),
         "devices": [
-            _device(info, device, held.devices[device.uuid], config.memory.headroom_percent)
-            for device in devices
+            _device(info, device, held, attribution, config.memory.headroom_percent) for device in devices
         ],
     }
 
@@ -78,9 +83,16 @@ def _mig_free(info: NodeInfo, held: Holdings) -> dict[str, int]:
     return free
 
 
-def _device(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_percent: int) -> dict[str, Any]:
+def _device(
+    info: NodeInfo, device: Device, known: Holdings, attribution: Attribution, headroom_percent: int
+) -> dict[str, Any]:
     memory = device.memory
+    held = attribution.held.devices[device.uuid]
     usage = device_usage(info, device, held, headroom_percent)
+    may_be_held = device.uuid in attribution.devices
+    certain = usage
+    if may_be_held:
+        certain = device_usage(info, device, known.devices[device.uuid], headroom_percent)
     return {
         "uuid": device.uuid,
         "index": device.index,
@@ -89,6 +101,7 @@ def _device(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_perce
         "healthy": device.healthy,
         "healthReason": device.health_reason or None,
         "cordoned": device.cordoned,
+        "mayBeHeld": may_be_held,
         "memory": {
             "totalMiB": memory.total_mib,
             "reservedMiB": memory.reserved_mib,
@@ -96,6 +109,8 @@ def _device(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_perce
             "unaccountedMiB": usage.unaccounted_mib,
             "requestedMiB": usage.requested_mib,
             "freeMiB": usage.free_mib,
+            "requestedAtLeastMiB": certain.requested_mib,
+            "freeAtMostMiB": certain.free_mib,
         },
         "mig": {
             "enabled": device.mig.enabled,
@@ -105,7 +120,8 @@ def _device(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_perce
                     "profile": instance.profile,
                     "start": instance.start,
                     "size": instance.size,
-                    "free": instance.uuid not in held.instances,
+                    "free": instance.uuid not in held.instances or instance.uuid in attribution.instances,
+                    "mayBeHeld": instance.uuid in attribution.instances,
                 }
                 for instance in sorted(device.mig.instances, key=mig_place)
             ],
@@ -130,6 +146,8 @@ def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
         "unaccountedMiB": None,
         "requestedMiB": None,
         "freeMiB": None,
+        "requestedAtLeastMiB": None,
+        "freeAtMostMiB": None,
     }
     return [
         {
@@ -140,6 +158,7 @@ def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
             "healthy": True,
             "healthReason": None,
             "cordoned": False,
+            "mayBeHeld": False,
             "memory": dict(memory),
             "mig": {"enabled": estimate.mig_strategy != "none", "instances": []},
         }

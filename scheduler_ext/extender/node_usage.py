@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from scheduler_ext.core.attribution import attribute
+from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Device
 from scheduler_ext.core.holdings import DeviceHoldings, Holdings, holdings_of, unknown_gpus
-from scheduler_ext.core.mig import resource_from_profile
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.extender.device_usage import device_usage, takes_new
@@ -19,11 +20,13 @@ IDLE_BELOW_MIB = 64
 
 
 class Amounts(NamedTuple):
-    """GPUs and their memory in MiB. ``allocated`` are those of which somebody holds something, ``idle`` those
-    of them on which no process keeps any memory; ``free_mib`` is what may still be promised."""
+    """GPUs and their memory in MiB. ``allocated`` are those of which a pod holds something, ``unattributed``
+    those of them that pods hold at least without the agent having seen which, ``idle`` those on which no
+    process keeps any memory; ``free_mib`` is what may still be promised."""
 
     gpus: int = 0
     allocated: int = 0
+    unattributed: int = 0
     unhealthy: int = 0
     idle: int = 0
     total_mib: int = 0
@@ -66,34 +69,44 @@ def node_usage(info: NodeInfo, resources: ResourceNames, headroom_percent: int) 
     """
     if info.freshness == "Missing":
         return NodeUsage()
-    held = holdings_of(info, resources)
-    unlocated = unknown_gpus(info, held)
+    known = holdings_of(info, resources)
     if info.report is None:
-        estimate = info.estimate
-        if estimate is None:
-            return NodeUsage()
-        counted = Amounts(gpus=estimate.count, allocated=min(unlocated, estimate.count))
-        return NodeUsage(by_model={estimate.model.name: counted})
+        return _estimated(info.estimate, unknown_gpus(info, known)) if info.estimate else NodeUsage()
+    held = attribute(info, known, resources).held
     devices = tuple(
-        (device, _amounts(info, device, held.devices[device.uuid], headroom_percent))
+        (
+            device,
+            _amounts(info, device, held.devices[device.uuid], known.devices[device.uuid], headroom_percent),
+        )
         for device in info.report.devices
     )
     alike: dict[str, list[Amounts]] = {}
     for device, amounts in devices:
         alike.setdefault(device.product, []).append(amounts)
     by_model = {product: total(each) for product, each in alike.items()}
-    return NodeUsage(devices, _with_unlocated(by_model, unlocated), instances_of(info, held))
+    return NodeUsage(devices, by_model, instances_of(info, held))
 
 
-def _amounts(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_percent: int) -> Amounts:
+def _estimated(estimate: Estimate, units: int) -> NodeUsage:
+    """Of labels: pods hold so many units, of which several may be of one GPU."""
+    held = min(-(-units // estimate.replicas), estimate.count)
+    counted = Amounts(gpus=estimate.count, allocated=held, unattributed=held)
+    return NodeUsage(by_model={estimate.model.name: counted})
+
+
+def _amounts(
+    info: NodeInfo, device: Device, held: DeviceHoldings, known: DeviceHoldings, headroom_percent: int
+) -> Amounts:
+    """``held`` counts what is held on devices that are not known, ``known`` does not."""
     usage = device_usage(info, device, held, headroom_percent)
     unaccounted = usage.unaccounted_mib or 0
-    allocated = bool(held.units or held.requested_mib or held.instances)
+    allocated, seen = _is_held(held), _is_held(known)
     # Of a partitioned GPU nobody tells which instance uses how much, and instances take some by themselves.
-    idle = allocated and not device.mig.enabled and device.memory.used_mib - unaccounted < IDLE_BELOW_MIB
+    idle = seen and not device.mig.enabled and device.memory.used_mib - unaccounted < IDLE_BELOW_MIB
     return Amounts(
         gpus=1,
         allocated=int(allocated),
+        unattributed=int(allocated and not seen),
         unhealthy=int(not device.healthy),
         idle=int(idle),
         total_mib=device.memory.total_mib,
@@ -104,17 +117,12 @@ def _amounts(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_perc
     )
 
 
-def _with_unlocated(by_model: dict[str, Amounts], unlocated: int) -> dict[str, Amounts]:
-    """GPUs that pods hold without anybody having told which: the first ones that could be meant."""
-    for name, amounts in by_model.items() if unlocated else ():
-        here = min(unlocated, amounts.gpus - amounts.allocated)
-        by_model[name] = amounts._replace(allocated=amounts.allocated + here)
-        unlocated -= here
-    return by_model
+def _is_held(held: DeviceHoldings) -> bool:
+    return bool(held.units or held.requested_mib or held.instances)
 
 
 def instances_of(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instances]:
-    """MIG instances by what the driver calls their GPU, and profile."""
+    """MIG instances by what the driver calls their GPU, and profile; ``held`` as ``attribute`` has it."""
     there: Counter[tuple[str, str]] = Counter()
     size: dict[tuple[str, str], int] = {}
     free: Counter[tuple[str, str]] = Counter()
@@ -126,9 +134,6 @@ def instances_of(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instan
             there[key] += 1
             size[key] = instance.size
             free[key] += usable and instance.uuid not in taken
-    for key in there:
-        unlocated = held.unknown[resource_from_profile(key[1])]
-        free[key] = max(0, free[key] - unlocated)
     return {
         key: Instances(count, free[key], count * size[key], free[key] * size[key])
         for key, count in there.items()

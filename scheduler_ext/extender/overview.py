@@ -1,31 +1,36 @@
 """A node as one short JSON array, for a page that shows thousands of them.
 
-A node with GPUs is ``[name, pool, kind, state, marks, namespaces, adrift, groups]``, with a group
+A node with GPUs is ``[name, pool, kind, state, marks, namespaces, unattributed, groups]``, with a group
 ``[model, totalMiB, devices]`` for GPUs that are alike:
 
 - ``kind`` is how its GPUs are handed out: whole, shares, mig, time-slicing, mps, or labels where no report
   tells anything but their number.
 - ``state`` is Fresh, Stale or Missing; ``marks`` are some of spot and changing.
-- ``namespaces`` are those whose pods hold GPUs there, ``adrift`` how many GPUs' worth is held on devices that
-  nobody named.
+- ``namespaces`` are those whose pods hold GPUs there, ``unattributed`` says in texts what pods hold there on
+  GPUs that are not known.
 - A device is ``[index, reserved, requested, used, unaccounted, free, held]``: MiB, unaccounted null where
   nobody could tell, free what may still be promised, and the part of the GPU that somebody holds, 0 to 1;
-  ``[index]`` where labels speak.
-  What is out of the ordinary follows in an object: ``sick`` with the reason, ``cordoned``, ``replicas`` (how
+  ``[index, held]`` where labels speak. What is held on GPUs that are not known counts on some of those that
+  it may be on, so that sums are right.
+  What is out of the ordinary follows in an object: ``maybe`` where the GPU may be one of those, with
+  ``[requested, free, held]`` if it is none, ``sick`` with the reason, ``cordoned``, ``replicas`` (how
   many pods may share it), ``mig`` with the ``grid`` in slots and ``instances`` of
-  ``[start, size, profile, held]``.
+  ``[start, size, profile, held]``, held null where it may be.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from scheduler_ext.core.attribution import Attribution, attribute
 from scheduler_ext.core.gpu import Device, Report
-from scheduler_ext.core.holdings import DeviceHoldings, holdings_of
+from scheduler_ext.core.holdings import Holdings, holdings_of
 from scheduler_ext.core.node import Node, NodeInfo
 from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.extender.device_usage import device_usage
+from scheduler_ext.core.state import resolve_held
+from scheduler_ext.extender.device_usage import DeviceUsage, device_usage
 from scheduler_ext.extender.listing import mig_place
+from scheduler_ext.extender.wording import unattributed
 
 # The grid of all GPUs with seven slices, where neither report nor table names another.
 _USUAL_GRID = 8
@@ -36,6 +41,8 @@ def node_row(node: Node, resources: ResourceNames, headroom_percent: int) -> lis
     info = node.info
     if info.report is None and info.estimate is None and info.freshness == "Fresh":
         return None
+    known = holdings_of(info, resources)
+    attribution = attribute(info, known, resources)
     marks = [name for name, marked in (("spot", info.spot), ("changing", info.changing)) if marked]
     return [
         info.name,
@@ -44,8 +51,10 @@ def node_row(node: Node, resources: ResourceNames, headroom_percent: int) -> lis
         info.freshness,
         marks,
         _namespaces(info),
-        round(node.state.adrift, 2),
-        _reported(node, info.report, resources, headroom_percent) if info.report else _estimated(info),
+        [each["text"] for each in unattributed(info, attribution.unknown)],
+        _Reported(node, info.report, known, attribution, resources, headroom_percent).groups()
+        if info.report
+        else _estimated(node),
     ]
 
 
@@ -67,55 +76,94 @@ def _namespaces(info: NodeInfo) -> list[str]:
     return sorted(namespaces)
 
 
-def _reported(node: Node, report: Report, resources: ResourceNames, headroom_percent: int) -> list[list[Any]]:
-    """By model and memory, for one node's GPUs are nearly always alike."""
-    held = holdings_of(node.info, resources)
-    idle = dict(zip(node.uuids, (slot.idle for slot in node.state.slots), strict=False))
-    alike: dict[tuple[str, int], list[list[Any]]] = {}
-    for device in sorted(report.devices, key=lambda device: device.index):
-        part = round(1 - idle.get(device.uuid, 0.0), 3)
-        row = _device(node.info, device, held.devices[device.uuid], part, headroom_percent)
-        alike.setdefault((device.model.name, device.memory.total_mib), []).append(row)
-    return [[model, total_mib, rows] for (model, total_mib), rows in alike.items()]
+class _Reported:
+    """The GPUs of a node with a report; ``known`` is what is held on devices that are known."""
+
+    def __init__(
+        self,
+        node: Node,
+        report: Report,
+        known: Holdings,
+        attribution: Attribution,
+        resources: ResourceNames,
+        headroom_percent: int,
+    ) -> None:
+        self._info = node.info
+        self._report = report
+        self._known = known
+        self._attribution = attribution
+        self._headroom_percent = headroom_percent
+        self._parts = _parts(node)
+        self._parts_charged = self._parts
+        if attribution.held is not known:
+            charged = resolve_held(node.info, attribution.held, resources, headroom_percent)
+            self._parts_charged = _parts(charged)
+
+    def groups(self) -> list[list[Any]]:
+        """By model and memory, for one node's GPUs are nearly always alike."""
+        alike: dict[tuple[str, int], list[list[Any]]] = {}
+        for device in sorted(self._report.devices, key=lambda device: device.index):
+            alike.setdefault((device.model.name, device.memory.total_mib), []).append(self._device(device))
+        return [[model, total_mib, rows] for (model, total_mib), rows in alike.items()]
+
+    def _device(self, device: Device) -> list[Any]:
+        usage = self._usage(device, self._attribution.held)
+        row: list[Any] = [
+            device.index,
+            device.memory.reserved_mib,
+            usage.requested_mib,
+            device.memory.used_mib,
+            usage.unaccounted_mib,
+            usage.free_mib,
+            self._parts_charged[device.uuid],
+        ]
+        special = self._special(device)
+        return [*row, special] if special else row
+
+    def _usage(self, device: Device, held: Holdings) -> DeviceUsage:
+        return device_usage(self._info, device, held.devices[device.uuid], self._headroom_percent)
+
+    def _special(self, device: Device) -> dict[str, Any]:
+        special: dict[str, Any] = {}
+        if device.uuid in self._attribution.devices:
+            usage = self._usage(device, self._known)
+            special["maybe"] = [usage.requested_mib, usage.free_mib, self._parts[device.uuid]]
+        if not device.healthy:
+            special["sick"] = device.health_reason or "unhealthy"
+        if device.cordoned:
+            special["cordoned"] = True
+        if self._report.sharing_strategy != "none":
+            special["replicas"] = self._report.replicas
+        if device.mig.enabled:
+            special["mig"] = self._mig(device)
+        return special
+
+    def _mig(self, device: Device) -> dict[str, Any]:
+        held, maybe = self._attribution.held.devices[device.uuid].instances, self._attribution.instances
+        return {
+            "grid": device.mig.geometry.grid if device.mig.geometry is not None else _USUAL_GRID,
+            "instances": [
+                [
+                    instance.start,
+                    instance.size,
+                    instance.profile,
+                    None if instance.uuid in maybe else instance.uuid in held,
+                ]
+                for instance in sorted(device.mig.instances, key=mig_place)
+            ],
+        }
 
 
-def _estimated(info: NodeInfo) -> list[list[Any]]:
-    estimate = info.estimate
+def _parts(node: Node) -> dict[str | None, float]:
+    """The part of each GPU that is held, by UUID."""
+    slots = zip(node.uuids, node.state.slots, strict=True)
+    return {uuid: round(1 - slot.idle, 3) for uuid, slot in slots}
+
+
+def _estimated(node: Node) -> list[list[Any]]:
+    """GPUs known by labels: pods hold a number of them, or of their replicas, which counts on all alike."""
+    estimate = node.info.estimate
     if estimate is None:
         return []
-    return [[estimate.model.name, estimate.memory_mib, [[index] for index in range(estimate.count)]]]
-
-
-def _device(
-    info: NodeInfo, device: Device, held: DeviceHoldings, part: float, headroom_percent: int
-) -> list[Any]:
-    usage = device_usage(info, device, held, headroom_percent)
-    row: list[Any] = [
-        device.index,
-        device.memory.reserved_mib,
-        usage.requested_mib,
-        device.memory.used_mib,
-        usage.unaccounted_mib,
-        usage.free_mib,
-        part,
-    ]
-    special: dict[str, Any] = {}
-    if not device.healthy:
-        special["sick"] = device.health_reason or "unhealthy"
-    if device.cordoned:
-        special["cordoned"] = True
-    if info.report is not None and info.report.sharing_strategy != "none":
-        special["replicas"] = info.report.replicas
-    if device.mig.enabled:
-        special["mig"] = _mig(device, held)
-    return [*row, special] if special else row
-
-
-def _mig(device: Device, held: DeviceHoldings) -> dict[str, Any]:
-    return {
-        "grid": device.mig.geometry.grid if device.mig.geometry is not None else _USUAL_GRID,
-        "instances": [
-            [instance.start, instance.size, instance.profile, instance.uuid in held.instances]
-            for instance in sorted(device.mig.instances, key=mig_place)
-        ],
-    }
+    part = round(min(1.0, node.state.adrift / max(1, estimate.count)), 3)
+    return [[estimate.model.name, estimate.memory_mib, [[index, part] for index in range(estimate.count)]]]

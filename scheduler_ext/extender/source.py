@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,12 +18,14 @@ from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.reading import Sequences, read_nodes_apart
 from scheduler_ext.extender.service import Extender
-from scheduler_ext.extender.status import Check, SourceStatus
+from scheduler_ext.extender.status import Check, Problem, SourceStatus
 
 log = logging.getLogger(__name__)
 
 # A mounted ConfigMap changes by swapping a symbolic link, so the resolved file is looked at, not watched.
 POLL_S = 1.0
+# A file system that does not answer holds up the look at the file, which reports no error then.
+_STALLED_S = 15.0
 
 
 class InventorySource:
@@ -75,8 +78,17 @@ class InventorySource:
             else [Check("inventory", self.snapshot is not None)],
             age_s=time.monotonic() - self.checked_at,
             broken=self.problem is not None,
+            problems=self._problems(),
             forecast_age_s=time.monotonic() - self._read_at,
         )
+
+    def _problems(self) -> list[Problem]:
+        age_s = time.monotonic() - self.checked_at
+        if self.problem is not None:
+            return [Problem("inventory file", self.problem, age_s)]
+        if age_s > _STALLED_S and self._thread.is_alive():
+            return [Problem("inventory file", f"{self._path}: no answer from the file system", age_s)]
+        return []
 
     def load(self) -> None:
         """Read the file and hand its nodes to the extender. Raises InventoryError; nothing changes then."""
@@ -121,4 +133,6 @@ class InventorySource:
             stat = self._path.stat()
         except OSError:
             return None
-        return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        # A change of rights changes nothing else of a file.
+        readable = os.access(self._path, os.R_OK)
+        return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, readable)

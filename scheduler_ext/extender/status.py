@@ -26,6 +26,15 @@ class Check:
         return self.note or ("ok" if self.passed else "failed")
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why what is known may be out of date: ``what`` cannot be read, for which reason, since how long."""
+
+    what: str
+    text: str
+    since_s: float
+
+
 class Watch(Protocol):
     """How one watch of the API server fares."""
 
@@ -41,7 +50,8 @@ class Watch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """``age_s`` is since the source was last heard of; ``broken`` while what it says now is refused.
+    """``age_s`` is since the source was last heard of; ``broken`` while what it says now is refused;
+    ``problems`` are why what is known may be out of date, none while all of it is followed.
 
     ``report_ages_s``, ``reports_refused`` and ``unplaced`` (pods with a share on a GPU that nobody knows) are
     by node. ``forecast_age_s`` is since the forecast of the pods to come was made. ``events`` counts Events
@@ -53,6 +63,7 @@ class SourceStatus:
     checks: Sequence[Check]
     age_s: float
     broken: bool = False
+    problems: Sequence[Problem] = ()
     watches: Sequence[Watch] = ()
     report_ages_s: Mapping[str, float] = field(default_factory=dict)
     reports_refused: Mapping[str, int] = field(default_factory=dict)

@@ -30,7 +30,7 @@ _PART = 0.05
 _AT_ONCE_S = 0.5
 # A scrape waits less long.
 _AT_SCRAPE_S = 0.05
-_MOST = 500
+MOST_LINES = 500
 
 # Pods alike: of one namespace, whose pods alone an explanation names, and of one spec.
 _Kind = tuple[str, bytes]
@@ -91,7 +91,8 @@ class Waiting:
             return self._lines
 
     def _found(self, now: float, at_once_s: float) -> list[dict[str, Any]]:
-        pods = sorted(self._source.pending(), key=lambda each: (-each.pod.priority, _since(each.pod)))[:_MOST]
+        waiting = sorted(self._source.pending(), key=lambda each: (-each.pod.priority, _since(each.pod)))
+        pods = waiting[:MOST_LINES]
         kinds = [(each.pod.namespace, spec_of(each.manifest)) for each in pods]
         # Of each kind the first.
         alike = dict(zip(reversed(kinds), reversed(pods), strict=True))

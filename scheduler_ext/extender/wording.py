@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scheduler_ext.core.node import BoundPod, Node
+from scheduler_ext.core.node import BoundPod, Node, NodeInfo
 
 _NAMED = 3
 _MODELS = 8
+
+
+def unattributed(info: NodeInfo, unknown: Mapping[str, int]) -> list[dict[str, Any]]:
+    """What a node's pods hold on devices that are not known, by resource, each as plain values and a text."""
+    profiles = {ask.resource: ask.profile for pod in info.pods for ask in pod.request.units}
+    sharing = info.report or info.estimate
+    shared = sharing is not None and sharing.sharing_strategy != "none"
+    single = sharing is not None and sharing.mig_strategy == "single"
+    found = []
+    for resource, count in unknown.items():
+        profile = profiles.get(resource)
+        if profile is not None:
+            what = f"{count:,} × {profile}"
+        elif single:
+            what = f"{count:,} MIG instance{'s' * (count > 1)}"
+        else:
+            what = f"{count:,} {'replica' if shared else 'GPU'}{'s' * (count > 1)}"
+        text = f"at least {what} held, which is not known"
+        found.append({"resource": resource, "count": count, "text": text})
+    return found
 
 
 def obstacle(node: Node, reason: str, miss: dict[str, Any] | None) -> str:

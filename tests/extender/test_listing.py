@@ -45,6 +45,7 @@ def test_the_contract_of_a_report() -> None:
             "ageSeconds": 12.5,
             "problem": None,
             "unknownDeviceGpus": 0,
+            "unattributed": [],
             "cordonsUnknown": [],
             "migFree": {},
             "devices": [
@@ -56,7 +57,9 @@ def test_the_contract_of_a_report() -> None:
                     "healthy": True,
                     "healthReason": None,
                     "cordoned": False,
-                    "memory": memory | {"requestedMiB": 0, "freeMiB": 81920 - 620 - 5000},
+                    "mayBeHeld": False,
+                    "memory": memory
+                    | {"requestedMiB": 0, "freeMiB": 76300, "requestedAtLeastMiB": 0, "freeAtMostMiB": 76300},
                     "mig": {"enabled": False, "instances": []},
                 }
             ],
@@ -76,6 +79,7 @@ def test_the_contract_of_labels() -> None:
         "healthy": True,
         "healthReason": None,
         "cordoned": False,
+        "mayBeHeld": False,
         "memory": {
             "totalMiB": 81559,
             "reservedMiB": None,
@@ -83,6 +87,8 @@ def test_the_contract_of_labels() -> None:
             "unaccountedMiB": None,
             "requestedMiB": None,
             "freeMiB": None,
+            "requestedAtLeastMiB": None,
+            "freeAtMostMiB": None,
         },
         "mig": {"enabled": False, "instances": []},
     }
@@ -226,8 +232,15 @@ def test_instances_by_start_with_who_is_free() -> None:
     assert device["mig"] == {
         "enabled": True,
         "instances": [
-            {"uuid": "MIG-0", "profile": "1g.10gb", "start": 0, "size": 1, "free": False},
-            {"uuid": "MIG-4", "profile": "3g.40gb", "start": 4, "size": 4, "free": True},
+            {
+                "uuid": "MIG-0",
+                "profile": "1g.10gb",
+                "start": 0,
+                "size": 1,
+                "free": False,
+                "mayBeHeld": False,
+            },
+            {"uuid": "MIG-4", "profile": "3g.40gb", "start": 4, "size": 4, "free": True, "mayBeHeld": False},
         ],
     }
     assert device["memory"]["requestedMiB"] == 9728
@@ -238,6 +251,68 @@ def test_an_empty_inventory_is_an_empty_list() -> None:
     assert listed()["items"] == []
 
 
-def test_gpus_held_on_devices_nobody_told_are_counted() -> None:
-    (item,) = listed(gpu_node("n", [gpu(0), gpu(1)]), pod("p", {WHOLE: "2"}, on="n"))["items"]
-    assert item["unknownDeviceGpus"] == 2
+FOUR_OF_EIGHT = (gpu_node("n", [gpu(index) for index in range(8)]), pod("p", {WHOLE: "4"}, on="n"))
+
+
+def test_gpus_held_on_devices_that_are_not_known_are_not_free() -> None:
+    (item,) = listed(*FOUR_OF_EIGHT)["items"]
+    assert item["unknownDeviceGpus"] == 4
+    text = "at least 4 GPUs held, which is not known"
+    assert item["unattributed"] == [{"resource": WHOLE, "count": 4, "text": text}]
+    memory = [each["memory"] for each in item["devices"]]
+    assert (
+        sum(each["freeMiB"] for each in memory) == sum(each["requestedMiB"] for each in memory) == 4 * 81920
+    )
+    assert {(each["requestedAtLeastMiB"], each["freeAtMostMiB"]) for each in memory} == {(0, 81920)}
+    assert all(each["mayBeHeld"] for each in item["devices"])
+
+
+def test_an_instance_that_may_be_held_says_so() -> None:
+    instances = [{"uuid": f"MIG-{at}", "profile": "1g.10gb", "start": at, "size": 1} for at in range(2)]
+    device = gpu(0, mig={"enabled": True, "instances": instances})
+    asking = pod("p", {"nvidia.com/mig-1g.10gb": "1"}, on="n")
+    (item,) = listed(gpu_node("n", [device], migStrategy="mixed"), asking)["items"]
+    found = item["devices"][0]
+    assert [(each["free"], each["mayBeHeld"]) for each in found["mig"]["instances"]] == [(True, True)] * 2
+    assert (found["mayBeHeld"], item["migFree"]) == (True, {"1g.10gb": 1})
+    assert found["memory"]["freeAtMostMiB"] - found["memory"]["freeMiB"] == 9728
+
+
+@pytest.mark.parametrize(
+    ("objects", "text"),
+    [
+        pytest.param((gpu_node("n", [gpu(0)]), pod("p", {WHOLE: "1"}, on="n")), "1 GPU held", id="one GPU"),
+        pytest.param(
+            (node("n", {WHOLE: "8"}, labels=GFD_H100), pod("p", {WHOLE: "3"}, on="n")),
+            "3 GPUs held",
+            id="of a node known by labels",
+        ),
+        pytest.param(
+            (
+                gpu_node("n", [gpu(0)], sharing={"strategy": "time-slicing", "replicas": 4}),
+                pod("p", {WHOLE: "1"}, on="n"),
+            ),
+            "1 replica held",
+            id="a replica",
+        ),
+        pytest.param(
+            (
+                gpu_node("n", [gpu(0, mig={"enabled": True})], migStrategy="mixed"),
+                pod("p", {"nvidia.com/mig-1g.10gb": "2"}, on="n"),
+            ),
+            "2 × 1g.10gb held",
+            id="instances of a profile, also where none is reported",
+        ),
+        pytest.param(
+            (
+                gpu_node("n", [gpu(0, mig={"enabled": True})], migStrategy="single"),
+                pod("p", {WHOLE: "2"}, on="n"),
+            ),
+            "2 MIG instances held",
+            id="instances that are asked as GPUs",
+        ),
+    ],
+)
+def test_what_is_held_is_said_in_words(objects: tuple[Json, ...], text: str) -> None:
+    (item,) = listed(*objects)["items"]
+    assert [each["text"] for each in item["unattributed"]] == [f"at least {text}, which is not known"]

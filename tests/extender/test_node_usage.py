@@ -87,13 +87,36 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
         ),
         pytest.param(
             one(device(0), device(1), pods=(TRAIN,)),
-            Amounts(gpus=2, allocated=1, total_mib=2000, free_mib=1800),
-            id="a pod whose GPU nobody has told has one of them",
+            Amounts(gpus=2, allocated=1, unattributed=1, total_mib=2000, requested_mib=900, free_mib=900),
+            id="a pod whose GPU nobody has told has one of them, with all it has",
         ),
         pytest.param(
             one(device(0), pods=(pod("train", {WHOLE: "4"}, on="n"),)),
-            Amounts(gpus=1, allocated=1, total_mib=1000, free_mib=900),
+            Amounts(gpus=1, allocated=1, unattributed=1, total_mib=1000, requested_mib=900),
             id="no more are allocated than there are",
+        ),
+        pytest.param(
+            one(device(0, used=70), device(1), pods=(TRAIN,)),
+            Amounts(
+                gpus=2,
+                allocated=1,
+                unattributed=1,
+                total_mib=2000,
+                requested_mib=900,
+                used_mib=70,
+                free_mib=900,
+            ),
+            id="least is taken where it is one in use",
+        ),
+        pytest.param(
+            one(
+                device(0),
+                device(1),
+                pods=tuple(pod(f"p{number}", {WHOLE: "1"}, on="n") for number in range(5)),
+                sharing={"strategy": "time-slicing", "replicas": 4},
+            ),
+            Amounts(gpus=2, allocated=2, unattributed=2, total_mib=2000, free_mib=900),
+            id="five replicas are of two GPUs, and nothing is left of the one that has four",
         ),
     ],
 )
@@ -118,7 +141,11 @@ def test_models_are_told_apart_by_what_the_driver_calls_them() -> None:
 
 def test_of_labels_the_gpus_are_known_and_not_their_memory() -> None:
     usage = usage_of(node("n", {WHOLE: "8"}, labels=GFD_H100), TRAIN)
-    assert usage == NodeUsage(by_model={"H100-80GB": Amounts(gpus=8, allocated=1)})
+    assert usage == NodeUsage(by_model={"H100-80GB": Amounts(gpus=8, allocated=1, unattributed=1)})
+    shared = GFD_H100 | {"nvidia.com/gpu.sharing-strategy": "mps", "nvidia.com/gpu.replicas": "4"}
+    pods = [pod(f"p{number}", {WHOLE: "1"}, on="n") for number in range(5)]
+    (amounts,) = usage_of(node("n", {WHOLE: "32"}, labels=shared), *pods).by_model.values()
+    assert (amounts.allocated, amounts.unattributed) == (2, 2)
 
 
 def partitioned(**more: Any) -> Json:

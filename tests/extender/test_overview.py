@@ -49,7 +49,7 @@ def test_all_that_is_said_of_a_node() -> None:
         "Fresh",
         ["spot"],
         ["research"],
-        0.0,
+        [],
         [
             ["A100-80GB", 81920, [[0, 620, 81300, 5000, 100, 0, 1.0]]],
             ["T4", 40960, [[1, 0, 0, 0, None, 40960, 0.0]]],
@@ -114,7 +114,34 @@ def test_a_share_node_keeps_headroom_back() -> None:
 def test_a_node_known_by_labels_says_how_many_and_what() -> None:
     row = row_of(node("n", {WHOLE: "8"}, labels=GFD_H100))
     assert row is not None
-    assert (row[2], row[7]) == ("labels", [["H100-80GB", 81559, [[i] for i in range(8)]]])
+    assert (row[2], row[7]) == ("labels", [["H100-80GB", 81559, [[i, 0.0] for i in range(8)]]])
+
+
+def test_pods_of_a_node_known_by_labels_hold_a_part_of_its_gpus() -> None:
+    row = row_of(node("n", {WHOLE: "8"}, labels=GFD_H100), pod("p", {WHOLE: "2"}, on="n"))
+    assert row is not None
+    assert row[6] == ["at least 2 GPUs held, which is not known"]
+    assert row[7][0][2] == [[i, 0.25] for i in range(8)]
+
+
+def test_a_gpu_that_may_be_held_says_what_is_so_if_it_is_not() -> None:
+    row = row_of(gpu_node("n", [gpu(0), gpu(1)]), pod("p", {WHOLE: "1"}, on="n"))
+    assert row is not None
+    assert row[6] == ["at least 1 GPU held, which is not known"]
+    maybe = {"maybe": [0, 81920, 0.0]}
+    assert row[7][0][2] == [
+        [0, 0, 81920, 0, None, 0, 1.0, maybe],
+        [1, 0, 0, 0, None, 81920, 0.0, maybe],
+    ]
+
+
+def test_an_instance_that_may_be_held_is_neither_held_nor_free() -> None:
+    alike = [{"uuid": f"MIG-{at}", "profile": "1g.10gb", "start": at, "size": 1} for at in range(2)]
+    asking = pod("p", {"nvidia.com/mig-1g.10gb": "1"}, on="n")
+    nodes = gpu_node("n", [gpu(0, mig={"enabled": True, "instances": alike})], migStrategy="mixed")
+    (device,) = devices_of(nodes, asking)
+    assert device[6] == 0.5
+    assert [each[3] for each in device[7]["mig"]["instances"]] == [None, None]
 
 
 def test_a_node_without_gpus_has_no_row() -> None:
@@ -132,7 +159,8 @@ def test_rows_and_the_inventory_list_say_the_same(infos: tuple[NodeInfo, ...]) -
             continue
         item = listed[info.name]
         assert row[3] == item["state"]
-        mine = sorted((device[0], *device[1:6]) for _, _, devices in row[7] for device in devices)
+        last = 6 if item["source"] == "report" else 1
+        mine = sorted(tuple(device[:last]) for _, _, devices in row[7] for device in devices)
         keys = ("reservedMiB", "requestedMiB", "usedMiB", "unaccountedMiB", "freeMiB")
         theirs = sorted(
             (device["index"], *(device["memory"][key] for key in keys if item["source"] == "report"))

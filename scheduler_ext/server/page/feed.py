@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Event, Thread
 from typing import Any, NamedTuple, Protocol
 
@@ -16,10 +16,12 @@ from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.decision_rows import decision_row
+from scheduler_ext.extender.fragmentation import fragmentation
 from scheduler_ext.extender.history import EVERY_S, History, sample
 from scheduler_ext.extender.overview_rows import OverviewRows
 from scheduler_ext.extender.record import Record
-from scheduler_ext.extender.status import SourceStatus
+from scheduler_ext.extender.status import Problem, SourceStatus
+from scheduler_ext.extender.waiting import MOST_LINES
 from scheduler_ext.wire.extender import encode_json
 
 log = logging.getLogger(__name__)
@@ -27,7 +29,11 @@ log = logging.getLogger(__name__)
 PendingLines = Callable[[], list[dict[str, Any]]]
 # While somebody watches. The ages of all reports take longer, and matter less.
 _LOOK_EVERY_S = 0.8
-_STATUS_EVERY_S = 4.0
+_STATUS_EVERY_S = 2.0
+# A look takes a moment; where none ended for so long, what is shown is old.
+_LATE_S = 15.0
+# A beginning worked out from an age varies by the time that takes.
+_SAME_S = 5.0
 # A page asks every second, and goes on to do so until it is closed.
 _WATCHED_S = 10.0
 _MOST_DECISIONS = 200
@@ -85,9 +91,13 @@ class PageFeed:
         self._process = secrets.token_hex(4)
         self._pending: tuple[int, bytes] = 0, b"[]"
         self._status: dict[str, Any] = {}
+        self._problems: dict[str, dict[str, Any]] = {}
         self._sample_every_s = sample_every_s
         self._sample_at = self._status_at = 0.0
         self._watched_until = 0.0
+        # When the last look ended, or somebody began to watch after it.
+        self._looked_at = 0.0
+        self._failing_since: float | None = None
         self._asked = Event()
         self._stopped = False
         self._thread = Thread(target=self._run, name="page", daemon=True)
@@ -108,9 +118,8 @@ class PageFeed:
 
         Parts that did not change are left out.
         """
-        self._watched_until = time.monotonic() + _WATCHED_S
-        self._asked.set()
-        status, (pending_number, pending) = self._status, self._pending
+        self._asked_now()
+        status, (pending_number, pending) = self.status(), self._pending
         if not self._rows.version or not pending_number:
             return None
         if seen.process != self._process:
@@ -135,13 +144,35 @@ class PageFeed:
         now = Seen(self._process, change.version, latest, pending_number, samples_number)
         return now, b"{" + b",".join(parts) + b"}"
 
+    def status(self) -> dict[str, Any]:
+        """How the source fares, and whether what is shown follows it, as plain JSON values."""
+        now = time.monotonic()
+        own = []
+        if self._failing_since is not None:
+            own.append(Problem("page", "unexpected error; see the log", now - self._failing_since))
+        elif now - self._looked_at > _LATE_S:
+            own.append(Problem("page", "the extender is too busy to keep it", now - self._looked_at))
+        if not own:
+            return self._status
+        problems = [*self._status.get("problems", ()), *_plain(own, time.time())]
+        return self._status | {"broken": True, "problems": problems}
+
+    def _asked_now(self) -> None:
+        now = time.monotonic()
+        if now > self._watched_until:
+            self._looked_at = now
+        self._watched_until = now + _WATCHED_S
+        self._asked.set()
+
     def _run(self) -> None:
         while not self._stopped:
             now = time.monotonic()
             watched = now < self._watched_until
             try:
                 self.refresh(time.time(), look=watched, take_sample=now >= self._sample_at)
+                self._looked_at, self._failing_since = time.monotonic(), None
             except Exception:
+                self._failing_since = self._failing_since or now
                 log.exception("the page was not brought up to date")
             if now >= self._sample_at:
                 self._sample_at = now + self._sample_every_s
@@ -154,6 +185,8 @@ class PageFeed:
     def refresh(self, wall_time: float, *, look: bool = True, take_sample: bool = False) -> None:
         """Look at the cluster once."""
         snapshot = self.source.snapshot
+        if look:
+            self._look_at_status(snapshot, wall_time)
         if snapshot is None:
             return
         if take_sample:
@@ -161,23 +194,44 @@ class PageFeed:
         if look:
             self._rows.update(snapshot)
             self._look_at_pending()
-            self._look_at_status()
 
     def _look_at_pending(self) -> None:
-        lines = {"total": len(self.source.pending()), "lines": self._pending_lines()}
+        lines = self._pending_lines()
+        # Lines are worked out now and then: counted at another moment, these pods would be other ones.
+        total = len(lines) if len(lines) < MOST_LINES else len(self.source.pending())
         number, known = self._pending
-        encoded = encode_json(lines)
+        encoded = encode_json({"total": total, "lines": lines})
         if encoded != known:
             self._pending = number + 1, encoded
 
-    def _look_at_status(self) -> None:
+    def _look_at_status(self, snapshot: Snapshot | None, wall_time: float) -> None:
         now = time.monotonic()
         if self._status and now < self._status_at:
             return
         self._status_at = now + _STATUS_EVERY_S
         status = self.source.status()
+        unallocated, unusable = fragmentation(snapshot) if snapshot is not None else (0.0, 0.0)
+        self._problems = {each["what"]: each for each in self._as_before(status.problems, wall_time)}
         self._status = {
+            "at": round(wall_time, 1),
             "ageSeconds": round(status.age_s, 1),
-            "broken": status.broken,
-            "notes": [f"{check.name}: {check.says}" for check in status.checks if check.says != "ok"],
+            "broken": bool(status.problems),
+            "problems": list(self._problems.values()),
+            "unallocated": round(unallocated, 2),
+            "unusable": round(unusable, 2),
         }
+
+    def _as_before(self, problems: Iterable[Problem], wall_time: float) -> Iterable[dict[str, Any]]:
+        """The problems, with the beginning that was said before of those that last."""
+        for each in _plain(problems, wall_time):
+            before = self._problems.get(each["what"])
+            if before is not None and abs(before["since"] - each["since"]) < _SAME_S:
+                each["since"] = before["since"]
+            yield each
+
+
+def _plain(problems: Iterable[Problem], wall_time: float) -> list[dict[str, Any]]:
+    return [
+        {"what": each.what, "text": each.text, "since": round(wall_time - each.since_s, 1)}
+        for each in problems
+    ]

@@ -6,12 +6,12 @@ const WIDTH = 1000;
 
 /** A bar's parts in MiB, left to right; together the device's memory. */
 export function parts(device) {
+  const { requested, free } = device.seen;
   const unaccounted = device.unaccounted ?? 0;
   // Use by pods beyond what they asked.
-  const beyond = Math.max(0, device.used - unaccounted - device.requested);
-  const free = Math.max(0, device.free);
-  const kept = Math.max(0, device.total - device.requested - unaccounted - beyond - free);
-  return { requested: device.requested, unaccounted, beyond, free, kept };
+  const beyond = Math.max(0, device.used - unaccounted - requested);
+  const kept = Math.max(0, device.total - requested - unaccounted - beyond - free);
+  return { requested, unaccounted, beyond, free, kept };
 }
 
 export function described(device) {
@@ -19,18 +19,21 @@ export function described(device) {
   const cordoned = device.cordoned ? " Cordoned." : "";
   const head = `GPU ${device.index}, ${visible(device.model)}:`;
   if (!device.known) return `${head} known by labels only, its use is not known.`;
-  const of = `${memory(device.requested)} of ${memory(device.total)} requested, ${memory(device.used)} in use`;
-  const rest = `${memory(device.unaccounted)} unaccounted for, ${memory(device.free)} free.`;
+  const { requested, free } = device.seen;
+  const of = `${memory(requested)} of ${memory(device.total)} requested, ${memory(device.used)} in use`;
+  const left = device.maybe ? `at most ${memory(free)} free: a pod may hold it` : `${memory(free)} free`;
+  const rest = `${memory(device.unaccounted)} unaccounted for, ${left}.`;
   const replicas = device.replicas ? ` ${replicasText(device)} replicas held.` : "";
   return `${head} ${of}, ${rest}${replicas}${slotsText(device)}${sick}${cordoned}`;
 }
 
-const replicasText = (device) => `${Math.round(device.held * device.replicas)} of ${device.replicas}`;
+const replicasText = (device) =>
+  `${device.maybe ? "≥ " : ""}${Math.round(device.seen.held * device.replicas)} of ${device.replicas}`;
 
 function slotsText(device) {
   if (!device.mig) return "";
   const each = device.mig.instances.map(([start, , profile, held]) =>
-    `${visible(profile)}${start === null ? "" : ` at ${start}`} ${held ? "held" : "free"}`);
+    `${visible(profile)}${start === null ? "" : ` at ${start}`} ${held === null ? "may be held" : held ? "held" : "free"}`);
   return ` MIG: ${each.join(", ") || "no instances"}.`;
 }
 
@@ -46,9 +49,17 @@ function memoryBar(device) {
   const used = Math.min(WIDTH, (WIDTH * device.used) / Math.max(1, device.total));
   return html`<svg class="bar" viewBox="0 0 ${WIDTH} 16" preserveAspectRatio="none" aria-hidden="true">
     ${svg`<rect class="free" width=${WIDTH} height="16" />${["requested", "unaccounted", "beyond"].map(rect)}
+      ${device.maybe ? stripes(at, (WIDTH * all.free) / Math.max(1, device.total)) : nothing}
       ${(at += (WIDTH * all.free) / Math.max(1, device.total), rect("kept"))}
       <rect class="used" y="12" width=${used.toFixed(1)} height="4" />`}
   </svg>`;
+}
+
+/** The part of a bar that a pod may hold. */
+function stripes(from, width) {
+  const step = 60;
+  return Array.from({ length: Math.floor(width / step) }, (_, at) =>
+    svg`<rect class="maybe" x=${(from + at * step).toFixed(1)} width=${step / 2} height="16" />`);
 }
 
 function slots(device) {
@@ -60,10 +71,10 @@ function slots(device) {
     ${Array.from({ length: grid }, (_, at) => html`<i .style=${`left:${at * unit}%;width:${unit}%`}></i>`)}
     ${placed.map(
       ([start, size, profile, held]) =>
-        html`<span class=${held ? "held" : "open"} .style=${`left:${start * unit}%;width:${size * unit}%`}>${shortProfile(profile)}</span>`,
+        html`<span class=${held === null ? "perhaps" : held ? "held" : "open"} .style=${`left:${start * unit}%;width:${size * unit}%`}>${shortProfile(profile)}</span>`,
     )}
     ${loose.length
-      ? html`<b>${loose.filter(([, , , held]) => held).length} of ${loose.length} held</b>` : nothing}
+      ? html`<b>${loose.some(([, , , held]) => held === null) ? "≥ " : ""}${loose.filter(([, , , held]) => held).length} of ${loose.length} held</b>` : nothing}
   </div>`;
 }
 
@@ -72,7 +83,9 @@ const shortProfile = (profile) => visible(profile).split(".")[0];
 /** One line: number, bar, what is free. */
 export function gpuLine(device) {
   const classes = `gpu${device.sick === null ? "" : " sick"}${device.cordoned ? " cordoned" : ""}`;
-  let right = html`<span class=${device.free ? "amount" : "amount none"}>${device.known ? memory(device.free) : "?"}</span>`;
+  const { free } = device.seen;
+  const amount = device.known ? `${device.maybe ? "≤ " : ""}${memory(free)}` : "?";
+  let right = html`<span class=${free ? "amount" : "amount none"}>${amount}</span>`;
   if (device.sick !== null) right = html`<span class="amount bad" title=${visible(device.sick)}>✕ sick</span>`;
   else if (device.cordoned) right = html`<span class="amount warn">⊘ closed</span>`;
   else if (device.replicas) {

@@ -14,9 +14,15 @@ export const kindText = (kind) => KINDS[kind] ?? kind;
 function decodeDevice(model, total, row) {
   const [index, reserved, requested, used, unaccounted, free, held] = row;
   const special = row[7] ?? {};
+  // Of a GPU that pods may hold without the agent having seen it: what is so if they do not.
+  const [least, most, part] = special.maybe ?? [requested, free, held];
+  const known = row.length > 2;
   return {
-    index, model, total, reserved, requested, used, unaccounted, free, held,
-    known: row.length > 1,
+    index, model, total, reserved, requested, used, unaccounted, free,
+    held: known ? held : row[1],
+    known,
+    maybe: Boolean(special.maybe),
+    seen: { requested: least, free: most, held: part },
     sick: special.sick ?? null,
     cordoned: special.cordoned ?? false,
     replicas: special.replicas ?? null,
@@ -25,21 +31,25 @@ function decodeDevice(model, total, row) {
 }
 
 const SUMS = [
-  "nodes", "gpus", "well", "held", "idle", "sick", "stale", "missing", "total", "requested", "used", "unaccounted", "free",
-  "measured", "telling",
+  "nodes", "gpus", "well", "held", "idle", "sick", "stale", "missing", "labelled", "total", "requested", "used",
+  "unaccounted", "free", "measured", "telling", "unattributed",
 ];
 
 /** Counts, and memory in MiB. What is missing counts as there, and as nothing else. Of the `measured` GPUs, whose use
- is known, those `telling` say what of it nobody explains. */
-function sumOf(state, adrift, devices) {
+ is known, those `telling` say what of it nobody explains. `unattributed` counts nodes where pods hold GPUs that are
+ not known: these count on some of those that they may be. */
+function sumOf({ kind, state, unattributed }, devices) {
   const sum = Object.fromEntries(SUMS.map((name) => [name, 0]));
-  Object.assign(sum, { nodes: 1, gpus: devices.length, stale: +(state === "Stale"), missing: +(state === "Missing") });
+  Object.assign(sum, {
+    nodes: 1, gpus: devices.length, stale: +(state === "Stale"), missing: +(state === "Missing"),
+    labelled: +(kind === "labels" && state === "Fresh"), unattributed: +(unattributed.length > 0),
+  });
   for (const device of devices) {
     sum.sick += device.sick !== null;
     if (state === "Missing" || device.sick !== null) continue;
     sum.well += 1;
-    if (!device.known) continue;
     sum.held += device.held;
+    if (!device.known) continue;
     sum.idle += device.held === 0 && !device.cordoned && state === "Fresh";
     sum.total += device.total - device.reserved;
     sum.requested += device.requested;
@@ -49,19 +59,22 @@ function sumOf(state, adrift, devices) {
     sum.unaccounted += device.unaccounted ?? 0;
     sum.free += device.free;
   }
-  sum.held = Math.min(sum.well, sum.held + adrift);
-  sum.idle = Math.max(0, Math.floor(sum.idle - adrift));
+  // Labels do not say which GPU a pod has, only how many are left.
+  if (sum.labelled) sum.idle = Math.floor(sum.well - sum.held + 1e-3);
   return sum;
 }
 
 export function decodeNode(row) {
-  const [name, pool, kind, state, marks, namespaces, adrift, groups] = row;
+  const [name, pool, kind, state, marks, namespaces, unattributed, groups] = row;
   const devices = groups.flatMap(([model, total, list]) => list.map((each) => decodeDevice(model, total, each)));
-  const sum = sumOf(state, adrift, devices);
+  const about = { kind, state, unattributed };
+  const sum = sumOf(about, devices);
+  const models = [...new Set(devices.map((device) => device.model))];
   return {
-    name, pool, kind, state, marks, namespaces, adrift, devices, sum,
+    name, pool, kind, state, marks, namespaces, unattributed, devices, sum, models,
     search: name.toLowerCase(),
-    models: [...new Set(devices.map((device) => device.model))],
+    // Of the GPUs of these models alone.
+    sumOf: (of) => (models.length < 2 ? sum : sumOf(about, devices.filter((device) => of.includes(device.model)))),
     // The part of its GPUs that pods hold; null where none is well.
     held: sum.well ? sum.held / sum.well : null,
     cordoned: devices.filter((device) => device.cordoned).length,
@@ -70,12 +83,15 @@ export function decodeNode(row) {
   };
 }
 
-/** The sums over some nodes. */
-export function totals(nodes) {
+/** The sums of sums. */
+export function total(sums) {
   const all = Object.fromEntries(SUMS.map((name) => [name, 0]));
-  for (const { sum } of nodes) for (const name of SUMS) all[name] += sum[name];
+  for (const sum of sums) for (const name of SUMS) all[name] += sum[name];
   return all;
 }
+
+/** The sums over some nodes. */
+export const totals = (nodes) => total(nodes.map((node) => node.sum));
 
 export class Cluster {
   nodes = [];
@@ -84,6 +100,13 @@ export class Cluster {
   samples = [];
   status = null;
   #byName = new Map();
+
+  /** This moment as a sample, of the numbers that the rest of the page has. */
+  now() {
+    const sum = totals(this.nodes);
+    const { at, unallocated, unusable } = this.status;
+    return [at, sum.gpus, sum.well, sum.held, unallocated, unusable, this.pending.total];
+  }
 
   /** Take a change; says which parts are new. */
   apply(change) {

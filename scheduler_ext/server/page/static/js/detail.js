@@ -1,6 +1,6 @@
 // One node in full: every GPU with its UUID, and which pods hold what of it.
 import { html, nothing, render } from "../vendor/lit-html.js";
-import { memory, named, plural, visible } from "./text.js";
+import { memory, named, visible } from "./text.js";
 
 export class Detail {
   #dialog;
@@ -44,26 +44,30 @@ export class Detail {
 function full({ node, ledger }) {
   if (!node) return html`<p class="empty">No GPU is known here.</p>`;
   const source = node.source === "report" ? `report, ${Math.round(node.ageSeconds)} s old` : "labels";
-  return html`<p class="about">${node.state}, known by ${source}${node.unknownDeviceGpus
-      ? `, ${plural(node.unknownDeviceGpus, "GPU")} held on devices nobody has told` : ""}</p>
+  return html`<p class="about">${node.state}, known by ${source}${node.unattributed.map((each) => `; ${visible(each.text)}`).join("")}</p>
     <div class="wide" tabindex="0" role="region" aria-label="GPUs">
     <table><thead><tr><th scope="col">GPU</th><th scope="col">Model</th><th scope="col">Requested</th><th scope="col">In use</th>
       <th scope="col">Unaccounted</th><th scope="col">Free</th><th scope="col">Held by</th></tr></thead>
-    <tbody>${node.devices.map((device) => deviceRow(device, ledger.devices[device.uuid]?.holdings ?? []))}</tbody></table></div>
-    ${ledger.unknownDevices.length ? html`<h3>Held, device not told</h3><ul>${ledger.unknownDevices.map((each) =>
+    <tbody>${node.devices.map((device) => deviceRow(node, device, ledger.devices[device.uuid]?.holdings ?? []))}</tbody></table></div>
+    ${ledger.unknownDevices.length ? html`<h3>Held, which GPU is not known</h3><ul>${ledger.unknownDevices.map((each) =>
       html`<li>${holder(each)}: ${each.count} × ${visible(each.resource)}, ${each.state.toLowerCase()}</li>`)}</ul>` : nothing}`;
 }
 
-function deviceRow(device, holdings) {
-  const { totalMiB, requestedMiB, usedMiB, unaccountedMiB, freeMiB } = device.memory;
+function deviceRow(node, device, holdings) {
+  const { totalMiB, requestedAtLeastMiB, usedMiB, unaccountedMiB, freeAtMostMiB } = device.memory;
+  const amounts = [
+    device.mayBeHeld ? `≥ ${memory(requestedAtLeastMiB)}` : memory(requestedAtLeastMiB), memory(usedMiB), memory(unaccountedMiB),
+    device.mayBeHeld ? `≤ ${memory(freeAtMostMiB)}` : memory(freeAtMostMiB),
+  ];
+  const nobody = device.mayBeHeld ? "may be held" : requestedAtLeastMiB || !device.uuid && node.unattributed.length ? "not known" : "no pod";
   return html`<tr class=${device.healthy ? "" : "sick"}>
     <th scope="row">${device.index}</th>
     <td>${visible(device.model)}<br><small>${memory(totalMiB)}</small><br><small>${device.uuid ? visible(device.uuid) : "by labels"}</small>${device.healthy
       ? nothing : html`<br><strong class="bad">✕ ${visible(device.healthReason ?? "unhealthy")}</strong>`}${device.cordoned
       ? html`<br><strong class="warn">⊘ cordoned</strong>` : nothing}</td>
-    ${[requestedMiB, usedMiB, unaccountedMiB, freeMiB].map((mib) => html`<td class="figure">${memory(mib)}</td>`)}
+    ${amounts.map((text) => html`<td class="figure">${text}</td>`)}
     <td>${holdings.length ? html`<ul>${holdings.map((each) => html`<li>${holder(each)} <small>${each.profile
-      ? visible(each.profile) : memory(each.memoryMiB)}, ${each.state.toLowerCase()}</small></li>`)}</ul>` : "nobody"}</td></tr>`;
+      ? visible(each.profile) : memory(each.memoryMiB)}, ${each.state.toLowerCase()}</small></li>`)}</ul>${device.mayBeHeld ? nobody : nothing}` : nobody}</td></tr>`;
 }
 
 const holder = (each) => html`${named(each.namespace)}/${named(each.name)}${each.container ? html` (${named(each.container)})` : nothing}`;

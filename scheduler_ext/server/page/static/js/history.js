@@ -10,15 +10,15 @@ const allocation = (each) => (each[2] ? each[3] / each[2] : 0);
 const fragmented = (each) => (each[4] > 0.005 ? each[5] / each[4] : 0);
 const waiting = (each) => each[6];
 
+/** `samples` are of all nodes; the last one is of this moment. */
 export function historyTemplate(samples) {
-  if (!samples.length) return html`<p class="empty">The first sample is still to come.</p>`;
   const last = samples.at(-1);
   const most = Math.max(4, ...samples.map(waiting));
   return html`
     <p class="now">
-      <span class="key"><i class="swatch line-allocation"></i>allocated <b>${percent(allocation(last))}</b></span>
+      <span class="key"><i class="swatch line-allocation"></i>allocated GPUs <b>${percent(allocation(last))}</b></span>
       <span class="key" title="the part of unallocated GPUs that the pods to come cannot use"><i
-        class="swatch line-fragmentation"></i>fragmented <b>${percent(fragmented(last))}</b></span>
+        class="swatch line-fragmentation"></i>fragmented <b>${percent(fragmented(last))}</b> of the rest</span>
     </p>
     ${chart(samples, [[allocation, "line-allocation"], [fragmented, "line-fragmentation"]], 1, 96, ["0 %", "50 %", "100 %"],
       `Allocated ${percent(allocation(last))} of healthy GPUs, ${range(samples, allocation)}. `

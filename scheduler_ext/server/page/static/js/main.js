@@ -1,14 +1,15 @@
 // Puts the page together: a change of the cluster or of the filters is drawn once, with the next frame.
 import { html, nothing, render } from "../vendor/lit-html.js";
 import { Cluster, totals } from "./cluster.js";
+import { Connection } from "./connection.js";
 import { Detail } from "./detail.js";
 import { choices, filterForm, Filters, sorted } from "./filters.js";
 import { historyTemplate } from "./history.js";
 import { NodeMap } from "./map.js";
 import { NodeList } from "./nodes.js";
-import { decisionsTemplate, pendingTemplate } from "./pods.js";
+import { decisionsTemplate, pendingTemplate, waitingCount } from "./pods.js";
 import { Stream } from "./stream.js";
-import { atSecond, bytes, count, memory, percent, plural, tenth, unaccountedText, visible } from "./text.js";
+import { ago, atSecond, bytes, count, freeText, memory, percent, plural, tenth, unaccountedText } from "./text.js";
 
 const at = (id) => document.getElementById(id);
 const ALL = ["nodes", "pending", "decisions", "samples"];
@@ -42,19 +43,20 @@ function draw() {
     const shown = cluster.nodes.filter((node) => filters.shows(node));
     map.draw(cluster.nodes, new Set(shown), filters.model);
     list.show(sorted(shown, filters.sort), filters.view);
-    render(totalsTemplate(totals(shown)), at("totals"));
+    render(totalsTemplate(totals(shown), shown.length), at("totals"));
     render(viewTemplate(shown.length), at("nodes-view"));
   }
   if (parts.has("nodes") || parts.has("pending")) {
     render(filterForm(filters, options, change, clear), at("filters"));
-    const title = `Waiting pods${cluster.pending.total ? ` (${count(cluster.pending.total)})` : ""}`;
-    at("pending-title").textContent = title;
+    at("pending-count").textContent = waitingCount(cluster.pending, filters);
   }
   if (parts.has("pending") || parts.has("beat")) {
     render(pendingTemplate(cluster.pending, filters, Date.now() / 1000), at("pending"));
   }
   if (parts.has("decisions")) render(decisionsTemplate(cluster.decisions, filters), at("decisions"));
-  if (parts.has("samples")) render(historyTemplate(cluster.samples), at("history"));
+  if (parts.has("samples") || parts.has("nodes") || parts.has("pending")) {
+    render(historyTemplate([...cluster.samples, cluster.now()]), at("history"));
+  }
   render(footTemplate(), at("foot"));
   Object.assign(at("foot").dataset, { mapMs: map.lastMs.toFixed(2), listMs: list.lastMs.toFixed(2), drawn: list.drawn });
 }
@@ -82,22 +84,37 @@ function announceCount() {
   }, 700);
 }
 
-const tile = (name, value, note = nothing, kind = "") =>
-  html`<div class=${`tile ${kind}`}><dt>${name}</dt><dd>${value}<small>${note}</small></dd></div>`;
+const tile = (name, value, note, about, kind = "") =>
+  html`<div class=${`tile ${kind}`} title=${about}><dt>${name}</dt><dd>${value}<small>${note}</small></dd></div>`;
 
-function totalsTemplate(sum) {
-  const late = [sum.stale ? `${count(sum.stale)} stale` : "", sum.missing ? `${count(sum.missing)} missing` : ""].filter(Boolean);
-  const part = (mib) => (sum.total ? percent(mib / sum.total) : "–");
-  return html`<dl>
-    ${tile("Nodes", count(sum.nodes), late.join(", ") || "all report", late.length ? "warn" : "")}
-    ${tile("GPUs", count(sum.gpus), `${count(sum.idle)} wholly free`)}
-    ${tile("Allocated", sum.well ? percent(sum.held / sum.well) : "–", `${sum.held < 1000 ? tenth(sum.held) : count(sum.held)} of ${plural(sum.well, "GPU")}`)}
-    ${tile("Requested", memory(sum.requested), `${part(sum.requested)} of memory`)}
-    ${tile("In use", memory(sum.used), `${part(sum.used)} of memory`)}
-    ${tile("Unaccounted", unaccountedText(sum), explained(sum), sum.unaccounted > sum.total / 50 ? "warn" : "")}
-    ${tile("Free", memory(sum.free), "to be promised")}
-    ${tile("Sick GPUs", count(sum.sick), sum.sick ? "take nothing new" : "all well", sum.sick ? "bad" : "")}
+function totalsTemplate(sum, shown) {
+  const part = (mib) => (sum.total ? `${percent(mib / sum.total)} of ${memory(sum.total)}` : "–");
+  const held = sum.held < 1000 ? tenth(sum.held) : count(sum.held);
+  const late = sum.stale + sum.missing > 0;
+  const scope = filters.narrow
+    ? html`<p class="scope">Totals of the ${count(shown)} of ${plural(cluster.nodes.length, "node")} that the filters leave</p>` : nothing;
+  return html`${scope}<dl>
+    ${tile("GPU nodes", count(sum.nodes), reports(sum), "Nodes with GPUs, by how they are known.", late ? "warn" : "")}
+    ${tile("GPUs", count(sum.gpus), `${count(sum.idle)} wholly free`,
+      "All GPUs, sick ones and those of missing nodes too. Wholly free: no pod holds any part, and a pod may get it.")}
+    ${tile("Allocated GPUs", sum.well ? percent(sum.held / sum.well) : "–", `${held} of ${count(sum.well)} in service`,
+      "GPUs and parts of GPUs that pods hold, of those in service: neither sick nor of a missing node.")}
+    ${tile("Requested memory", memory(sum.requested), part(sum.requested),
+      "Memory promised to pods: all of a GPU that is held whole, a share's amount, a held MIG instance's. Of the GPUs in service with a report, without what drivers reserve.")}
+    ${tile("Memory in use", memory(sum.used), part(sum.used), "Memory in use by NVML, of the GPUs in service with a report.")}
+    ${tile("Unaccounted", unaccountedText(sum), explained(sum), "Memory in use that no pod explains.", sum.unaccounted > sum.total / 50 ? "warn" : "")}
+    ${tile("Free memory", freeText(sum), "to be promised", sum.unattributed
+      ? `What pods may still get. On ${plural(sum.unattributed, "node")} pods hold GPUs that are not known: what they take at least is taken off.`
+      : "What pods may still get, without the headroom of shares and what drivers reserve.")}
+    ${tile("Sick GPUs", count(sum.sick), sum.sick ? "take nothing new" : "all well", "GPUs that their agent reports as unhealthy.", sum.sick ? "bad" : "")}
   </dl>`;
+}
+
+function reports(sum) {
+  const reporting = sum.nodes - sum.stale - sum.missing - sum.labelled;
+  if (reporting === sum.nodes) return "all report";
+  const kinds = { report: reporting, stale: sum.stale, missing: sum.missing, "by labels": sum.labelled };
+  return Object.entries(kinds).filter(([, number]) => number).map(([kind, number]) => `${count(number)} ${kind}`).join(", ");
 }
 
 function explained(sum) {
@@ -122,10 +139,10 @@ function footTemplate() {
   const { status } = cluster;
   const when = changedAt ? `a node changed ${atSecond(changedAt / 1000)}` : `no node changed since ${atSecond(toldAt / 1000)}`;
   return html`<span>Generation ${count(status.generation)}, ${when}</span>
-    <span>${list.drawn} of ${plural(cluster.nodes.length, "node")} in the document</span>
+    <span>the list draws the ${count(list.drawn)} in sight</span>
     <span>map drawn in ${map.lastMs.toFixed(1)} ms, list in ${list.lastMs.toFixed(1)} ms</span>
     <span>${bytes(stream.first)} at first, ${bytes(stream.received - stream.first)} since</span>
-    ${status.notes.map((note) => html`<span class="warn">${visible(note)}</span>`)}`;
+    <span>heard of ${ago(status.ageSeconds)} ago</span>`;
 }
 
 render(
@@ -134,12 +151,15 @@ render(
     <span class="key"><i class="mark unaccounted"></i>unaccounted</span>
     <span class="key"><i class="mark beyond"></i>beyond requests</span>
     <span class="key"><i class="mark free"></i>free</span>
-    <span class="key"><i class="mark kept"></i>kept back</span>`,
+    <span class="key"><i class="mark kept"></i>kept back</span>
+    <span class="key"><i class="mark perhaps"></i>may be held</span>`,
   at("nodes-legend"),
 );
 
+const connection = new Connection(at("connection"), at("banner"), at("announce"));
 const stream = new Stream(
   (news) => {
+    connection.told(news.status);
     const parts = cluster.apply(news);
     if (news.full) [toldAt, changedAt] = [Date.now(), null];
     else if (parts.has("nodes")) changedAt = Date.now();
@@ -148,12 +168,7 @@ const stream = new Stream(
     redraw("beat", ...(heard ? parts : ALL));
     heard = true;
   },
-  (state) => {
-    const texts = { live: "Live", lost: `No answer since ${atSecond(Date.now() / 1000)}` };
-    at("connection").dataset.state = state;
-    at("connection").textContent = texts[state];
-    if (state === "lost") at("announce").textContent = "The server does not answer; the page is old.";
-  },
+  connection,
 );
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {

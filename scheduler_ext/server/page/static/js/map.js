@@ -1,8 +1,8 @@
 // All nodes at once: a group for each model, a cell for each node, drawn on one canvas a group.
 import { html, nothing, render } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
-import { totals } from "./cluster.js";
-import { count, memory, named, percent, plural, visible } from "./text.js";
+import { total } from "./cluster.js";
+import { count, freeText, named, percent, plural, visible } from "./text.js";
 
 const SIZES = [22, 18, 16, 14, 12, 10, 9, 8, 7, 6, 5, 4];
 const MOST_HEIGHT = 260;
@@ -59,7 +59,7 @@ export class NodeMap {
     if (!this.#groups.length) return html`<p class="empty">No node with GPUs yet.</p>`;
     const size = this.#size;
     return html`<div class="groups">${repeat(this.#groups, (group) => group.model, (group) => {
-      const sum = totals(group.nodes.filter((node) => shown.has(node)));
+      const sum = total(group.nodes.filter((node) => shown.has(node)).map((node) => partIn(group, node)));
       return html`<div class="group" .style=${`width:${group.width}px`}>
         <button type="button" aria-pressed=${group.model === chosenModel ? "true" : "false"}
           ?disabled=${group.other} @click=${() => this.onModel(group.model)}>
@@ -90,21 +90,21 @@ export class NodeMap {
     const inner = size - (size > 6 ? 2 : 1);
     group.nodes.forEach((node, index) => {
       pen.globalAlpha = shown.has(node) ? 1 : 0.12;
-      this.#drawCell(pen, node, (index % across) * size, Math.floor(index / across) * size, inner);
+      this.#drawCell(pen, node, partIn(group, node), (index % across) * size, Math.floor(index / across) * size, inner);
     });
     pen.globalAlpha = 1;
   }
 
-  #drawCell(pen, node, x, y, size) {
+  #drawCell(pen, node, sum, x, y, size) {
     const { ramp, surface, bad, muted, border } = this.#colours;
-    if (node.held === null) {
+    if (!sum.well) {
       pen.strokeStyle = bad;
       pen.lineWidth = 1;
       pen.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
       line(pen, x + 1, y + 1, x + size - 1, y + size - 1);
       return;
     }
-    pen.fillStyle = ramp[Math.min(STEPS - 1, Math.floor(node.held * STEPS))];
+    pen.fillStyle = ramp[Math.min(STEPS - 1, Math.floor((sum.held / sum.well) * STEPS))];
     pen.fillRect(x, y, size, size);
     if (node.kind === "labels") {
       pen.strokeStyle = border;
@@ -119,7 +119,7 @@ export class NodeMap {
         line(pen, x + Math.max(0, reach - size), y + Math.min(size, reach), x + Math.min(size, reach), y + Math.max(0, reach - size));
       }
     }
-    if (node.sum.sick) {
+    if (sum.sick) {
       const side = Math.max(3, size * 0.62);
       pen.fillStyle = bad;
       pen.strokeStyle = surface;
@@ -147,9 +147,10 @@ export class NodeMap {
     if (!node) return;
     const { sum } = node;
     const state = [node.state === "Fresh" ? "" : node.state, sum.sick ? plural(sum.sick, "sick GPU") : ""];
-    const free = node.kind === "labels" ? "use not known" : `${memory(sum.free)} free`;
+    const free = node.kind === "labels" ? "use not known" : `${freeText(sum)} free`;
     const use = node.held === null ? "nothing to give" : `${percent(node.held)} allocated, ${free}`;
-    render(html`<strong>${visible(node.name)}</strong><br>${plural(node.devices.length, "GPU")}, ${use}${state
+    const known = node.unattributed.map((each) => html`<br>${visible(each)}`);
+    render(html`<strong>${visible(node.name)}</strong><br>${plural(node.devices.length, "GPU")}, ${use}${known}${state
       .filter(Boolean).map((each) => html`<br><em class="bad">${each}</em>`)}`, this.tip);
     const x = Math.min(event.clientX + 14, innerWidth - this.tip.offsetWidth - 8);
     const y = event.clientY + 18 + this.tip.offsetHeight > innerHeight ? event.clientY - this.tip.offsetHeight - 10 : event.clientY + 18;
@@ -171,18 +172,23 @@ function line(pen, fromX, fromY, toX, toY) {
   pen.stroke();
 }
 
-/** Nodes by the model of their first GPU, the largest group first; small ones of many together. */
+/** What a group has of a node: its GPUs of the group's models. */
+const partIn = (group, node) => node.sumOf(group.models);
+
+/** Nodes by the models of their GPUs, the largest group first; small ones of many together. */
 function grouped(nodes) {
   const byModel = new Map();
   for (const node of nodes) {
-    const model = node.models[0] ?? "no GPU";
-    if (!byModel.has(model)) byModel.set(model, { model, nodes: [], other: false });
-    byModel.get(model).nodes.push(node);
+    for (const model of node.models.length ? node.models : ["no GPU"]) {
+      if (!byModel.has(model)) byModel.set(model, { model, models: [model], nodes: [], other: false });
+      byModel.get(model).nodes.push(node);
+    }
   }
   const groups = [...byModel.values()].sort((a, b) => b.nodes.length - a.nodes.length || (a.model < b.model ? -1 : 1));
   if (groups.length <= MOST_GROUPS) return groups;
-  const rest = groups.splice(MOST_GROUPS - 1).flatMap((group) => group.nodes);
-  return [...groups, { model: "", nodes: rest, other: true }];
+  const rest = groups.splice(MOST_GROUPS - 1);
+  const together = [...new Set(rest.flatMap((group) => group.nodes))];
+  return [...groups, { model: "", models: rest.map((group) => group.model), nodes: together, other: true }];
 }
 
 /** Give each group its columns and rows; says how large a cell may be so that all of it is in sight. */

@@ -3,7 +3,7 @@ import { html, nothing, render } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { gpuLine } from "./bars.js";
 import { kindText } from "./cluster.js";
-import { count, memory, named, percent, plural, tenth, unaccountedText, visible } from "./text.js";
+import { count, freeText, memory, named, percent, plural, unaccountedText, visible } from "./text.js";
 
 const CARD_WIDTH = 270;
 const GAP = 12;
@@ -116,7 +116,7 @@ export class NodeList {
         @click=${() => this.onOpen(node.name)}>${named(node.name)}</button></h3>
       <p class="about"><span>${about(node)}</span>${badges(node)}</p>
       ${node.devices.map(gpuLine)}
-      ${notes(node).length ? html`<p class="notes">${notes(node).join(", ")}</p>` : nothing}
+      ${notes(node).length ? html`<p class="notes" title=${notes(node).join(", ")}>${notes(node).join(", ")}</p>` : nothing}
     </li>`;
   }
 
@@ -130,7 +130,7 @@ export class NodeList {
       ${repeat(inSight, (index) => this.#nodes[index].name, (index) => {
         const node = this.#nodes[index];
         const { sum } = node;
-        const amounts = [memory(sum.requested), memory(sum.used), unaccountedText(sum), memory(sum.free)];
+        const amounts = [memory(sum.requested), memory(sum.used), unaccountedText(sum), freeText(sum)];
         return html`<div class=${`line ${node.state.toLowerCase()}`} role="row" aria-rowindex=${index + 2} data-name=${node.name}
           .style=${`transform:translateY(${this.#tops[index]}px)`}>
           <span role="rowheader"><button type="button" tabindex=${index === entry ? 0 : -1}
@@ -194,7 +194,7 @@ function badges(node) {
 
 function notes(node) {
   const all = [];
-  if (node.adrift) all.push(`${tenth(node.adrift)} of the GPUs held, nobody has told which`);
+  all.push(...node.unattributed.map(visible));
   if (node.state === "Missing") all.push("no report: nothing is placed here");
   if (node.state === "Stale") all.push("the last report is old: nothing is placed here");
   return all;
@@ -202,6 +202,6 @@ function notes(node) {
 
 function cardText(node) {
   const use = node.held === null ? "nothing to give" : `${percent(node.held)} allocated`;
-  const trouble = [node.state === "Fresh" ? "" : node.state.toLowerCase(), node.sum.sick ? plural(node.sum.sick, "sick GPU") : ""].filter(Boolean);
+  const trouble = [...node.unattributed.map(visible), node.state === "Fresh" ? "" : node.state.toLowerCase(), node.sum.sick ? plural(node.sum.sick, "sick GPU") : ""].filter(Boolean);
   return [visible(node.name), devicesText(node), use, ...trouble].join(", ");
 }

@@ -6,13 +6,22 @@ const MOST_SHOWN = 50;
 
 const podName = (pod) => html`<span class="pod">${named(pod.namespace)}<wbr>/${named(pod.name)}</span>`;
 
+/** How many wait; of those that the filters leave, as far as they are listed. */
+export function waitingCount(pending, filters) {
+  if (!pending.total) return "";
+  if (!filters.namespace) return `(${count(pending.total)})`;
+  const shown = pending.lines.filter((line) => filters.showsPod(line)).length;
+  return `(${pending.lines.length < pending.total ? "≥ " : ""}${count(shown)} of ${count(pending.total)})`;
+}
+
 export function pendingTemplate(pending, filters, now) {
   const lines = pending.lines.filter((line) => filters.showsPod(line));
   if (!lines.length) {
     return html`<p class="empty">${pending.total && filters.namespace ? "None of this namespace." : "No pod waits for a GPU."}</p>`;
   }
   const more = (filters.namespace ? lines.length : pending.total) - Math.min(lines.length, MOST_SHOWN);
-  return html`<ul class="pods">${lines.slice(0, MOST_SHOWN).map(
+  return html`<p class="scope">Counts are of all nodes, also those without GPUs.</p>
+  <ul class="pods">${lines.slice(0, MOST_SHOWN).map(
     (line) => html`<li>
       <p class="who">${podName(line)}${line.since ? html`<span class="when">${ago(now - Date.parse(line.since) / 1000)}</span>` : nothing}</p>
       <p class="asks">${visible(line.asks)}${line.priority ? ` · priority ${count(line.priority)}` : ""}</p>
@@ -33,7 +42,8 @@ function commonest({ reason, commonest: most }) {
 export function decisionsTemplate(decisions, filters) {
   const shown = decisions.filter((each) => filters.showsPod(each));
   if (!shown.length) return html`<p class="empty">Nothing was decided yet.</p>`;
-  return html`<ol class="pods">${shown.slice(0, MOST_SHOWN).map(
+  return html`<p class="scope">Counts are of the nodes that kube-scheduler asked about.</p>
+  <ol class="pods">${shown.slice(0, MOST_SHOWN).map(
     (each) => html`<li class=${outcome(each)}>
       <p class="who">${podName(each)}<time class="when">${atSecond(each.at)}</time></p>
       ${result(each)}

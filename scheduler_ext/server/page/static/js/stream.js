@@ -9,11 +9,10 @@ export class Stream {
   #source = null;
   #id = "";
   #heardAt = 0;
-  #said = "";
 
-  constructor(onChange, onState) {
+  constructor(onChange, connection) {
     this.onChange = onChange;
-    this.onState = onState;
+    this.connection = connection;
     document.addEventListener("visibilitychange", () => (document.hidden ? this.#close() : this.#open()));
     setInterval(() => this.#watch(), 1000);
     this.#open();
@@ -23,13 +22,15 @@ export class Stream {
     if (this.#source) return;
     this.#heardAt = performance.now();
     this.#source = new EventSource(`events?seen=${encodeURIComponent(this.#id)}`);
-    this.#source.addEventListener("wait", () => this.#heard());
+    this.#source.addEventListener("wait", (event) => {
+      this.#heard();
+      this.connection.told(JSON.parse(event.data).status, false);
+    });
     this.#source.addEventListener("change", (event) => {
       this.#heard();
       this.#id = event.lastEventId;
       this.received += event.data.length;
       this.first ||= event.data.length;
-      this.#say("live");
       this.onChange(JSON.parse(event.data));
     });
   }
@@ -45,7 +46,8 @@ export class Stream {
 
   #watch() {
     if (!this.#source) return;
-    if (performance.now() - this.#heardAt > LOST_AFTER_MS) this.#say("lost");
+    const silentMs = performance.now() - this.#heardAt;
+    if (silentMs > LOST_AFTER_MS) this.connection.lost((Date.now() - silentMs) / 1000);
     // After an answer that is none (a proxy's error page) the browser does not come back by itself.
     if (this.#source.readyState === EventSource.CLOSED) {
       this.#source = null;
@@ -53,9 +55,5 @@ export class Stream {
       this.#open();
       this.#heardAt = heardAt;
     }
-  }
-
-  #say(state) {
-    if (state !== this.#said) this.onState((this.#said = state));
   }
 }

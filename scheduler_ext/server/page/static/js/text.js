@@ -33,6 +33,9 @@ export function unaccountedText(sum) {
   return `${sum.telling < sum.measured ? "≥ " : ""}${memory(sum.unaccounted)}`;
 }
 
+/** A sum's free memory: an upper bound where pods hold GPUs that are not known. */
+export const freeText = (sum) => `${sum.unattributed ? "≤ " : ""}${memory(sum.free)}`;
+
 export const bytes = (number) =>
   number >= 1e6 ? `${tenths.format(number / 1e6)} MB` : `${whole.format(number / 1e3)} kB`;
 
