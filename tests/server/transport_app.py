@@ -2,7 +2,8 @@
 
 Its WSGI applications do as the paths say:
 POST /length reads the body and replies {"length": n, "age_s": s}; GET /large replies 8 MB;
-GET /sleep/MS replies after that long; GET /raise fails; GET /stream replies in chunks;
+GET /sleep/MS replies after that long; GET /raise fails, and GET /exit by SystemExit; GET /stream replies in
+chunks; GET /echo replies what the environ says of the caller;
 GET /cuts replies what was cut off; GET /leftover leaves in the environ what is freed only after GET /let-go;
 on the health listener everything is answered "ok".
 """
@@ -28,6 +29,8 @@ from scheduler_ext.server.server_options import TlsFiles
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
 
+# What an application believes about its caller.
+_ECHOED = ("PATH_INFO", "SCRIPT_NAME", "HTTP_HOST", "REMOTE_ADDR", "REMOTE_USER", "wsgi.url_scheme")
 LARGE_BYTES = 8 * 1024 * 1024
 LARGE = b"x" * LARGE_BYTES
 MAX_BODY_BYTES = 4 * 1024 * 1024
@@ -57,6 +60,12 @@ def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
             return _json(start_response, {"slept": milliseconds})
         case ["raise"]:
             raise RuntimeError("on purpose")
+        case ["exit"]:
+            raise SystemExit("on purpose")
+        case ["echo"]:
+            texts = {name: value for name, value in environ.items() if isinstance(value, str)}
+            believed = {name: texts.get(name) for name in _ECHOED}
+            return _json(start_response, believed)
         case ["stream"]:
             start_response("200 OK", [("Content-Type", "text/plain")])
             return iter([b"one ", b"two ", b"three"])
