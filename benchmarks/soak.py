@@ -1,14 +1,14 @@
 """Whether the server's memory stays flat under mixed load.
 
-    python -m benchmarks.soak --minutes 30 --nodes 500 --json FILE
+    python -m benchmarks.soak --minutes 30 --nodes 500 --json FILE     (make soak MINUTES=30)
 
 `scheduler-ext serve` follows an inventory file that changes every few seconds, while clients ask for filter,
 prioritize, preempt, explanations by name and by manifest, scrapes, probes and the page's stream of changes.
 Each pod has an identity of its own, some scrapes are not read, and some connections end after one request.
 
-The resident memory of the worker process is sampled once a second. What the server keeps on purpose, such as
-the record of decisions, fills first: a burst of pods comes before the first sample. The run fails when an
-answer is wrong, or when memory grows over the last half of the samples (`Growth`).
+The resident memory of the worker process is sampled four times a second. What the server keeps on purpose,
+such as the record of decisions, fills first: a burst of pods comes before the first sample. The run fails
+when an answer is wrong, or when memory grows over the last half by more than `Growth` tolerates.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ from benchmarks.workload import BenchmarkPod, Workload, prioritize_body
 from scheduler_ext.sim.machine import describe_machine, machine_line
 
 SEED = 42
-_SAMPLE_S = 1.0
+_SAMPLE_S = 0.25
+_PER_MINUTE = int(60 / _SAMPLE_S)
 # As many decisions as the default configuration keeps, and some more.
 _WARM_UP_PODS = 6000
 _RELOAD_EVERY_S = 3.0
 # One node in so many is another after a reload.
 _CHANGED = 10
-# Growth that is not told from none, in MiB a minute: 6 MiB an hour.
-_TOLERATED = 0.1
+# Growth over the last half that is taken for none: half a scrape of 5,000 nodes.
+_TOLERATED_MIB = 3.0
 # Neighbouring samples are alike; the means of so many stretches of the last half are not.
 _STRETCHES = 10
 # Student's t for them (8 degrees of freedom): growth is believed at 99 %.
@@ -57,11 +58,12 @@ _T = 2.896
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How memory changed over some samples: the slope of a straight line through the means of `_STRETCHES`
-    stretches, in MiB a minute, and how far the slope may be off at 99 %."""
+    """How memory changed over so many ``minutes``: the slope of a straight line through the means of
+    `_STRETCHES` stretches, in MiB a minute, and how far the slope may be off at 99 %."""
 
     slope: float
     error: float
+    minutes: float
 
     @classmethod
     def of(cls, mib: Sequence[float], minutes: float) -> Growth:
@@ -72,12 +74,12 @@ class Growth:
         slope, intercept = statistics.linear_regression(at, means)
         left = sum((mean - slope * x - intercept) ** 2 for x, mean in zip(at, means, strict=True))
         spread = sum((x - statistics.fmean(at)) ** 2 for x in at)
-        return cls(slope, _T * (left / (_STRETCHES - 2) / spread) ** 0.5)
+        return cls(slope, _T * (left / (_STRETCHES - 2) / spread) ** 0.5, minutes)
 
     @property
     def flat(self) -> bool:
-        """Whether the memory need not have grown, as far as its noise lets one see."""
-        return self.slope - self.error <= _TOLERATED
+        """Whether the memory need not have grown by more than is tolerated, as far as its noise shows."""
+        return (self.slope - self.error) * self.minutes <= _TOLERATED_MIB
 
 
 class Counts:
@@ -143,6 +145,10 @@ class Scheduler:
             self._ask("preempt", _preempt_body(pod, workload.names[:20]))
         if explain and self._asked % 50 == 0:
             self._explain(pod)
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._api.close()
 
     def _ask(self, verb: str, body: bytes) -> bytes:
         (reply,) = exchange([self._api], [self._api.request(f"/{verb}", body)], 30)
@@ -215,8 +221,8 @@ def repeating(every_s: float, act: Callable[[], object], counts: Counts) -> Iter
         thread.join(60)
 
 
-def soak(minutes: float, nodes: int, report: Callable[[float, float], None]) -> dict[str, Any]:
-    """Load a server for so long; the report as plain JSON values. ``report`` gets a sample now and then."""
+def soak(minutes: float, nodes: int, warm_up_pods: int = _WARM_UP_PODS) -> dict[str, Any]:
+    """Load a server for so long, and print its memory every minute; the report as plain JSON values."""
     counts = Counts()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         inventory = Inventory(Path(folder) / "inventory.json", nodes)
@@ -225,7 +231,9 @@ def soak(minutes: float, nodes: int, report: Callable[[float, float], None]) -> 
         api, health, inspect = (url_of(name) for name in ("api", "health", "inspect"))
         worker = worker_of(pid)
         schedulers = [Scheduler(number, nodes, api, inspect, counts) for number in range(2)]
-        for _ in range(_WARM_UP_PODS):
+        for scheduler in schedulers:
+            stack.callback(scheduler.close)
+        for _ in range(warm_up_pods):
             schedulers[0].next_pod(explain=False)
         page = Watcher(f"{inspect}/page/events")
         loads: Mapping[Callable[[], object], float] = {
@@ -240,7 +248,7 @@ def soak(minutes: float, nodes: int, report: Callable[[float, float], None]) -> 
         }
         for act, every_s in loads.items():
             stack.enter_context(repeating(every_s, act, counts))
-        mib = list(_sampled(worker, minutes, report))
+        mib = list(_sampled(worker, minutes))
     half = mib[len(mib) // 2 :]
     growth = Growth.of(half, minutes / 2)
     return {
@@ -249,19 +257,21 @@ def soak(minutes: float, nodes: int, report: Callable[[float, float], None]) -> 
         "nodes": nodes,
         "answers": dict(counts.answers),
         "wrong": counts.wrong,
-        "mibByMinute": [round(statistics.fmean(mib[at : at + 60]), 1) for at in range(0, len(mib), 60)],
+        "mibByMinute": [
+            round(statistics.fmean(mib[at : at + _PER_MINUTE]), 1) for at in range(0, len(mib), _PER_MINUTE)
+        ],
         "slopeMibPerMinute": round(growth.slope, 3),
         "errorMibPerMinute": round(growth.error, 3),
         "flat": growth.flat,
     }
 
 
-def _sampled(worker: int, minutes: float, report: Callable[[float, float], None]) -> Iterator[float]:
+def _sampled(worker: int, minutes: float) -> Iterator[float]:
     started = time.monotonic()
-    for number in range(int(minutes * 60 / _SAMPLE_S)):
+    for number in range(int(minutes * _PER_MINUTE)):
         mib = resident_mib(worker)
-        if number % 60 == 0:
-            report(number * _SAMPLE_S / 60, mib)
+        if number % _PER_MINUTE == 0:
+            print(f"{number // _PER_MINUTE:3} min {mib:7.1f} MiB", flush=True)
         yield mib
         time.sleep(max(0.0, started + (number + 1) * _SAMPLE_S - time.monotonic()))
 
@@ -273,9 +283,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    result = soak(
-        asked.minutes, asked.nodes, lambda at, mib: print(f"{at:5.1f} min {mib:7.1f} MiB", flush=True)
-    )
+    result = soak(asked.minutes, asked.nodes)
     if asked.json is not None:
         asked.json.write_text(json.dumps(result, indent=2) + "\n")
     print(machine_line(result["machine"]))
