@@ -62,6 +62,10 @@ bench-scheduler: .venv ## Measure a real kube-scheduler with and without extende
 	$(BIN)/python -m benchmarks.scheduler --asks $(ASKS) --json benchmarks/results/scheduler-$(ASKS).json \
 		--png benchmarks/results/scheduler-$(ASKS).png $(ARGS)
 
+MINUTES ?= 30
+soak: .venv ## Load the server for MINUTES=30 with all it answers and reloads, and fail where its memory grows
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
+
 bench-live: .venv ## Measure what following a large cluster costs (three minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.live --json benchmarks/results/live.json $(ARGS)
 
@@ -142,4 +146,4 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 
 .PHONY: help run test test-long test-page e2e check bench bench-bind bench-filter bench-live bench-page \
 	bench-placement bench-placement-floors bench-scheduler digests docs docs-links image krew lock page-screenshot \
-	clean .venv
+	soak clean .venv

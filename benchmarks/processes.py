@@ -56,6 +56,13 @@ def running_server(command: Sequence[str], announced: str) -> Iterator[str]:
 @contextlib.contextmanager
 def running_listeners(command: Sequence[str]) -> Iterator[Callable[[str], str]]:
     """The same for a server with several listeners: what it yields gives the URL announced for a name."""
+    with running_process(command) as (url_of, _):
+        yield url_of
+
+
+@contextlib.contextmanager
+def running_process(command: Sequence[str]) -> Iterator[tuple[Callable[[str], str], int]]:
+    """The same, with the id of the process that was started."""
     process = subprocess.Popen(
         # setpriv (util-linux): where this process is killed, nobody else would end the server.
         ["setpriv", "--pdeathsig", "KILL", "--", *command],
@@ -67,7 +74,7 @@ def running_listeners(command: Sequence[str]) -> Iterator[Callable[[str], str]]:
     )
     watch = _StderrWatch(process, shlex.join(command))
     try:
-        yield watch.ready_url
+        yield watch.ready_url, process.pid
     finally:
         _stop(process)
         watch.join()

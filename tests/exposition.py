@@ -55,4 +55,4 @@ def exposition() -> list[Metric]:
     metrics = Metrics(Followed(source, binder), config, lambda: pending, Path("no-certificate"))
     metrics.observe("filter", 200, 0.001)
     metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))
-    return list(text_string_to_metric_families(metrics.render().decode()))
+    return list(text_string_to_metric_families(b"".join(metrics.render()).decode()))

@@ -25,6 +25,7 @@ from scheduler_ext.cli.options import (
 )
 from scheduler_ext.cli.sources import one_source, read_config
 from scheduler_ext.extender.explainer import Explainer
+from scheduler_ext.extender.heap import share_one_arena
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.extender.status import Source
@@ -244,6 +245,7 @@ def build_apps(config: Configuration, build_source: BuildSource, certificate_fil
     from scheduler_ext.server.questions import questions_blueprint
     from scheduler_ext.server.server_options import Apps
 
+    share_one_arena()
     # Other threads decode for long stretches; waiting requests get the interpreter sooner this way.
     sys.setswitchinterval(0.0002)
     extender = Extender(config)

@@ -8,7 +8,6 @@ Changes that come together are published together: a publication costs a millise
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 import uuid
@@ -36,6 +35,7 @@ from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.binder import Binder
 from scheduler_ext.extender.book import Book
+from scheduler_ext.extender.heap import settle_heap
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.status import Check, Problem, SourceStatus
 from scheduler_ext.wire.config import Configuration
@@ -323,8 +323,8 @@ class LiveInventory:
             self._placements.follow(before, infos)
         if begun and (snapshot := self.snapshot) is not None:
             self._unpublished = {}
-            # What was just built lives on: keep the collector from walking it.
-            gc.freeze()
+            # What was just built lives on.
+            settle_heap()
             log.info("inventory complete: %d nodes, generation %d", len(snapshot.nodes), snapshot.generation)
             self._greet(snapshot)
             self._forecasting.start()

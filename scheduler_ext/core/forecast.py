@@ -32,6 +32,8 @@ USUAL_PART = 0.95
 MAX_CPU_AMOUNTS = 32
 # Sizes of shares among which a residual is filled: those that ask most.
 MAX_SIZES = 64
+# Few: the tables of ten kinds of GPUs have some megabytes.
+_COVERING = 8
 _NEVER = np.int32(WHOLE + 1)
 
 
@@ -73,6 +75,8 @@ class Forecast:
         self._every = every = _Classes(workload)
         usual = _Classes(workload.top(USUAL_PART))
         self._kept: dict[tuple[float, float], Floats] = {}
+        # Kept here so that they end with this one: a module's cache would keep those of past forecasts.
+        self._covering: dict[tuple[DeviceKind, ...], Forecast] = {}
         self._looked_up: tuple[Sequence[DeviceKind], Ints] = ((), np.zeros(1, np.int32))
         self._hosted: tuple[tuple[tuple[NodeShape, ...], bytes], Floats] = (((), b""), np.zeros(0))
         self.cpu_milli = _cpu_amounts(usual)
@@ -94,7 +98,14 @@ class Forecast:
         """The same for at least these kinds."""
         if kinds is self._looked_up[0] or all(kind in self.row_of for kind in kinds):
             return self
-        return _covering(self, tuple(dict.fromkeys((*self.row_of, *kinds))))
+        every = tuple(dict.fromkeys((*self.row_of, *kinds)))
+        covering = self._covering.get(every)
+        if covering is None:
+            if len(self._covering) == _COVERING:
+                # Not changed but replaced: other readers may be in it.
+                self._covering = {}
+            covering = self._covering[every] = Forecast(self.workload, every)
+        return covering
 
     def kept(self, worth: float, unusable: float) -> Floats:
         """What is kept with a residual, ``[kind, step, residual]`` in one row: its worth less what of it is
@@ -187,12 +198,6 @@ class Forecast:
         unknown = unknown / max(float(gpus.sum()), 1e-9)
         total = max(float(asked.sum() + unknown.sum()), 1e-9)
         return admits, asked / total, unknown / total
-
-
-# Few: the tables of ten kinds of GPUs have some megabytes.
-@lru_cache(maxsize=64)
-def _covering(forecast: Forecast, kinds: tuple[DeviceKind, ...]) -> Forecast:
-    return Forecast(forecast.workload, kinds)
 
 
 class _Classes:

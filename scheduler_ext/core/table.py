@@ -83,14 +83,21 @@ class Table(StateColumns):
     _node: NodeColumns
 
     def __init__(
-        self, nodes: Mapping[str, Node], spare: int = _SPARE, forecast: Forecast = NO_FORECAST
+        self,
+        nodes: Mapping[str, Node],
+        spare: int = _SPARE,
+        forecast: Forecast = NO_FORECAST,
+        before: Table | None = None,
     ) -> None:
-        """``forecast`` may be changed between two snapshots."""
+        """``forecast`` may be changed between two snapshots. Nodes with the names of ``before`` share its
+        index of names, because recorded decisions keep theirs."""
         self._spare = spare
         self.forecast = forecast
         self._nodes = dict(nodes)
         self._unsettled = {name for name, node in nodes.items() if _is_unsettled(node)}
         self._mig_rooms = MigRooms()
+        self._row_of = before._row_of if before is not None else NameIndex(())
+        self._name_rank = before._name_rank if before is not None else np.zeros(1, np.int32)
         self._name_rows()
         self._fill()
 
@@ -162,6 +169,8 @@ class Table(StateColumns):
         self._node.count[0] = np.count_nonzero(self._state_of[:-1] == 0)
 
     def _name_rows(self) -> None:
+        if list(self._row_of) == list(self._nodes):
+            return
         # Fresh copies, which lie side by side in memory instead of strewn among the nodes.
         names = [(name + " ")[:-1] for name in self._nodes]
         self._row_of = NameIndex(names)

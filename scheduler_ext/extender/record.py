@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
@@ -34,6 +34,8 @@ _WAITING = 512
 _READ_EVERY_S = 0.1
 # Besides the pod: numbers, names of nodes and terms, rounded up.
 _ENTRY_BYTES = 4096
+# A node's name in an index of all names: the text, a dict's place for it, and a place among the hashes.
+_NAME_BYTES = 220
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,9 @@ class Record:
         self._by_uid: OrderedDict[str, Recorded] = OrderedDict()
         self._uid_of: dict[tuple[str, str], str] = {}
         self._bytes = 0
+        # How many entries keep each index of names, by its identity. The latest one is the snapshot's own.
+        self._indices: Counter[int] = Counter()
+        self._index_bytes = 0
         self._number = 0
         self._last_pod: tuple[bytes, str, str, str, bytes] | None = None
         self._stopped = Event()
@@ -230,7 +235,7 @@ class Record:
         if entry is None:
             entry = self._by_uid[key] = Recorded(key, namespace, name, pod, at)
         else:
-            self._bytes -= entry.size
+            self._count(entry, -1)
         entry.pod = pod or entry.pod
         self._uid_of[namespace, name] = key
         return entry
@@ -238,13 +243,27 @@ class Record:
     def _changed(self, entry: Recorded, at: float) -> None:
         self._number += 1
         entry.number, entry.at = self._number, at
-        self._bytes += entry.size
+        self._count(entry, 1)
         self._by_uid.move_to_end(entry.uid)
-        while self._by_uid and (len(self._by_uid) > self._most or self._bytes > self._most_bytes):
+        while self._by_uid and (len(self._by_uid) > self._most or self._held_bytes() > self._most_bytes):
             uid, old = self._by_uid.popitem(last=False)
-            self._bytes -= old.size
+            self._count(old, -1)
             if self._uid_of.get((old.namespace, old.name)) == uid:
                 del self._uid_of[old.namespace, old.name]
+
+
+    def _count(self, entry: Recorded, change: int) -> None:
+        """Count what an entry keeps (1), or keeps no more (-1)."""
+        self._bytes += change * entry.size
+        if entry.offered is not None:
+            names = entry.offered.names
+            self._index_bytes = _NAME_BYTES * len(names)
+            self._indices[id(names)] += change
+            if not self._indices[id(names)]:
+                del self._indices[id(names)]
+
+    def _held_bytes(self) -> int:
+        return self._bytes + self._index_bytes * max(0, len(self._indices) - 1)
 
 
 def _key(uid: str, namespace: str, name: str) -> str:

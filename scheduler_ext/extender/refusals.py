@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
+from weakref import ReferenceType, ref
 
 import numpy as np
 from cachetools import LRUCache
@@ -31,7 +32,8 @@ class _Refused:
 
     at: float
     rows: Ints
-    row_of: NameIndex
+    # Weak: it would keep alive the names of nodes that are gone, and is only compared.
+    row_of: ReferenceType[NameIndex]
 
 
 class Refusals:
@@ -45,7 +47,7 @@ class Refusals:
     def remember(self, request: GpuRequest, rows: Ints, snapshot: Snapshot, now: float) -> None:
         """None of the nodes at these rows took it."""
         with self._lock:
-            self._refused[request] = _Refused(now, rows, snapshot.row_of)
+            self._refused[request] = _Refused(now, rows, ref(snapshot.row_of))
 
     def cured(self, snapshot: Snapshot, changed: Mapping[str, float]) -> list[str]:
         """Of the nodes that changed, as few as every request fits on one of that fits anywhere there now;
@@ -80,7 +82,7 @@ class Refusals:
 
 def _asked(refused: _Refused, snapshot: Snapshot, part: Snapshot) -> Bools:
     """Which nodes of a part of the snapshot were asked about; all, where nodes came or went since."""
-    if refused.row_of is not snapshot.row_of:
+    if refused.row_of() is not snapshot.row_of:
         return np.ones(len(part.nodes), np.bool_)
     asked: Bools = np.isin(snapshot.rows(list(part.nodes)), refused.rows)
     return asked

@@ -96,7 +96,7 @@ class Extender:
         with self._writing:
             forecast = forecast or self._table.forecast
             try:
-                self._table = Table(nodes, forecast=forecast)
+                self._table = Table(nodes, forecast=forecast, before=self._table)
             except Exception:
                 self._table = Table(_without_the_impossible(nodes), forecast=forecast)
             snapshot = self._publish()

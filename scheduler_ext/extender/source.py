@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import time
@@ -16,6 +15,7 @@ from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.extender.heap import settle_heap
 from scheduler_ext.extender.reading import Sequences, read_nodes_apart
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.status import Check, Problem, SourceStatus
@@ -101,8 +101,8 @@ class InventorySource:
         self._last = {name: (report.boot_id, report.sequence) for name, report in reports.items()}
         self.problem = None
         self.checked_at = self._read_at = time.monotonic()
-        # What was just built lives until the next reload: keep the collector from walking it.
-        gc.freeze()
+        # What was just built lives until the next reload.
+        settle_heap()
         log.info("inventory read: %d nodes, generation %d", len(infos), snapshot.generation)
 
     def start(self) -> None:

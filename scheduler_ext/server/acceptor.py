@@ -89,8 +89,10 @@ class Acceptor:
             # The listener stays readable, and the loop would spin while nothing can be freed.
             time.sleep(0.01)
             return False
-        if self._table.count() >= self._max_connections:
-            self._make_room()
+        if self._table.count() >= self._max_connections and not self._make_room():
+            CUT_CONNECTIONS.add("pressure")
+            sock.close()
+            return True
         if self._certificates is None:
             self._enter(Connection(sock, peer, self._address), Phase.IDLE)
         else:
@@ -132,11 +134,12 @@ class Acceptor:
             log.warning("client %s refused: %s%s", connection.peer[0], why, more)
             refusals.quiet_until, refusals.unlogged = now + _LOG_EVERY_S, 0
 
-    def _make_room(self) -> None:
+    def _make_room(self) -> bool:
         victim = self._table.expendable()
         if victim is not None:
             CUT_CONNECTIONS.add("pressure")
-            self._table.close(victim)
+            self._table.close(victim, reset=victim.phase is Phase.WRITING)
+        return victim is not None
 
     def _enter(self, connection: Connection, phase: Phase) -> None:
         self._table.enter(connection, phase, time.monotonic())

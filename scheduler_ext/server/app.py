@@ -16,7 +16,7 @@ from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.binder import Binder
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.status import Source
-from scheduler_ext.server.body import BODY_RECEIVED, BodyError, read_body
+from scheduler_ext.server.body import BODY_RECEIVED, BodyError, read_body, received_at
 from scheduler_ext.server.loopback_only import loopback_only
 from scheduler_ext.server.metrics import CONTENT_TYPE, Metrics
 from scheduler_ext.server.replies import json_reply, problem_reply, text_reply
@@ -101,6 +101,7 @@ def health_app(source: Source, metrics: Metrics) -> Flask:
     """Liveness, readiness and metrics."""
     app = _bare_app("health")
 
+    # Both are in PROBES of the server's options.
     @app.get("/livez")
     def livez() -> Response:
         return text_reply(200, "ok")
@@ -117,7 +118,7 @@ def health_app(source: Source, metrics: Metrics) -> Flask:
 
     @app.get("/metrics")
     def scrape() -> Response:
-        return Response(metrics.render(), content_type=CONTENT_TYPE)
+        return Response(metrics.render(received_at(request.environ)), content_type=CONTENT_TYPE)
 
     return app
 

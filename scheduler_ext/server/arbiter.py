@@ -80,6 +80,13 @@ def settings(options: ServerOptions) -> dict[str, Any]:
         "control_socket_disable": True,
         # Does not change with what else happens to be installed; the C parser saves 10 us.
         "http_parser": "python",
+        # Nothing stands between us and the client: a header such as SCRIPT_NAME or X-Forwarded-Proto is not
+        # believed, wherever it comes from.
+        "forwarded_allow_ips": "",
+        "forwarder_headers": "",
+        "secure_scheme_headers": {},
+        # Any that is well-formed: exchange.py refuses all but two, with a status that says so.
+        "permit_unconventional_http_version": True,
         # kube-scheduler sends a short line and six headers.
         "limit_request_line": 4094,
         "limit_request_fields": 100,

@@ -82,6 +82,12 @@ class MissingBody(io.RawIOBase):
         raise self.error
 
 
+def received_at(environ: MutableMapping[str, Any]) -> float:
+    """time.monotonic() when the whole request was here; now, where no more of it comes."""
+    source = environ["wsgi.input"]
+    return source.received_at if isinstance(source, ReceivedBody) else time.monotonic()
+
+
 def read_body(environ: MutableMapping[str, Any], limit_bytes: int) -> bytes:
     """The whole body of a request of at most `limit_bytes`, and the time of its last byte in environ.
 

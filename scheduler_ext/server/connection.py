@@ -8,6 +8,7 @@ import select
 import socket
 import struct
 import time
+from concurrent.futures import Future
 from typing import Any
 
 from scheduler_ext.server.body import (
@@ -42,11 +43,15 @@ class Phase(enum.Enum):
     CLOSED = "nothing"
 
 
+_HOLDING = (Phase.READING, Phase.SERVING)
+
+
 class Connection:
     """The state of one connection. Owned by its loop's thread, and by a pool thread while SERVING."""
 
     __slots__ = (
         "_scanned",
+        "counted_bytes",
         "deadline",
         "discarded_bytes",
         "fault",
@@ -54,8 +59,10 @@ class Connection:
         "incoming",
         "keep_alive",
         "outgoing",
+        "owed",
         "peer",
         "phase",
+        "queued",
         "received_at",
         "request",
         "served",
@@ -71,6 +78,9 @@ class Connection:
         self.phase = Phase.CLOSED
         self.deadline = 0.0
         self.watched = 0
+        self.counted_bytes = 0
+        self.owed: list[Any] = []
+        self.queued: Future[None] | None = None
         self.served = 0
         self.discarded_bytes = 0
         self.incoming = bytearray()
@@ -89,8 +99,8 @@ class Connection:
 
     @property
     def held_bytes(self) -> int:
-        """How much of an unfinished request is in memory."""
-        return len(self.incoming) + (self.framing.size if self.framing else 0)
+        """How much of a request is in memory that is not answered yet."""
+        return len(self.incoming) + (self.framing.size if self.framing and self.phase in _HOLDING else 0)
 
     @property
     def mid_record(self) -> bool:
@@ -168,7 +178,7 @@ class Connection:
         if self.fault is not None:
             return MissingBody(self.fault)
         assert self.framing is not None
-        return ReceivedBody(self.framing.content(), self.received_at)
+        return ReceivedBody(self.framing.take(), self.received_at)
 
     def owe(self, pieces: list[bytes]) -> None:
         """Set the reply to send."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -20,11 +21,17 @@ _WATCHED_FOR = {
 }
 # Which connections make room for a new one: those that lose least come first, and strangers before those who
 # have shown a certificate.
-_EVICTION_ORDER = (Phase.LINGERING, Phase.HANDSHAKE, Phase.DISCARDING, Phase.READING, Phase.IDLE)
+_EVICTION_ORDER = (
+    *(Phase.LINGERING, Phase.HANDSHAKE, Phase.DISCARDING, Phase.READING),
+    *(Phase.IDLE, Phase.WRITING, Phase.SERVING),
+)
 
 
 class ConnectionTable:
     """All connections of one loop; used by the loop's thread only.
+
+    `held_bytes` are those of requests that are not answered and of replies that are not sent. Replies may be
+    the same object, as those of scrapes that came together are: it counts once.
 
     `durations_s` says how long a connection may stay in each phase. A phase has one duration, so the
     connection that entered it first is also due first, and an insertion-ordered dict is the whole timer.
@@ -32,6 +39,7 @@ class ConnectionTable:
 
     def __init__(self, durations_s: dict[Phase, float], on_event: Callable[[Connection, int], None]) -> None:
         self.held_bytes = 0
+        self._owed_to: Counter[int] = Counter()
         self._durations_s = durations_s
         self._on_event = on_event
         self._selector = selectors.DefaultSelector()
@@ -43,8 +51,10 @@ class ConnectionTable:
         connection.phase = phase
         connection.deadline = now + self._durations_s[phase]
         self._in_phase[phase][connection] = None
-        if phase is Phase.READING:
-            self.held_bytes += connection.held_bytes
+        self.count_held(connection)
+        if phase is Phase.WRITING:
+            connection.owed = [piece.obj for piece in connection.outgoing]
+            self._count_owed(connection, 1)
         # A connection being served stays watched for reading: its client normally stays silent, and
         # leaving the poller alone saves two system calls per request.
         self.watch(connection, _WATCHED_FOR.get(phase, connection.watched))
@@ -55,6 +65,7 @@ class ConnectionTable:
             self._leave_phase(connection)
             self.watch(connection, 0)
             connection.close(reset)
+            self.count_held(connection)
 
     def watch(self, connection: Connection, events: int) -> None:
         """Have the poller report `events` (0: none) of a connection."""
@@ -99,16 +110,29 @@ class ConnectionTable:
         """How many connections are in these phases; in any when none is named."""
         return sum(len(self._in_phase[phase]) for phase in phases or self._in_phase)
 
-    def oldest(self, phase: Phase) -> Connection:
-        """The connection that has been in a phase for longest. Raises StopIteration when there is none."""
-        return next(iter(self._in_phase[phase]))
+    def count_held(self, connection: Connection) -> None:
+        """Count again what a connection holds of its request."""
+        held_bytes = connection.held_bytes
+        self.held_bytes += held_bytes - connection.counted_bytes
+        connection.counted_bytes = held_bytes
+
+    def longest_holding(self) -> Connection | None:
+        """Of those that hold bytes and can be cut, the connection that has waited for longest. A reply that
+        is the only one stays: it may be larger than the bound by itself."""
+        writing = self._in_phase[Phase.WRITING] if self.count(Phase.WRITING) > 1 else {}
+        oldest = [next(iter(each)) for each in (self._in_phase[Phase.READING], writing) if each]
+        return min(oldest, key=lambda connection: connection.deadline, default=None)
 
     def expendable(self) -> Connection | None:
-        """The connection whose end loses least; kept-alive ones only after those that never asked."""
+        """The connection whose end loses least; kept-alive ones only after those that never asked. None where
+        the application is at work for all of them."""
         for phase in _EVICTION_ORDER:
             connections = self._in_phase[phase]
+            if phase is Phase.SERVING:
+                # Taken back from the queue of the pool.
+                return next((each for each in connections if each.queued and each.queued.cancel()), None)
             if connections:
-                return next((each for each in connections if not each.served), self.oldest(phase))
+                return next((each for each in connections if not each.served), next(iter(connections)))
         return None
 
     def close_all(self) -> None:
@@ -122,5 +146,15 @@ class ConnectionTable:
         if connection.phase is Phase.CLOSED:
             return
         del self._in_phase[connection.phase][connection]
-        if connection.phase is Phase.READING:
-            self.held_bytes -= connection.held_bytes
+        if connection.phase is Phase.WRITING:
+            self._count_owed(connection, -1)
+            connection.owed = []
+
+    def _count_owed(self, connection: Connection, change: int) -> None:
+        """One connection more (1) or less (-1) is sent the reply."""
+        for piece in connection.owed:
+            self._owed_to[id(piece)] += change
+            if self._owed_to[id(piece)] == max(change, 0):
+                self.held_bytes += change * len(piece)
+            if not self._owed_to[id(piece)]:
+                del self._owed_to[id(piece)]

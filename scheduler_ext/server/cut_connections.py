@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Final, Literal, get_args
 
-CutReason = Literal["head", "body", "reply", "tls", "pressure"]
+CutReason = Literal["head", "body", "reply", "tls", "pressure", "error"]
 
 
 class CutConnections:
@@ -13,7 +13,8 @@ class CutConnections:
 
     head: the headers did not arrive in time. body: the body did not. reply: the client did not take its
     reply in time. tls: the handshake failed or did not end in time, for want of a good client certificate for
-    one. pressure: there were too many connections, or too many unfinished bytes.
+    one. pressure: there were too many connections, or too many bytes of requests and replies. error: an
+    unexpected exception, which is in the log.
     """
 
     def __init__(self) -> None:

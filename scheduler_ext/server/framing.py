@@ -17,7 +17,9 @@ HEAD_END = re.compile(rb"\n\r?\n")
 MAX_HEAD_BYTES = 64 * 1024
 
 _MAX_READ_BYTES = 1024 * 1024
-_CHUNK_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
+# No control characters: a reader that ends lines at a bare LF or CR would see other chunks and trailers.
+_CHUNK_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
+_TRAILER_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
 _MAX_CHUNK_LINE_BYTES = 8190
 _MAX_TRAILER_BYTES = 8190
 # Chunks this small, this often, only serve to burn the CPU of the thread that reads for all clients.
@@ -29,7 +31,8 @@ class BodyFraming(Protocol):
     """Collects one body.
 
     `complete` says that its end was seen; `size` counts the bytes collected; `wanted()` is how much to
-    read next; `feed` takes received bytes and returns those that follow the body.
+    read next; `feed` takes received bytes and returns those that follow the body; `take` hands the body over,
+    once.
     """
 
     complete: bool
@@ -37,7 +40,7 @@ class BodyFraming(Protocol):
 
     def wanted(self) -> int: ...
     def feed(self, received: bytes) -> bytes: ...
-    def content(self) -> bytes: ...
+    def take(self) -> bytes: ...
 
 
 class LengthFraming:
@@ -60,8 +63,9 @@ class LengthFraming:
         self.complete = self.size == self.length
         return surplus
 
-    def content(self) -> bytes:
-        return b"".join(self._pieces)
+    def take(self) -> bytes:
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
 
 
 class ChunkedFraming:
@@ -91,8 +95,9 @@ class ChunkedFraming:
             position = after
         return buffer[position:]
 
-    def content(self) -> bytes:
-        return b"".join(self._pieces)
+    def take(self) -> bytes:
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
 
     def _size_line(self, buffer: bytes, start: int) -> int | None:
         end = _line_end(buffer, start, _MAX_CHUNK_LINE_BYTES)
@@ -100,7 +105,7 @@ class ChunkedFraming:
             return None
         line = _CHUNK_SIZE_LINE.fullmatch(buffer, start, end)
         if line is None:
-            raise BodyMalformed("a chunk size is not a hexadecimal number")
+            raise BodyMalformed("a line before a chunk is not a hexadecimal number and its extensions")
         self._missing = int(line[1], 16)
         self._chunks += 1
         if self._chunks > _MANY_CHUNKS and self.size < self._chunks * _SMALL_CHUNK_BYTES:
@@ -136,6 +141,8 @@ class ChunkedFraming:
         if self._trailer_bytes > _MAX_TRAILER_BYTES:
             raise BodyMalformed(f"the trailers are longer than {_MAX_TRAILER_BYTES} bytes")
         self.complete = end == start
+        if not self.complete and _TRAILER_LINE.fullmatch(buffer, start, end) is None:
+            raise BodyMalformed("a trailer is not a header")
         return end + 2
 
 

@@ -29,6 +29,8 @@ _FOREIGN_ENVIRONMENT = (
 )
 # All connections of the three listeners and the files of the applications, with room to spare.
 _OPEN_FILES = 4096
+# The kernel takes twice this, for its own records.
+_SIDE_SEND_BUFFER_BYTES = 256 * 1024
 
 
 def run_server(options: ServerOptions, build_apps: Callable[[], Apps]) -> None:
@@ -48,8 +50,8 @@ def run_server(options: ServerOptions, build_apps: Callable[[], Apps]) -> None:
     try:
         sockets = [
             listen("the API", options.api_listen),
-            listen("health", options.health_listen),
-            listen("inspection", options.inspect_listen),
+            listen("health", options.health_listen, _SIDE_SEND_BUFFER_BYTES),
+            listen("inspection", options.inspect_listen, _SIDE_SEND_BUFFER_BYTES),
         ]
     except ListenError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A reading client takes a reply of 300 KB within this; waiting for it here spares two hops to the loop.
-_PATIENCE_S = 0.02
 # Reads of one client before it is the next one's turn.
 _READS_PER_TURN = 4
+# Two probes that come together, and nothing that takes long, share these.
+_PROBE_THREADS = 2
 # After its last reply a client has this long to close first, which spares it a reset (RFC 9112, 9.6).
 _LINGER_S = 2.0
 _HOLDS_UP_STOP = (
@@ -62,6 +62,7 @@ class HttpLoop:
         self._limits = limits
         self._cfg = cfg
         self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix=name)
+        self._probe_pool = ThreadPoolExecutor(_PROBE_THREADS, thread_name_prefix=f"{name}-probe")
         self._served: deque[Connection] = deque()
         # Never closed: a pool thread may outlive the loop.
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -103,7 +104,8 @@ class HttpLoop:
             tick()
             self._step(0.05)
         self._table.close_all()
-        self._pool.shutdown(wait=False)
+        for pool in (self._pool, self._probe_pool):
+            pool.shutdown(wait=False)
 
     def _step(self, timeout_s: float) -> None:
         """Wait for events, handle them, and cut off who is overdue."""
@@ -140,7 +142,7 @@ class HttpLoop:
         except OSError:
             self._table.close(connection)
         except Exception:
-            log.exception("connection from %s given up", connection.peer[0])
+            _failed("connection from %s given up", connection.peer[0])
             self._table.close(connection)
 
     def _on_event(self, connection: Connection, _mask: int) -> None:
@@ -187,17 +189,27 @@ class HttpLoop:
                 return
 
     def _feed(self, connection: Connection, received: bytes) -> None:
-        held_bytes = connection.held_bytes
         try:
             connection.feed(received, self._cfg, self._limits.max_body_bytes)
         finally:
-            self._table.held_bytes += connection.held_bytes - held_bytes
+            self._table.count_held(connection)
         if connection.ready:
             self._serve(connection)
-        elif self._table.held_bytes > self._limits.max_held_bytes:
+        else:
+            self._relieve()
+
+    def _relieve(self) -> None:
+        """Cut connections until what requests and replies hold is within its bound."""
+        while self._table.held_bytes > self._limits.max_held_bytes:
+            connection = self._table.longest_holding()
+            if connection is None:
+                return
             CUT_CONNECTIONS.add("pressure")
-            # Guarded by itself: what goes wrong with it is no fault of the connection that was just read.
-            self._guarded(self._table.oldest(Phase.READING), self._refuse_unfinished)
+            if connection.phase is Phase.WRITING:
+                self._table.close(connection, reset=True)
+            else:
+                # Guarded by itself: what goes wrong with it is no fault of the connection at hand.
+                self._guarded(connection, self._refuse_unfinished)
 
     def _hung_up(self, connection: Connection) -> None:
         if connection.framing is not None:
@@ -233,25 +245,21 @@ class HttpLoop:
 
     def _serve(self, connection: Connection) -> None:
         self._enter(connection, Phase.SERVING)
-        self._pool.submit(self._in_pool, connection)
+        is_probe = connection.request.path in self._limits.probes
+        connection.queued = (self._probe_pool if is_probe else self._pool).submit(self._in_pool, connection)
 
     def _in_pool(self, connection: Connection) -> None:
         """Run the application for one request and send its reply; the only part that runs in the pool."""
         try:
-            pieces, connection.keep_alive, environ = answer(
-                self._app,
-                connection.request,
-                connection.take_body(),
-                (connection.peer, connection.server),
-                self._cfg,
-                last=lambda: self._stopping or connection.fault is not None,
-            )
+            pieces, connection.keep_alive, environ = self._answered(connection)
             connection.owe(pieces)
-            connection.send_patiently(_PATIENCE_S)
+            connection.send_patiently(self._limits.patience_s)
             # No earlier: freeing what the application left in it may take longer than sending.
             del environ
-        except OSError:
-            # Not a matter of the reply's deadline: its client is gone.
+        except Exception as error:
+            # An OSError is no matter of the reply's deadline: its client is gone.
+            if not isinstance(error, OSError):
+                _failed("the reply to %s is given up", connection.peer[0])
             connection.owe([])
             connection.keep_alive = False
         finally:
@@ -261,6 +269,23 @@ class HttpLoop:
             rests = connection.keep_alive and connection.watched and not connection.outgoing
             if not rests or connection.incoming or self._stopping:
                 os.eventfd_write(self._wakeup, 1)
+
+    def _answered(self, connection: Connection) -> tuple[list[bytes], bool, Any]:
+        """The reply, whether the connection may be used again, and what to free when it is sent."""
+        request = connection.request
+        try:
+            return answer(
+                self._app,
+                request,
+                connection.take_body(),
+                (connection.peer, connection.server),
+                self._cfg,
+                last=lambda: self._stopping or connection.fault is not None,
+            )
+        except BaseException:
+            # SystemExit, too: the pool would keep it to itself.
+            _failed("the application failed on %s %s", request.method, request.path)
+            return [error_reply(500, "internal error; the log has the details")], False, None
 
     def _refuse_unfinished(self, connection: Connection) -> None:
         self._refuse(connection, 503, "too many unfinished requests; send the whole request at once")
@@ -280,12 +305,14 @@ class HttpLoop:
         if connection.outgoing:
             if connection.phase is not Phase.WRITING:
                 self._enter(connection, Phase.WRITING)
+                self._relieve()
         elif not connection.keep_alive:
             connection.end_writing()
-            self._enter(connection, Phase.DISCARDING if connection.unread else Phase.LINGERING)
+            phase = Phase.DISCARDING if connection.unread else Phase.LINGERING
             # What has been received is of no use any more, and the client may take its time to close.
             connection.reset_request()
             connection.incoming = bytearray()
+            self._enter(connection, phase)
         else:
             connection.served += 1
             connection.reset_request()
@@ -298,3 +325,9 @@ class HttpLoop:
     def _discard(self, connection: Connection) -> None:
         if not connection.discard() or connection.discarded_bytes > self._limits.max_held_bytes:
             self._table.close(connection)
+
+
+def _failed(message: str, *about: str) -> None:
+    """Log the exception at hand, and count it."""
+    CUT_CONNECTIONS.add("error")
+    log.exception(message, *about)

@@ -20,8 +20,11 @@ class ListenError(Exception):
     """A listener cannot be had; str() names it and says what to do."""
 
 
-def listen(name: str, address: tuple[str, int]) -> socket.socket:
+def listen(name: str, address: tuple[str, int], send_buffer_bytes: int | None = None) -> socket.socket:
     """A listening TCP socket on `address`, IPv4 or IPv6; port 0 takes any free one.
+
+    `send_buffer_bytes` bounds what the kernel keeps for each client that does not read, which counts against
+    the container's memory too; the kernel's own bound is some megabytes.
 
     Raises ListenError.
     """
@@ -37,6 +40,8 @@ def listen(name: str, address: tuple[str, int]) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Accepted sockets inherit it. Without it the kernel holds small segments back until an ACK.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if send_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         sock.bind(sockaddr)
         sock.listen(_BACKLOG)
         sock.setblocking(False)

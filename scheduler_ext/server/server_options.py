@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MIB = 1024 * 1024
 # Nothing on the other listeners takes more than a pod.
 SIDE_BODY_BYTES = 4 * MIB
+PROBES = frozenset({"/livez", "/readyz"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +90,15 @@ class LoopLimits:
     threads: int
     max_connections: int
     max_body_bytes: int
-    # Unfinished requests together. The one that has been unfinished for longest makes room.
+    # Requests without an answer and replies that are not sent, together. What waits for longest makes room.
     max_held_bytes: int
     read_timeout_s: float
     write_timeout_s: float
     keepalive_s: float
+    # How long a thread waits for a client that is reading: it spares short replies two hops to the loop.
+    patience_s: float = 0.0
+    # Paths with threads of their own, so that they wait for no other answer.
+    probes: frozenset[str] = frozenset()
 
 
 def is_loopback(host: str) -> bool:

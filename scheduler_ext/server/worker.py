@@ -21,7 +21,14 @@ from gunicorn.workers.base import Worker
 from scheduler_ext.server.certificates import ServerCertificates
 from scheduler_ext.server.http_loop import HttpLoop
 from scheduler_ext.server.listeners import url
-from scheduler_ext.server.server_options import SIDE_BODY_BYTES, Apps, LoopLimits, ServerOptions
+from scheduler_ext.server.server_options import (
+    MIB,
+    PROBES,
+    SIDE_BODY_BYTES,
+    Apps,
+    LoopLimits,
+    ServerOptions,
+)
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -40,14 +47,17 @@ _KEEPALIVE_S = 120.0
 _API_CONNECTIONS = 1000
 # Probes and one or two scrapers.
 _SIDE_CONNECTIONS = 256
-# A slow answer (metrics, an explanation of many nodes) must not hold up the next probe.
 _SIDE_THREADS = 4
 # At a stop: how long a kept-alive API connection waits for the request its client may be sending, and how
 # long the other listeners have for what is in flight; a probe or a scrape is repeated anyway.
 _API_LINGER_S = 2.0
 _SIDE_GRACE_S = 0.3
-# Room for several of the largest requests at once while they arrive.
+# Room for several of the largest requests at once, and on the other listeners for several replies about all
+# nodes: a scrape of 5,000 has 6 MB, and 40 with a series for each GPU.
 _HELD_BODIES = 4
+_SIDE_HELD_BYTES = 64 * MIB
+# A reading client takes a reply of 300 KB within this.
+_PATIENCE_S = 0.02
 
 
 class ExtenderWorker(Worker):  # type: ignore[misc]
@@ -135,10 +145,12 @@ class ExtenderWorker(Worker):  # type: ignore[misc]
             threads=options.threads if is_api else _SIDE_THREADS,
             max_connections=_API_CONNECTIONS if is_api else _SIDE_CONNECTIONS,
             max_body_bytes=max_body_bytes,
-            max_held_bytes=_HELD_BODIES * max_body_bytes,
+            max_held_bytes=_HELD_BODIES * max_body_bytes if is_api else _SIDE_HELD_BYTES,
             read_timeout_s=options.read_timeout_s,
             write_timeout_s=options.write_timeout_s,
             keepalive_s=_KEEPALIVE_S,
+            patience_s=_PATIENCE_S if is_api else 0.0,
+            probes=PROBES if name == "health" else frozenset(),
         )
         return HttpLoop(name, listener, app, limits, self.cfg, self._certificates if is_api else None)
 

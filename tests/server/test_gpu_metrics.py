@@ -57,7 +57,7 @@ def sample() -> list[NodeInfo]:
 def scraped(metrics: Metrics) -> dict[str, dict[Labels, float]]:
     """Values by labels, by metric."""
     found: dict[str, dict[Labels, float]] = {}
-    for family in text_string_to_metric_families(metrics.render().decode()):
+    for family in text_string_to_metric_families(b"".join(metrics.render()).decode()):
         for each in family.samples:
             found.setdefault(each.name, {})[tuple(sorted(each.labels.items()))] = each.value
     return found

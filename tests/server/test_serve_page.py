@@ -76,7 +76,8 @@ def replaced(path: Path, content: bytes) -> None:
         pytest.param("127.0.0.1.example", 403, id="or looks"),
         pytest.param("10.0.0.1", 403, id="another address"),
         pytest.param("", 403, id="no name at all"),
-        pytest.param("localhost:evil", 403, id="a port that is none"),
+        pytest.param("localhost:8890@evil", 400, id="a host that is none"),
+        pytest.param("localhost:evil", 400, id="a port that is none"),
     ],
 )
 @pytest.mark.parametrize("path", ["/page/", "/page/events", "/debug/ledger"])

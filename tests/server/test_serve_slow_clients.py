@@ -78,7 +78,7 @@ def cuts(server: Product) -> dict[str, float]:
 
 
 def test_good_requests_and_probes_are_quick_among_slow_clients(server: Product) -> None:
-    expected = dict.fromkeys(("head", "body", "reply", "tls", "pressure"), 0)
+    expected = dict.fromkeys(("head", "body", "reply", "tls", "pressure", "error"), 0)
     for _, _, missed in KINDS.values():
         expected[missed] += CLIENTS
     with connect(server.api) as kept, connect(server.health) as health:

@@ -42,6 +42,7 @@ CUT = {
     "reply": ("does not read", "reads byte by byte"),
     "tls": (),
     "pressure": (),
+    "error": (),
 }
 
 

@@ -94,7 +94,7 @@ def test_a_client_that_expects_100_continue_gets_it_before_it_sends(server: Serv
     [
         pytest.param(b"GARBAGE\r\n\r\n", 400, "request line", id="a request line without path and version"),
         pytest.param(b"\x16\x03\x01\x02\x00\x01", 400, "not HTTP", id="a TLS hello, answered at once"),
-        pytest.param(b"GET / HTTP/9.9\r\n\r\n", 400, "HTTP Version", id="a version that does not exist"),
+        pytest.param(b"GET / HTTP/9.9\r\n\r\n", 505, "HTTP version", id="a version that does not exist"),
         pytest.param(b"GET / HTTP/1.1\n\n", 400, "bare LF", id="lines ended by bare LF"),
         pytest.param(b"GET / HTTP/1.1\r\nno colon\r\n\r\n", 400, "Header", id="a header without colon"),
         pytest.param(

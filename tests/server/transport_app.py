@@ -2,9 +2,11 @@
 
 Its WSGI applications do as the paths say:
 POST /length reads the body and replies {"length": n, "age_s": s}; GET /large replies 8 MB;
-GET /sleep/MS replies after that long; GET /raise fails; GET /stream replies in chunks;
+GET /sleep/MS replies after that long; GET /raise fails, and GET /exit by SystemExit; GET /stream replies in
+chunks; GET /echo replies what the environ says of the caller;
 GET /cuts replies what was cut off; GET /leftover leaves in the environ what is freed only after GET /let-go;
-on the health listener everything is answered "ok".
+on the health listener GET /large/MIB replies so much, GET /wait waits for GET /go-on of the API, and all else
+is answered "ok".
 """
 
 from __future__ import annotations
@@ -28,10 +30,13 @@ from scheduler_ext.server.server_options import TlsFiles
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
 
+# What an application believes about its caller.
+_ECHOED = ("PATH_INFO", "SCRIPT_NAME", "HTTP_HOST", "REMOTE_ADDR", "REMOTE_USER", "wsgi.url_scheme")
 LARGE_BYTES = 8 * 1024 * 1024
 LARGE = b"x" * LARGE_BYTES
 MAX_BODY_BYTES = 4 * 1024 * 1024
 LET_GO = threading.Event()
+GO_ON = threading.Event()
 
 
 class Leftover:
@@ -55,8 +60,12 @@ def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
         case ["sleep", milliseconds]:
             time.sleep(int(milliseconds) / 1000)
             return _json(start_response, {"slept": milliseconds})
-        case ["raise"]:
-            raise RuntimeError("on purpose")
+        case [("raise" | "exit") as how]:
+            raise {"raise": RuntimeError, "exit": SystemExit}[how]("on purpose")
+        case ["echo"]:
+            texts = {name: value for name, value in environ.items() if isinstance(value, str)}
+            believed = {name: texts.get(name) for name in _ECHOED}
+            return _json(start_response, believed)
         case ["stream"]:
             start_response("200 OK", [("Content-Type", "text/plain")])
             return iter([b"one ", b"two ", b"three"])
@@ -64,8 +73,8 @@ def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
             LET_GO.clear()
             environ["test.leftover"] = Leftover()
             return _json(start_response, {"left": True})
-        case ["let-go"]:
-            LET_GO.set()
+        case [("let-go" | "go-on") as gate]:
+            {"let-go": LET_GO, "go-on": GO_ON}[gate].set()
             return _json(start_response, {})
         case ["cuts"]:
             return _json(start_response, CUT_CONNECTIONS.counts())
@@ -74,6 +83,11 @@ def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
 
 
 def health(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    match environ["PATH_INFO"].strip("/").split("/"):
+        case ["wait"]:
+            GO_ON.wait(30)
+        case ["large", mebibytes]:
+            return _reply(start_response, bytes(int(mebibytes) << 20), "text/plain")
     return _reply(start_response, b"ok", "text/plain")
 
 

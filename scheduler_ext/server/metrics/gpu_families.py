@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from scheduler_ext.core.gpu import Device
 from scheduler_ext.extender.node_usage import Amounts, Instances, NodeUsage
+from scheduler_ext.server.metrics.families import visible
 
 Detail = Literal["cluster", "node", "device"]
 _BYTES_PER_MIB = 2**20
@@ -135,4 +136,4 @@ def _lines(
         texts += [
             "".join(f"{slots.name}{labels} {slots.value(each)}\n" for labels, each in instances.items())
         ]
-    return tuple(text.encode() for text in texts)
+    return tuple(visible(text.encode()) for text in texts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import Lock
 
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.resources import ResourceNames
@@ -26,7 +25,7 @@ class _Node:
 
 
 class GpuText:
-    """Renders FAMILIES; safe to call from several threads."""
+    """Renders FAMILIES; for one thread at a time."""
 
     def __init__(
         self, source: Watched, resources: ResourceNames, headroom_percent: int, detail: Detail
@@ -35,20 +34,18 @@ class GpuText:
         self._resources = resources
         self._headroom_percent = headroom_percent
         self._detail: Detail = detail
-        self._lock = Lock()
         self._nodes: dict[str, _Node] = {}
         self._rendered: tuple[Snapshot | None, bytes] = (None, b"")
 
     def render(self) -> bytes:
         """The exposition text, that of the last scrape where nothing has changed."""
-        with self._lock:
-            snapshot = self._source.snapshot
-            if snapshot is None:
-                return b""
-            if self._rendered[0] is not snapshot:
-                self._look_at(snapshot)
-                self._rendered = snapshot, b"".join(self._families())
-            return self._rendered[1]
+        snapshot = self._source.snapshot
+        if snapshot is None:
+            return b""
+        if self._rendered[0] is not snapshot:
+            self._look_at(snapshot)
+            self._rendered = snapshot, b"".join(self._families())
+        return self._rendered[1]
 
     def _look_at(self, snapshot: Snapshot) -> None:
         before, now = self._nodes, {}

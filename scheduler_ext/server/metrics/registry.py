@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
+from threading import Lock
 
 from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics, generate_latest
 
@@ -12,6 +15,7 @@ from scheduler_ext.extender.status import Watched
 from scheduler_ext.server.metrics.allocation import AllocationMetrics
 from scheduler_ext.server.metrics.certificates import CertificateMetrics
 from scheduler_ext.server.metrics.connections import ConnectionMetrics
+from scheduler_ext.server.metrics.families import visible
 from scheduler_ext.server.metrics.fragmentation import FragmentationMetrics
 from scheduler_ext.server.metrics.gpus import GpuText
 from scheduler_ext.server.metrics.inventory import InventoryMetrics
@@ -41,6 +45,9 @@ class Metrics:
         self.requests = RequestMetrics(self.registry)
         build = Gauge("gpu_extender_build_info", "Always 1.", ("version",), registry=self.registry)
         build.labels(__version__).set(1)
+        self._rendering = Lock()
+        self._rendered_at = -math.inf
+        self._text = (b"", b"")
         resources = config.resource_names()
         self._gpus = GpuText(source, resources, config.memory.headroom_percent, config.metrics.detail)
         for collector in (
@@ -63,6 +70,11 @@ class Metrics:
         """Count what a request was about."""
         self.requests.count(verb, answer)
 
-    def render(self) -> bytes:
-        """The exposition text."""
-        return generate_latest(self.registry) + self._gpus.render()
+    def render(self, asked_at: float = math.inf) -> tuple[bytes, bytes]:
+        """The exposition text in two parts. A scrape that was asked for (monotonic seconds) before the last
+        text was begun gets that very text: scrapes that wait for each other share one."""
+        with self._rendering:
+            if self._rendered_at <= asked_at:
+                self._rendered_at = time.monotonic()
+                self._text = visible(generate_latest(self.registry)), self._gpus.render()
+            return self._text
