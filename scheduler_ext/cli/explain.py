@@ -15,6 +15,7 @@ from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.extender.explain import explain as explain_pod
+from scheduler_ext.extender.files import read_file
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.objects import in_namespace, read_pods
 
@@ -69,7 +70,7 @@ def read_pod_list(filename: Path, namespace: str, *, only: bool) -> list[kube.Po
     With ``only``, none may be in another. Raises InventoryError naming the file.
     """
     try:
-        text = sys.stdin.buffer.read() if str(filename) == "-" else filename.read_bytes()
+        text = sys.stdin.buffer.read() if str(filename) == "-" else read_file(filename)
         return in_namespace(read_pods(text), namespace, only=only)
     except OSError as error:
         raise InventoryError(f"{filename}: {error.strerror or error}") from None

@@ -13,6 +13,7 @@ from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import print_names, print_structured
 from scheduler_ext.core.errors import PodError, RequestError, SnapshotFileError
 from scheduler_ext.extender.explainer import Explainer
+from scheduler_ext.extender.files import read_file
 from scheduler_ext.extender.snapshots import revived
 from scheduler_ext.wire.snapshot_file import decode_snapshot_file
 
@@ -55,7 +56,7 @@ def replay(
 
 def _explained(file: Path, pod: tuple[str, str] | None, filename: Path | None) -> dict[str, Any]:
     try:
-        replayed = revived(decode_snapshot_file(file.read_bytes()))
+        replayed = revived(decode_snapshot_file(read_file(file)))
     except OSError as error:
         raise SnapshotFileError(f"{file}: {error.strerror or error}") from None
     except SnapshotFileError as error:

@@ -12,6 +12,7 @@ from scheduler_ext.cli.output import printable
 from scheduler_ext.cluster.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, ConfigError
 from scheduler_ext.extender.clusterstate import ClusterState, file_state
+from scheduler_ext.extender.files import read_file
 from scheduler_ext.wire.config import Configuration, load_config
 
 
@@ -20,7 +21,7 @@ def read_config(path: Path | None) -> Configuration:
     if path is None:
         return Configuration()
     try:
-        return load_config(path.read_bytes())
+        return load_config(read_file(path))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except ConfigError as error:

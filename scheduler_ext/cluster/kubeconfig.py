@@ -18,6 +18,7 @@ import yaml
 
 from scheduler_ext.cluster.wording import in_words, without_numbers
 from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.extender.files import UnansweredError, read_file
 
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
@@ -99,7 +100,9 @@ class _Merged:
 
 def _merge(merged: _Merged, path: Path) -> None:
     try:
-        value = yaml.safe_load(path.read_bytes())
+        value = yaml.safe_load(read_file(path))
+    except UnansweredError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
     except yaml.YAMLError as error:
         # Its own words quote the line, which may hold a token.
         mark = getattr(error, "problem_mark", None)

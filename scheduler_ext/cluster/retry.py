@@ -73,11 +73,11 @@ class Retry:
         if now >= self._until:
             return 0.0
         if self._away:
-            over = self._server.returned_at > self._failed_at
+            over = self._server.returned_at >= self._failed_at
         else:
             over = (
                 not self._told
-                and self._server.watch_back_at > self._failed_at
+                and self._server.watch_back_at >= self._failed_at
                 and now >= self._early_at + EARLY_EVERY_S
             )
             if over:

@@ -3,7 +3,8 @@
 SchedulerExtError
 ├── ConfigError            a configuration that cannot be meant; names the key
 ├── InventoryError         an inventory file that cannot be read; names the object and the field
-│   └── ImpossibleReportError   a GPUNode report that contradicts itself
+│   ├── ImpossibleReportError   a GPUNode report that contradicts itself
+│   └── UnreadableFileError     a file of which no bytes can be had, for now
 ├── ClusterError           a cluster that cannot be reached as told; names the kubeconfig or the file
 ├── OverAllocationError    a promise of memory that was made already: a bug, and nothing was promised
 ├── SimulationError        a simulation that cannot be run as asked; names the file, option or line
@@ -31,6 +32,10 @@ class InventoryError(SchedulerExtError):
 
 class ImpossibleReportError(InventoryError):
     """A GPUNode report that contradicts itself; refused whole."""
+
+
+class UnreadableFileError(InventoryError):
+    """An inventory file of which no bytes can be had; that may pass though the file stays the same."""
 
 
 class ClusterError(SchedulerExtError):

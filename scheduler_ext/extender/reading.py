@@ -8,6 +8,7 @@ result comes over, in one piece.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import pickle
 import subprocess
@@ -16,18 +17,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.errors import InventoryError, UnreadableFileError
 from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node import NodeInfo, PendingPod
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.workload import Workload
+from scheduler_ext.extender.files import read_file
 from scheduler_ext.wire.arrivals import workload_of
 from scheduler_ext.wire.node import node_constraints
 from scheduler_ext.wire.objects import Objects, assemble, read_objects, waiting
 
 # What the last good reports said of their order: (bootID, sequence) by node.
 Sequences = Mapping[str, tuple[str | None, int | None]]
+# The child waits for a file by limits of its own; it needs no longer than this for the largest of them.
+CHILD_S = 600.0
+# A child that was killed ends at once, but for one that waits for a disk.
+_END_S = 2.0
 
 
 class Nodes(NamedTuple):
@@ -41,11 +47,12 @@ class Nodes(NamedTuple):
 
 
 def load_objects(path: Path) -> Objects:
-    """The objects of an inventory file. Raises InventoryError naming the file."""
+    """The objects of an inventory file. Raises InventoryError naming the file; UnreadableFileError where no
+    bytes of it can be had."""
     try:
-        return read_objects(path.read_bytes())
+        return read_objects(read_file(path))
     except OSError as error:
-        raise InventoryError(f"{path}: {error.strerror or error}") from None
+        raise UnreadableFileError(f"{path}: {error.strerror or error}") from None
     except InventoryError as error:
         raise type(error)(f"{path}: {error}") from None
 
@@ -67,21 +74,32 @@ def read_nodes(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
 
 def read_nodes_apart(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
     """The same, by a child process. Raises InventoryError, also when the child is killed."""
-    child = subprocess.run(
-        [sys.executable, "-m", __name__],
-        input=pickle.dumps((path, resources, last)),
-        capture_output=True,
-        check=False,
-    )
-    if child.returncode:
-        said = child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise InventoryError(
-            f"{path}: reading it ended with status {child.returncode}: {said or 'no message'}"
-        )
-    result = _loads(child.stdout)
+    returncode, stdout, stderr = _run(path, pickle.dumps((path, resources, last)))
+    if returncode:
+        said = stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise InventoryError(f"{path}: reading it ended with status {returncode}: {said or 'no message'}")
+    result = _loads(stdout)
     if isinstance(result, InventoryError):
         raise result
     return result
+
+
+def _run(path: Path, request: bytes) -> tuple[int, bytes, bytes]:
+    """The child's status and what it said. Raises UnreadableFileError where it does not end."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        stdout, stderr = child.communicate(request, timeout=CHILD_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.communicate(timeout=_END_S)
+        raise UnreadableFileError(f"{path}: not read within {CHILD_S:g} s") from None
+    return child.returncode, stdout, stderr
 
 
 def _loads(pickled: bytes) -> Nodes | InventoryError:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-import os
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Event, Thread
 
-from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.errors import InventoryError, UnreadableFileError
 from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.extender.files import FileLook, Identity, UnansweredError
 from scheduler_ext.extender.heap import settle_heap
 from scheduler_ext.extender.reading import Sequences, read_nodes_apart
 from scheduler_ext.extender.service import Extender
@@ -24,8 +25,8 @@ log = logging.getLogger(__name__)
 
 # A mounted ConfigMap changes by swapping a symbolic link, so the resolved file is looked at, not watched.
 POLL_S = 1.0
-# A file system that does not answer holds up the look at the file, which reports no error then.
-_STALLED_S = 15.0
+# A file that could not be read is tried again after this time, though its name leads to the same one.
+AGAIN_S = 30.0
 
 
 class InventorySource:
@@ -41,7 +42,9 @@ class InventorySource:
         self._last: Sequences = {}
         self._pending: Sequence[PendingPod] = ()
         self._facts: Mapping[str, NodeFacts] = {}
-        self._seen: tuple[int, ...] | None = None
+        self._look = FileLook(path)
+        self._seen: Identity = None
+        self._again_at = math.inf
         self._stop = Event()
         self._thread = Thread(target=self._poll, name="inventory", daemon=True)
         self.problem: str | None = None
@@ -86,13 +89,17 @@ class InventorySource:
         age_s = time.monotonic() - self.checked_at
         if self.problem is not None:
             return [Problem("inventory file", self.problem, age_s)]
-        if age_s > _STALLED_S and self._thread.is_alive():
-            return [Problem("inventory file", f"{self._path}: no answer from the file system", age_s)]
         return []
 
     def load(self) -> None:
         """Read the file and hand its nodes to the extender. Raises InventoryError; nothing changes then."""
-        self._seen = self._identity()
+        try:
+            self._seen = self._look.identity()
+        except UnansweredError as error:
+            raise UnreadableFileError(f"{self._path}: {error.strerror}") from None
+        self._read()
+
+    def _read(self) -> None:
         infos, workload, self._pending, self._facts = read_nodes_apart(
             self._path, self._resources, self._last
         )
@@ -115,24 +122,30 @@ class InventorySource:
 
     def _poll(self) -> None:
         while not self._stop.wait(POLL_S):
-            if self._identity() == self._seen:
-                if self.problem is None:
-                    self.checked_at = time.monotonic()
-                continue
             try:
-                self.load()
+                identity = self._look.identity()
+            except UnansweredError as error:
+                self._refused(f"{self._path}: {error.strerror}")
+                self._again_at = -math.inf
+                continue
+            now = time.monotonic()
+            if identity == self._seen and now < self._again_at:
+                if self.problem is None:
+                    self.checked_at = now
+                continue
+            self._seen, self._again_at = identity, math.inf
+            try:
+                self._read()
+            except UnreadableFileError as error:
+                self._again_at = time.monotonic() + AGAIN_S
+                self._refused(str(error))
             except InventoryError as error:
-                self.problem = str(error)
-                log.error("inventory not reloaded, the old one stays: %s", error)
+                self._refused(str(error))
             except Exception:
                 self.problem = "unexpected error; see the log"
                 log.exception("inventory not reloaded, the old one stays")
 
-    def _identity(self) -> tuple[int, ...] | None:
-        try:
-            stat = self._path.stat()
-        except OSError:
-            return None
-        # A change of rights changes nothing else of a file.
-        readable = os.access(self._path, os.R_OK)
-        return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, readable)
+    def _refused(self, problem: str) -> None:
+        if problem != self.problem:
+            log.error("inventory not reloaded, the old one stays: %s", problem)
+        self.problem = problem

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from scheduler_ext.core.errors import ImpossibleReportError, InventoryError
 from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.extender import files as files_module
 from scheduler_ext.extender import source as source_module
 from scheduler_ext.extender.reading import load_objects
 from scheduler_ext.extender.service import Extender
@@ -161,3 +164,84 @@ def test_a_running_source_follows_its_file(
         swap(inventory(gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(0)])))
         eventually(lambda: served.fitting() == ["a", "b"])
         eventually(lambda: served.source.problem is None)
+
+
+def swap_pipe(path: Path) -> None:
+    """Put a pipe that nothing writes to where the file was."""
+    pipe = path.with_suffix(".pipe")
+    os.mkfifo(pipe)
+    pipe.replace(path)
+
+
+def test_a_reload_that_gets_no_answer_is_said_and_tried_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the child itself, which has its own ten seconds."""
+    monkeypatch.setattr(source_module, "POLL_S", 0.02)
+    monkeypatch.setattr(source_module, "AGAIN_S", 0.1)
+    monkeypatch.setattr(files_module, "OPEN_S", 30.0)
+    served.source.load()
+    served.source.start()
+    with caplog.at_level(logging.ERROR, logger=source_module.__name__):
+        swap_pipe(served.path)
+        end = time.monotonic() + 60
+        while not caplog.records:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        (record,) = caplog.records
+        assert record.getMessage() == (
+            f"inventory not reloaded, the old one stays: {served.path}: not opened within 10 s; is it a pipe "
+            "that nothing writes to, or on a mount that does not answer?"
+        )
+        assert served.fitting() == ["a"]
+        assert served.source.status().broken
+        # The same pipe again, which has a writer now.
+        served.path.write_bytes(inventory(gpu_node("b", [gpu(0)])))
+        eventually(lambda: served.fitting() == ["b"])
+        assert served.source.problem is None
+        assert len(caplog.records) == 1
+
+
+@pytest.fixture
+def answering(served: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Whether the mount of the file answers."""
+    monkeypatch.setattr(files_module, "OPEN_S", 0.05)
+    answering = threading.Event()
+    stat = Path.stat
+
+    def slow(self: Path, **more: bool) -> os.stat_result:
+        if self == served.path:
+            assert answering.wait(20)
+        return stat(self, **more)
+
+    monkeypatch.setattr(Path, "stat", slow)
+    yield answering
+    answering.set()
+
+
+def test_a_mount_that_does_not_answer_is_said_until_it_does(
+    served: Served,
+    answering: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(source_module, "POLL_S", 0.02)
+    answering.set()
+    served.source.load()
+    served.source.start()
+    with caplog.at_level(logging.ERROR, logger=source_module.__name__):
+        answering.clear()
+        eventually(lambda: served.source.status().broken)
+        time.sleep(0.3)
+        (record,) = caplog.records
+        assert f"{served.path}: no answer within 0.05 s" in record.getMessage()
+        assert served.fitting() == ["a"]
+        answering.set()
+        eventually(lambda: not served.source.status().broken)
+
+
+def test_a_start_on_a_mount_that_does_not_answer_is_an_error(
+    served: Served, answering: threading.Event
+) -> None:
+    with pytest.raises(InventoryError, match=rf"{served.path}: no answer within 0\.05 s"):
+        served.source.load()

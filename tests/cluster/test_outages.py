@@ -1,0 +1,242 @@
+"""After an API server was away, everything that asks it goes on at once, whatever it waited for.
+
+All own waits but the first are of a minute here: what goes on does not go on by them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler_ext.cluster import advertise as advertise_module
+from scheduler_ext.cluster import availability as availability_module
+from scheduler_ext.cluster import live as live_module
+from scheduler_ext.cluster import notices as notices_module
+from scheduler_ext.cluster import reflector as reflector_module
+from scheduler_ext.cluster import transport as transport_module
+from scheduler_ext.cluster.backoff import Backoff
+from scheduler_ext.cluster.budgets import BUDGETS
+from scheduler_ext.cluster.transport import Transport
+from tests.cluster.api_faults import End, Hang, Mute, Refuse, Reset
+from tests.cluster.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api_requests import Match, watches, writes
+from tests.cluster.api_server import ApiServer
+from tests.cluster.enforced import ADVERTISED, LABELS, Enforced
+from tests.cluster.following import eventually
+from tests.cluster.living import Living
+from tests.kube_objects import SHARE, gpu, node
+
+MINUTE = 60.0
+
+
+class Patient(Backoff):
+    """Waits for a moment after the first failure, and for a minute after the next."""
+
+    def __init__(self, *_: float) -> None:
+        super().__init__(MINUTE, MINUTE)
+        self._failed = False
+
+    def wait_s(self, retry_after_s: float | None = None) -> float:
+        first, self._failed = not self._failed, True
+        return 0.01 if first and retry_after_s is None else super().wait_s(retry_after_s)
+
+    def reset(self) -> None:
+        self._failed = False
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outage is known at the first lost request; tries in turns follow each other soon."""
+    monkeypatch.setattr(availability_module, "QUIET_S", 0.0)
+    monkeypatch.setattr(availability_module, "PROBE_S", 0.02)
+    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
+    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
+    for module in (reflector_module, advertise_module, notices_module):
+        monkeypatch.setattr(module, "Backoff", Patient)
+
+
+@pytest.fixture
+def living(server: ApiServer, transport: Transport, patient: None) -> Iterator[Living]:
+    built = Living(server, transport)
+    built.start()
+    built.greeted()
+    yield built
+    server.faults.lift()
+    built.live.stop()
+
+
+def connected(living: Living | Enforced) -> set[str]:
+    return {watch.name for watch in living.live.status().watches if watch.connected}
+
+
+ALL = {"nodes", "gpunodes", "pods", "poddisruptionbudgets"}
+
+
+@pytest.fixture
+def away(living: Living) -> Living:
+    """Every watch knows that the server is away."""
+    living.server.stop()
+    eventually(lambda: not connected(living))
+    eventually(
+        lambda: all(watch.restarts.get("unreachable", 0) >= 2 for watch in living.live.status().watches)
+    )
+    return living
+
+
+@pytest.mark.parametrize("compacted", [False, True], ids=["from where it was", "after a compaction"])
+def test_every_watch_is_back_when_the_server_is(away: Living, compacted: bool) -> None:
+    away.server.store.put(NODES, node("c", {"nvidia.com/gpu": "1"}))
+    away.report("c", gpu(0))
+    if compacted:
+        away.server.store.compact()
+    away.server.start()
+    away.fits("abc")
+    eventually(lambda: connected(away) == ALL)
+
+
+def but(kept: str) -> Match:
+    """Watches of everything else."""
+    return lambda request: request.watch and request.path != kept
+
+
+def test_when_one_watch_is_back_the_others_are_tried(away: Living) -> None:
+    """A server that has just started refuses some of them, once."""
+    refusals = {
+        path: away.server.faults.place(Refuse(503), watches(path), times=2) for path in (NODES, PODS, BUDGETS)
+    }
+    held = away.server.faults.place(Hang(), watches(GPU_NODES))
+    away.server.start()
+    eventually(lambda: all(refusal.left == 0 for refusal in refusals.values()))
+    eventually(
+        lambda: all(
+            watch.restarts.get("refused") == 2
+            for watch in away.live.status().watches
+            if watch.name != "gpunodes"
+        )
+    )
+    assert connected(away) == set()
+    held.lift()
+    eventually(lambda: connected(away) == ALL)
+
+
+def test_what_the_server_asked_for_is_waited_for_all_the_same(away: Living) -> None:
+    refusal = away.server.faults.place(Refuse(429, "TooManyRequests", "later", 60), watches(PODS))
+    away.server.start()
+    eventually(lambda: refusal.left == 0)
+    eventually(lambda: connected(away) == ALL - {"pods"})
+    away.server.log.clear()
+    time.sleep(0.6)
+    assert away.server.log.count(watches(PODS)) == 0
+
+
+def test_a_server_that_answers_errors_is_not_probed(living: Living) -> None:
+    """All watches end, and every try is answered with an error: each waits by itself."""
+    refusal = living.server.faults.place(Refuse(503), times=None)
+    living.server.faults.place(End("connection"), watches(), times=4)
+    eventually(lambda: not connected(living))
+    eventually(lambda: refusal.hits >= 4)
+    time.sleep(0.5)
+    assert refusal.hits == 4
+
+
+def test_a_connection_that_died_unseen_is_renewed(living: Living) -> None:
+    """Nothing came on it since before the outage: the server may have forgotten it."""
+    mute = living.server.faults.place(Mute(), watches(BUDGETS))
+    eventually(lambda: mute.hits == 1)
+    living.server.log.clear()
+    lost = living.server.faults.place(Reset(), times=None)
+    living.server.faults.place(End("reset"), but(BUDGETS), times=3)
+    eventually(lambda: connected(living) == {"poddisruptionbudgets"})
+    eventually(lambda: lost.hits > 6)
+    assert living.server.log.count(watches(BUDGETS)) == 0
+    lost.lift()
+    living.server.log.wait_for(watches(BUDGETS))
+    eventually(lambda: connected(living) == ALL)
+    mute.lift()
+
+
+def test_a_watch_that_is_not_answered_is_begun_again(
+    server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A balancer may keep a connection to a server that is gone; each time there is more patience."""
+    monkeypatch.setattr(reflector_module, "ANSWER_S", 0.1)
+    monkeypatch.setattr(reflector_module, "Backoff", lambda: Backoff(0.01, 0.01))
+    asked: list[float] = []
+    watch = transport.watch
+
+    def noted(path: str, query: dict[str, str], answer_s: float) -> object:
+        if path == PODS:
+            asked.append(answer_s)
+        return watch(path, query, answer_s=answer_s)
+
+    monkeypatch.setattr(transport, "watch", noted)
+    hanging = server.faults.place(Hang(), watches(PODS), times=3)
+    built = Living(server, transport)
+    built.start()
+    assert hanging.hits == 3
+    assert asked == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    built.live.stop()
+    hanging.lift()
+
+
+def test_a_nudge_is_written_when_the_server_is_back(away: Living) -> None:
+    away.live._notices.nudge("a")
+    eventually(lambda: away.live.status().nudge_failures.get("failed", 0) == 1)
+    away.server.start()
+    (request,) = away.server.log.wait_for(writes(NODES))
+    assert request.path == f"{NODES}/a"
+    eventually(lambda: away.live.status().nudges == 2)
+
+
+def test_what_nodes_advertise_is_written_when_the_server_is_back(
+    server: ApiServer, transport: Transport
+) -> None:
+    enforced = Enforced(server, transport)
+    enforced.start()
+    eventually(lambda: enforced.live.enforcing is not None and enforced.live.enforcing.advertiser.wrong == 0)
+    server.stop()
+    eventually(lambda: not connected(enforced))
+    assert enforced.live.enforcing is not None
+    enforced.live.enforcing.advertiser.tell("a", ADVERTISED, (0, 0))
+    eventually(lambda: enforced.live.status().advertise_failures >= 1)
+    server.store.put(NODES, node("a", {SHARE: "0"}, labels=LABELS))
+    server.start()
+    server.log.wait_for(writes(NODES))
+    eventually(lambda: enforced.live.status().advertised >= 1)
+    enforced.live.stop()
+
+
+def test_open_binds_are_looked_after_when_the_server_is_back(
+    server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enforced = Enforced(server, transport)
+    enforced.start()
+    binder = enforced.live.binder
+    assert binder is not None
+    eventually(lambda: enforced.live.enforcing is not None and enforced.live.enforcing.why_not() is None)
+    again: list[bool] = []
+    monkeypatch.setattr(binder, "look_again", lambda: again.append(True))
+    server.stop()
+    eventually(lambda: not connected(enforced))
+    eventually(lambda: transport.server.away)
+    assert again == []
+    server.start()
+    eventually(lambda: again == [True])
+    enforced.live.stop()
+
+
+def test_a_call_with_little_time_says_nothing_of_the_server(
+    server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport_module, "QUIET_S", 2.0)
+    hanging = server.faults.place(Hang())
+    with pytest.raises(transport_module.UnreachableError):
+        transport.get(NODES, timeout_s=0.1)
+    assert not transport.server.away
+    server.faults.place(Reset())
+    with pytest.raises(transport_module.UnreachableError):
+        transport.get(NODES, timeout_s=3.0)
+    assert transport.server.away
+    hanging.lift()

@@ -1,0 +1,173 @@
+"""Files that never answer are an error within seconds, wherever a command reads one."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from scheduler_ext.cli.main import main
+from scheduler_ext.cli.sources import read_config
+from scheduler_ext.cluster.kubeconfig import Kubeconfig
+from scheduler_ext.core.errors import ClusterError, ConfigError, InventoryError
+from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.extender import files as files_module
+from scheduler_ext.extender import reading as reading_module
+from scheduler_ext.extender.files import FileLook, UnansweredError, read_file
+from scheduler_ext.extender.reading import load_objects, read_nodes_apart
+from tests.kube_objects import gpu, gpu_node, inventory
+
+NOT_OPENED = "not opened within 0.2 s; is it a pipe that nothing writes to"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module, "OPEN_S", 0.2)
+    monkeypatch.setattr(files_module, "SILENCE_S", 0.4)
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Path]:
+    """A pipe that nothing writes to."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    yield path
+    # Let the threads go that still wait for it.
+    os.close(os.open(path, os.O_RDWR))
+
+
+@pytest.fixture
+def dead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A path on a mount that does not answer until the test ends."""
+    answering = threading.Event()
+    path = tmp_path / "dead" / "file"
+    opened, looked = Path.open, Path.stat
+
+    def hang(call: Callable[..., object]) -> Callable[..., object]:
+        def hanging(self: Path, *arguments: object, **more: object) -> object:
+            if self == path:
+                assert answering.wait(10)
+            return call(self, *arguments, **more)
+
+        return hanging
+
+    monkeypatch.setattr(Path, "open", hang(opened))
+    monkeypatch.setattr(Path, "stat", hang(looked))
+    yield path
+    answering.set()
+
+
+def test_a_pipe_without_a_writer_is_not_waited_for(pipe: Path) -> None:
+    with pytest.raises(UnansweredError, match=NOT_OPENED):
+        read_file(pipe)
+
+
+def test_a_mount_that_does_not_answer_is_not_waited_for(dead: Path) -> None:
+    with pytest.raises(UnansweredError, match=NOT_OPENED):
+        read_file(dead)
+
+
+def test_a_writer_that_falls_silent_is_not_waited_for(pipe: Path) -> None:
+    writer = os.open(pipe, os.O_RDWR)
+    os.write(writer, b"half")
+    with pytest.raises(UnansweredError, match=r"nothing came from it for 0\.4 s"):
+        read_file(pipe)
+    os.close(writer)
+
+
+def test_a_slow_writer_is_waited_for(pipe: Path) -> None:
+    def write() -> None:
+        with pipe.open("wb", buffering=0) as file:
+            for _ in range(5):
+                time.sleep(0.1)
+                file.write(b"x" * 1000)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    assert read_file(pipe) == b"x" * 5000
+    writing.join()
+
+
+@pytest.mark.parametrize("size", [0, 1, (1 << 20) + 1])
+def test_a_file_comes_whole(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(size))
+    assert read_file(path) == path.read_bytes()
+
+
+def test_other_errors_are_what_they_were(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_file(tmp_path / "nowhere")
+    with pytest.raises(IsADirectoryError):
+        read_file(tmp_path)
+
+
+def test_a_look_that_hangs_is_the_only_one(dead: Path) -> None:
+    look = FileLook(dead)
+    for _ in range(3):
+        with pytest.raises(UnansweredError, match=r"no answer within 0\.2 s"):
+            look.identity()
+    assert [thread.name for thread in threading.enumerate()].count("look-at-file") == 1
+
+
+def test_a_look_sees_another_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    look = FileLook(path)
+    assert look.identity() is None
+    path.write_bytes(b"1")
+    first = look.identity()
+    assert first == look.identity()
+    path.write_bytes(b"12")
+    assert look.identity() not in (None, first)
+
+
+@pytest.mark.parametrize(
+    ("read", "error"),
+    [
+        pytest.param(load_objects, InventoryError, id="an inventory"),
+        pytest.param(read_config, ConfigError, id="a configuration"),
+        pytest.param(lambda path: Kubeconfig((path,), None).contexts(), ClusterError, id="a kubeconfig"),
+    ],
+)
+def test_what_is_read_is_named(pipe: Path, read: Callable[[Path], object], error: type[Exception]) -> None:
+    with pytest.raises(error) as found:
+        read(pipe)
+    assert str(pipe) in str(found.value)
+    assert NOT_OPENED in str(found.value)
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("inventory", "--inventory", "PIPE"), id="inventory"),
+        pytest.param(("explain", "--inventory", "FILE", "-f", "PIPE"), id="a pod to explain"),
+        pytest.param(("explain", "--inventory", "PIPE", "-f", "FILE"), id="what it is explained on"),
+        pytest.param(("capacity", "--inventory", "PIPE", "-f", "FILE"), id="capacity"),
+        pytest.param(("inventory", "--inventory", "FILE", "--config", "PIPE"), id="the configuration"),
+        pytest.param(("check-config", "PIPE"), id="a configuration to check"),
+        pytest.param(("replay", "PIPE", "--pod", "a/b"), id="a snapshot to replay"),
+    ],
+)
+def test_commands_end_with_one_line(arguments: tuple[str, ...], pipe: Path, tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_bytes(b'{"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}')
+    paths = {"PIPE": str(pipe), "FILE": str(file)}
+    result = CliRunner().invoke(main, [paths.get(each, each) for each in arguments])
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert str(pipe) in line
+    assert NOT_OPENED in line
+
+
+def test_a_child_that_does_not_end_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "inventory.yaml"
+    path.write_bytes(inventory(gpu_node("a", [gpu(0)])))
+    monkeypatch.setattr(reading_module, "CHILD_S", 0.01)
+    with pytest.raises(InventoryError, match=rf"{path}: not read within 0\.01 s"):
+        read_nodes_apart(path, ResourceNames(), {})
