@@ -170,6 +170,9 @@ def the_network_is_closed(objects: Sequence[Json]) -> Iterator[str]:
         for direction in ("ingress", "egress"):
             if {} in entries(policy, "spec", direction):
                 yield f"{title(policy)}: {direction} from and to anybody, at any port"
+        for rule in entries(policy, "spec", "ingress"):
+            if not all(_chooses(peer) for peer in entries(rule, "from") or [{}]):
+                yield f"{title(policy)}: ingress from every pod of the cluster or of a namespace"
     for deployment in of_kind(objects, "Deployment", "DaemonSet"):
         here = [policy for policy in policies if namespace_of(policy) == namespace_of(deployment)]
         if not any(_refuses_everything(policy) for policy in here):
@@ -181,6 +184,11 @@ def the_network_is_closed(objects: Sequence[Json]) -> Iterator[str]:
             yield f"{title(each)}: reachable from outside the cluster"
     for each in of_kind(objects, "Ingress", "Gateway", "HTTPRoute", "Route"):
         yield f"{title(each)}: reachable from outside the cluster"
+
+
+def _chooses(peer: Json) -> bool:
+    """Whether a peer is addresses, or pods that their labels choose."""
+    return "ipBlock" in peer or bool(mapping(peer, "podSelector"))
 
 
 def _refuses_everything(policy: Json) -> bool:

@@ -244,7 +244,7 @@ SEEN = r"a\x1b[2J\x07\x9b31m\x0d\x2028\x202e\x200b\xfeff\x7f\x00\x09"
 
 @pytest.mark.parametrize("detail", DETAILS)
 def test_control_characters_of_label_values_are_spelt_out(detail: Detail) -> None:
-    """In nodes and models, which are put together as text, and in namespaces, which are samples of a family."""
+    """In nodes and models, which are put together as text, and in namespaces, samples of a family."""
     source = Fixed()
     one = {"uuid": "GPU-0", "index": 0, "model": f"T4{UNSEEN}", "memory": {"totalMiB": 81920}}
     holder = pod("p", {"nvidia.com/gpu": "1"}, on=f"n{UNSEEN}")
