@@ -170,9 +170,6 @@ def the_network_is_closed(objects: Sequence[Json]) -> Iterator[str]:
         for direction in ("ingress", "egress"):
             if {} in entries(policy, "spec", direction):
                 yield f"{title(policy)}: {direction} from and to anybody, at any port"
-        for rule in entries(policy, "spec", "ingress"):
-            if not all(_chooses(peer) for peer in entries(rule, "from") or [{}]):
-                yield f"{title(policy)}: ingress from every pod of the cluster or of a namespace"
     for deployment in of_kind(objects, "Deployment", "DaemonSet"):
         here = [policy for policy in policies if namespace_of(policy) == namespace_of(deployment)]
         if not any(_refuses_everything(policy) for policy in here):
@@ -184,6 +181,13 @@ def the_network_is_closed(objects: Sequence[Json]) -> Iterator[str]:
             yield f"{title(each)}: reachable from outside the cluster"
     for each in of_kind(objects, "Ingress", "Gateway", "HTTPRoute", "Route"):
         yield f"{title(each)}: reachable from outside the cluster"
+
+
+def chosen_pods_come_in(objects: Sequence[Json]) -> Iterator[str]:
+    for policy in of_kind(objects, "NetworkPolicy"):
+        for rule in entries(policy, "spec", "ingress"):
+            if not all(_chooses(peer) for peer in entries(rule, "from") or [{}]):
+                yield f"{title(policy)}: ingress from every pod of the cluster or of a namespace"
 
 
 def _chooses(peer: Json) -> bool:
@@ -221,4 +225,5 @@ RULES = (
     pods_live_where_they_are_restricted,
     deployments_outlive_a_node,
     the_network_is_closed,
+    chosen_pods_come_in,
 )

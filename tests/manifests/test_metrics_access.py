@@ -1,4 +1,4 @@
-"""The metrics port is open to Prometheus alone, in the base and in the standalone overlay, as the page says."""
+"""The metrics port is open to Prometheus alone, in the base and in the overlay, as the page says."""
 
 from __future__ import annotations
 
