@@ -111,8 +111,12 @@ def test_the_page_on_monitoring(reader: Reader) -> None:
         definition = MONITORS.format(kind=kind, plural=f"{kind.lower()}s")
         reader.run_block(f"kubectl apply -f - <<'END'\n{definition}\nEND")
     reader.run_block("kubectl wait --for=condition=Established crd --all")
-    add, label, links = shell(TASKS / "monitoring.md")
+    add, admit, label, links = shell(TASKS / "monitoring.md")
     reader.run_block(add)
+    reader.run_block("kubectl create namespace monitoring")
+    reader.run_block(admit)
+    chosen = reader.run_block("kubectl get namespaces -l gpu.scheduler-ext.io/metrics=true -o name")
+    assert chosen.split() == ["namespace/monitoring"]
     reader.run_block(label)
     reader.run_block(links)
     reader.run_block("kubectl apply --server-side -k my-cluster")

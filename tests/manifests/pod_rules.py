@@ -183,6 +183,18 @@ def the_network_is_closed(objects: Sequence[Json]) -> Iterator[str]:
         yield f"{title(each)}: reachable from outside the cluster"
 
 
+def chosen_pods_come_in(objects: Sequence[Json]) -> Iterator[str]:
+    for policy in of_kind(objects, "NetworkPolicy"):
+        for rule in entries(policy, "spec", "ingress"):
+            if not all(_chooses(peer) for peer in entries(rule, "from") or [{}]):
+                yield f"{title(policy)}: ingress from every pod of the cluster or of a namespace"
+
+
+def _chooses(peer: Json) -> bool:
+    """Whether a peer is addresses, or pods that their labels choose."""
+    return "ipBlock" in peer or bool(mapping(peer, "podSelector"))
+
+
 def _refuses_everything(policy: Json) -> bool:
     spec = policy["spec"]
     return (
@@ -213,4 +225,5 @@ RULES = (
     pods_live_where_they_are_restricted,
     deployments_outlive_a_node,
     the_network_is_closed,
+    chosen_pods_come_in,
 )

@@ -188,6 +188,17 @@ def without_object(name: str) -> Change:
     return drop
 
 
+def in_ingress(rule: Json) -> Change:
+    """The one rule of what the base's second policy lets in."""
+
+    def replace(objects: list[Json]) -> None:
+        policies = [each for each in objects if each["kind"] == "NetworkPolicy"]
+        (policy,) = [each for each in policies if each["metadata"]["name"] == "gpu-scheduler"]
+        policy["spec"]["ingress"] = [rule]
+
+    return replace
+
+
 CLIENT = {"certFile": "/etc/gpu-scheduler/c", "keyFile": "/etc/gpu-scheduler/k"}
 
 BROKEN: list[tuple[str, Change, str]] = [
@@ -423,6 +434,22 @@ BROKEN: list[tuple[str, Change, str]] = [
     ("no network policy", without_kind("NetworkPolicy"), "no NetworkPolicy of its own"),
     ("nothing refused", without_object("nothing-else"), "no NetworkPolicy refuses what no other allows"),
     ("anybody in", in_first("NetworkPolicy", "spec", ingress=[{}]), "ingress from and to anybody"),
+    (
+        "every namespace in",
+        in_ingress({"from": [{"namespaceSelector": {}}], "ports": [{"port": 8889}]}),
+        "ingress from every pod of the cluster",
+    ),
+    (
+        "every pod of a namespace in",
+        in_ingress({"from": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}]}),
+        "ingress from every pod of the cluster or of a namespace",
+    ),
+    (
+        "any pod in beside a chosen one",
+        in_ingress({"from": [{"podSelector": {"matchLabels": {"a": "b"}}}, {"podSelector": {}}]}),
+        "ingress from every pod",
+    ),
+    ("anybody in at one port", in_ingress({"ports": [{"port": 8889}]}), "ingress from every pod"),
     ("out to anybody", in_first("NetworkPolicy", "spec", egress=[{}]), "egress from and to anybody"),
     ("a load balancer", with_object("Service", spec={"type": "LoadBalancer"}), "outside the cluster"),
     ("an ingress", with_object("Ingress"), "outside the cluster"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from typing import get_args
@@ -20,10 +22,11 @@ from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.status import Check, SourceStatus
 from scheduler_ext.server.metrics import Metrics, gpus
 from scheduler_ext.server.metrics.allocation import MAX_NAMESPACES, OTHERS
+from scheduler_ext.server.metrics.families import visible
 from scheduler_ext.server.metrics.gpu_families import FAMILIES, Detail, labels_of
 from scheduler_ext.wire.config import Configuration, MetricsSection
 from scheduler_ext.wire.objects import assemble, read_objects
-from tests.kube_objects import gpu, gpu_node, inventory, node
+from tests.kube_objects import gpu, gpu_node, inventory, node, pod
 from tests.pages import SAMPLE
 
 DETAILS: tuple[Detail, ...] = get_args(Detail)
@@ -233,3 +236,83 @@ def test_a_node_of_labels_only_says_nothing_of_memory() -> None:
     found = scraped(metrics_of(source))
     assert found["gpu_extender_gpus"][("hostname", "labels"), ("modelName", "L40S")] == 2
     assert len(found["gpu_extender_device_memory_total_bytes"]) == 1
+
+
+UNSEEN = "a\x1b[2J\x07\x9b31m\r\u2028\u202e\u200b\ufeff\x7f\x00\t"
+SEEN = r"a\x1b[2J\x07\x9b31m\x0d\x2028\x202e\x200b\xfeff\x7f\x00\x09"
+
+
+@pytest.mark.parametrize("detail", DETAILS)
+def test_control_characters_of_label_values_are_spelt_out(detail: Detail) -> None:
+    """In nodes and models, which are put together as text, and in namespaces, samples of a family."""
+    source = Fixed()
+    one = {"uuid": "GPU-0", "index": 0, "model": f"T4{UNSEEN}", "memory": {"totalMiB": 81920}}
+    holder = pod("p", {"nvidia.com/gpu": "1"}, on=f"n{UNSEEN}")
+    holder["metadata"]["namespace"] = f"space{UNSEEN}"
+    objects = inventory(gpu_node(f"n{UNSEEN}", [one]), node(f"n{UNSEEN}", {"nvidia.com/gpu": "1"}), holder)
+    source.set(list(assemble(read_objects(objects), ResourceNames()).values()))
+    metrics = metrics_of(source, detail)
+    text = b"".join(metrics.render()).decode()
+    lines = text.split("\n")
+    assert all(line.isprintable() for line in lines)
+    # The exposition still parses, and no value of a label became another's.
+    found = scraped(metrics)
+    values = {value for samples in found.values() for labels in samples for _, value in labels}
+    assert f"T4{SEEN}" in values
+    assert f"space{SEEN}" in values
+    assert (f"n{SEEN}" in values) is (detail != "cluster")
+
+
+def test_quotes_backslashes_and_line_ends_are_what_they_were() -> None:
+    text = labels_of(a='"\\\n\u00e4')
+    assert visible(text.encode()) == '{a="\\"\\\\\\n\u00e4"}'.encode()
+
+
+class Slow(Fixed):
+    """A source whose status is told when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.go_on = threading.Event()
+        self.begun = threading.Event()
+
+    def status(self) -> SourceStatus:
+        self.asked += 1
+        self.begun.set()
+        self.go_on.wait(30)
+        return SourceStatus([Check("inventory", True)], self.asked)
+
+
+def test_scrapes_that_wait_for_each_other_share_one_text() -> None:
+    source = Slow()
+    source.set(sample())
+    metrics = metrics_of(source)
+    texts: list[tuple[bytes, bytes]] = []
+    asked_at = time.monotonic()
+    first = threading.Thread(target=lambda: texts.append(metrics.render(asked_at)))
+    first.start()
+    assert source.begun.wait(30)
+    # These come while the first is being put together, and what it says may be older than they are.
+    asked_at = time.monotonic()
+    others = [threading.Thread(target=lambda: texts.append(metrics.render(asked_at))) for _ in range(8)]
+    for other in others:
+        other.start()
+    source.go_on.set()
+    for thread in (first, *others):
+        thread.join()
+    assert len({id(head) for head, _ in texts}) == 2
+    # One for all nodes, as nothing has changed.
+    assert len({id(nodes) for _, nodes in texts}) == 1
+
+
+def test_a_scrape_is_no_older_than_its_request() -> None:
+    source = Fixed()
+    source.set(sample())
+    metrics = metrics_of(source)
+    before = time.monotonic()
+    old = metrics.render(before)
+    assert metrics.render(before) == old
+    source.set([])
+    assert metrics.render(before) == old
+    assert b"hostname" not in b"".join(metrics.render(time.monotonic()))
