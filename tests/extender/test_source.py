@@ -161,3 +161,35 @@ def test_a_running_source_follows_its_file(
         swap(inventory(gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(0)])))
         eventually(lambda: served.fitting() == ["a", "b"])
         eventually(lambda: served.source.problem is None)
+
+
+def test_a_file_that_may_not_be_read_any_more_is_a_problem(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "POLL_S", 0.01)
+    served.source.load()
+    served.source.start()
+    assert served.source.status().problems == []
+
+    def refused(path: Path, *more: object) -> None:
+        raise InventoryError(f"{path}: permission denied")
+
+    with monkeypatch.context() as rights:
+        # Root may read whatever the rights are.
+        rights.setattr(source_module.os, "access", lambda path, mode: False)
+        rights.setattr(source_module, "read_nodes_apart", refused)
+        eventually(lambda: bool(served.source.status().problems))
+        (problem,) = served.source.status().problems
+        assert (problem.what, problem.text) == ("inventory file", f"{served.path}: permission denied")
+        assert 0 <= problem.since_s < 60
+    eventually(lambda: not served.source.status().problems)
+
+
+def test_a_file_system_that_does_not_answer_is_a_problem(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.source.load()
+    served.source.start()
+    monkeypatch.setattr(source_module, "_STALLED_S", -1.0)
+    (problem,) = served.source.status().problems
+    assert "no answer from the file system" in problem.text
