@@ -118,7 +118,7 @@ def test_what_is_known_by_labels_does_not_report(browser: Browser) -> None:
     labelled = node("labelled", {WHOLE: "8"}, labels=GFD_H100)
     with served(alike("a", 1), labelled, pod("p", {WHOLE: "3"}, on="labelled")) as server:
         opened(browser, server.url)
-        assert tile(browser, "GPU nodes") == ["2", "1 report, 1 by labels"]
+        assert tile(browser, "GPU nodes") == ["2", "1 by labels, 1 report"]
         assert tile(browser, "GPUs") == ["9", "6 wholly free"]
         assert tile(browser, "Allocated") == ["33 %", "3 of 9 in service"]
 
