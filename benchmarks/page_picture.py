@@ -91,6 +91,9 @@ class Fleet:
             at += size
         yield gpu_node(name, devices)
         yield node(name, {WHOLE: "8"}, labels={"karpenter.sh/nodepool": pool})
+        if name == "a100-19":
+            # It has just begun to run, and the agent has not seen its GPU yet.
+            yield pod("just-started", {WHOLE: "1"}, on=name)
 
     def _mig(self, name: str, hour: float) -> Iterator[Json]:
         rng = random.Random(f"{name}/mig")

@@ -245,6 +245,54 @@ def test_a_node_with_its_bars_slots_and_holders(world: World) -> None:
     assert f"  [{' ' * 40}] 0 of 81,920 MiB free" in out, "neither in the bar nor in numbers is it free"
 
 
+def test_gpus_that_pods_hold_without_the_agent_having_seen_which(tmp_path: Path) -> None:
+    path = tmp_path / "inventory.json"
+    path.write_bytes(inventory(*_unattributed()))
+    _, out, _ = inventory_of(path)
+    rows = {line.split()[0]: re.split(r"   +", line) for line in out.splitlines()}
+    assert (rows["eight"][6], rows["eight"][8]) == ("4", f"{4 * 81920} of {8 * 81920}")
+    assert (rows["sliced"][6], rows["sliced"][9]) == ("1", "1x1g.10gb")
+    assert "Note: eight: at least 4 GPUs held, which is not known" in out
+    assert "Note: sliced: at least 1 × 1g.10gb held, which is not known" in out
+    _, out, _ = inventory_of(path, "-o", "wide")
+    lines = [line.split() for line in out.splitlines() if line.startswith("eight")]
+    assert {(line[-3], line[-2]) for line in lines} == {("≥0", "≤81920")}
+    assert out.count("≤2x1g.10gb") == 1
+
+
+def inventory_of(path: Path, *arguments: str) -> tuple[int, str, str]:
+    done = run("inventory", "--inventory", path, *arguments)
+    return done.exit_code, done.stdout, done.stderr
+
+
+def _unattributed() -> list[Json]:
+    instances = [{"uuid": f"MIG-{at}", "profile": "1g.10gb", "start": at, "size": 1} for at in range(2)]
+    sliced = gpu(0, "GPU-m", mig={"enabled": True, "instances": instances})
+    return [
+        gpu_node("eight", [gpu(index, f"GPU-{index}") for index in range(8)]),
+        node("eight", {WHOLE: "8"}),
+        pod("train", {WHOLE: "4"}, on="eight"),
+        gpu_node("sliced", [sliced], migStrategy="mixed"),
+        node("sliced", {"nvidia.com/mig-1g.10gb": "2"}),
+        pod("notebook", {"nvidia.com/mig-1g.10gb": "1"}, on="sliced"),
+    ]
+
+
+def test_a_node_whose_held_gpus_are_not_known(without: World) -> None:
+    for each in _unattributed():
+        kind = {"Node": NODES, "GPUNode": GPU_NODES, "Pod": PODS}[each["kind"]]
+        without.server.store.put(kind, each)
+    _, out, _ = without.run("node", "eight")
+    assert "Note: at least 4 GPUs held, which is not known" in out
+    assert out.count(f"[{'?' * 40}] at most 81,920 of 81,920 MiB free, may be held") == 8
+    assert "4 nvidia.com/gpu of default/train" in out
+    _, out, _ = without.run("node", "sliced")
+    assert out.count(" free? ") == 2
+    told = without.json("node", "eight")
+    assert sum(each["memory"]["freeMiB"] for each in told["devices"]) == 4 * 81920
+    assert told["unattributed"][0]["count"] == 4
+
+
 def test_a_node_in_numbers_and_by_name(world: World) -> None:
     out = world.run("node", "shared", "-o", "wide")[1]
     assert "requested 20,000 MiB, in use 30,000 MiB, unaccounted 10,000 MiB, reserved 0 MiB" in out

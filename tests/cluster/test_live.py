@@ -174,6 +174,43 @@ def test_a_server_that_is_away_is_served_on_without(living: Living) -> None:
     eventually(lambda: living.notes()["watch-nodes"] == "ok")
 
 
+def problems(living: Living) -> dict[str, str]:
+    """Why what is known may be out of date."""
+    return {each.what: each.text for each in living.live.status().problems}
+
+
+def test_a_server_that_is_away_is_a_problem_of_every_watch(living: Living) -> None:
+    living.start()
+    assert problems(living) == {}
+    living.server.stop()
+    watched = {f"watch of {watch.name}" for watch in living.live.status().watches}
+    eventually(lambda: problems(living).keys() == watched)
+    assert all(each.since_s >= 0 for each in living.live.status().problems)
+    living.server.start()
+    eventually(lambda: problems(living) == {})
+
+
+def test_a_list_that_is_forbidden_is_a_problem_before_anything_is_known(living: Living) -> None:
+    refused = living.server.faults.place(Refuse(403, "Forbidden", "may not"), lists(PODS), times=None)
+    living.live.start()
+    eventually(lambda: problems(living) == {"watch of pods": "403 Forbidden: may not"})
+    refused.lift()
+    eventually(lambda: problems(living) == {} and living.live.snapshot is not None)
+
+
+def test_what_cannot_be_published_is_a_problem(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+    living.start()
+
+    def fail(nodes: Any) -> Any:
+        raise RuntimeError("as it happens")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(living.extender, "update_nodes", fail)
+        living.report("a", gpu(0) | SICK)
+        eventually(lambda: "unexpected error" in problems(living).get("inventory", ""))
+    eventually(lambda: problems(living) == {} and not living.healthy("a"))
+
+
 class TestRefusedReports:
     def test_one_that_contradicts_itself_is_told_and_the_last_good_one_stays(self, living: Living) -> None:
         living.start()

@@ -232,6 +232,7 @@ def test_a_mount_that_does_not_answer_is_said_until_it_does(
     with caplog.at_level(logging.ERROR, logger=source_module.__name__):
         answering.clear()
         eventually(lambda: served.source.status().broken)
+        assert [problem.what for problem in served.source.status().problems] == ["inventory file"]
         time.sleep(0.3)
         (record,) = caplog.records
         assert f"{served.path}: no answer within 0.05 s" in record.getMessage()
@@ -245,3 +246,25 @@ def test_a_start_on_a_mount_that_does_not_answer_is_an_error(
 ) -> None:
     with pytest.raises(InventoryError, match=rf"{served.path}: no answer within 0\.05 s"):
         served.source.load()
+
+
+def test_a_file_that_may_not_be_read_any_more_is_a_problem(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "POLL_S", 0.01)
+    served.source.load()
+    served.source.start()
+    assert served.source.status().problems == []
+
+    def refused(path: Path, *more: object) -> None:
+        raise InventoryError(f"{path}: permission denied")
+
+    with monkeypatch.context() as rights:
+        # Root may read whatever the rights are.
+        rights.setattr(files_module.os, "access", lambda path, mode: False)
+        rights.setattr(source_module, "read_nodes_apart", refused)
+        eventually(lambda: bool(served.source.status().problems))
+        (problem,) = served.source.status().problems
+        assert (problem.what, problem.text) == ("inventory file", f"{served.path}: permission denied")
+        assert 0 <= problem.since_s < 60
+    eventually(lambda: not served.source.status().problems)

@@ -26,6 +26,7 @@ NODES = ["h100-01", "h100-02", "share-l4-01", "share-l4-02"]
 # An inventory file has no cluster to watch, to bind in or to write to, and nobody's kube-scheduler or DCGM.
 NOTHING_TO_SHOW = {
     ("Pending pods by reason", "{{reason}}"),
+    ("GPUs by model", "{{modelName}} allocated, which ones is not known"),
     ("Idle GPUs", "{{hostname}} {{modelName}}"),
     ("Drift of the ledger", "{{node}}"),
     ("Computing on held GPUs (DCGM)", "{{hostname}}{{Hostname}} {{gpu}}"),

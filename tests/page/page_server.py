@@ -12,7 +12,7 @@ from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node import NodeInfo, PendingPod
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.service import Extender
-from scheduler_ext.extender.status import Check, SourceStatus
+from scheduler_ext.extender.status import Check, Problem, SourceStatus
 from scheduler_ext.server.app import inspect_app
 from scheduler_ext.server.page.feed import PageFeed
 from scheduler_ext.server.page.routes import page_blueprint
@@ -33,6 +33,9 @@ class PageServer:
         self.extender = Extender(config)
         self.extender.replace_nodes(infos)
         self.pending_lines = list(pending_lines)
+        self.problems: Sequence[Problem] = ()
+        # As before the first inventory.
+        self.hidden = False
         resources, percent = config.resource_names(), config.memory.headroom_percent
         self.feed = PageFeed(self, self.extender.record, lambda: self.pending_lines, resources, percent)
         app = inspect_app(page_blueprint(self.feed, config))
@@ -41,7 +44,7 @@ class PageServer:
 
     @property
     def snapshot(self) -> Snapshot | None:
-        return self.extender.snapshot
+        return None if self.hidden else self.extender.snapshot
 
     def pending(self) -> Sequence[PendingPod]:
         return [None] * len(self.pending_lines)  # type: ignore[list-item]
@@ -53,7 +56,7 @@ class PageServer:
         return {}
 
     def status(self) -> SourceStatus:
-        return SourceStatus(checks=[Check("inventory", True)], age_s=0.0)
+        return SourceStatus(checks=[Check("inventory", True)], age_s=0.0, problems=self.problems)
 
     def __enter__(self) -> Self:
         self.feed.start()

@@ -12,10 +12,12 @@ from scheduler_ext.core.state import resolve
 from scheduler_ext.extender.listing import inventory_list
 from scheduler_ext.extender.overview import node_row
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
 from tests.free_memory import clusters_with_closed_parts
+from tests.kube_objects import GFD_H100, Json, gpu, gpu_node, inventory, node, pod
 from tests.page.browser import NEEDS_BROWSER, Browser
-from tests.page.conditions import SCRIPT
+from tests.page.conditions import SCRIPT, WHOLE
 from tests.page.page_server import PageServer
 from tests.page.reading import card, names, opened
 
@@ -135,26 +137,45 @@ def test_the_total_that_is_free_is_that_of_the_inventory(still: Browser, infos: 
 
 
 WHOLLY_FREE = """
-const [{decodeNode}, [row, adrift]] = [await import(new URL('js/cluster.js', location)), arguments];
-return decodeNode(row.with(6, adrift)).sum.idle;
+const [{decodeNode}, [row]] = [await import(new URL('js/cluster.js', location)), arguments];
+return decodeNode(row).sum.idle;
 """
 
 
 @pytest.mark.parametrize(
-    ("adrift", "free"),
+    ("objects", "free"),
     [
-        pytest.param(0, 4, id="nobody holds any"),
-        pytest.param(3, 1, id="three are held, nobody has told which"),
-        pytest.param(0.5, 3, id="half of one is"),
-        pytest.param(9, 0, id="more than there are"),
+        pytest.param((gpu_node("n", [gpu(i) for i in range(4)]),), 4, id="no pod holds any"),
+        pytest.param(
+            (gpu_node("n", [gpu(i) for i in range(4)]), pod("p", {WHOLE: "3"}, on="n")),
+            1,
+            id="three are held, which is not known",
+        ),
+        pytest.param(
+            (
+                gpu_node("n", [gpu(i) for i in range(4)], sharing={"strategy": "mps", "replicas": 2}),
+                pod("p", {WHOLE: "1"}, on="n"),
+            ),
+            3,
+            id="half of one is",
+        ),
+        pytest.param(
+            (gpu_node("n", [gpu(i) for i in range(4)]), pod("p", {WHOLE: "9"}, on="n")),
+            0,
+            id="more than there are",
+        ),
+        pytest.param(
+            (node("n", {WHOLE: "8"}, labels=GFD_H100), pod("p", {WHOLE: "3"}, on="n")),
+            5,
+            id="of a node known by labels all but those that pods hold",
+        ),
     ],
 )
 def test_gpus_that_are_held_are_not_wholly_free_whichever_they_are(
-    still: Browser, adrift: float, free: int
+    still: Browser, objects: tuple[Json, ...], free: int
 ) -> None:
-    alike = [[index, 640, 0, 0, 0, 80000, 0] for index in range(4)]
-    row = ["node", "pool", "whole", "Fresh", [], [], 0, [["A100-80GB", 81920, alike]]]
-    assert still.script(WHOLLY_FREE, row, adrift) == free
+    (info,) = assemble(read_objects(inventory(*objects)), NAMES).values()
+    assert still.script(WHOLLY_FREE, node_row(resolve(info, NAMES, 10), NAMES, 10)) == free
 
 
 def test_nothing_is_free_where_nothing_is_placed(still: Browser) -> None:

@@ -79,10 +79,7 @@ def test_four_answers_are_one(infos: tuple[NodeInfo, ...]) -> None:
 
 
 def test_an_instance_that_somebody_has_and_nobody_told_which_is_free_nowhere() -> None:
-    request = GpuRequest(units=(UnitAsk("nvidia.com/mig-3g.40gb", 1, "3g.40gb"),))
-    taking = BoundPod("late", "default", "late", 0, request)
-    info = of("mig-a100-01")
-    infos = [replace(info, pods=(*info.pods, taking))]
+    infos = [held(of("mig-a100-01"), UnitAsk("nvidia.com/mig-3g.40gb", 1, "3g.40gb"))]
     source = Fixed()
     source.set(infos)
     told = scraped(metrics_of(source, "node"))["gpu_extender_mig_instances_free"]
@@ -100,6 +97,22 @@ def of(name: str) -> NodeInfo:
     return next(info for info in sample() if info.name == name)
 
 
+def held(info: NodeInfo, *units: UnitAsk) -> NodeInfo:
+    """The node with a pod that runs there, whose GPUs the agent has not seen yet."""
+    late = BoundPod("late", "default", "late", 0, GpuRequest(units=units))
+    return replace(info, pods=(*info.pods, late))
+
+
+def test_gpus_that_a_pod_holds_without_the_agent_having_seen_which_are_counted() -> None:
+    source = Fixed()
+    source.set([held(of("h100-02"), UnitAsk("nvidia.com/gpu", 3))])
+    found = scraped(metrics_of(source, "device"))
+    for name in ("gpus_allocated", "gpus_unattributed"):
+        assert list(found[f"gpu_extender_{name}"].values()) == [3]
+    requested = found["gpu_extender_device_memory_requested_bytes"].values()
+    assert (sum(map(bool, requested)), sum(requested) // 2**20) == (3, 243_207)
+
+
 def cordoned(info: NodeInfo) -> NodeInfo:
     assert info.report is not None
     first, *rest = info.report.devices
@@ -112,6 +125,11 @@ def cordoned(info: NodeInfo) -> NodeInfo:
         pytest.param(of("a100-01"), 162_770, id="nothing of a sick GPU is free"),
         pytest.param(cordoned(of("h100-02")), 567_483, id="nor of one that is cordoned"),
         pytest.param(replace(of("h100-02"), freshness="Missing"), 0, id="nor of a node that may be gone"),
+        pytest.param(
+            held(of("h100-02"), UnitAsk("nvidia.com/gpu", 3)),
+            5 * 648_552 // 8,
+            id="nor of three that a pod holds, which is not known",
+        ),
         pytest.param(
             replace(of("h100-02"), freshness="Stale"), 648_552, id="of a late report what it said last"
         ),

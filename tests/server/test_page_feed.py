@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,9 @@ from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.service import Extender
-from scheduler_ext.extender.status import Check, SourceStatus
+from scheduler_ext.extender.status import Check, Problem, SourceStatus
+from scheduler_ext.extender.waiting import MOST_LINES
+from scheduler_ext.server.page import feed as feed_module
 from scheduler_ext.server.page.feed import PageFeed, Seen
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
@@ -29,6 +32,8 @@ class CountingSource:
         self.extender = Extender(Configuration())
         self.asked = 0
         self.broken = False
+        self.problems: list[Problem] = []
+        self.waiting = 0
 
     def learn(self) -> None:
         infos = assemble(read_objects(inventory(gpu_node("n", [gpu(0)]))), NAMES)
@@ -41,14 +46,14 @@ class CountingSource:
         return self.extender.snapshot
 
     def pending(self) -> Sequence[PendingPod]:
-        return ()
+        return [None] * self.waiting  # type: ignore[list-item]
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return {}
 
     def status(self) -> SourceStatus:
         self.asked += 1
-        return SourceStatus([Check("inventory", True)], 0.0)
+        return SourceStatus([Check("inventory", True)], 0.0, problems=self.problems)
 
 
 @pytest.fixture
@@ -121,3 +126,77 @@ def test_another_process_tells_everything(source: CountingSource, feed: PageFeed
     told = feed.since(other)
     assert told is not None
     assert json.loads(told[1])["full"] is True
+
+
+def state(feed: PageFeed) -> dict[str, Any]:
+    """All that a page is told that knows nothing."""
+    feed.refresh(1000.0)
+    told = feed.since(Seen())
+    assert told is not None
+    found: dict[str, Any] = json.loads(told[1])
+    return found
+
+
+def test_what_is_wrong_with_the_source_is_told_with_its_beginning(
+    source: CountingSource, feed: PageFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "_STATUS_EVERY_S", 0.0)
+    source.learn()
+    assert (state(feed)["status"]["broken"], state(feed)["status"]["problems"]) == (False, [])
+    source.problems = [Problem("watch of pods", "403 Forbidden", 30.0)]
+    status = state(feed)["status"]
+    assert status["broken"] is True
+    assert status["problems"] == [{"what": "watch of pods", "text": "403 Forbidden", "since": 970.0}]
+    # The same beginning, however long the looks take.
+    source.problems = [Problem("watch of pods", "403 Forbidden", 28.5)]
+    assert state(feed)["status"]["problems"][0]["since"] == 970.0
+    source.problems = [Problem("watch of pods", "unreachable", 2.0)]
+    assert state(feed)["status"]["problems"][0]["since"] == 998.0
+    source.problems = []
+    assert (state(feed)["status"]["broken"], state(feed)["status"]["problems"]) == (False, [])
+
+
+def test_what_is_wrong_is_told_before_anything_is_known(source: CountingSource, feed: PageFeed) -> None:
+    source.problems = [Problem("watch of nodes", "403 Forbidden", 1.0)]
+    feed.refresh(1000.0)
+    assert feed.since(Seen()) is None
+    assert [each["text"] for each in feed.status()["problems"]] == ["403 Forbidden"]
+
+
+def test_a_page_that_cannot_be_kept_says_so(source: CountingSource, feed: PageFeed) -> None:
+    source.learn()
+    feed.start()
+    eventually(lambda: feed.since(Seen()) is not None)
+    assert not feed.status().get("broken")
+    source.broken = True
+    eventually(lambda: bool(feed.since(Seen())) and feed.status()["broken"])
+    (problem,) = feed.status()["problems"]
+    assert (problem["what"], problem["text"]) == ("page", "unexpected error; see the log")
+    source.broken = False
+    eventually(lambda: bool(feed.since(Seen())) and not feed.status()["broken"])
+
+
+def test_a_look_that_never_ends_is_told_once_it_is_late(
+    source: CountingSource, feed: PageFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.learn()
+    assert not state(feed)["status"]["broken"], "who begins to watch waits for the first look"
+    monkeypatch.setattr(feed_module, "_LATE_S", -1.0)
+    feed.since(Seen())
+    (problem,) = feed.status()["problems"]
+    assert "too busy" in problem["text"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "waiting", "total"),
+    [
+        pytest.param(0, 1, 0, id="a pod that came after the lines were made is in neither"),
+        pytest.param(2, 1, 2, id="nor is one missing that went"),
+        pytest.param(MOST_LINES, 700, 700, id="of more than are listed all are counted"),
+    ],
+)
+def test_as_many_wait_as_are_listed(source: CountingSource, lines: int, waiting: int, total: int) -> None:
+    feed = PageFeed(source, Record(10, 2**20), lambda: [{}] * lines, NAMES, 10)
+    source.learn()
+    source.waiting = waiting
+    assert state(feed)["pending"]["total"] == total

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,32 @@ def test_a_changed_file_is_told_as_a_change(tmp_path: Path) -> None:
         assert change["full"] is False
         assert [row[0] for row in change["nodes"]] == ["c"], "b is as it was"
         assert change["gone"] == ["a"]
+
+
+def test_a_file_that_cannot_be_read_is_told_until_it_can(tmp_path: Path) -> None:
+    path = tmp_path / "inventory.json"
+    good = inventory(gpu_node("a", [gpu(0)]))
+    path.write_bytes(good)
+    with Product(inventory=path) as server:
+        server.ready()
+
+        def problems() -> list[Any]:
+            found: list[Any] = first(server)[1]["status"]["problems"]
+            return found
+
+        assert (first(server)[1]["status"]["broken"], problems()) == (False, [])
+        for broken in (b"{", None):
+            since = time.time()
+            replaced(path, broken) if broken is not None else path.unlink()
+            eventually(lambda: bool(problems()))
+            (problem,) = problems()
+            assert problem["what"] == "inventory file"
+            assert str(path) in problem["text"]
+            assert since - 10 < problem["since"] <= time.time()
+            assert [row[0] for row in first(server)[1]["nodes"]] == ["a"], "what was known stays"
+            replaced(path, good)
+            eventually(lambda: not problems())
+            assert first(server)[1]["status"]["broken"] is False
 
 
 def test_one_node_in_full(server: Product) -> None:

@@ -43,6 +43,11 @@ def _memory(name: str, what: str) -> GpuFamily:
 GPU_FAMILIES = (
     GpuFamily("gpu_extender_gpus", "GPUs.", attrgetter("gpus")),
     GpuFamily("gpu_extender_gpus_allocated", "GPUs of which a pod holds something.", attrgetter("allocated")),
+    GpuFamily(
+        "gpu_extender_gpus_unattributed",
+        "GPUs of these that pods hold at least, without an agent having seen which.",
+        attrgetter("unattributed"),
+    ),
     GpuFamily("gpu_extender_gpus_unhealthy", "GPUs that cannot be used.", attrgetter("unhealthy")),
     GpuFamily(
         "gpu_extender_gpus_idle",

@@ -16,7 +16,7 @@ export function historyTemplate(samples) {
   const most = Math.max(4, ...samples.map(waiting));
   return html`
     <p class="now">
-      <span class="key"><i class="swatch line-allocation"></i>allocated GPUs <b>${percent(allocation(last))}</b></span>
+      <span class="key"><i class="swatch line-allocation"></i>allocated <b>${percent(allocation(last))}</b></span>
       <span class="key" title="the part of unallocated GPUs that the pods to come cannot use"><i
         class="swatch line-fragmentation"></i>fragmented <b>${percent(fragmented(last))}</b> of the rest</span>
     </p>

@@ -113,7 +113,8 @@ function totalsTemplate(sum, shown) {
 function reports(sum) {
   const reporting = sum.nodes - sum.stale - sum.missing - sum.labelled;
   if (reporting === sum.nodes) return "all report";
-  const kinds = { report: reporting, stale: sum.stale, missing: sum.missing, "by labels": sum.labelled };
+  // Where there is no room for all, the ones that need a look are seen.
+  const kinds = { stale: sum.stale, missing: sum.missing, "by labels": sum.labelled, report: reporting };
   return Object.entries(kinds).filter(([, number]) => number).map(([kind, number]) => `${count(number)} ${kind}`).join(", ");
 }
 

@@ -74,7 +74,7 @@ export class NodeList {
       let height = TABLE_LINE;
       if (this.#view !== "table") {
         const line = this.#nodes.slice(at, at + this.#across);
-        height = CARD_HEAD + GAP + Math.max(...line.map((node) => node.devices.length * GPU_LINE + (notes(node).length ? NOTE : 0)));
+        height = CARD_HEAD + GAP + Math.max(...line.map((node) => node.devices.length * GPU_LINE + notes(node).length * NOTE));
       }
       this.#tops.push(this.#tops.at(-1) + height);
     }
@@ -116,7 +116,7 @@ export class NodeList {
         @click=${() => this.onOpen(node.name)}>${named(node.name)}</button></h3>
       <p class="about"><span>${about(node)}</span>${badges(node)}</p>
       ${node.devices.map(gpuLine)}
-      ${notes(node).length ? html`<p class="notes" title=${notes(node).join(", ")}>${notes(node).join(", ")}</p>` : nothing}
+      ${notes(node).map((note) => html`<p class="notes" title=${note}>${note}</p>`)}
     </li>`;
   }
 
