@@ -21,7 +21,8 @@ from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.request import GpuRequest
 from tests.pages import ROOT, SAMPLE, rows
-from tests.server.product import Product, config_file, get
+from tests.server.product import Product, config_file
+from tests.server.server_process import get
 from tests.strategies import clusters, several_requests, snapshot_of
 
 PAGE = ROOT / "docs" / "concepts" / "threat-model.md"
