@@ -104,12 +104,14 @@ class Preemption:
         """Whether a node takes the pod as it is."""
         return self._fits(seen_by(info, self._uid, self._request.priority))
 
-    def awaits(self, info: NodeInfo, evicted: Collection[str] = ()) -> bool:
-        """Whether a node takes the pod when those of lower priority that leave it already have left, not yet
-        before. ``evicted`` are uids of some that leave though nobody has told yet."""
+    def awaited(self, info: NodeInfo, evicted: Collection[str] = ()) -> tuple[str, ...]:
+        """The uids of those of lower priority that leave a node already, where it takes the pod when they
+        have left and not yet before; else none. ``evicted`` are uids of some that leave though nobody has
+        told yet."""
         seen = seen_by(info, self._uid, self._request.priority)
         leaving = [pod for pod in self._lower(seen, evicted) if pod.terminating or pod.uid in evicted]
-        return bool(leaving) and self._fits(without(seen, leaving)) and not self._fits(seen)
+        waits = leaving and self._fits(without(seen, leaving)) and not self._fits(seen)
+        return tuple(pod.uid for pod in leaving) if waits else ()
 
     def rescuable(self, info: NodeInfo) -> bool:
         """Whether a node that filter refuses would take the pod if pods of lower priority left."""

@@ -46,10 +46,6 @@ class Place:
     named_at: float
     until: float
 
-    def is_recent(self, now: float) -> bool:
-        """Whether it was named so lately that kube-scheduler may not know it on the pod yet."""
-        return now < self.named_at + BEHIND_S
-
 
 class Places:
     """What preempt has named. Safe to use from several threads; false while there is nothing."""
@@ -65,9 +61,17 @@ class Places:
     def __bool__(self) -> bool:
         return bool(self._places)
 
-    def name(self, pod: BoundPod, version: str, victims: Mapping[str, Victims], snapshot: Snapshot) -> None:
+    def name(
+        self,
+        pod: BoundPod,
+        version: str,
+        victims: Mapping[str, Victims],
+        snapshot: Snapshot,
+        *,
+        gone: bool = False,
+    ) -> None:
         """Preempt names these victims for a pod, instead of any before. Only nodes count that kube-scheduler
-        can choose."""
+        can choose. ``gone``: kube-scheduler knows that these victims have left."""
         now = self._monotonic()
         likely = _chosen_from(victims, snapshot)
         nominated = (snapshot.nodes[name].info for name in snapshot.unsettled)
@@ -78,7 +82,7 @@ class Places:
             version,
             {name: victims[name] for name in likely},
             frozenset(_uids(there)),
-            frozenset(_uids(other for other in there if other.terminating)),
+            frozenset(_uids(other for other in there if other.terminating or gone)),
             before,
             now,
             now + UNHEARD_S,
@@ -90,6 +94,10 @@ class Places:
         """A pod's place, if it was named lately."""
         self._expire()
         return self._places.get(uid)
+
+    def is_recent(self, place: Place) -> bool:
+        """Whether a place was named so lately that kube-scheduler may not know it of the pod yet."""
+        return self._monotonic() < place.named_at + BEHIND_S
 
     def forget(self, uid: str) -> None:
         """A pod has no such place any more."""

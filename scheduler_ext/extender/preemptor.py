@@ -65,13 +65,12 @@ class Preemptor:
             return Answer(encode_victims({}), len(args.proposals), 0)
         chosen = self._on_its_way(args, preemption, snapshot)
         if chosen is None:
-            pod = replace(bound_pod(args.pod, self._sizing.resources), request=preemption.request)
+            pod = self._asking(args.pod, preemption)
             # Until this is answered, nobody is to leave for it.
             self.places.forget(pod.uid)
             self.places.disprove(pod, {name: each.uids for name, each in args.proposals.items()}, snapshot)
             chosen = self._chosen(args, preemption, snapshot, pod, began, deadline)
-            version = args.pod.metadata.resource_version if args.pod.metadata is not None else None
-            self.places.name(pod, version or "", chosen, snapshot)
+            self.places.name(pod, _version(args.pod), chosen, snapshot)
         return Answer(encode_victims(chosen), len(args.proposals), len(chosen))
 
     def _chosen(
@@ -123,14 +122,37 @@ class Preemptor:
         return candidates
 
     def refused(self, pod: kube.Pod, nodes: Collection[str]) -> None:
-        """Filter has refused a pod on these nodes, where kube-scheduler counts that it fits."""
+        """Filter has refused a pod on these nodes, where kube-scheduler counts that it fits.
+
+        kube-scheduler may take its nomination back then. Where it waits for pods of which only
+        kube-scheduler knows that they are gone, its place is kept.
+        """
         uid, nominated = pod_uid(pod), _nominated_node(pod)
         self._hear(pod)
         place = self.places.of(uid)
+        names = dict.fromkeys(
+            [*(place.victims if place is not None else ()), *([nominated] if nominated else ())]
+        )
+        mine = [name for name in names if name in nodes]
         with self._lock:
-            for name in {nominated, *(place.victims if place is not None else ())}:
-                if name is not None and name in nodes:
-                    self._refused[uid, name] = True
+            self._refused.update(((uid, name), True) for name in mine)
+        preemption, snapshot = self._preemption(pod) if mine else None, self._snapshot()
+        if preemption is None or snapshot is None:
+            return
+        for name in mine:
+            if name not in snapshot.nodes:
+                continue
+            info = snapshot.nodes[name].info
+            named = place.victims[name].uids if place is not None and name in place.victims else ()
+            awaited = preemption.awaited(self.places.over(info), named)
+            if awaited:
+                self.places.name(
+                    self._asking(pod, preemption),
+                    _version(pod),
+                    {name: Victims(awaited, 0)},
+                    snapshot,
+                    gone=True,
+                )
 
     def _on_its_way(
         self, args: PreemptionArgs, preemption: Preemption, snapshot: Snapshot
@@ -153,7 +175,7 @@ class Preemptor:
         uid, nominated = pod_uid(args.pod), _nominated_node(args.pod)
         place = self.places.of(uid)
         victims = place.victims if place is not None else {}
-        recent = place is not None and place.is_recent(time.monotonic())
+        recent = place is not None and self.places.is_recent(place)
         for name in {**victims, **({nominated: None} if nominated else {})}:
             if name not in snapshot.nodes:
                 continue
@@ -163,8 +185,8 @@ class Preemptor:
             if not (refused or name in args.proposals or (named is not None and recent)):
                 continue
             info = self.places.over(snapshot.nodes[name].info)
-            waits = preemption.awaits(info, named.uids if named is not None else ())
-            if waits or (refused and preemption.fits(info)):
+            awaited = preemption.awaited(info, named.uids if named is not None else ())
+            if awaited or (refused and preemption.fits(info)):
                 if named is None or name not in args.proposals or len(victims) > 1:
                     return {}
                 leaving = {pod.uid for pod in snapshot.nodes[name].info.pods if pod.terminating}
@@ -175,8 +197,11 @@ class Preemptor:
 
     def _hear(self, pod: kube.Pod) -> None:
         """Take from a request where kube-scheduler has nominated its pod."""
-        if pod.metadata is not None:
-            self.places.asked(pod_uid(pod), _nominated_node(pod), pod.metadata.resource_version or "")
+        self.places.asked(pod_uid(pod), _nominated_node(pod), _version(pod))
+
+    def _asking(self, pod: kube.Pod, preemption: Preemption) -> BoundPod:
+        """A pod with its wishes, as it is known where it is nominated."""
+        return replace(bound_pod(pod, self._sizing.resources), request=preemption.request)
 
     def rescuable(self, pod: kube.Pod, names: Sequence[str], snapshot: Snapshot) -> list[str]:
         """Of nodes that filter refuses, those that would take the pod if pods of lower priority left; as many
@@ -229,6 +254,10 @@ def _search(candidates: Mapping[str, Candidate], end: float) -> None:
         if time.monotonic() > end:
             return
         candidates[name].search()
+
+
+def _version(pod: kube.Pod) -> str:
+    return (pod.metadata.resource_version if pod.metadata is not None else None) or ""
 
 
 def _nominated_node(pod: kube.Pod) -> str | None:

@@ -10,7 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from scheduler_ext.core import allocate
-from scheduler_ext.core.allocate import Cost, ShareFit, fit_shares, place_exactly, tightest
+from scheduler_ext.core.allocate import Cost, ShareFit, fit_shares, place_exactly, placeable, tightest
 from scheduler_ext.core.columns import Floats, Ints
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.node import NodeInfo
@@ -101,6 +101,30 @@ def test_the_search_alone_is_exact(room: list[int], shares: ShareAsk) -> None:
     if found is not None:
         for slot, mib in enumerate(room):
             assert oracle.peak_mib(shares, found, slot) <= max(mib, 0)
+
+
+@given(rooms(), small_shares())
+def test_one_node_is_decided_as_many_are(states: list[list[int]], shares: ShareAsk) -> None:
+    many = fit_shares(columns(states), shares, everywhere(states)).tolist()
+    assert [placeable(room, shares, [10_000]) for room in states] == many
+
+
+@pytest.mark.parametrize(
+    ("room", "sizes", "init"),
+    [
+        pytest.param([40], [40], None, id="a single share"),
+        pytest.param([30, 30], [30, 10], None, id="the largest share, on a GPU"),
+        pytest.param([90], [10, 30, 10, 40], None, id="all shares, on one GPU"),
+        pytest.param([70, 90], [30, 50, 20, 60], None, id="all GPUs"),
+        pytest.param([90, 80, 50], [50, 50, 30, 30, 60], None, id="all GPUs, where best fit fails"),
+        pytest.param([60, 70], [30, 50, 20, 30], None, id="all GPUs, in another order than best fit's"),
+        pytest.param([40], [10], InitShare("init", 40, ()), id="an init container, before the others"),
+        pytest.param([40], [10], InitShare("init", 30, (0,)), id="an init container, beside another"),
+    ],
+)
+def test_shares_may_fill_a_node_exactly(room: list[int], sizes: list[int], init: InitShare | None) -> None:
+    running = tuple((f"c{i}", mib) for i, mib in enumerate(sizes))
+    assert placeable(room, ShareAsk(running, (init,) if init is not None else ()), [10_000])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from scheduler_ext.core.caps import Caps
 from scheduler_ext.core.cause import Cause
 from scheduler_ext.core.estimate import Estimate, estimate_from_labels
 from scheduler_ext.core.gpu import Report
+from scheduler_ext.core.intent import Intent
 from scheduler_ext.core.inventory import Inventory, NodeRecord
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.resources import ResourceNames
@@ -327,3 +328,20 @@ class TestWhereSharesAreBound:
     def test_under_any_name(self) -> None:
         record = NodeRecord(uid="n", allocatable={"my/mib": 5000, SHARE: 5000})
         assert self.amount(record, enforcing=True, resources=ResourceNames(share="my/mib")) == 0
+
+
+def test_several_bindings_of_one_pod_hold_the_same_devices_once() -> None:
+    """At most one of them comes true; those that name other devices count beside it."""
+    inventory = Inventory(STALE_S, MISSING_S)
+    inventory.node_seen("a", NodeRecord("first", {WHOLE: 2}), 0.0)
+    inventory.report_seen("a", TWO, 0.0, 0.0)
+    for version in ("1", "2"):
+        inventory.assume(Intent(pod("p", 1), version, "me"), "a")
+    info = inventory.info("a")
+    assert info is not None
+    assert [each.uid for each in info.pods] == ["p"]
+    elsewhere = replace(pod("p", 1), devices={"main": ("GPU-1",)})
+    inventory.intents_seen("a", [Intent(elsewhere, "3", "you")])
+    info = inventory.info("a")
+    assert info is not None
+    assert [each.devices for each in info.pods] == [{}, {"main": ("GPU-1",)}]

@@ -10,7 +10,7 @@ from scheduler_ext.core.disruption import Budget, Selector
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.node import NodeInfo
 from scheduler_ext.core.preempt import Preemption
-from scheduler_ext.extender import preemptor
+from scheduler_ext.extender import places, preemptor
 from tests.extender.preempting import (
     WHOLE,
     asks_shares,
@@ -101,6 +101,7 @@ def test_what_else_the_pod_asks_must_be_freed_too() -> None:
     extender = extender_on(*whole_node("n1", "a", "b"), on_gpu("a", "n1", 1), dear)
     proposed = {"n1": uids("b")}
     assert preempt(extender, URGENT, proposed) == {"n1": ["a"]}
+    extender.preemptor.places.forget("uid-urgent")
     assert preempt(extender, pod("urgent", {WHOLE: "1", "cpu": "4"}, priority=100), proposed) == {"n1": ["b"]}
 
 
@@ -109,8 +110,10 @@ def test_budgets_are_counted() -> None:
     guarded["metadata"]["labels"] = {"app": "web"}
     extender = extender_on(*whole_node("n1", "a", "b"), guarded, on_gpu("b", "n1", 5))
     assert preempt(extender, URGENT, {"n1": uids("a")}) == {"n1": ["a"]}
+    extender.preemptor.places.forget("uid-urgent")
     extender.preemptor.budgets = lambda: (Budget("default", "web", Selector({"app": "web"}), 0),)
     assert preempt(extender, URGENT, {"n1": uids("a")}) == {"n1": ["b"]}
+    extender.preemptor.places.forget("uid-urgent")
     both = pod("urgent", {WHOLE: "2"}, priority=100)
     assert preempt(extender, both, {"n1": uids("a")}) == {"n1": ["b", "a", "1 violated"]}
 
@@ -179,27 +182,52 @@ class TestAPlaceOnItsWay:
     def test_where_filter_refused_it_before_it_heard_of_the_end(
         self, monkeypatch: pytest.MonkeyPatch, empty_victims: bool
     ) -> None:
-        monkeypatch.setattr(preemptor, "_BEHIND_S", 0.5)
+        monkeypatch.setattr(preemptor, "BEHIND_S", 0.5)
         extender = extender_on(*self.FIRST, leaving(self.LOW), empty_victims=empty_victims)
         assert filtered(extender, self.WAITING, ["first"])[0] == []
         tell(extender, *self.FIRST)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {}
         other = nominated(asks_shares("other", 60_000), "first")
         assert preempt(extender, other, {"second": uids("b")}) == {"second": ["b"]}
+        extender.preemptor.places.forget("uid-other")
         time.sleep(0.6)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
 
     def test_where_it_was_named_before_anybody_told_of_its_leaving(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(preemptor, "_BEHIND_S", 0.5)
+        monkeypatch.setattr(places, "BEHIND_S", 0.5)
         extender = extender_on(*self.FIRST, self.LOW)
         assert preempt(extender, self.ASKING, {"first": uids("a")}) == {"first": ["a"]}
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {}
         other = nominated(asks_shares("other", 60_000), "first")
         assert preempt(extender, other, {"second": uids("b")}) == {"second": ["b"]}
+        extender.preemptor.places.forget("uid-other")
         time.sleep(0.6)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
+
+
+@pytest.mark.parametrize(
+    ("stays", "leaves", "asks"),
+    [
+        pytest.param((33_728,), 40_000, (40_000,), id="one share"),
+        pytest.param((33_728,), 40_000, (20_000, 20_000), id="two shares of one size"),
+        pytest.param((3_728, 40_000), 30_000, (40_000, 30_000, 33_728), id="shares that fill two GPUs"),
+    ],
+)
+def test_a_victim_leaves_that_makes_room_exactly(
+    stays: tuple[int, ...], leaves: int, asks: tuple[int, ...]
+) -> None:
+    """Not one MiB is left then."""
+    extender = extender_on(
+        *share_node("n", len(stays)),
+        *(on_share(f"stays{i}", mib, "n", i, 500) for i, mib in enumerate(stays)),
+        on_share("leaves", leaves, "n", 0, 1),
+    )
+    assert preempt(extender, asks_shares("urgent", *asks), {"n": uids("leaves")}) == {"n": ["leaves"]}
+    extender.preemptor.places.forget("uid-urgent")
+    over = (asks[0] + 1, *asks[1:])
+    assert preempt(extender, asks_shares("urgent", *over), {"n": uids("leaves")}) == {}
 
 
 class TestEmptyVictims:
@@ -329,6 +357,7 @@ class TestTheDeadline:
         extender = extender_on(*(each for objects in cheap.values() for each in objects))
         proposed = {name: uids(f"{name}b") for name in cheap}
         assert preempt(extender, URGENT, proposed) == {"n1": ["n1b"], "n2": ["n2b"]}
+        extender.preemptor.places.forget("uid-urgent")
         monkeypatch.undo()
         assert preempt(extender, URGENT, proposed) == {"n1": ["n1a"], "n2": ["n2a"]}
 

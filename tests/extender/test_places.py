@@ -1,0 +1,376 @@
+"""What preempt has named is that pod's place, while no watch says so yet: rows are sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from scheduler_ext.core.gpu import Report
+from scheduler_ext.core.inventory import Inventory, NodeRecord
+from scheduler_ext.core.node import BoundPod, PendingPod
+from scheduler_ext.core.request import GpuRequest, ShareAsk
+from scheduler_ext.extender.book import Book
+from scheduler_ext.extender.places import BEHIND_S, UNHEARD_S
+from scheduler_ext.extender.service import Extender
+from tests.core.reported import SHARE, device
+from tests.extender.preempting import (
+    ROOM_MIB,
+    WHOLE,
+    asks_shares,
+    extender_on,
+    filtered,
+    leaving,
+    nominated,
+    on_gpu,
+    on_share,
+    preempt,
+    share_node,
+    tell,
+    uids,
+    whole_node,
+)
+from tests.kube_objects import Json, gpu, gpu_node, node, pod
+
+HALF = "nvidia.com/mig-3g.40gb"
+# The one of priority 10 is called dear, the other one cheap.
+WHOLE_NODE = (*whole_node("n", None, None), on_gpu("dear", "n", 10), on_gpu("cheap", "n", 0))
+HALVES = [{"uuid": f"MIG-{start}", "profile": "3g.40gb", "start": start, "size": 4} for start in (0, 4)]
+MIG_NODE = (
+    gpu_node("n", [gpu(0, mig={"enabled": True, "gridSize": 8, "instances": HALVES})], migStrategy="mixed"),
+    node("n", {HALF: "2"}),
+    pod("dear", {HALF: "1"}, on="n", priority=10),
+    pod("cheap", {HALF: "1"}, on="n", priority=0),
+)
+SHARE_NODE = (
+    *share_node("n", 2),
+    on_share("dear", ROOM_MIB, "n", 0, 10),
+    on_share("cheap", ROOM_MIB, "n", 1, 0),
+)
+KINDS = [
+    pytest.param(WHOLE_NODE, {WHOLE: "1"}, id="of whole GPUs"),
+    pytest.param(MIG_NODE, {HALF: "1"}, id="of MIG instances"),
+    pytest.param(SHARE_NODE, {SHARE: str(ROOM_MIB)}, id="of shares"),
+]
+ONE = {WHOLE: "1"}
+BOTH = {"n": uids("dear", "cheap")}
+
+
+class Clock:
+    """The clock of the places of an extender."""
+
+    def __init__(self, extender: Extender) -> None:
+        self.now = 100.0
+        extender.preemptor.places._monotonic = lambda: self.now  # type: ignore[method-assign]
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def asks(name: str, limits: Json = ONE, priority: int = 1000, version: str = "5") -> Json:
+    asking = pod(name, limits, priority=priority)
+    asking["metadata"]["resourceVersion"] = version
+    return asking
+
+
+def without(objects: Sequence[Json], *names: str) -> list[Json]:
+    """All objects but these pods."""
+    return [each for each in objects if each["kind"] != "Pod" or each["metadata"]["name"] not in names]
+
+
+def with_leaving(objects: Sequence[Json], *names: str) -> list[Json]:
+    """The same objects, of which these pods are being deleted."""
+    return [
+        leaving(each) if each["kind"] == "Pod" and each["metadata"]["name"] in names else each
+        for each in objects
+    ]
+
+
+@pytest.mark.parametrize(("objects", "limits"), KINDS)
+class TestTheSecondOfOnePriority:
+    def test_gets_another_place(self, objects: Sequence[Json], limits: Json) -> None:
+        extender = extender_on(*objects)
+        assert preempt(extender, asks("x0", limits), {"n": uids("cheap")}) == {"n": ["cheap"]}
+        assert preempt(extender, asks("x1", limits), BOTH)["n"][0] == "dear"
+
+    def test_or_none(self, objects: Sequence[Json], limits: Json) -> None:
+        extender = extender_on(*objects)
+        for name in ("x0", "x1"):
+            preempt(extender, asks(name, limits), BOTH)
+        assert preempt(extender, asks("x2", limits), BOTH) == {}
+
+    def test_also_when_the_victim_is_gone(self, objects: Sequence[Json], limits: Json) -> None:
+        """And the watch has not shown the nomination yet."""
+        extender = extender_on(*objects)
+        preempt(extender, asks("x0", limits), {"n": uids("cheap")})
+        tell(extender, *without(objects, "cheap"))
+        assert filtered(extender, asks("x1", limits), ["n"])[0] == []
+        assert filtered(extender, asks("lower", limits, 999), ["n"])[0] == []
+        assert filtered(extender, asks("x0", limits), ["n"])[0] == ["n"]
+        assert preempt(extender, asks("x1", limits), {"n": uids("dear")}) == {"n": ["dear"]}
+
+    def test_but_one_of_higher_priority_takes_the_place(self, objects: Sequence[Json], limits: Json) -> None:
+        extender = extender_on(*objects)
+        preempt(extender, asks("x0", limits), {"n": uids("cheap")})
+        assert preempt(extender, asks("higher", limits, 1001), {"n": uids("cheap")}) == {"n": ["cheap"]}
+        # Then the first one needs another.
+        assert preempt(extender, asks("x0", limits), BOTH)["n"][0] == "dear"
+
+    def test_and_passes_filter(self, objects: Sequence[Json], limits: Json) -> None:
+        extender = extender_on(*objects)
+        preempt(extender, asks("x0", limits), {"n": uids("cheap")})
+        tell(extender, *without(objects, "cheap"))
+        assert filtered(extender, asks("higher", limits, 1001), ["n"])[0] == ["n"]
+
+
+class TestAPodThatAsksAgain:
+    def extender(self) -> Extender:
+        extender = extender_on(*WHOLE_NODE, *whole_node("m", "other"), on_gpu("other", "m", 5))
+        assert preempt(extender, asks("x0"), {"n": uids("cheap")}) == {"n": ["cheap"]}
+        return extender
+
+    @pytest.mark.parametrize("asking", [asks("x0"), nominated(asks("x0", version="6"), "n")])
+    def test_gets_the_same_victims_while_kube_scheduler_proposes_them(self, asking: Json) -> None:
+        """Their eviction may have failed."""
+        assert preempt(self.extender(), asking, BOTH | {"m": uids("other")}) == {"n": ["cheap"]}
+
+    def test_gets_none_where_another_pod_is_in_its_way(self) -> None:
+        """Its own victim is gone by kube-scheduler's count; that of the other one is not yet."""
+        extender = self.extender()
+        assert preempt(extender, asks("x1"), BOTH) == {"n": ["dear", "cheap"]}
+        assert preempt(extender, nominated(asks("x0"), "n"), {"n": uids("dear")}) == {}
+
+    def test_gets_none_elsewhere(self) -> None:
+        assert preempt(self.extender(), asks("x0"), {"m": uids("other")}) == {}
+
+    def test_gets_others_later_where_kube_scheduler_refuses_the_node_for_good(self) -> None:
+        """It was cordoned, say: kube-scheduler neither proposes it nor asks filter about it."""
+        extender = self.extender()
+        clock = Clock(extender)
+        extender.preemptor.places._places.clear()
+        assert preempt(extender, asks("x0"), {"n": uids("cheap")}) == {"n": ["cheap"]}
+        clock.now += BEHIND_S
+        waiting = nominated(asks("x0"), "n")
+        assert preempt(extender, waiting, {"m": uids("other")}) == {"m": ["other"]}
+
+    def test_gets_none_elsewhere_where_filter_refused_it_on_the_node(self) -> None:
+        """kube-scheduler knows that the victim is gone, and took the nomination back."""
+        extender = self.extender()
+        assert filtered(extender, asks("x0"), ["n"])[0] == []
+        assert preempt(extender, asks("x0", version="7"), {"m": uids("other")}) == {}
+
+
+class TestOneOfSeveralNodes:
+    """kube-scheduler chose one of those that preempt named."""
+
+    N = (*whole_node("n", "a"), *whole_node("m", "b"))
+
+    def test_the_cheapest_is_the_place(self) -> None:
+        extender = extender_on(*self.N, on_gpu("a", "n", 1), on_gpu("b", "m", 2))
+        offered = {"n": uids("a"), "m": uids("b")}
+        assert preempt(extender, asks("x0"), offered) == {"n": ["a"], "m": ["b"]}
+        assert preempt(extender, asks("x1"), offered) == {"m": ["b"]}
+
+    def test_of_equal_ones_that_where_kube_scheduler_counts_no_room_for_both_is_not(self) -> None:
+        extender = extender_on(*self.N, on_gpu("a", "n", 1), on_gpu("b", "m", 1))
+        assert len(preempt(extender, asks("x0"), {"n": uids("a"), "m": uids("b")})) == 2
+        # It proposes no node where a pod is nominated that needs the whole node.
+        assert preempt(extender, asks("x1"), {"m": uids("b")}) == {"m": ["b"]}
+        assert preempt(extender, asks("x2"), {"n": uids("a")}) == {}
+        assert preempt(extender, asks("x2"), {"m": uids("b")}) == {}
+
+    def test_of_equal_ones_with_room_for_both_any_may_be(self) -> None:
+        objects = [
+            each
+            for name in ("n", "m")
+            for each in (
+                *whole_node(name, f"{name}-dear", f"{name}-cheap"),
+                on_gpu(f"{name}-dear", name, 10),
+                on_gpu(f"{name}-cheap", name, 0),
+            )
+        ]
+        extender = extender_on(*objects)
+        assert preempt(extender, asks("x0"), {"n": uids("n-cheap"), "m": uids("m-cheap")}) == {
+            "n": ["n-cheap"],
+            "m": ["m-cheap"],
+        }
+        # The first one is on m, so that both have to leave there.
+        second = {"n": uids("n-cheap"), "m": uids("m-dear", "m-cheap")}
+        assert preempt(extender, asks("x1"), second)["n"] == ["n-cheap"]
+        third = {"n": uids("n-dear", "n-cheap"), "m": uids("m-dear", "m-cheap")}
+        answer = preempt(extender, asks("x2"), third)
+        assert {name: victims[0] for name, victims in answer.items()} == {"n": "n-dear", "m": "m-dear"}
+        # The third one is on n: on m only one place is left.
+        fourth = {"m": uids("m-dear", "m-cheap")}
+        assert preempt(extender, asks("x3"), fourth)["m"][0] == "m-dear"
+
+    @pytest.mark.parametrize("by_watch", [False, True])
+    def test_it_is_where_the_pod_is_nominated(self, *, by_watch: bool) -> None:
+        objects = (*self.N, on_gpu("a", "n", 1), on_gpu("b", "m", 1))
+        extender = extender_on(*objects)
+        preempt(extender, asks("x0"), {"n": uids("a"), "m": uids("b")})
+        chosen = nominated(asks("x0", version="6"), "m")
+        if by_watch:
+            tell(extender, *objects, chosen)
+        else:
+            filtered(extender, chosen, ["n"])
+        assert preempt(extender, asks("x1"), {"n": uids("a"), "m": uids("b")}) == {"n": ["a"]}
+
+    @pytest.mark.parametrize("by_watch", [False, True])
+    def test_none_is_where_it_is_nominated_to_another(self, *, by_watch: bool) -> None:
+        objects = (*self.N, *whole_node("o", "c"), on_gpu("c", "o", 1), on_gpu("a", "n", 1))
+        extender = extender_on(*objects)
+        preempt(extender, asks("x0"), {"n": uids("a")})
+        chosen = nominated(asks("x0", version="6"), "o")
+        if by_watch:
+            tell(extender, *objects, chosen)
+        else:
+            filtered(extender, chosen, ["n"])
+        assert preempt(extender, asks("x1"), {"n": uids("a")}) == {"n": ["a"]}
+
+    def test_an_older_nomination_says_nothing(self) -> None:
+        """The pod waited for another node before; kube-scheduler and the watch may not know better yet."""
+        waiting = nominated(asks("x0"), "m")
+        objects = (*self.N, on_gpu("a", "n", 1), on_gpu("b", "m", 5000), waiting)
+        extender = extender_on(*objects)
+        assert preempt(extender, waiting, {"n": uids("a")}) == {"n": ["a"]}
+        tell(extender, *objects)
+        filtered(extender, waiting, ["m"])
+        assert preempt(extender, asks("x1"), {"n": uids("a")}) == {}
+
+
+class TestHowLong:
+    """Until the watch shows it, or shows that it is void."""
+
+    OBJECTS = (*whole_node("n", None), on_gpu("cheap", "n", 0))
+
+    def named(self) -> tuple[Extender, Clock]:
+        extender = extender_on(*self.OBJECTS)
+        clock = Clock(extender)
+        assert preempt(extender, asks("x0"), {"n": uids("cheap")}) == {"n": ["cheap"]}
+        return extender, clock
+
+    @staticmethod
+    def is_kept(extender: Extender) -> bool:
+        # Priority 0 evicts no pod, so that the question leaves no place behind.
+        kept = preempt(extender, asks("x1"), {"n": uids("cheap")}) == {}
+        extender.preemptor.places.forget("uid-x1")
+        return kept
+
+    def test_for_longer_than_a_watch_is_silent(self) -> None:
+        extender, clock = self.named()
+        clock.now += 38 + BEHIND_S
+        assert self.is_kept(extender)
+        clock.now = 100 + UNHEARD_S
+        assert not self.is_kept(extender)
+
+    @pytest.mark.parametrize(
+        "names",
+        [pytest.param((), id="the victim leaves"), pytest.param(("cheap",), id="it is gone")],
+    )
+    def test_for_some_seconds_after_the_watch_shows_that(self, names: tuple[str, ...]) -> None:
+        extender, clock = self.named()
+        clock.now += 20
+        tell(extender, *without(with_leaving(self.OBJECTS, "cheap"), *names))
+        clock.now += BEHIND_S - 1
+        assert extender.preemptor.places.of("uid-x0") is not None
+        clock.now += 1
+        assert extender.preemptor.places.of("uid-x0") is None
+
+    def test_one_that_left_already_has_to_be_gone(self) -> None:
+        objects = with_leaving(self.OBJECTS, "cheap")
+        extender = extender_on(*objects)
+        clock = Clock(extender)
+        assert preempt(extender, asks("x0"), {"n": uids("cheap")}) == {"n": ["cheap"]}
+        tell(extender, *objects)
+        clock.now += BEHIND_S
+        assert extender.preemptor.places.of("uid-x0") is not None
+        tell(extender, *without(objects, "cheap"))
+        clock.now += BEHIND_S
+        assert extender.preemptor.places.of("uid-x0") is None
+
+    def test_until_the_pod_is_bound_elsewhere(self) -> None:
+        extender, _ = self.named()
+        free = whole_node("m", None)
+        tell(extender, *self.OBJECTS, *free, pod("x0", ONE, on="m", priority=1000))
+        assert not self.is_kept(extender)
+
+    @pytest.mark.parametrize("gone", [False, True])
+    def test_until_the_pod_is_gone(self, *, gone: bool) -> None:
+        extender, _ = self.named()
+        ended = extender.preemptor.places.follow(lambda uid: None, lambda uid: gone)
+        assert (ended, self.is_kept(extender)) == (({"n"}, False) if gone else (set(), True))
+
+    @pytest.mark.parametrize(
+        ("version", "kept"),
+        [
+            pytest.param("5", True, id="the watch is behind"),
+            pytest.param("4", True, id="far behind"),
+            pytest.param("10", False, id="the watch shows what became of it"),
+        ],
+    )
+    def test_for_some_seconds_after_the_watch_shows_a_newer_pod(self, version: str, *, kept: bool) -> None:
+        extender, clock = self.named()
+        places = extender.preemptor.places
+        place = places.of("uid-x0")
+        assert place is not None
+        places.follow(lambda uid: PendingPod(place.pod, version, ""), lambda uid: False)
+        clock.now += BEHIND_S
+        assert (places.follow(lambda uid: None, lambda uid: False) == set()) == kept
+        assert self.is_kept(extender) == kept
+
+    def test_the_nodes_of_ended_places_are_said_once(self) -> None:
+        extender, clock = self.named()
+        places = extender.preemptor.places
+        clock.now += UNHEARD_S
+        assert places.follow(lambda uid: None, lambda uid: False) == {"n"}
+        assert places.follow(lambda uid: None, lambda uid: False) == set()
+        assert not places
+
+
+class TestAPlaceThatFilterRefuses:
+    """kube-scheduler knows that the victims are gone, asks, is refused, and takes the nomination back."""
+
+    OBJECTS = (*whole_node("n", None), leaving(on_gpu("cheap", "n", 0)))
+    WAITING = nominated(asks("x0"), "n")
+
+    @pytest.mark.parametrize(
+        "names", [pytest.param((), id="they leave"), pytest.param(("cheap",), id="they are gone")]
+    )
+    def test_is_kept_until_the_watch_knows_that(self, names: tuple[str, ...]) -> None:
+        extender = extender_on(*self.OBJECTS, self.WAITING)
+        clock = Clock(extender)
+        assert filtered(extender, self.WAITING, ["n"])[0] == []
+        tell(extender, *without(self.OBJECTS, *names))
+        clock.now += BEHIND_S - 1
+        assert filtered(extender, asks("x1"), ["n"])[0] == []
+        clock.now += 2
+        assert filtered(extender, asks("x1"), ["n"])[0] == (["n"] if names else [])
+
+    def test_not_where_more_is_in_the_way(self) -> None:
+        objects = (*self.OBJECTS, on_gpu("stays", "n", 5000))
+        extender = extender_on(*objects, self.WAITING)
+        assert filtered(extender, self.WAITING, ["n"])[0] == []
+        assert not extender.preemptor.places
+
+
+def test_bind_gives_no_pod_the_place_of_another() -> None:
+    """Filter may have accepted it the moment before."""
+    shares = GpuRequest(shares=ShareAsk((("main", ROOM_MIB),)))
+
+    def pending(name: str, priority: int) -> PendingPod:
+        return PendingPod(BoundPod(f"uid-{name}", "default", name, priority, shares), "1", "")
+
+    inventory = Inventory(150.0, 300.0)
+    inventory.node_seen("n", NodeRecord("uid-n", {SHARE: ROOM_MIB}), 0.0)
+    inventory.report_seen("n", Report((device(0),)), 0.0, 0.0)
+    low = BoundPod("uid-low", "default", "low", 0, shares, devices={"main": ("GPU-0",)})
+    inventory.pod_seen(low, "n", 0.0)
+    extender = extender_on()
+    extender.replace_nodes(inventory.infos())
+    book = Book(inventory, extender)
+    assert preempt(extender, asks_shares("x0", ROOM_MIB), {"n": uids("low")}) == {"n": ["low"]}
+    inventory.pod_gone("uid-low", 0.0)
+    inventory.report_seen("n", Report((device(0),)), 10.0, 10.0)
+    assert isinstance(book.reserve(pending("lower", 99), "n"), str)
+    assert not isinstance(book.reserve(pending("x0", 100), "n"), str)
