@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from scheduler_ext.core.node import BoundPod, NodeInfo
+from scheduler_ext.core.node import BoundPod, Node, NodeInfo
+
+
+def seen_otherwise(
+    nodes: Mapping[str, Node], unsettled: Iterable[str], uid: str, priority: int
+) -> dict[str, NodeInfo]:
+    """Those of the unsettled nodes that a pod of that uid and priority sees otherwise, as it sees them."""
+    infos = {name: nodes[name].info for name in unsettled}
+    return {name: seen for name, info in infos.items() if (seen := seen_by(info, uid, priority)) is not info}
 
 
 def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:

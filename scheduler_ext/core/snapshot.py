@@ -21,7 +21,7 @@ from scheduler_ext.core.node import Node, NodeState
 from scheduler_ext.core.outlook import Outlook, outlook
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, which
     names of no node map to, is in the state of an unknown node.

@@ -1,0 +1,62 @@
+"""One published snapshot: how pods see it, and what was decided on it lately."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from cachetools import LRUCache
+
+from scheduler_ext.core.cycle import Decision
+from scheduler_ext.core.nominated import seen_otherwise
+from scheduler_ext.core.overlay import Overlaid, Overlay
+from scheduler_ext.core.placement import Sizing
+from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.snapshot import Snapshot
+
+# prioritize follows filter for the same pod, and the pods of a Deployment ask the same. Losing a decision
+# costs its recomputation.
+_REMEMBERED_DECISIONS = 64
+_REMEMBERED_OVERLAYS = 16
+
+# The nodes that a pod sees in a way of its own, each with the pods that count there.
+_Own = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class Generation:
+    """Safe to use from several threads. Its memory is of this snapshot alone and goes with it, so that no
+    reader finds there what an older generation said."""
+
+    def __init__(self, snapshot: Snapshot, sizing: Sizing) -> None:
+        self.snapshot = snapshot
+        self._sizing = sizing
+        self._lock = Lock()
+        self._decisions: LRUCache[tuple[GpuRequest, Snapshot], Decision] = LRUCache(_REMEMBERED_DECISIONS)
+        self._overlays: LRUCache[_Own, Overlay] = LRUCache(_REMEMBERED_OVERLAYS)
+
+    def seen_by(self, uid: str, priority: int) -> Snapshot:
+        """The snapshot as a pod of that uid and priority may count on it: nearly always as it is."""
+        snapshot = self.snapshot
+        infos = seen_otherwise(snapshot.nodes, snapshot.unsettled, uid, priority)
+        if not infos:
+            return snapshot
+        own = tuple(sorted((name, tuple(pod.uid for pod in info.pods)) for name, info in infos.items()))
+        with self._lock:
+            overlay = self._overlays.get(own)
+        if overlay is None:
+            overlay = Overlay(snapshot, {name: self._sizing.resolved(info) for name, info in infos.items()})
+            with self._lock:
+                overlay = self._overlays.setdefault(own, overlay)
+        return overlay
+
+    def decide(self, request: GpuRequest, seen: Snapshot) -> Decision:
+        """What is decided of a request on what ``seen_by`` gave."""
+        with self._lock:
+            decision = self._decisions.get((request, seen))
+        if decision is None:
+            if isinstance(seen, Overlay) and seen.counts_alike:
+                decision = Overlaid(self.decide(request, self.snapshot), seen)
+            else:
+                decision = Decision(request, seen, self._sizing.policy)
+            with self._lock:
+                self._decisions[request, seen] = decision
+        return decision
