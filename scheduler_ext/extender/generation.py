@@ -7,9 +7,11 @@ from threading import Lock
 from cachetools import LRUCache
 
 from scheduler_ext.core.cycle import Decision
+from scheduler_ext.core.node import Node, NodeInfo
 from scheduler_ext.core.nominated import seen_otherwise
 from scheduler_ext.core.overlay import Overlaid, Overlay
 from scheduler_ext.core.placement import Sizing
+from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.request import GpuRequest
 from scheduler_ext.core.snapshot import Snapshot
 
@@ -17,18 +19,43 @@ from scheduler_ext.core.snapshot import Snapshot
 # costs its recomputation.
 _REMEMBERED_DECISIONS = 64
 _REMEMBERED_OVERLAYS = 16
+# Nodes as pods see them otherwise: as many as there are nominated pods at a time, and more.
+_REMEMBERED_NODES = 512
 
 # The nodes that a pod sees in a way of its own, each with the pods that count there.
 _Own = tuple[tuple[str, tuple[str, ...]], ...]
+
+
+class SeenNodes:
+    """Nodes as pods see them otherwise, for one generation after the other: nearly all stay as they are.
+    Safe to use from several threads."""
+
+    def __init__(self, sizing: Sizing) -> None:
+        self._sizing = sizing
+        self._lock = Lock()
+        self._known: LRUCache[tuple[str, tuple[str, ...]], tuple[Node, Node]] = LRUCache(_REMEMBERED_NODES)
+
+    def resolved(self, node: Node, seen: NodeInfo) -> Node:
+        """The node as ``seen``, which follows from the node and from the pods that count."""
+        key = seen.name, tuple(pod.uid for pod in seen.pods)
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None and known[0] is node:
+            return known[1]
+        resolved = self._sizing.resolved(seen)
+        with self._lock:
+            self._known[key] = node, resolved
+        return resolved
 
 
 class Generation:
     """Safe to use from several threads. Its memory is of this snapshot alone and goes with it, so that no
     reader finds there what an older generation said."""
 
-    def __init__(self, snapshot: Snapshot, sizing: Sizing) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, nodes: SeenNodes) -> None:
         self.snapshot = snapshot
-        self._sizing = sizing
+        self._policy = policy
+        self._nodes = nodes
         self._lock = Lock()
         self._decisions: LRUCache[tuple[GpuRequest, Snapshot], Decision] = LRUCache(_REMEMBERED_DECISIONS)
         self._overlays: LRUCache[_Own, Overlay] = LRUCache(_REMEMBERED_OVERLAYS)
@@ -43,7 +70,8 @@ class Generation:
         with self._lock:
             overlay = self._overlays.get(own)
         if overlay is None:
-            overlay = Overlay(snapshot, {name: self._sizing.resolved(info) for name, info in infos.items()})
+            nodes = {name: self._nodes.resolved(snapshot.nodes[name], info) for name, info in infos.items()}
+            overlay = Overlay(snapshot, nodes)
             with self._lock:
                 overlay = self._overlays.setdefault(own, overlay)
         return overlay
@@ -56,7 +84,7 @@ class Generation:
             if isinstance(seen, Overlay) and seen.counts_alike:
                 decision = Overlaid(self.decide(request, self.snapshot), seen)
             else:
-                decision = Decision(request, seen, self._sizing.policy)
+                decision = Decision(request, seen, self._policy)
             with self._lock:
                 self._decisions[request, seen] = decision
         return decision

@@ -23,7 +23,7 @@ from scheduler_ext.core.request import GpuRequest, InvalidRequest, ShareAsk
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import Table, build_snapshot
 from scheduler_ext.extender.answer import Answer, Basis
-from scheduler_ext.extender.generation import Generation
+from scheduler_ext.extender.generation import Generation, SeenNodes
 from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.refusals import Refusals
@@ -69,6 +69,7 @@ class Extender:
         # The forecast whose tables are all made.
         self._looked_up: Forecast | None = None
         self._generation: Generation | None = None
+        self._seen = SeenNodes(self.sizing)
         self.refusals = Refusals(self._policy)
         self.record = Record(config.inspection.decisions, config.inspection.decision_bytes)
         self.preemptor = Preemptor(self.sizing, lambda: self.snapshot)
@@ -132,7 +133,7 @@ class Extender:
         before = self.snapshot
         snapshot = self._table.snapshot(before.generation + 1 if before is not None else 1)
         self._look_up(snapshot)
-        self._generation = Generation(snapshot, self.sizing)
+        self._generation = Generation(snapshot, self._policy, self._seen)
         return snapshot
 
     def _look_up(self, snapshot: Snapshot) -> None:

@@ -15,7 +15,6 @@ from scheduler_ext.core.state import cpu_free_milli
 from scheduler_ext.core.workload import UNKNOWN, TaskClass, Workload
 from scheduler_ext.extender.clusterstate import ClusterState, file_state
 from scheduler_ext.extender.explain import explain
-from scheduler_ext.extender.generation import Generation
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.simulation import simulate
 from scheduler_ext.extender.source import InventorySource
@@ -185,9 +184,9 @@ class TestNoDecisionMakesATable:
 
 def test_a_view_of_an_older_snapshot_expects_the_same(tmp_path: Path) -> None:
     extender = served(tmp_path / "inventory.yaml", *MIXED, *came(8192))
-    older = extender.snapshot
+    older, generation = extender.snapshot, extender._generation
     assert older is not None
-    generation = Generation(older, extender.sizing)
+    assert generation is not None
     extender.expect(Forecast(UNKNOWN, older.kinds))
     view = generation.seen_by("uid-p", 0)
     assert view is not older
