@@ -10,6 +10,7 @@ from threading import Event, Lock, Thread
 from scheduler_ext.cluster.pace import Pace
 from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.inventory import Inventory
+from scheduler_ext.core.mig_tuning import UNTUNED
 from scheduler_ext.core.workload import Workload
 from scheduler_ext.extender.expecting import Expecting
 from scheduler_ext.extender.service import Extender
@@ -69,7 +70,7 @@ class Forecasting:
 
     def _forecast(self, workload: Workload) -> Forecast:
         """Its tables, kind by kind: each is remembered, so that in the end they only are put together. Those
-        of MIG are tuned to what is asked of it."""
+        of MIG are tuned to what is asked of it, and are part of it: no snapshot before it uses them."""
         snapshot = self._extender.snapshot
         kinds = snapshot.kinds if snapshot is not None else ()
         for kind in kinds:
@@ -77,11 +78,12 @@ class Forecasting:
                 break
             with self._pace.turn():
                 Forecast(workload, (kind,))
+        mig_tables = UNTUNED
         if snapshot is not None:
             with self._pace.turn():
-                snapshot.mig_rooms.prepare(workload)
+                mig_tables = snapshot.mig_rooms.tables_for(workload, snapshot.forecast.mig_tables)
         with self._pace.turn():
-            return Forecast(workload, kinds)
+            return Forecast(workload, kinds, mig_tables)
 
     def _run(self) -> None:
         while not self._stopped.wait(_LOOK_EVERY_S):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler_ext.core.columns import Bools, Floats, Ints
+from scheduler_ext.core.mig_tuning import UNTUNED, MigTables
 from scheduler_ext.core.models import GpuModel
 from scheduler_ext.core.residual_value import residual_values
 from scheduler_ext.core.workload import UNKNOWN, Workload
@@ -66,11 +67,14 @@ class Forecast:
 
     ``cores_per_gpu`` ``[kind]``: what pods ask of CPU for each GPU, 0 where nothing is known of it, and
     ``knows_cpu`` whether it is known for any. A step is one of CPU: how many of ``cpu_milli``, which rise, a
-    node has free.
+    node has free. ``mig_tables`` say what MIG instances cost, as far as they were tuned.
     """
 
-    def __init__(self, workload: Workload, kinds: Sequence[DeviceKind]) -> None:
+    def __init__(
+        self, workload: Workload, kinds: Sequence[DeviceKind], mig_tables: MigTables = UNTUNED
+    ) -> None:
         self.workload = workload
+        self.mig_tables = mig_tables
         self.row_of = {kind: row for row, kind in enumerate(kinds)}
         self._every = every = _Classes(workload)
         usual = _Classes(workload.top(USUAL_PART))
@@ -104,7 +108,7 @@ class Forecast:
             if len(self._covering) == _COVERING:
                 # Not changed but replaced: other readers may be in it.
                 self._covering = {}
-            covering = self._covering[every] = Forecast(self.workload, every)
+            covering = self._covering[every] = Forecast(self.workload, every, self.mig_tables)
         return covering
 
     def kept(self, worth: float, unusable: float) -> Floats:

@@ -17,6 +17,7 @@ instead of tilings; going all the way; counting would-be refusals of every shape
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -64,38 +65,47 @@ def rounded_parts(geometry: Geometry, mix: Mapping[str, float]) -> tuple[float, 
     return tuple(np.round(parts, 6).tolist())
 
 
-class MigTuner:
-    """Keeps what was tuned, for each geometry, while the mix stays near the one it was tuned to."""
+@dataclass(frozen=True, eq=False)
+class MigTables:
+    """What was tuned, for each geometry, to be used while the mix stays near the one it was tuned to.
 
-    def __init__(self) -> None:
-        self._tuned: dict[Geometry, tuple[Floats, MigWorth]] = {}
+    Tables never change: tuning gives others, which hold from the forecast on that is made with them.
+    """
 
-    def tune(self, geometry: Geometry, mix: Mapping[str, float]) -> bool:
-        """Tune to this mix, which takes about a second; whether that was needed."""
-        if self._near(geometry, mix) is not None:
-            return False
-        parts = rounded_parts(geometry, mix)
-        self._tuned[geometry] = np.array(parts), tuned_worth(geometry, parts)
-        return True
+    _tuned: Mapping[Geometry, tuple[Floats, MigWorth]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, mixes: Iterable[tuple[Geometry, tuple[float, ...]]]) -> MigTables:
+        """Tables tuned to these ``mixes``, the part of each profile by geometry: about a second for each."""
+        return cls({geometry: (np.array(parts), tuned_worth(geometry, parts)) for geometry, parts in mixes})
+
+    def tuned_to(self, mixes: Mapping[Geometry, Mapping[str, float]]) -> MigTables:
+        """Tables tuned to these mixes, which takes about a second for each that is new; the same where none
+        is. Geometries that are not named keep what they have."""
+        new = {
+            geometry: rounded_parts(geometry, mix)
+            for geometry, mix in mixes.items()
+            if self._near(geometry, mix) is None
+        }
+        return MigTables({**self._tuned, **MigTables.of(new.items())._tuned}) if new else self
 
     def worth(self, geometry: Geometry, mix: Mapping[str, float]) -> MigWorth:
         """What was tuned to about this mix, else the formula that suits all."""
         return self._near(geometry, mix) or mig_worth(geometry, mix)
 
+    @property
     def mixes(self) -> list[tuple[Geometry, tuple[float, ...]]]:
         """What was tuned to, by geometry: the part of each profile."""
-        return [(geometry, tuple(parts.tolist())) for geometry, (parts, _) in list(self._tuned.items())]
-
-    def restore(self, mixes: Iterable[tuple[Geometry, tuple[float, ...]]]) -> None:
-        """Tune to the same again."""
-        for geometry, parts in mixes:
-            self._tuned[geometry] = np.array(parts), tuned_worth(geometry, parts)
+        return [(geometry, tuple(parts.tolist())) for geometry, (parts, _) in self._tuned.items()]
 
     def _near(self, geometry: Geometry, mix: Mapping[str, float]) -> MigWorth | None:
         known = self._tuned.get(geometry)
         if known is None or np.abs(known[0] - mix_of(geometry, mix)).sum() / 2 > _NEAR:
             return None
         return known[1]
+
+
+UNTUNED = MigTables()
 
 
 @lru_cache(maxsize=256)

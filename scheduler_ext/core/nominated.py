@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from scheduler_ext.core.holdings import holdings_of
 from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.resources import ResourceNames
+
+
+def seen_otherwise(infos: Iterable[NodeInfo], uid: str, priority: int) -> dict[str, NodeInfo]:
+    """Those of the unsettled nodes that a pod of that uid and priority sees otherwise, as it sees them."""
+    return {info.name: seen for info in infos if (seen := seen_by(info, uid, priority)) is not info}
 
 
 def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:

@@ -21,7 +21,7 @@ from scheduler_ext.core.node import Node, NodeState
 from scheduler_ext.core.outlook import Outlook, outlook
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, which
     names of no node map to, is in the state of an unknown node.
@@ -123,7 +123,7 @@ class Snapshot:
             if columns is None or not columns.mig_room.any():
                 loss = np.zeros(len(self.states))
             else:
-                losses = self.mig_rooms.losses(self.forecast.workload)
+                losses = self.mig_rooms.losses(self.forecast.workload, self.forecast.mig_tables)
                 loss = columns.mean_over_free(losses.take(columns.mig_room))
             self._mig_loss[resource] = loss
         return loss

@@ -95,7 +95,6 @@ class Table(StateColumns):
         self.forecast = forecast
         self._nodes = dict(nodes)
         self._unsettled = {name for name, node in nodes.items() if _is_unsettled(node)}
-        self._mig_rooms = MigRooms()
         self._row_of = before._row_of if before is not None else NameIndex(())
         self._name_rank = before._name_rank if before is not None else np.zeros(1, np.int32)
         self._name_rows()
@@ -196,7 +195,7 @@ class Table(StateColumns):
         self._models: dict[GpuModel, int] = {}
         self._kinds: dict[DeviceKind, int] = {}
         self._shapes: dict[NodeShape, int] = {}
-        self._mig_rooms = MigRooms(self._mig_rooms)
+        self._mig_rooms = MigRooms()
         self._model_users: Counter[GpuModel] = Counter()
         for state, column in numbers.items():
             self._write(column, state)

@@ -12,12 +12,12 @@ from scheduler_ext.core.departures import without
 from scheduler_ext.core.errors import PodError, RequestError
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, intree_rejection
 from scheduler_ext.core.node import UNLIMITED, BoundPod, NodeInfo, PendingPod
-from scheduler_ext.core.nominated import seen_by
+from scheduler_ext.core.nominated import seen_otherwise
+from scheduler_ext.core.overlay import Overlay
 from scheduler_ext.core.placement import Sizing
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.core.table import Table
 from scheduler_ext.extender.explain import KubeView, diagnosed, explanation, pod_warnings
 from scheduler_ext.extender.pod_list import held_devices
 from scheduler_ext.extender.record import Record, Recorded
@@ -214,19 +214,12 @@ class Explainer:
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
         uid, priority = pod_uid(found.pod), pod_priority(found.pod)
-        infos = {name: seen_by(snapshot.nodes[name].info, uid, priority) for name in snapshot.unsettled}
+        infos = seen_otherwise((snapshot.nodes[name].info for name in snapshot.unsettled), uid, priority)
         if found.holder is not None and found.bound_to is not None:
             info = infos.get(found.bound_to, snapshot.nodes[found.bound_to].info)
             infos[found.bound_to] = without(info, [found.holder])
-        own = {
-            name: self._sizing.resolved(info)
-            for name, info in infos.items()
-            if info is not snapshot.nodes[name].info
-        }
-        if not own:
-            return snapshot
-        table = Table({**snapshot.nodes, **own}, spare=0, forecast=snapshot.forecast)
-        return table.snapshot(snapshot.generation)
+        own = {name: self._sizing.resolved(info) for name, info in infos.items()}
+        return Overlay(snapshot, own) if own else snapshot
 
 
 def _no_longer(record: Recorded) -> str:

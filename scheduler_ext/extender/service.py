@@ -16,7 +16,6 @@ from scheduler_ext.core.cycle import Codes, Decision, best_candidates, points
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.node import UNKNOWN_NODE, Node, NodeInfo
-from scheduler_ext.core.nominated import seen_by
 from scheduler_ext.core.placement import Sizing, place_nominated
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.reasons import REASONS
@@ -24,6 +23,7 @@ from scheduler_ext.core.request import GpuRequest, InvalidRequest, ShareAsk
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import Table, build_snapshot
 from scheduler_ext.extender.answer import Answer, Basis
+from scheduler_ext.extender.generation import Generation, SeenNodes
 from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.refusals import Refusals
@@ -40,10 +40,8 @@ from scheduler_ext.wire.pod import pod_name, pod_priority, pod_request, pod_uid
 
 log = logging.getLogger(__name__)
 
-# Decisions remembered within one generation: prioritize follows filter for the same pod, and the pods of a
-# Deployment ask the same. Losing one costs its recomputation.
-_REMEMBERED_DECISIONS = 64
-_REMEMBERED_VIEWS = 16
+# filter and prioritize are sent the same bytes of a pod, one after the other.
+_REMEMBERED_PODS = 64
 # Larger pods are not remembered: most have 2 to 10 kB, and anybody may send one.
 _REMEMBERED_POD_BYTES = 64 * 1024
 # In the bytes of a pod for which others leave a node, and of few others: so few are decoded to ask.
@@ -52,40 +50,37 @@ _NOMINATED = b'"nominatedNodeName"'
 _SMALLEST_SHARE = GpuRequest(shares=ShareAsk((("", 1),)))
 
 
-# The nodes that a pod sees in a way of its own, each with the pods that count there.
-_Own = tuple[tuple[str, tuple[str, ...]], ...]
-
-
 class Extender:
     """Answers filter and prioritize; both are safe to call from several threads.
 
-    Readers take the current snapshot once and never look again; the only lock guards its replacement and
-    the memory of decisions.
+    Readers take the current generation once and never look again. They share no lock with writers, and never
+    touch the table.
     """
 
     def __init__(self, config: Configuration) -> None:
         self._resources = config.resource_names()
         self._policy = config.policy()
         self.sizing = Sizing(self._policy, self._resources, config.memory.headroom_percent)
+        # For the memory of pods.
         self._lock = Lock()
-        # Whoever changes the table; readers never wait, but those who see a node in a way of their own.
+        # For those who change the table.
         self._writing = Lock()
         self._table = Table({})
         # The forecast whose tables are all made.
         self._looked_up: Forecast | None = None
-        self._snapshot: Snapshot | None = None
+        self._generation: Generation | None = None
+        self._seen = SeenNodes(self.sizing)
         self.refusals = Refusals(self._policy)
         self.record = Record(config.inspection.decisions, config.inspection.decision_bytes)
-        self.preemptor = Preemptor(self.sizing, lambda: self._snapshot)
+        self.preemptor = Preemptor(self.sizing, lambda: self.snapshot)
         self._empty_victims = config.preemption.empty_victims
-        self._decisions: LRUCache[tuple[GpuRequest, _Own], Decision] = LRUCache(_REMEMBERED_DECISIONS)
-        self._views: LRUCache[_Own, Snapshot] = LRUCache(_REMEMBERED_VIEWS)
-        self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_DECISIONS)
+        self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_PODS)
 
     @property
     def snapshot(self) -> Snapshot | None:
         """The latest snapshot; None before the first inventory."""
-        return self._snapshot
+        generation = self._generation
+        return generation.snapshot if generation is not None else None
 
     def replace_nodes(self, infos: Iterable[NodeInfo], forecast: Forecast | None = None) -> Snapshot:
         """Make these the nodes that decisions see, one generation later; for one writer at a time.
@@ -110,7 +105,7 @@ class Extender:
         """
         with self._writing:
             self._table.forecast = forecast
-            if self._snapshot is not None:
+            if self._generation is not None:
                 self._publish()
 
     def update_nodes(self, changed: Mapping[str, NodeInfo | None]) -> Snapshot:
@@ -139,12 +134,10 @@ class Extender:
         return self.sizing.resolved(place_nominated(info, self.sizing) if info.nominated else info)
 
     def _publish(self) -> Snapshot:
-        snapshot = self._table.snapshot(self._snapshot.generation + 1 if self._snapshot else 1)
+        before = self.snapshot
+        snapshot = self._table.snapshot(before.generation + 1 if before is not None else 1)
         self._look_up(snapshot)
-        with self._lock:
-            self._snapshot = snapshot
-            self._decisions.clear()
-            self._views.clear()
+        self._generation = Generation(snapshot, self._policy, self._seen)
         return snapshot
 
     def _look_up(self, snapshot: Snapshot) -> None:
@@ -202,23 +195,18 @@ class Extender:
 
     def _decide(self, args: ExtenderArgs) -> Decision:
         request = self._request(args)
-        snapshot = self._snapshot
-        if snapshot is None:
+        generation = self._generation
+        if generation is None:
             raise RequestError(503, "no inventory yet; try again")
-        own: _Own = ()
-        if snapshot.unsettled or self.preemptor.places:
-            snapshot, own = self._seen_by(args, snapshot)
+        seen = generation.snapshot
+        if seen.unsettled or self.preemptor.places:
+            unsettled = self.preemptor.places.unsettled(seen)
+            seen = generation.seen_by(unsettled.values(), pod_uid(args.pod), pod_priority(args.pod))
         if args.nodes is not None:
-            return Decision(request, self._dry_run(args, snapshot), self._policy)
+            return Decision(request, self._dry_run(args, seen), self._policy)
         if isinstance(request, InvalidRequest):
-            return Decision(request, snapshot, self._policy)
-        with self._lock:
-            decision = self._decisions.get((request, own))
-        if decision is None or decision.snapshot is not snapshot:
-            decision = Decision(request, snapshot, self._policy)
-            with self._lock:
-                self._decisions[request, own] = decision
-        return decision
+            return Decision(request, seen, self._policy)
+        return generation.decide(request, seen)
 
     def _decide_alone(self, name: str, decision: Decision) -> Decision:
         """What is decided of the only node asked about, as a nominated one is, with all that may be spent on
@@ -229,35 +217,6 @@ class Extender:
             return decision
         alone = build_snapshot({name: node}, snapshot.generation, within=snapshot.cluster)
         return Decision(decision.request, alone, self._policy)
-
-    def _seen_by(self, args: ExtenderArgs, snapshot: Snapshot) -> tuple[Snapshot, _Own]:
-        """The snapshot as this pod may count on it, and what is different in it: nothing, nearly always."""
-        pod = args.pod
-        uid, priority = pod_uid(pod), pod_priority(pod)
-        infos = {
-            name: seen
-            for name, info in self.preemptor.places.unsettled(snapshot).items()
-            if (seen := seen_by(info, uid, priority)) is not info
-        }
-        if not infos:
-            return snapshot, ()
-        own = tuple(sorted((name, tuple(pod.uid for pod in info.pods)) for name, info in infos.items()))
-        with self._lock:
-            view = self._views.get(own)
-        if view is None or view.generation != snapshot.generation:
-            nodes = {name: self.sizing.resolved(info) for name, info in infos.items()}
-            with self._writing:
-                if self._snapshot is not snapshot:
-                    # Another one was published meanwhile; what was decided on the last is not worth less.
-                    changed = Table({**snapshot.nodes, **nodes}, spare=0, forecast=snapshot.forecast)
-                    view = changed.snapshot(snapshot.generation)
-                else:
-                    self._table.update(nodes)
-                    view = self._table.snapshot(snapshot.generation)
-                    self._table.update({name: snapshot.nodes[name] for name in nodes})
-            with self._lock:
-                self._views[own] = view
-        return view, own
 
     def _request(self, args: ExtenderArgs) -> GpuRequest | InvalidRequest:
         """What the pod asks; the same bytes ask the same, so those of the last pods are not read again."""
@@ -288,7 +247,7 @@ class Extender:
             except QuantityError as error:
                 raise RequestError(400, f"Nodes.items[{i}].status: {error}") from None
             nodes[name] = self._resolved(info)
-        return build_snapshot(nodes, snapshot.generation, within=snapshot)
+        return build_snapshot(nodes, snapshot.generation, within=snapshot.cluster)
 
     @staticmethod
     def _known(name: str, node: kube.Node, snapshot: Snapshot) -> NodeInfo:

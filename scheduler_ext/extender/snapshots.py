@@ -11,6 +11,7 @@ import numpy as np
 from scheduler_ext.core.columns import Ints
 from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.intree import NodeFacts
+from scheduler_ext.core.mig_tuning import MigTables
 from scheduler_ext.core.name_index import NameIndex
 from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.placement import Sizing
@@ -70,7 +71,7 @@ def taken(
         nodes=[_redacted(info) for info in nodes],
         workload=list(workload.parts.items()),
         unknown=workload.unknown,
-        tuned=snapshot.mig_rooms.tuned,
+        tuned=snapshot.forecast.mig_tables.mixes,
         pending=[replace(waiting, pod=_without_labels(waiting.pod)) for waiting in pending],
         facts=list(facts.values()),
         offers=offers.stored,
@@ -83,9 +84,9 @@ def revived(file: SnapshotFile) -> Replayed:
     config = file.configuration
     sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
     nodes = {info.name: sizing.resolved(info) for info in file.nodes}
-    forecast = Forecast(Workload(dict(file.workload), file.unknown), ())
+    workload = Workload(dict(file.workload), file.unknown)
+    forecast = Forecast(workload, (), MigTables.of(file.tuned))
     snapshot = build_snapshot(nodes, file.generation, forecast=forecast)
-    snapshot.mig_rooms.restore(file.tuned)
     record = Record(max(1, len(file.decisions)), 2**62)
     index = NameIndex([info.name for info in file.nodes])
     offers = [_offered(offer, index) for offer in file.offers]

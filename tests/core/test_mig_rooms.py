@@ -12,9 +12,11 @@ from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.gpu import Holder, Mig
 from scheduler_ext.core.mig_geometry import geometry_for
 from scheduler_ext.core.mig_rooms import MigRooms
+from scheduler_ext.core.mig_tuning import UNTUNED, MigTables
 from scheduler_ext.core.node import MigRoom, NodeInfo
 from scheduler_ext.core.policy import Policy
-from scheduler_ext.core.table import Table
+from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.core.table import Table, build_snapshot
 from scheduler_ext.core.workload import UNKNOWN, TaskClass, Workload
 from tests.core.asked import mig
 from tests.core.reported import device, node, sliced
@@ -133,11 +135,11 @@ def test_a_place_keeps_its_number_and_none_is_free() -> None:
     places = [MigRoom(A100, held, "1g.10gb", (6,)) for held in (0, 1, 2, 0)]
     assert [rooms.number(place) for place in places] == [1, 2, 3, 1]
     assert rooms.number(None) == 0
-    losses = rooms.losses(UNKNOWN)
+    losses = rooms.losses(UNKNOWN, UNTUNED)
     assert losses[0] == 0
-    assert rooms.losses(UNKNOWN) is losses
+    assert rooms.losses(UNKNOWN, UNTUNED) is losses
     assert (losses[1:] > 0).all()
-    assert not np.array_equal(rooms.losses(pods_of("3g.40gb")), losses)
+    assert not np.array_equal(rooms.losses(pods_of("3g.40gb"), UNTUNED), losses)
 
 
 def test_places_that_no_node_has_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,24 +156,56 @@ def test_places_that_no_node_has_any_more_are_forgotten(monkeypatch: pytest.Monk
     assert max(sizes) <= 12
 
 
+ONE_G = "nvidia.com/mig-1g.10gb"
+PARTS = {"7g.80gb": 1, "4g.40gb": 2, "3g.40gb": 2, "2g.20gb": 4, "1g.20gb": 5, "1g.10gb": 6}
+ASKED = Workload.of({TaskClass(mig=((name, 1),)): part for name, part in PARTS.items()})
+
+
+def loss_of_a(snapshot: Snapshot) -> float:
+    """What an instance costs on node a."""
+    return float(snapshot.mig_loss(ONE_G)[snapshot.state_of[snapshot.rows(["a"])[0]]])
+
+
 def test_tuned_tables_are_used_for_the_mix_they_were_tuned_to_and_outlive_the_numbers() -> None:
-    resource = "nvidia.com/mig-1g.10gb"
-    parts = {"7g.80gb": 1, "4g.40gb": 2, "3g.40gb": 2, "2g.20gb": 4, "1g.20gb": 5, "1g.10gb": 6}
-    workload = Workload.of({TaskClass(mig=((name, 1),)): part for name, part in parts.items()})
     other = pods_of("3g.40gb")
     table = Table(resolved([mixed("a", SPOILT)]), spare=0)
 
-    def loss_of_a(workload: Workload) -> float:
-        table.forecast = Forecast(workload, ())
-        snapshot = table.snapshot(1)
-        return float(snapshot.mig_loss(resource)[snapshot.state_of[snapshot.rows(["a"])[0]]])
+    def loss(workload: Workload, tables: MigTables) -> float:
+        table.forecast = Forecast(workload, (), tables)
+        return loss_of_a(table.snapshot(1))
 
-    untuned = loss_of_a(workload)
-    table.snapshot(1).mig_rooms.prepare(workload)
-    tuned = loss_of_a(workload)
+    untuned = loss(ASKED, UNTUNED)
+    tables = table.snapshot(1).mig_rooms.tables_for(ASKED, UNTUNED)
+    tuned = loss(ASKED, tables)
     assert tuned != untuned
     # More states than there is room for: all columns and numbers are made anew.
     table.update(resolved([mixed(str(i), each) for i, each in enumerate((LAST_HALF, FULL, EMPTY))]))
-    assert loss_of_a(workload) == tuned
+    assert loss(ASKED, tables) == tuned
     rooms = [unit.mig_room for unit in resolved([mixed("a", SPOILT)])["a"].state.slots[0].units]
-    assert loss_of_a(other) == pytest.approx(loss_of(rooms[0], other))
+    assert loss(other, tables) == pytest.approx(loss_of(rooms[0], other))
+
+
+def test_a_snapshot_that_is_held_keeps_its_losses() -> None:
+    table = Table(resolved([mixed("a", SPOILT)]), forecast=Forecast(ASKED, ()))
+    looked_at, held = table.snapshot(7), table.snapshot(7)
+    before = loss_of_a(looked_at)
+    table.forecast = Forecast(ASKED, (), held.mig_rooms.tables_for(ASKED, UNTUNED))
+    later = table.snapshot(8)
+    assert loss_of_a(later) != before
+    # Neither what was tuned since nor the look at a later snapshot changes what was published.
+    assert loss_of_a(held) == before
+    table.update(resolved([mixed("b", LAST_HALF)]))
+    assert loss_of_a(replace(later)) == loss_of_a(later) == loss_of_a(table.snapshot(9))
+    assert loss_of_a(replace(held)) == before
+
+
+def test_some_nodes_of_a_cluster_are_judged_by_its_tuned_tables() -> None:
+    nodes = resolved([mixed("a", SPOILT), mixed("b", LAST_HALF)])
+    tables = Table(nodes).snapshot(1).mig_rooms.tables_for(ASKED, UNTUNED)
+    whole = build_snapshot(nodes, 1, forecast=Forecast(ASKED, (), tables))
+    part = build_snapshot({"a": nodes["a"]}, 1, within=whole)
+    assert (
+        loss_of_a(part)
+        == loss_of_a(whole)
+        != loss_of_a(build_snapshot(nodes, 1, forecast=Forecast(ASKED, ())))
+    )

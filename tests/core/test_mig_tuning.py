@@ -10,7 +10,14 @@ from scheduler_ext.core.mig import Profile
 from scheduler_ext.core.mig_churn import churn, requests_for
 from scheduler_ext.core.mig_geometry import Geometry, geometry_for, geometry_from_report
 from scheduler_ext.core.mig_pool import GPUS, LOAD, MigPool, mig_pool
-from scheduler_ext.core.mig_tuning import MigTuner, _relative_values, _sales, rounded_parts, tuned_worth
+from scheduler_ext.core.mig_tuning import (
+    UNTUNED,
+    MigTables,
+    _relative_values,
+    _sales,
+    rounded_parts,
+    tuned_worth,
+)
 from scheduler_ext.core.mig_value import MigWorth, least_cost, mig_worth, mix_of
 from tests.core.test_mig_oracle import geometries
 from tests.core.test_mig_value import A30, A100
@@ -158,18 +165,40 @@ def test_mixes_are_rounded(mix: dict[str, float], parts: list[float]) -> None:
 
 
 def test_what_was_tuned_is_kept_while_the_mix_is_about_the_same() -> None:
-    tuner = MigTuner()
     half = {"1g.6gb": 0.5, "4g.24gb": 0.5}
     formula = mig_worth(A30, half)
-    assert np.array_equal(tuner.worth(A30, half).worth, formula.worth)
-    assert tuner.tune(A30, half)
-    tuned = tuner.worth(A30, half)
+    assert np.array_equal(UNTUNED.worth(A30, half).worth, formula.worth)
+    tables = UNTUNED.tuned_to({A30: half})
+    tuned = tables.worth(A30, half)
+    assert tables.mixes == [(A30, rounded_parts(A30, half))]
     near, far = {"1g.6gb": 0.58, "4g.24gb": 0.42}, {"1g.6gb": 0.62, "4g.24gb": 0.38}
-    assert not tuner.tune(A30, near)
-    assert tuner.worth(A30, near) is tuned
-    assert tuner.worth(A30, far) is not tuned
-    assert tuner.tune(A30, far)
-    assert tuner.worth(A30, far) is not tuned
+    assert tables.tuned_to({A30: near}) is tables
+    assert tables.worth(A30, near) is tuned
+    assert tables.worth(A30, far) is not tuned
+    assert tables.tuned_to({A30: far}).worth(A30, far) is not tuned
+
+
+def test_tables_stay_as_they_are_when_others_are_tuned() -> None:
+    known = geometry_for("H100-80GB")
+    assert known is not None
+    half, far = {"1g.6gb": 0.5, "4g.24gb": 0.5}, {"1g.6gb": 0.9, "4g.24gb": 0.1}
+    tables = UNTUNED.tuned_to({A30: half})
+    mixes, tuned = tables.mixes, tables.worth(A30, half)
+    other = tables.tuned_to({A30: far, known: {}})
+    assert not UNTUNED.mixes
+    assert tables.mixes == mixes
+    assert tables.worth(A30, half) is tuned
+    assert [geometry for geometry, _ in other.mixes] == [A30, known]
+    # A geometry that is not asked about keeps what it was tuned to.
+    assert other.tuned_to({A30: half}).worth(known, {}) is other.worth(known, {})
+
+
+def test_tables_of_the_same_mixes_are_the_same() -> None:
+    half = {"1g.6gb": 0.5, "4g.24gb": 0.5}
+    tables = UNTUNED.tuned_to({A30: half})
+    again = MigTables.of(tables.mixes)
+    assert again.mixes == tables.mixes
+    assert again.worth(A30, half).kept.tolist() == tables.worth(A30, half).kept.tolist()
 
 
 def test_geometries_of_one_kind_are_tuned_once() -> None:

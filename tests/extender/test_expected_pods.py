@@ -20,7 +20,6 @@ from scheduler_ext.extender.simulation import simulate
 from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.extender.whatif import Asker, WhatIf
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.extender import decode_args
 from scheduler_ext.wire.objects import assemble, read_objects, read_pods
 from scheduler_ext.wire.pod import pod_needs
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, names_body, node, nodes_body, pod
@@ -185,12 +184,12 @@ class TestNoDecisionMakesATable:
 
 def test_a_view_of_an_older_snapshot_expects_the_same(tmp_path: Path) -> None:
     extender = served(tmp_path / "inventory.yaml", *MIXED, *came(8192))
-    older = extender.snapshot
+    older, generation = extender.snapshot, extender._generation
     assert older is not None
+    assert generation is not None
     extender.expect(Forecast(UNKNOWN, older.kinds))
-    args = decode_args(names_body(pod("p", {SHARE: "10240"}), ["used"]))
-    view, own = extender._seen_by(args, older)
-    assert own
+    view = generation.seen_by([older.nodes[name].info for name in older.unsettled], "uid-p", 0)
+    assert view is not older
     assert view.forecast is older.forecast
 
 

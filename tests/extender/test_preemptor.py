@@ -364,7 +364,7 @@ class TestTheDeadline:
 
 def test_without_an_inventory_nobody_leaves() -> None:
     extender = extender_on()
-    extender._snapshot = None
+    extender._generation = None
     with pytest.raises(RequestError) as refusal:
         extender.preemptor.preempt(preempt_body(URGENT, {}), time.monotonic() + 60)
     assert refusal.value.status == 503

@@ -49,6 +49,7 @@ from scheduler_ext.extender.bind import (
 )
 from scheduler_ext.extender.book import Book, Reserved
 from scheduler_ext.extender.outcome import Done, Outcome, Refused, Unknown, Unsent
+from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration, MemorySection
 from tests.examples import LONG
@@ -656,17 +657,19 @@ class Timid(Book):
         return "taken" if info is not None and info.pods else super().reserve(pending, node)
 
 
-class Generous(Extender):
+class OneVictim(Preemptor):
     """One victim, whichever, is enough."""
-
-    def __init__(self, config: Configuration) -> None:
-        super().__init__(config)
-        self.preemptor = self  # type: ignore[assignment]
 
     def preempt(self, body: bytes, deadline: float) -> Answer:
         proposed = json.loads(body)["NodeNameToMetaVictims"]
         chosen = {node: victims | {"Pods": victims["Pods"][:1]} for node, victims in proposed.items()}
         return Answer(json.dumps({"NodeNameToMetaVictims": chosen}).encode(), 0, 0)
+
+
+class Generous(Extender):
+    def __init__(self, config: Configuration) -> None:
+        super().__init__(config)
+        self.preemptor = OneVictim(self.sizing, lambda: self.snapshot)
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,7 @@ def test_a_file_that_may_not_be_read_any_more_is_a_problem(
 
     with monkeypatch.context() as rights:
         # Root may read whatever the rights are.
-        rights.setattr(files_module.os, "access", lambda path, mode: False)
+        rights.setattr(os, "access", lambda path, mode: False)
         rights.setattr(source_module, "read_nodes_apart", refused)
         eventually(lambda: bool(served.source.status().problems))
         (problem,) = served.source.status().problems

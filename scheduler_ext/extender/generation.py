@@ -1,0 +1,103 @@
+"""One published snapshot: how pods see it, and what was decided on it lately."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from threading import Lock
+
+from cachetools import LRUCache
+
+from scheduler_ext.core.cycle import Decision
+from scheduler_ext.core.node import Node, NodeInfo
+from scheduler_ext.core.nominated import seen_otherwise
+from scheduler_ext.core.overlay import Overlaid, Overlay
+from scheduler_ext.core.placement import Sizing
+from scheduler_ext.core.policy import Policy
+from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.snapshot import Snapshot
+
+# prioritize follows filter for the same pod, and the pods of a Deployment ask the same. Losing a decision
+# costs its recomputation.
+_REMEMBERED_DECISIONS = 64
+_REMEMBERED_OVERLAYS = 16
+# Nodes as pods see them otherwise: as many as there are nominated pods at a time, and more.
+_REMEMBERED_NODES = 512
+
+# A node that a pod sees in a way of its own: the pods that count there, and those that it only knows so.
+_Seen = tuple[str, tuple[str, ...], tuple[object, ...]]
+
+
+def _key(node: NodeInfo, seen: NodeInfo) -> _Seen:
+    """What tells one way to see a node from all others."""
+    known = set(map(id, node.pods))
+    own = (
+        (pod.uid, pod.terminating, tuple(pod.devices.items())) for pod in seen.pods if id(pod) not in known
+    )
+    return seen.name, tuple(pod.uid for pod in seen.pods), tuple(own)
+
+
+class SeenNodes:
+    """Nodes as pods see them otherwise, for one generation after the other: nearly all stay as they are.
+    Safe to use from several threads."""
+
+    def __init__(self, sizing: Sizing) -> None:
+        self._sizing = sizing
+        self._lock = Lock()
+        self._known: LRUCache[_Seen, tuple[Node, Node]] = LRUCache(_REMEMBERED_NODES)
+
+    def resolved(self, node: Node, seen: NodeInfo) -> Node:
+        """The node as ``seen``, which follows from the node and from the pods that count."""
+        key = _key(node.info, seen)
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None and known[0] is node:
+            return known[1]
+        resolved = self._sizing.resolved(seen)
+        with self._lock:
+            self._known[key] = node, resolved
+        return resolved
+
+
+class Generation:
+    """Safe to use from several threads. Its memory is of this snapshot alone and goes with it, so that no
+    reader finds there what an older generation said."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, nodes: SeenNodes) -> None:
+        self.snapshot = snapshot
+        self._policy = policy
+        self._nodes = nodes
+        self._lock = Lock()
+        self._decisions: LRUCache[tuple[GpuRequest, Snapshot], Decision] = LRUCache(_REMEMBERED_DECISIONS)
+        self._overlays: LRUCache[tuple[_Seen, ...], Overlay] = LRUCache(_REMEMBERED_OVERLAYS)
+
+    def seen_by(self, unsettled: Iterable[NodeInfo], uid: str, priority: int) -> Snapshot:
+        """The snapshot as a pod of that uid and priority may count on it: nearly always as it is.
+
+        ``unsettled`` are the nodes that some pods see otherwise, with all that is known of them now.
+        """
+        snapshot = self.snapshot
+        infos = seen_otherwise(unsettled, uid, priority)
+        if not infos:
+            return snapshot
+        own = tuple(sorted(_key(snapshot.nodes[name].info, info) for name, info in infos.items()))
+        with self._lock:
+            overlay = self._overlays.get(own)
+        if overlay is None:
+            nodes = {name: self._nodes.resolved(snapshot.nodes[name], info) for name, info in infos.items()}
+            overlay = Overlay(snapshot, nodes)
+            with self._lock:
+                overlay = self._overlays.setdefault(own, overlay)
+        return overlay
+
+    def decide(self, request: GpuRequest, seen: Snapshot) -> Decision:
+        """What is decided of a request on what ``seen_by`` gave."""
+        with self._lock:
+            decision = self._decisions.get((request, seen))
+        if decision is None:
+            if isinstance(seen, Overlay) and seen.counts_alike:
+                decision = Overlaid(self.decide(request, self.snapshot), seen)
+            else:
+                decision = Decision(request, seen, self._policy)
+            with self._lock:
+                self._decisions[request, seen] = decision
+        return decision

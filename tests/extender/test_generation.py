@@ -1,0 +1,171 @@
+"""What pods that see nodes otherwise are answered while snapshots are published."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.table import Table
+from scheduler_ext.extender import generation
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.extender.foreseeing import read
+from tests.extender.preempting import asks_shares, nominated, on_share, preempt_body, share_node, uids
+from tests.extender.test_replay import Running, running
+from tests.extender.test_waiting import board
+from tests.kube_objects import SHARE, Json, inventory, names_body, nodes_body, pod
+
+NAMES = [f"n{i}" for i in range(9)]
+# Of a GPU's 73,728 MiB it keeps 50,000 on n0 from pods of lower priority.
+WAITS = nominated(pod("waits", {SHARE: "50000"}, priority=100), "n0")
+ASKING = pod("asks", {SHARE: "30000"})
+
+
+def cluster(*more: Json) -> list[Json]:
+    """A GPU on each node."""
+    return [*(each for name in NAMES for each in share_node(name, 1)), WAITS, *more]
+
+
+def infos(*objects: Json) -> dict[str, NodeInfo]:
+    return dict(assemble(read_objects(inventory(*objects)), Configuration().resource_names()))
+
+
+def fitting(extender: Extender, asking: Json = ASKING, names: list[str] = NAMES) -> list[str]:
+    answer = extender.filter(names_body(asking, names), time.monotonic() + 60)
+    found: list[str] = json.loads(answer.body)["NodeNames"]
+    return found
+
+
+class Forbidden:
+    """A lock that no reader may take."""
+
+    def __enter__(self) -> None:
+        raise AssertionError("a reader took the lock of the writers")
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def there() -> Running:
+    """A cluster where one pod is nominated and two others wait."""
+    return running(*cluster(on_share("holds", 20_000, "n1", 0), ASKING, pod("large", {SHARE: "80000"})))
+
+
+@pytest.fixture
+def only_reading(there: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on, only the few nodes that a pod sees otherwise are written into columns."""
+    make = Table.__init__
+
+    def few(table: Table, nodes: Any, *rest: Any, **more: Any) -> None:
+        assert len(nodes) <= 2, "a reader made a table of the cluster"
+        make(table, nodes, *rest, **more)
+
+    monkeypatch.setattr(there.extender, "_writing", Forbidden())
+    monkeypatch.setattr(there.extender, "_table", None)
+    monkeypatch.setattr(Table, "__init__", few)
+
+
+def until() -> float:
+    return time.monotonic() + 60
+
+
+def listed(there: Running) -> None:
+    # A pod that cannot be looked into stays in the list, without its nearest node.
+    assert all(line["nearest"] is not None for line in board(there).lines())
+
+
+def counted(there: Running) -> None:
+    assert board(there).reasons()["Insufficient GPU memory on one device"] == 1
+
+
+READERS: dict[str, Callable[[Running], object]] = {
+    "filter": lambda there: fitting(there.extender),
+    "filter of the nominated node": lambda there: fitting(there.extender, WAITS, ["n0"]),
+    "prioritize": lambda there: there.extender.prioritize(names_body(ASKING, NAMES), until()),
+    "an autoscaler's filter": lambda there: there.extender.filter(
+        nodes_body(ASKING, [share_node("n0", 1)[1]]), until()
+    ),
+    "preempt": lambda there: there.extender.preemptor.preempt(
+        preempt_body(asks_shares("urgent", 60_000), {"n1": uids("holds")}), until()
+    ),
+    "explain of a pod that waits": lambda there: there.explainer().of_name("default", "asks"),
+    "explain of a pod that fits nowhere": lambda there: there.explainer().of_name("default", "large"),
+    "explain of a pod that has its node": lambda there: there.explainer().of_name("default", "holds"),
+    "explain of a manifest": lambda there: there.explainer().of_manifest(read(ASKING)[0]),
+    "the list of pods that wait": lambda there: listed(there),
+    "a scrape": lambda there: counted(there),
+    "a snapshot file": lambda there: there.explainer().snapshot_file(),
+}
+
+
+@pytest.mark.usefixtures("only_reading")
+@pytest.mark.parametrize("reader", READERS)
+def test_readers_neither_wait_for_writers_nor_make_a_table(there: Running, reader: str) -> None:
+    READERS[reader](there)
+
+
+def test_an_answer_is_of_the_nodes_as_the_pod_sees_them() -> None:
+    extender = running(*cluster()).extender
+    assert fitting(extender) == NAMES[1:]
+    assert fitting(extender, WAITS) == NAMES
+    assert fitting(extender, pod("higher", {SHARE: "30000"}, priority=101)) == NAMES
+
+
+@pytest.mark.parametrize("asking", [ASKING, WAITS], ids=["seen otherwise", "seen as it is"])
+def test_a_publication_makes_remembered_answers_void(asking: Json) -> None:
+    """The nodes that pods see otherwise are the same, before and after."""
+    extender = running(*cluster()).extender
+    before = fitting(extender, asking)
+    held = infos(*cluster(on_share("holds", 60_000, "n5", 0)))
+    extender.update_nodes({"n5": held["n5"]})
+    assert fitting(extender, asking) == [name for name in before if name != "n5"]
+    extender.update_nodes({"n5": infos(*cluster())["n5"]})
+    assert fitting(extender, asking) == before
+
+
+def test_a_node_that_changed_is_seen_as_it_is_now() -> None:
+    """Its pods are the same; the GPU that they hold is sick."""
+    extender = running(*cluster()).extender
+    asking = pod("small", {SHARE: "10000"})
+    assert fitting(extender, asking, ["n0"]) == ["n0"]
+    sick = share_node("n0", 1)
+    sick[0]["status"]["devices"][0]["health"] = {"state": "Unhealthy", "reason": "XID 79"}
+    extender.update_nodes({"n0": infos(*sick, WAITS)["n0"]})
+    assert fitting(extender, asking, ["n0"]) == []
+
+
+@pytest.mark.parametrize("step", ["Decision", "Overlay", "Overlaid"])
+def test_what_was_begun_before_a_publication_is_no_answer_after_it(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    extender = running(*cluster()).extender
+    held = infos(*cluster(on_share("holds", 60_000, "n5", 0)))
+    made = getattr(generation, step)
+
+    def late(*args: object) -> object:
+        monkeypatch.undo()
+        extender.update_nodes({"n5": held["n5"]})
+        return made(*args)
+
+    monkeypatch.setattr(generation, step, late)
+    # The generation that the request found decides.
+    assert fitting(extender) == NAMES[1:]
+    assert fitting(extender) == [name for name in NAMES[1:] if name != "n5"]
+
+
+def test_pods_that_see_the_same_share_a_decision() -> None:
+    """Of the nodes that are as they are it is one decision, whatever a pod sees otherwise."""
+    extender = running(*cluster()).extender
+    answers = [
+        extender.filter(names_body(asking, NAMES), until()).basis
+        for asking in (ASKING, pod("other", {SHARE: "30000"}))
+    ]
+    assert answers[0] is not None
+    assert answers[1] is not None
+    assert answers[0].decision is answers[1].decision
