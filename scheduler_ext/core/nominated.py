@@ -8,10 +8,10 @@ from dataclasses import replace
 from scheduler_ext.core.node import BoundPod, Node, NodeInfo
 
 
-def seen_otherwise(
+def seen_differently(
     nodes: Mapping[str, Node], unsettled: Iterable[str], uid: str, priority: int
 ) -> dict[str, NodeInfo]:
-    """Those of the unsettled nodes that a pod of that uid and priority sees otherwise, as it sees them."""
+    """The unsettled nodes that differ for a pod of that uid and priority, as it sees them."""
     infos = {name: nodes[name].info for name in unsettled}
     return {name: seen for name, info in infos.items() if (seen := seen_by(info, uid, priority)) is not info}
 

@@ -1,4 +1,4 @@
-"""One published snapshot: how pods see it, and what was decided on it lately."""
+"""One published snapshot, the views that pods have of it, and the latest decisions on it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cachetools import LRUCache
 
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.node import Node, NodeInfo
-from scheduler_ext.core.nominated import seen_otherwise
+from scheduler_ext.core.nominated import seen_differently
 from scheduler_ext.core.overlay import Overlaid, Overlay
 from scheduler_ext.core.placement import Sizing
 from scheduler_ext.core.policy import Policy
@@ -19,15 +19,15 @@ from scheduler_ext.core.snapshot import Snapshot
 # costs its recomputation.
 _REMEMBERED_DECISIONS = 64
 _REMEMBERED_OVERLAYS = 16
-# Nodes as pods see them otherwise: as many as there are nominated pods at a time, and more.
+# Views of single nodes: more than there are nominated pods at a time.
 _REMEMBERED_NODES = 512
 
-# The nodes that a pod sees in a way of its own, each with the pods that count there.
+# The nodes that differ for a pod, each with the uids of the pods that count there.
 _Own = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 class SeenNodes:
-    """Nodes as pods see them otherwise, for one generation after the other: nearly all stay as they are.
+    """Nodes that differ for some pods, kept from one generation to the next, as most nodes do not change.
     Safe to use from several threads."""
 
     def __init__(self, sizing: Sizing) -> None:
@@ -36,7 +36,7 @@ class SeenNodes:
         self._known: LRUCache[tuple[str, tuple[str, ...]], tuple[Node, Node]] = LRUCache(_REMEMBERED_NODES)
 
     def resolved(self, node: Node, seen: NodeInfo) -> Node:
-        """The node as ``seen``, which follows from the node and from the pods that count."""
+        """The node as ``seen``: how a pod sees it, which depends on the node and on the pods that count."""
         key = seen.name, tuple(pod.uid for pod in seen.pods)
         with self._lock:
             known = self._known.get(key)
@@ -49,8 +49,8 @@ class SeenNodes:
 
 
 class Generation:
-    """Safe to use from several threads. Its memory is of this snapshot alone and goes with it, so that no
-    reader finds there what an older generation said."""
+    """Safe to use from several threads. Decisions are remembered for this snapshot only and are dropped with
+    it, so a decision on an older generation is never reused."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, nodes: SeenNodes) -> None:
         self.snapshot = snapshot
@@ -63,7 +63,7 @@ class Generation:
     def seen_by(self, uid: str, priority: int) -> Snapshot:
         """The snapshot as a pod of that uid and priority may count on it: nearly always as it is."""
         snapshot = self.snapshot
-        infos = seen_otherwise(snapshot.nodes, snapshot.unsettled, uid, priority)
+        infos = seen_differently(snapshot.nodes, snapshot.unsettled, uid, priority)
         if not infos:
             return snapshot
         own = tuple(sorted((name, tuple(pod.uid for pod in info.pods)) for name, info in infos.items()))
@@ -77,7 +77,7 @@ class Generation:
         return overlay
 
     def decide(self, request: GpuRequest, seen: Snapshot) -> Decision:
-        """What is decided of a request on what ``seen_by`` gave."""
+        """The decision about a request on a view that ``seen_by`` returned."""
         with self._lock:
             decision = self._decisions.get((request, seen))
         if decision is None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler_ext.core.mig_geometry import Geometry
-from scheduler_ext.core.mig_tuning import MigTuner
+from scheduler_ext.core.mig_tuning import UNTUNED
 from scheduler_ext.core.mig_value import MigPlacements, least_cost
 from scheduler_ext.sim.mig.policy import CheapestGpu, MigPolicy
 
 
 def policy(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
     """The least that pods of ``mix`` miss."""
-    tuner = MigTuner()
+    tables = UNTUNED
 
     def placements(mix: Mapping[str, float]) -> MigPlacements:
-        tuner.tune(geometry, mix)
-        return least_cost(geometry, tuner.worth(geometry, mix).cost)
+        nonlocal tables
+        tables = tables.tuned_to({geometry: mix})
+        return least_cost(geometry, tables.worth(geometry, mix).cost)
 
     return CheapestGpu(placements, mix)
