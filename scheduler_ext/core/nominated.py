@@ -10,7 +10,7 @@ from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.resources import ResourceNames
 
 
-def seen_otherwise(infos: Iterable[NodeInfo], uid: str, priority: int) -> dict[str, NodeInfo]:
+def seen_differently(infos: Iterable[NodeInfo], uid: str, priority: int) -> dict[str, NodeInfo]:
     """Those of the unsettled nodes that a pod of that uid and priority sees otherwise, as it sees them."""
     return {info.name: seen for info in infos if (seen := seen_by(info, uid, priority)) is not info}
 

@@ -1,8 +1,8 @@
-"""A snapshot in which a few nodes are otherwise, as one pod sees them.
+"""A snapshot in which a few nodes differ, as one pod sees them.
 
-Pods that are assumed on a node or nominated to it do not count alike against all pods. An overlay adds
-columns for the few nodes where that matters to the snapshot that it lies on, and changes nothing there: what
-was decided on that snapshot holds for all other nodes.
+Pods that are assumed on a node or nominated to it count against some pods only. An overlay adds columns for
+the few nodes where that matters and leaves the snapshot below unchanged, so a decision on that snapshot still
+holds for all other nodes.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 
 class Overlay(Snapshot):
-    """``base``, a whole cluster's snapshot, with some of its nodes as they are given; their devices are the
-    same, what pods hold of them is not.
+    """``base``, the snapshot of a whole cluster, with some nodes replaced by ``nodes``. A replaced node has
+    the same devices; only the pods that hold them differ.
 
-    States of ``base`` come first, those of ``part``, the snapshot of the few nodes, follow. All columns
-    together are made only for those that read them.
+    The states of ``base`` come first; those of ``part``, the snapshot of the replaced nodes, follow.
+    ``within`` is ``base`` where ``counts_alike``, else None. The joined columns are made when first read.
     """
 
     base: Snapshot
     part: Snapshot
-    # The states of the few nodes, there and here.
+    # The states of the replaced nodes, in ``base`` and in ``part``.
     _changed: tuple[Ints, Ints]
 
     def __init__(self, base: Snapshot, nodes: Mapping[str, Node]) -> None:
@@ -69,7 +69,8 @@ class Overlay(Snapshot):
 
     @property
     def counts_alike(self) -> bool:
-        """Whether all that decisions compare nodes with is as on ``base``, so that its decisions hold."""
+        """Whether everything that decisions compare nodes with is the same as in ``base``, so that a decision
+        on ``base`` holds for all nodes but the replaced ones."""
         return self.within is not None
 
     def _counts_alike(self) -> bool:
@@ -96,29 +97,29 @@ class Overlay(Snapshot):
         return left
 
     def mig_loss(self, resource: str) -> Floats:
-        """As of every snapshot; 0 in states that no node is in any more."""
+        """As for every snapshot; 0 for states that no node is in any more."""
         return np.append(
             np.where(self.left > 0, self.base.mig_loss(resource), 0.0), self.part.mig_loss(resource)
         )
 
     @property
     def states(self) -> tuple[NodeState, ...]:
-        """All states, without a node or with some."""
+        """The states of ``base``, then those of ``part``."""
         return self.base.states + self.part.states
 
     @property
     def devices(self) -> DeviceColumns:
-        """All of them, put together."""
+        """Joined columns."""
         return self._joined[0]
 
     @property
     def units(self) -> Mapping[str, UnitColumns]:
-        """All of them, put together; places of MIG instances aside, which ``mig_loss`` knows."""
+        """Joined columns, except ``mig_room``: ``mig_loss`` answers for it."""
         return self._joined[1]
 
     @property
     def node(self) -> NodeColumns:
-        """All of them, put together."""
+        """Joined columns."""
         return self._joined[2]
 
     @lazy
@@ -148,21 +149,21 @@ class Overlay(Snapshot):
 
 
 class Overlaid(Decision):
-    """A decision on an overlay that counts alike: that on the snapshot it lies on, and one on the few nodes
-    that are otherwise there."""
+    """A decision on an overlay that counts alike: the decision on the snapshot below, and one on the replaced
+    nodes."""
 
     def __init__(self, base: Decision, overlay: Overlay) -> None:
         self.request, self.policy = base.request, base.policy
         self.snapshot = overlay
         self._base = base
-        # One request spends so much on placing shares, wherever.
+        # Both parts spend the search steps of one request.
         self._steps = list(base._steps)
         self._part = Decision(base.request, overlay.part, base.policy, self._steps)
         self.verdict = np.concatenate((base.verdict, self._part.verdict))
 
     @lazy
     def terms(self) -> list[tuple[Score, float, Floats]]:
-        """As of every decision."""
+        """As for every decision."""
         return [
             (score, weight, np.concatenate((value, own)))
             for (score, weight, value), (_, _, own) in zip(self._base.terms, self._part.terms, strict=True)
@@ -170,27 +171,27 @@ class Overlaid(Decision):
 
     @lazy
     def totals(self) -> Floats:
-        """As of every decision."""
+        """As for every decision."""
         return np.concatenate((self._base.totals, self._part.totals))
 
     @property
     def share_room_mib(self) -> Ints:
-        """As of every decision."""
+        """As for every decision."""
         return self._anew.share_room_mib
 
     @lazy
     def scoring(self) -> Scoring:
-        """As of every decision."""
+        """As for every decision."""
         return self._anew.scoring
 
     @lazy
     def _anew(self) -> Decision:
-        """The same, decided on all columns together: for what is rarely asked."""
+        """The same decision on the joined columns, for what is rarely asked."""
         return Decision(self.request, self.snapshot, self.policy)
 
 
 class _Nodes(Mapping[str, Node]):
-    """Nodes by name, of which some are others."""
+    """Nodes by name, some of them replaced."""
 
     def __init__(self, nodes: Mapping[str, Node], own: Mapping[str, Node]) -> None:
         self._nodes = nodes
@@ -208,8 +209,8 @@ class _Nodes(Mapping[str, Node]):
 
 
 def _is_counted_alike(one: NodeState, other: NodeState) -> bool:
-    """Whether a node counts as much in each state: as GPUs of its kinds and models, and as a node of its
-    shape, which is that of the GPU in its first slot."""
+    """Whether a node counts the same in both states: as GPUs of its kinds and models, and as a node of its
+    shape, which the GPU in its first slot decides."""
     if (one.gpus, one.cpu_milli, one.estimated) != (other.gpus, other.cpu_milli, other.estimated):
         return False
     kinds, others = list(slot_kinds(one)), list(slot_kinds(other))
@@ -218,7 +219,7 @@ def _is_counted_alike(one: NodeState, other: NodeState) -> bool:
 
 
 def _with(known: tuple[_Value, ...], more: Sequence[_Value]) -> tuple[_Value, ...]:
-    """All of them once; the same object where nothing is new, as lookups are remembered by it."""
+    """Each value once; the same object where nothing is new, because lookups are remembered by identity."""
     if all(value in known for value in more):
         return known
     return tuple(dict.fromkeys((*known, *more)))
@@ -227,12 +228,12 @@ def _with(known: tuple[_Value, ...], more: Sequence[_Value]) -> tuple[_Value, ..
 def _numbers(values: Sequence[_Value], among: Sequence[_Value]) -> Ints:
     """The place of each value, and -1 at the end, for none."""
     places = {value: place for place, value in enumerate(among)}
-    # The model of nodes without any is none of a node's.
+    # A part without any GPU has a placeholder for a model, which no node uses.
     return np.array([*(places.get(value, 0) for value in values), -1], np.int32)
 
 
 def _beside(left: _Columns, right: _Columns, empty: _Columns) -> _Columns:
-    """Both in columns that are wide and deep enough."""
+    """``left`` and ``right`` side by side, written into ``empty``, which is wide and deep enough."""
     for each in fields(empty):
         one, other, both = (getattr(columns, each.name) for columns in (left, right, empty))
         _fill(both[..., : one.shape[-1]], one)

@@ -12,7 +12,7 @@ from scheduler_ext.core.departures import without
 from scheduler_ext.core.errors import PodError, RequestError
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, intree_rejection
 from scheduler_ext.core.node import UNLIMITED, BoundPod, NodeInfo, PendingPod
-from scheduler_ext.core.nominated import seen_otherwise
+from scheduler_ext.core.nominated import seen_differently
 from scheduler_ext.core.overlay import Overlay
 from scheduler_ext.core.placement import Sizing
 from scheduler_ext.core.quantity import QuantityError
@@ -214,7 +214,7 @@ class Explainer:
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
         uid, priority = pod_uid(found.pod), pod_priority(found.pod)
-        infos = seen_otherwise((snapshot.nodes[name].info for name in snapshot.unsettled), uid, priority)
+        infos = seen_differently((snapshot.nodes[name].info for name in snapshot.unsettled), uid, priority)
         if found.holder is not None and found.bound_to is not None:
             info = infos.get(found.bound_to, snapshot.nodes[found.bound_to].info)
             infos[found.bound_to] = without(info, [found.holder])

@@ -1,4 +1,4 @@
-"""One published snapshot: how pods see it, and what was decided on it lately."""
+"""One published snapshot, the views that pods have of it, and the latest decisions on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cachetools import LRUCache
 
 from scheduler_ext.core.cycle import Decision
 from scheduler_ext.core.node import Node, NodeInfo
-from scheduler_ext.core.nominated import seen_otherwise
+from scheduler_ext.core.nominated import seen_differently
 from scheduler_ext.core.overlay import Overlaid, Overlay
 from scheduler_ext.core.placement import Sizing
 from scheduler_ext.core.policy import Policy
@@ -20,7 +20,7 @@ from scheduler_ext.core.snapshot import Snapshot
 # costs its recomputation.
 _REMEMBERED_DECISIONS = 64
 _REMEMBERED_OVERLAYS = 16
-# Nodes as pods see them otherwise: as many as there are nominated pods at a time, and more.
+# Views of single nodes: more than there are nominated pods at a time.
 _REMEMBERED_NODES = 512
 
 # A node that a pod sees in a way of its own: the pods that count there, and those that it only knows so.
@@ -37,7 +37,7 @@ def _key(node: NodeInfo, seen: NodeInfo) -> _Seen:
 
 
 class SeenNodes:
-    """Nodes as pods see them otherwise, for one generation after the other: nearly all stay as they are.
+    """Nodes that differ for some pods, kept from one generation to the next, as most nodes do not change.
     Safe to use from several threads."""
 
     def __init__(self, sizing: Sizing) -> None:
@@ -59,8 +59,8 @@ class SeenNodes:
 
 
 class Generation:
-    """Safe to use from several threads. Its memory is of this snapshot alone and goes with it, so that no
-    reader finds there what an older generation said."""
+    """Safe to use from several threads. Decisions are remembered for this snapshot only and are dropped with
+    it, so a decision on an older generation is never reused."""
 
     def __init__(self, snapshot: Snapshot, policy: Policy, nodes: SeenNodes) -> None:
         self.snapshot = snapshot
@@ -76,7 +76,7 @@ class Generation:
         ``unsettled`` are the nodes that some pods see otherwise, with all that is known of them now.
         """
         snapshot = self.snapshot
-        infos = seen_otherwise(unsettled, uid, priority)
+        infos = seen_differently(unsettled, uid, priority)
         if not infos:
             return snapshot
         own = tuple(sorted(_key(snapshot.nodes[name].info, info) for name, info in infos.items()))
@@ -90,7 +90,7 @@ class Generation:
         return overlay
 
     def decide(self, request: GpuRequest, seen: Snapshot) -> Decision:
-        """What is decided of a request on what ``seen_by`` gave."""
+        """The decision about a request on a view that ``seen_by`` returned."""
         with self._lock:
             decision = self._decisions.get((request, seen))
         if decision is None:

@@ -1,4 +1,4 @@
-"""A snapshot with an overlay decides as a table that is made of the same nodes."""
+"""Decisions on an overlay equal decisions on a table built from the same nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduler_ext.core.cycle import Decision, best_candidates
 from scheduler_ext.core.departures import without
 from scheduler_ext.core.gpu import Holder, Memory
 from scheduler_ext.core.node import NodeInfo
-from scheduler_ext.core.nominated import seen_otherwise
+from scheduler_ext.core.nominated import seen_differently
 from scheduler_ext.core.overlay import Overlaid, Overlay
 from scheduler_ext.core.placement import Sizing, place_nominated, share_devices
 from scheduler_ext.core.policy import Policy
@@ -42,7 +42,7 @@ SHARES = st.lists(st.tuples(st.sampled_from((0, 1)), st.sampled_from((500, 2_000
 
 @st.composite
 def lopsided(draw: DrawFn) -> tuple[NodeInfo, ...]:
-    """Nodes that count otherwise when pods come or go: as larger ones, or for what MIG instances cost."""
+    """Nodes that count differently when pods come or go: as another size, or by what MIG instances cost."""
 
     def one(name: str) -> NodeInfo:
         if draw(st.booleans()):
@@ -80,7 +80,7 @@ def laid(base: Snapshot, infos: Mapping[str, NodeInfo]) -> tuple[Overlay, Snapsh
 
 
 def decided(base: Snapshot, overlay: Overlay, request: GpuRequest) -> list[Decision]:
-    """By all columns together; and beside what was decided on the base, where that holds."""
+    """On the joined columns; and, where it holds, the decision on the base extended by the replaced nodes."""
     decisions = [Decision(request, overlay, SIZING.policy)]
     if overlay.counts_alike:
         decisions.append(Overlaid(Decision(request, base, SIZING.policy), overlay))
@@ -88,7 +88,7 @@ def decided(base: Snapshot, overlay: Overlay, request: GpuRequest) -> list[Decis
 
 
 def assert_same(decision: Decision, anew: Decision) -> None:
-    """The same of every node, of a name of none, and of all together."""
+    """The same for every node, for an unknown name, and for the cluster."""
     names = [*anew.snapshot.nodes, "nobody"]
     here, there = (of.snapshot.state_of[of.snapshot.rows(names)] for of in (decision, anew))
     assert decision.verdict[here].tolist() == anew.verdict[there].tolist()
@@ -99,7 +99,7 @@ def assert_same(decision: Decision, anew: Decision) -> None:
         [weight for _, weight, _ in anew.terms]
     )
     for (_, _, value), (_, _, other) in zip(decision.terms, anew.terms, strict=True):
-        # Of nodes that do not fit a score says nothing.
+        # Scores mean nothing on nodes that do not fit.
         fits = anew.fits[there]
         np.testing.assert_allclose(value[here][fits], other[there][fits], atol=1e-9)
     assert decision.obstacles[here].tolist() == anew.obstacles[there].tolist()
@@ -121,7 +121,7 @@ def assert_same(decision: Decision, anew: Decision) -> None:
     st.sampled_from((0, -7, 7, 100)),
     st.data(),
 )
-def test_an_overlay_decides_as_a_table_of_the_same_nodes(
+def test_an_overlay_equals_a_table_of_the_same_nodes(
     infos: tuple[NodeInfo, ...],
     workload: Workload,
     asked: list[GpuRequest],
@@ -130,7 +130,7 @@ def test_an_overlay_decides_as_a_table_of_the_same_nodes(
     data: DataObject,
 ) -> None:
     base = snapshot_of(infos, workload=workload)
-    otherwise = seen_otherwise((base.nodes[name].info for name in base.unsettled), uid, priority)
+    otherwise = seen_differently((base.nodes[name].info for name in base.unsettled), uid, priority)
     # As where a pod is explained that has its node.
     left = base.nodes[data.draw(st.sampled_from(sorted(base.nodes)))].info
     gone = data.draw(st.sampled_from((None, *left.pods)))
@@ -147,7 +147,7 @@ FREE = without(CUT, CUT.pods)
 
 
 @pytest.mark.parametrize(
-    ("info", "otherwise", "asking"),
+    ("info", "changed", "asking"),
     [
         pytest.param(
             UNEVEN,
@@ -159,14 +159,14 @@ FREE = without(CUT, CUT.pods)
         pytest.param(FREE, CUT, mig("1g.10gb"), id="the last free instance cost something"),
     ],
 )
-def test_where_nodes_count_otherwise_all_are_decided_again(
-    info: NodeInfo, otherwise: NodeInfo, asking: GpuRequest
+def test_where_a_node_counts_differently_all_nodes_are_decided_again(
+    info: NodeInfo, changed: NodeInfo, asking: GpuRequest
 ) -> None:
     classes = {TaskClass(8000, gpus=2): 2, TaskClass(gpus=1, models=("T4",)): 1, TaskClass(mig=THREE_G): 1}
     small = node(t4(0), cpu_milli=16_000)
     infos = [replace(each, name=name) for each, name in ((info, "n"), (small, "small"))]
     base = snapshot_of(infos, workload=Workload.of(classes))
-    overlay, anew = laid(base, {"n": otherwise})
+    overlay, anew = laid(base, {"n": changed})
     assert not overlay.counts_alike
     (decision,) = decided(base, overlay, asking)
     assert_same(decision, Decision(asking, anew, SIZING.policy))

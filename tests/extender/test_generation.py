@@ -1,4 +1,4 @@
-"""What pods that see nodes otherwise are answered while snapshots are published."""
+"""Answers to pods for which some nodes differ, while snapshots are published."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def there() -> Running:
 
 @pytest.fixture
 def only_reading(there: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on, only the few nodes that a pod sees otherwise are written into columns."""
+    """From here on, only the few nodes that differ for a pod may be written into columns."""
     make = Table.__init__
 
     def few(table: Table, nodes: Any, *rest: Any, **more: Any) -> None:
@@ -117,9 +117,9 @@ def test_an_answer_is_of_the_nodes_as_the_pod_sees_them() -> None:
     assert fitting(extender, pod("higher", {SHARE: "30000"}, priority=101)) == NAMES
 
 
-@pytest.mark.parametrize("asking", [ASKING, WAITS], ids=["seen otherwise", "seen as it is"])
+@pytest.mark.parametrize("asking", [ASKING, WAITS], ids=["a node differs", "no node differs"])
 def test_a_publication_makes_remembered_answers_void(asking: Json) -> None:
-    """The nodes that pods see otherwise are the same, before and after."""
+    """The nodes that differ for the pod are the same before and after."""
     extender = running(*cluster()).extender
     before = fitting(extender, asking)
     held = infos(*cluster(on_share("holds", 60_000, "n5", 0)))
@@ -160,7 +160,7 @@ def test_what_was_begun_before_a_publication_is_no_answer_after_it(
 
 
 def test_pods_that_see_the_same_share_a_decision() -> None:
-    """Of the nodes that are as they are it is one decision, whatever a pod sees otherwise."""
+    """Two pods for which the same nodes differ."""
     extender = running(*cluster()).extender
     answers = [
         extender.filter(names_body(asking, NAMES), until()).basis
