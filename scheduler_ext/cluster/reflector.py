@@ -22,7 +22,6 @@ from scheduler_ext.cluster.retry import Retry
 from scheduler_ext.cluster.sink import Sink
 from scheduler_ext.cluster.transport import (
     ANSWER_S,
-    READ_S,
     SILENCE_S,
     RefusedError,
     Reply,
@@ -222,7 +221,7 @@ class Reflector(Generic[U]):
         retry = Retry(self._transport.server, Backoff())
         for left in reversed(range(_PAGE_TRIES if token else 1)):
             try:
-                return self._transport.get(self._path, query, silence_s=min(self._answer_s, READ_S))
+                return self._transport.get(self._path, query)
             except (RefusedError, UnreachableError) as error:
                 if not left or not passes(error):
                     raise

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from threading import Lock
@@ -30,6 +28,8 @@ from scheduler_ext import __version__
 from scheduler_ext.cluster.availability import QUIET_S, Availability
 from scheduler_ext.cluster.backoff import retry_after_s
 from scheduler_ext.cluster.kubeconfig import Kubeconfig
+from scheduler_ext.cluster.reply import Reply as Reply
+from scheduler_ext.cluster.reply import ServerClock as ServerClock
 from scheduler_ext.cluster.wording import in_words
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.watching import read_status
@@ -89,28 +89,6 @@ def passes(error: ClusterError) -> bool:
     if isinstance(error, RefusedError):
         return error.status in (409, 429) or error.status >= 500
     return isinstance(error, UnreachableError)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerClock:
-    """The API server's clock: what it said, and when by ours (monotonic). What was told with it cannot have
-    been written before ``not_before``, by ours, whatever the server's clock did meanwhile."""
-
-    said: float
-    heard_at: float
-    not_before: float = -math.inf
-
-    def monotonic(self, stamp: float) -> float:
-        """When by our clock the server's was at ``stamp``; never later than we heard of it."""
-        return max(self.not_before, self.heard_at - max(0.0, self.said - stamp))
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A successful answer."""
-
-    body: bytes
-    clock: ServerClock
 
 
 class Stream:
@@ -187,18 +165,9 @@ class Transport:
         """End the connections that wait for a next request."""
         self._rest.close()
 
-    def get(
-        self,
-        path: str,
-        query: Query = NOTHING,
-        timeout_s: float | None = None,
-        silence_s: float | None = None,
-    ) -> Reply:
-        """One GET, within ``timeout_s`` where given, else silent for at most ``silence_s`` at a time.
-
-        Raises RefusedError, UnreachableError.
-        """
-        return self._whole("GET", path, query, None, JSON, timeout_s, silence_s=silence_s)
+    def get(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> Reply:
+        """One GET, within ``timeout_s`` where given. Raises RefusedError, UnreachableError."""
+        return self._whole("GET", path, query, None, JSON, timeout_s)
 
     def names(self, path: str, timeout_s: float) -> list[str]:
         """The names of a list's objects, one page of them. Raises ClusterError."""
@@ -306,10 +275,9 @@ class Transport:
         content_type: str,
         timeout_s: float | None,
         accept: str = JSON,
-        silence_s: float | None = None,
     ) -> Reply:
         end = None if timeout_s is None else self._monotonic() + timeout_s
-        timeouts = (CONNECT_S, silence_s or READ_S) if timeout_s is None else timeout_s
+        timeouts = (CONNECT_S, READ_S) if timeout_s is None else timeout_s
         response = self._request(method, path, query, body, content_type, timeouts, accept)
         try:
             if not 200 <= response.status < 300:

@@ -320,6 +320,26 @@ def test_an_answer_that_does_not_come_is_found_out(
     assert extending.bind("two") == ""
 
 
+def test_after_an_outage_what_is_open_is_looked_at_again_soon(
+    server: ApiServer, extending: Extending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the last looks were in vain."""
+    monkeypatch.setattr(binder_module, "_FIRST_LOOK_S", 1e9)
+    monkeypatch.setattr(binder_module, "_TICK_S", 0.02)
+    extending.waits("one")
+    server.faults.place(After(Reset()), posts_binding)
+    unreadable = server.faults.place(Refuse(500), reads_pod, None)
+    assert "is not known yet" in extending.bind("one")
+    unreadable.lift()
+    extending.binder.start()
+    time.sleep(0.1)
+    assert extending.book.unsettled() != []
+    monkeypatch.setattr(binder_module, "_FIRST_LOOK_S", 0.0)
+    extending.binder.look_again()
+    eventually(lambda: extending.book.unsettled() == [])
+    assert extending.book.node_of("uid-one") == "a"
+
+
 def test_a_binding_that_comes_late_finds_its_place(server: ApiServer, transport: Transport) -> None:
     hasty = Extending(server, transport, deadline_s=0.5)
     hasty.waits("one")

@@ -157,6 +157,15 @@ def test_a_connection_that_died_unseen_is_renewed(living: Living) -> None:
     mute.lift()
 
 
+def test_a_word_on_a_watch_is_an_answer(living: Living) -> None:
+    """Requests may be lost where watches go on: the server is there."""
+    server = living.live._server
+    server.unanswered()
+    assert server.away
+    living.report("b", gpu(0, "GPU-9"))
+    eventually(lambda: not server.away)
+
+
 def test_a_watch_that_is_not_answered_is_begun_again(
     server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
