@@ -54,7 +54,8 @@ def test_what_stays_is_read_once(rig: Rig) -> None:
         # Pages, too, as it has no rows.
         pytest.param(t4(), 12, id="a GPU without MIG"),
         # Mode, memory, recovery action, rows, ECC errors, how many devices there can be, and seven handles;
-        # then eight for each instance: UUID, name, GPU instance, its handle, its place, three kinds of processes.
+        # then eight for each instance: UUID, name, GPU instance, its handle, its place, three kinds of
+        # processes.
         pytest.param(a100_80gb_mig(), 2 + 13 + 3 * 8, id="three instances"),
     ],
 )
