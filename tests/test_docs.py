@@ -14,6 +14,7 @@ from prometheus_client.metrics_core import Metric
 
 import scheduler_ext.sim.mig.policies
 import scheduler_ext.sim.policies
+from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
 from scheduler_ext.cli import main
 from scheduler_ext.cluster.notices import NUDGE_ANNOTATION
 from scheduler_ext.core.cycle import REPORTED, REPORTED_TO_OTHERS
@@ -125,7 +126,10 @@ def test_annotations_names_every_annotation_of_the_extender() -> None:
 def test_annotations_names_what_is_on_nodes_and_gpunodes() -> None:
     on_nodes = first_cells(section(page("annotations"), "## On nodes"))
     assert on_nodes == [f"{SHARE_NODE_LABEL}=memory", NUDGE_ANNOTATION]
-    assert first_cells(section(page("annotations"), "## On GPUNodes")) == [CORDONED_ANNOTATION]
+    assert first_cells(section(page("annotations"), "## On GPUNodes")) == [
+        CORDONED_ANNOTATION,
+        REPAIRED_ANNOTATION,
+    ]
 
 
 def test_annotations_names_every_resource() -> None:

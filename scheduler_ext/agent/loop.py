@@ -11,6 +11,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from scheduler_ext.agent.alive import Pulse
+
 if TYPE_CHECKING:
     from scheduler_ext.agent.fake import FakeReadings
     from scheduler_ext.agent.observer import Observer
@@ -21,8 +23,8 @@ log = logging.getLogger(__name__)
 RESTART = 1
 """Exit status that asks kubelet for a new process."""
 
-# A driver call that does not come back cannot be interrupted; only a new process helps.
-STUCK_S = 120.0
+# Requests to the API server end by themselves, within half a minute each.
+REQUESTS_S = 120.0
 # After this long without any GPU, in a process that could once read them, perhaps another can: containers
 # lose their device nodes when systemd is reloaded, and only new ones get them back.
 GONE_S = 300.0
@@ -35,15 +37,18 @@ def run_agent(
     interval_s: float,
     stopped: Event,
     clock: Callable[[], float] = time.monotonic,
+    pulse: Pulse | None = None,
 ) -> int:
     """Report one node until told to stop; the exit status."""
-    watchdog = Watchdog(STUCK_S, _give_up)
+    pulse = pulse or Pulse()
+    watchdog = Watchdog(pulse, _give_up)
     watchdog.start()
     worked_at: float | None = None
     begun = False
     problem: str | None = None
     try:
         while not stopped.is_set():
+            pulse.beat(REQUESTS_S)
             try:
                 node = reporter.node()
                 begun = begun or reporter.begin(observer.remember)
@@ -53,6 +58,7 @@ def run_agent(
                 # Without its labels, how the node shares its GPUs would be told wrongly for a moment; where
                 # no GPU was ever seen, there is nothing to tell.
                 if begun and (observer.problem is None or status.devices):
+                    pulse.beat(REQUESTS_S)
                     reporter.offer(status)
             except Exception:
                 log.exception("no report this time")
@@ -66,11 +72,13 @@ def run_agent(
             elif worked_at is not None and clock() - worked_at >= GONE_S:
                 log.error("no GPU could be read for %g s; ending, to be started anew", GONE_S)
                 return RESTART
+            pulse.beat(interval_s)
             stopped.wait(interval_s)
         return 0
     finally:
+        with watchdog:
+            observer.close()
         watchdog.stop()
-        observer.close()
 
 
 def _tell(before: str | None, problem: str | None) -> str | None:
@@ -89,30 +97,38 @@ def run_fake(
     reporter_of: Callable[[str], Reporter],
     interval_s: float,
     stopped: Event,
+    pulse: Pulse | None = None,
 ) -> int:
     """Report these nodes of a file, or all of it where none is named, until told to stop."""
+    pulse = pulse or Pulse()
     reporters: dict[str, Reporter] = {}
     while not stopped.is_set():
         for name, status in readings.statuses().items():
             if names and name not in names:
                 continue
+            pulse.beat(REQUESTS_S)
             if name not in reporters:
                 reporters[name] = reporter_of(name)
             reporters[name].node()
             reporters[name].offer(status)
             if stopped.is_set():
                 break
+        pulse.beat(interval_s)
         stopped.wait(interval_s)
     return 0
 
 
 class Watchdog:
-    """Calls ``bite`` when what is done inside it, as a context, has not come back for too long."""
+    """Calls ``bite`` when nothing inside it, as a context, has beaten for too long.
 
-    def __init__(self, after_s: float, bite: Callable[[], None]) -> None:
-        self._after_s = after_s
+    A driver call that does not come back cannot be interrupted; only a new process helps. It needs Python's
+    lock to bite, which a library that hangs while it is loaded keeps: kubelet's probe is for that.
+    """
+
+    def __init__(self, pulse: Pulse, bite: Callable[[float], None]) -> None:
+        self._pulse = pulse
         self._bite = bite
-        self._since: float | None = None
+        self._inside = False
         self._stopped = Event()
         self._thread = Thread(target=self._run, name="watchdog", daemon=True)
 
@@ -125,21 +141,23 @@ class Watchdog:
         self._stopped.set()
 
     def __enter__(self) -> None:
-        self._since = time.monotonic()
+        self._pulse.beat()
+        self._inside = True
 
     def __exit__(self, *_: object) -> None:
-        self._since = None
+        self._inside = False
+        self._pulse.beat()
 
     def _run(self) -> None:
-        while not self._stopped.wait(self._after_s / 10):
-            since = self._since
-            if since is not None and time.monotonic() - since > self._after_s:
-                self._bite()
+        after_s = self._pulse.stuck_after_s
+        while not self._stopped.wait(after_s / 10):
+            if self._inside and self._pulse.quiet_for_s() > after_s:
+                self._bite(after_s)
                 return
 
 
-def _give_up() -> None:
-    sys.stderr.write(f"error: a call to the GPU driver has not come back for {STUCK_S:g} s; ending\n")
+def _give_up(after_s: float) -> None:
+    sys.stderr.write(f"error: a call to the GPU driver has not come back for {after_s:g} s; ending\n")
     sys.stderr.flush()
     # Threads that hang in the driver would hold up any other end.
     os._exit(RESTART)

@@ -51,8 +51,10 @@ class Nvml(Calls):
     Every call may raise DriverGone; those on a GPU DeviceLost, on a MIG device NotThere once it is gone.
     """
 
-    def __init__(self, library: Path | None = None) -> None:
+    def __init__(self, library: Path | None = None, beat: Callable[[], None] = lambda: None) -> None:
+        """``beat`` is called before each call: one that does not come back is told from many that do."""
         super().__init__()
+        self._beat = beat
         self._library = library
         self._open = False
 
@@ -286,6 +288,7 @@ class Nvml(Calls):
         return Handle(event.device), int(event.eventData)
 
     def _ask(self, function: str, *arguments: object) -> Any:
+        self._beat()
         try:
             return getattr(pynvml, function)(*arguments)
         # No NVMLError: what pynvml makes of FUNCTION_NOT_FOUND in calls whose names have no version.

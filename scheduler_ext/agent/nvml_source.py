@@ -39,8 +39,14 @@ class NvmlSource:
     initialised again, after 5 s and then ever more slowly up to once a minute.
     """
 
-    def __init__(self, library: Path | None = None, now: Callable[[], float] = time.monotonic) -> None:
-        self._nvml = Nvml(library)
+    def __init__(
+        self,
+        library: Path | None = None,
+        now: Callable[[], float] = time.monotonic,
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``beat`` is called before each call of the driver."""
+        self._nvml = Nvml(library, beat)
         self._now = now
         self._xids = XidEvents(self._nvml)
         self._open = False

@@ -6,10 +6,10 @@ import logging
 import os
 import signal
 import uuid
-from collections.abc import Container
+from collections.abc import Callable, Container
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +23,7 @@ from scheduler_ext.cli.output import print_structured
 from scheduler_ext.core.errors import SchedulerExtError
 
 if TYPE_CHECKING:
+    from scheduler_ext.agent.alive import Pulse
     from scheduler_ext.agent.observer import Observer
     from scheduler_ext.cluster.transport import Transport
 
@@ -68,7 +69,7 @@ class AgentError(SchedulerExtError):
     type=Duration(0, 86400),
     default="5m",
     show_default=True,
-    help="How long a GPU has to be without a fatal error before it counts as healthy again.",
+    help="How long a GPU has to be without an error before it counts as healthy, where silence ends it.",
 )
 @click.option(
     "--pod-resources",
@@ -82,6 +83,18 @@ class AgentError(SchedulerExtError):
     type=click.Path(path_type=Path),
     help="libnvidia-ml.so.1, if it is not where it usually is.",
 )
+@click.option(
+    "--stuck-after",
+    type=Duration(1, 3600),
+    default="2m",
+    show_default=True,
+    help="How long one call of the driver may take before the agent ends, to be started again.",
+)
+@click.option(
+    "--heartbeat",
+    type=click.Path(),
+    help="A file to write the time into by which the loop goes on, for a liveness probe.",
+)
 @log_format_option
 def agent(
     node_names: tuple[str, ...],
@@ -94,6 +107,8 @@ def agent(
     recover_after: float,
     pod_resources: Path,
     nvml_library: Path | None,
+    stuck_after: float,
+    heartbeat: str | None,
     log_format: str,
 ) -> None:
     """Report the GPUs of this node as its GPUNode.
@@ -112,15 +127,26 @@ def agent(
         transport = _transport(kubeconfig, context) if kubeconfig or in_cluster else None
         _print_once(_observer(nvml_library, pod_resources, recover_after), node_names[0], transport)
         return
-    raise SystemExit(
-        _run(
-            _transport(kubeconfig, context),
-            node_names,
-            fake,
-            interval,
-            lambda: _observer(nvml_library, pod_resources, recover_after),
-        )
+    status = _run(
+        _transport(kubeconfig, context),
+        node_names,
+        fake,
+        interval,
+        lambda beat: _observer(nvml_library, pod_resources, recover_after, beat),
+        _pulse(stuck_after, heartbeat),
     )
+    # Python takes our handlers away while it ends, and the signal would end it with another status.
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    raise SystemExit(status)
+
+
+def _pulse(stuck_after_s: float, file: str | None) -> Pulse:
+    from scheduler_ext.agent.alive import Pulse
+
+    try:
+        return Pulse(stuck_after_s, file)
+    except OSError as error:
+        raise AgentError(f"--heartbeat: {file} cannot be written: {error.strerror}") from None
 
 
 def _check_usage(
@@ -142,7 +168,12 @@ def _check_usage(
 
 
 def _run(
-    transport: Transport, names: tuple[str, ...], fake: Path | None, interval_s: float, observer: Any
+    transport: Transport,
+    names: tuple[str, ...],
+    fake: Path | None,
+    interval_s: float,
+    observer: Callable[[Callable[[], None]], Observer],
+    pulse: Pulse,
 ) -> int:
     from scheduler_ext.agent.loop import boot_id, run_agent, run_fake
     from scheduler_ext.agent.reporter import Reporter
@@ -150,14 +181,15 @@ def _run(
     stopped = Event()
     _end_on_signals(stopped)
     if fake is None:
-        return run_agent(observer(), Reporter(transport, names[0], boot_id()), interval_s, stopped)
+        reporter = Reporter(transport, names[0], boot_id())
+        return run_agent(observer(pulse.beat), reporter, interval_s, stopped, pulse=pulse)
     from scheduler_ext.agent.fake import FakeReadings
 
     # Machines that do not exist have booted when this process began.
     boot = str(uuid.uuid4())
     readings = FakeReadings(fake)
     _check_names(fake, names, readings.statuses())
-    return run_fake(readings, names, lambda name: Reporter(transport, name, boot), interval_s, stopped)
+    return run_fake(readings, names, lambda name: Reporter(transport, name, boot), interval_s, stopped, pulse)
 
 
 def _end_on_signals(stopped: Event) -> None:
@@ -177,7 +209,12 @@ def _transport(kubeconfig: Path | None, context: str | None) -> Transport:
     return Transport.from_kubeconfig(kubeconfig, context) if kubeconfig else Transport.in_cluster()
 
 
-def _observer(nvml_library: Path | None, pod_resources: Path, recover_after_s: float) -> Observer:
+def _observer(
+    nvml_library: Path | None,
+    pod_resources: Path,
+    recover_after_s: float,
+    beat: Callable[[], None] = lambda: None,
+) -> Observer:
     try:
         from scheduler_ext.agent.health import Health
         from scheduler_ext.agent.nvml_source import NvmlSource
@@ -186,7 +223,7 @@ def _observer(nvml_library: Path | None, pod_resources: Path, recover_after_s: f
         raise AgentError(
             f"the agent needs {error.name}, which is not installed: pip install 'scheduler-ext[agent]'"
         ) from None
-    return Observer(NvmlSource(nvml_library), pod_resources, Health(recover_after_s))
+    return Observer(NvmlSource(nvml_library, beat=beat), pod_resources, Health(recover_after_s))
 
 
 def _print_once(observer: Observer, name: str, transport: Transport | None) -> None:

@@ -10,6 +10,7 @@ from threading import Event
 
 import pytest
 
+from scheduler_ext.agent.alive import Pulse
 from scheduler_ext.agent.fake import FakeReadings
 from scheduler_ext.agent.health import Health
 from scheduler_ext.agent.loop import GONE_S, RESTART, Watchdog, boot_id, run_agent, run_fake
@@ -148,8 +149,7 @@ def test_where_no_gpu_was_ever_seen_nothing_is_told(rig: Rig) -> None:
 
 def test_a_call_that_does_not_come_back_ends_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     bitten = Event()
-    monkeypatch.setattr("scheduler_ext.agent.loop.STUCK_S", 0.05)
-    monkeypatch.setattr("scheduler_ext.agent.loop._give_up", bitten.set)
+    monkeypatch.setattr("scheduler_ext.agent.loop._give_up", lambda after_s: bitten.set())
     waited = []
 
     class Stuck(Source):
@@ -158,7 +158,23 @@ def test_a_call_that_does_not_come_back_ends_it(rig: Rig, monkeypatch: pytest.Mo
             return super().read()
 
     observer = Observer(Stuck([WELL], rig.stopped), Path("/nowhere"), Health())
-    assert run_agent(observer, rig.recorder, 0, rig.stopped) == 0
+    assert run_agent(observer, rig.recorder, 0, rig.stopped, pulse=Pulse(0.05)) == 0
+    assert waited == [True]
+
+
+def test_a_driver_that_is_let_go_and_does_not_come_back_ends_it(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bitten = Event()
+    monkeypatch.setattr("scheduler_ext.agent.loop._give_up", lambda after_s: bitten.set())
+    waited = []
+
+    class Stuck(Source):
+        def close(self) -> None:
+            waited.append(bitten.wait(10))
+
+    observer = Observer(Stuck([WELL], rig.stopped), Path("/nowhere"), Health())
+    assert run_agent(observer, rig.recorder, 0, rig.stopped, pulse=Pulse(0.05)) == 0
     assert waited == [True]
 
 
@@ -290,7 +306,7 @@ class TestWatchdog:
 
     @pytest.fixture
     def watchdog(self, bitten: Event) -> Iterator[Watchdog]:
-        watching = Watchdog(0.05, bitten.set)
+        watching = Watchdog(Pulse(0.2), lambda after_s: bitten.set())
         watching.start()
         yield watching
         watching.stop()
@@ -302,10 +318,20 @@ class TestWatchdog:
     def test_it_sleeps_outside_of_calls(self, watchdog: Watchdog, bitten: Event) -> None:
         with suppress(ValueError), watchdog:
             raise ValueError
-        assert not bitten.wait(0.2)
+        assert not bitten.wait(0.6)
+
+    def test_it_does_not_bite_while_calls_come_back(self, bitten: Event) -> None:
+        pulse = Pulse(2.0)
+        watching = Watchdog(pulse, lambda after_s: bitten.set())
+        watching.start()
+        with watching:
+            for _ in range(30):
+                assert not bitten.wait(0.1)
+                pulse.beat()
+        watching.stop()
 
     def test_its_thread_ends(self) -> None:
-        watching = Watchdog(0.05, lambda: None)
+        watching = Watchdog(Pulse(0.05), lambda after_s: None)
         watching.start()
         watching.stop()
         for thread in threading.enumerate():

@@ -65,12 +65,11 @@ def containers_have_limits_and_versions(objects: Sequence[Json]) -> Iterator[str
 
 def what_goes_on_running_is_probed(objects: Sequence[Json]) -> Iterator[str]:
     for where, spec in pods(objects):
-        if _is_agent(where) or where == _ALONE:
-            # They serve nobody, and a watchdog of their own ends what hangs.
-            continue
+        # Agents serve no requests, so nothing waits for them to be ready.
+        wanted = ("livenessProbe",) if _is_agent(where) or where == _ALONE else _PROBES
         sidecars = [each for each in entries(spec, "initContainers") if each.get("restartPolicy") == "Always"]
         for container in [*sidecars, *entries(spec, "containers")]:
-            for probe in _PROBES:
+            for probe in wanted:
                 if not container.get(probe):
                     yield f"{where}/{container['name']}: {probe} is missing"
 

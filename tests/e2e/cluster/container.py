@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +27,9 @@ class Container:
         env: Mapping[str, str],
         probes: Mapping[str, Json],
         ports: Ports,
+        inside: Callable[[Sequence[str]], Sequence[str]],
     ) -> None:
+        """`inside` turns a command in the container into one of this machine."""
         self.name = name
         self.log = log
         self.started = False
@@ -37,6 +40,7 @@ class Container:
         self._env = env
         self._specs = probes
         self._ports = ports
+        self._inside = inside
         self._start_at = 0.0
         self._probes: dict[str, Probe | Unprobed] = {}
 
@@ -70,9 +74,13 @@ class Container:
         kinds = ("startupProbe", "livenessProbe", "readinessProbe")
         # What is not probed is well as long as it runs.
         self._probes = {
-            kind: Probe(self._specs[kind], self._ports) if kind in self._specs else Unprobed()
-            for kind in kinds
+            kind: self._probe(self._specs[kind]) if kind in self._specs else Unprobed() for kind in kinds
         }
+
+    def _probe(self, spec: Json) -> Probe:
+        if "exec" in spec:
+            return Probe(spec, ByCommand(self._inside(spec["exec"]["command"]), self._env))
+        return Probe(spec, ByHttp(spec["httpGet"], self._ports))
 
     def _ended(self) -> None:
         self.child = None
@@ -95,17 +103,47 @@ class Unprobed:
         """There is nothing to ask."""
 
 
-class Probe:
-    """An httpGet probe, asked at its own period."""
+class ByHttp:
+    """An httpGet probe."""
 
-    def __init__(self, spec: Json, ports: Ports) -> None:
-        get = spec["httpGet"]
+    def __init__(self, get: Json, ports: Ports) -> None:
         scheme = get.get("scheme", "HTTP").lower()
         self._url = f"{scheme}://{LOOPBACK}:{ports.local(get['port'])}{get['path']}"
+
+    def passes(self, timeout_s: float) -> bool:
+        try:
+            unverified.get(self._url, timeout_s=timeout_s)
+        except OSError:
+            return False
+        return True
+
+
+class ByCommand:
+    """An exec probe."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        self._command = command
+        self._env = env
+
+    def passes(self, timeout_s: float) -> bool:
+        try:
+            done = subprocess.run(
+                self._command, env=self._env, capture_output=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 0
+
+
+class Probe:
+    """A probe, asked at its own period."""
+
+    def __init__(self, spec: Json, way: ByHttp | ByCommand) -> None:
+        self._way = way
         self._period_s = spec.get("periodSeconds", 10)
         self._timeout_s = spec.get("timeoutSeconds", 1)
         self._failures_allowed = spec.get("failureThreshold", 3)
-        self._next = 0.0
+        self._next = time.monotonic() + spec.get("initialDelaySeconds", 0)
         self._failures = 0
         self.passed = False
 
@@ -119,12 +157,5 @@ class Probe:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self._period_s
-        self.passed = self._ask()
+        self.passed = self._way.passes(self._timeout_s)
         self._failures = 0 if self.passed else self._failures + 1
-
-    def _ask(self) -> bool:
-        try:
-            unverified.get(self._url, timeout_s=self._timeout_s)
-        except OSError:
-            return False
-        return True

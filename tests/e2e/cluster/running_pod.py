@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -83,6 +84,7 @@ class RunningPod:
                     if kind in each
                 },
                 self.ports,
+                self._inside_a_container,
             )
             for each in containers
         }
@@ -189,6 +191,11 @@ class RunningPod:
         service = {"KUBERNETES_SERVICE_HOST": address, "KUBERNETES_SERVICE_PORT": port}
         own = {"PATH": os.environ["PATH"], "HOME": str(self._directory)}
         return own | service | dict(self._host.environment) | values
+
+    def _inside_a_container(self, command: Sequence[str]) -> list[str]:
+        """What a probe runs; the image's Python is this one."""
+        own = [self._with_paths(part) for part in command]
+        return [sys.executable if part == "python3" else part for part in own]
 
     def _command(self, container: Json, image: Image) -> list[str]:
         environment = self._environment(container, image)
