@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -176,7 +177,7 @@ def test_a_file_that_may_not_be_read_any_more_is_a_problem(
 
     with monkeypatch.context() as rights:
         # Root may read whatever the rights are.
-        rights.setattr(source_module.os, "access", lambda path, mode: False)
+        rights.setattr(os, "access", lambda path, mode: False)
         rights.setattr(source_module, "read_nodes_apart", refused)
         eventually(lambda: bool(served.source.status().problems))
         (problem,) = served.source.status().problems

@@ -52,8 +52,8 @@ def page_blueprint(feed: PageFeed, config: Configuration) -> Blueprint:
         seen = Seen.parse(request.headers.get("Last-Event-ID") or request.args.get("seen", ""))
         change = feed.since(seen)
         if change is None:
-            head = f"retry: {_COME_BACK_SOON_MS}\nevent: wait\ndata: "
-            return _events(head.encode() + encode_json({"status": feed.status()}) + b"\n\n")
+            begin = f"retry: {_COME_BACK_SOON_MS}\nevent: wait\ndata: ".encode()
+            return _events(begin + encode_json({"status": feed.status()}) + b"\n\n")
         now, state = change
         # JSON has no line ends of its own, so one line of data is all.
         head = f"retry: {_COME_BACK_MS}\nid: {now}\nevent: change\ndata: ".encode()
