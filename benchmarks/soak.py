@@ -39,8 +39,11 @@ from benchmarks.processes import extender_command, running_process
 from benchmarks.replies import read_filter
 from benchmarks.workload import BenchmarkPod, Workload, prioritize_body
 from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.wire.config import API_VERSION, KIND
 
 SEED = 42
+# On a busy machine answers come late, which is not looked at here.
+_CONFIG = {"apiVersion": API_VERSION, "kind": KIND, "server": {"decisionDeadline": "60s"}}
 _SAMPLE_S = 0.25
 _PER_MINUTE = int(60 / _SAMPLE_S)
 # As many decisions as the default configuration keeps, and some more.
@@ -226,7 +229,9 @@ def soak(minutes: float, nodes: int, warm_up_pods: int = _WARM_UP_PODS) -> dict[
     counts = Counts()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         inventory = Inventory(Path(folder) / "inventory.json", nodes)
-        command = extender_command(Path(folder) / "inventory.json")
+        config = Path(folder) / "config.json"
+        config.write_text(json.dumps(_CONFIG))
+        command = extender_command(Path(folder) / "inventory.json", config)
         url_of, pid = stack.enter_context(running_process(command))
         api, health, inspect = (url_of(name) for name in ("api", "health", "inspect"))
         worker = worker_of(pid)
