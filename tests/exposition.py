@@ -13,7 +13,9 @@ from scheduler_ext.cluster.bindings import Bindings
 from scheduler_ext.cluster.reflector import WatchHealth
 from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.core.inventory import Inventory
+from scheduler_ext.core.node import BoundPod, NodeInfo
 from scheduler_ext.core.reasons import REASONS
+from scheduler_ext.core.request import GpuRequest, UnitAsk
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.binder import Binder
@@ -46,8 +48,10 @@ def exposition() -> list[Metric]:
     """What a scrape shows after one filter call."""
     config = Configuration(metrics=MetricsSection(detail="device"))
     extender, resources = Extender(config), config.resource_names()
-    source = InventorySource(SAMPLE, Extender(config), resources)
+    nodes = Extender(config)
+    source = InventorySource(SAMPLE, nodes, resources)
     source.load()
+    nodes.update_nodes({"h100-02": _with_a_pod(source, "h100-02")})
     # It counts, and is asked nothing.
     api = Bindings(Transport(kubernetes.client.Configuration()))
     binder = Binder(Book(Inventory(1, 2), extender), api, resources, (), lambda: None, 1.0)
@@ -56,3 +60,11 @@ def exposition() -> list[Metric]:
     metrics.observe("filter", 200, 0.001)
     metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))
     return list(text_string_to_metric_families(b"".join(metrics.render()).decode()))
+
+
+def _with_a_pod(source: InventorySource, name: str) -> NodeInfo:
+    """The node with a pod whose GPU no agent has seen yet."""
+    assert source.snapshot is not None
+    info = source.snapshot.nodes[name].info
+    late = BoundPod("late", "default", "late", 0, GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),)))
+    return replace(info, pods=(*info.pods, late))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.gpu import Device, MigInstance, Report
 from scheduler_ext.core.holdings import Holdings
-from scheduler_ext.core.node import NodeInfo, Slot
+from scheduler_ext.core.node import Node, NodeInfo, Slot
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.state import resolve_held
 
@@ -30,19 +30,22 @@ class Attribution:
     unknown: Mapping[str, int] = field(default_factory=dict)
 
 
-def attribute(info: NodeInfo, held: Holdings, resources: ResourceNames) -> Attribution:
+def attribute(
+    info: NodeInfo, held: Holdings, resources: ResourceNames, node: Node | None = None
+) -> Attribution:
     """Put what a node's pods hold on unknown devices where it may be.
 
     GPUs that take something new come first, because decisions subtract it from these. Of these the one with
     the least free memory comes first, so that no more is taken than must be. Where shares are placed it is
-    the one with the most, because shares are kept off the emptiest ones (``core.state``).
+    the one with the most, because shares are kept off the emptiest ones (``core.state``). ``node`` is the one
+    that these holdings resolve to, where it is known.
     """
     unknown = {name: count for name, count in sorted(held.unknown.items()) if count}
     if not unknown:
         return Attribution(held)
     if info.report is None:
         return Attribution(held, unknown=unknown)
-    node = resolve_held(info, held, resources, 0)
+    node = node or resolve_held(info, held, resources, 0)
     slots = {uuid: slot for uuid, slot in zip(node.uuids, node.state.slots, strict=True) if uuid is not None}
     charging = _Charging(info, info.report, held, slots)
     for name, count in unknown.items():

@@ -11,7 +11,7 @@ from scheduler_ext.core.attribution import attribute
 from scheduler_ext.core.estimate import Estimate
 from scheduler_ext.core.gpu import Device
 from scheduler_ext.core.holdings import DeviceHoldings, Holdings, holdings_of, unknown_gpus
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node import Node, NodeInfo
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.extender.device_usage import device_usage, takes_new
 
@@ -61,18 +61,19 @@ def total(amounts: Iterable[Amounts]) -> Amounts:
     return Amounts(*map(sum, zip(Amounts(), *amounts, strict=True)))
 
 
-def node_usage(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> NodeUsage:
+def node_usage(node: Node, resources: ResourceNames, headroom_percent: int) -> NodeUsage:
     """What a node's GPUs come to; nothing of a node whose agent is Missing, for it may be gone.
 
     Of a GPU known by labels only nothing is known of its memory. ``headroom_percent`` is what shares leave
     untouched, on nodes of shares.
     """
+    info = node.info
     if info.freshness == "Missing":
         return NodeUsage()
     known = holdings_of(info, resources)
     if info.report is None:
         return _estimated(info.estimate, unknown_gpus(info, known)) if info.estimate else NodeUsage()
-    held = attribute(info, known, resources).held
+    held = attribute(info, known, resources, node).held
     devices = tuple(
         (
             device,

@@ -42,7 +42,7 @@ def node_row(node: Node, resources: ResourceNames, headroom_percent: int) -> lis
     if info.report is None and info.estimate is None and info.freshness == "Fresh":
         return None
     known = holdings_of(info, resources)
-    attribution = attribute(info, known, resources)
+    attribution = attribute(info, known, resources, node)
     marks = [name for name, marked in (("spot", info.spot), ("changing", info.changing)) if marked]
     return [
         info.name,
@@ -96,7 +96,9 @@ class _Reported:
         self._parts = _parts(node)
         self._parts_charged = self._parts
         if attribution.held is not known:
-            charged = resolve_held(node.info, attribution.held, resources, headroom_percent)
+            pairs = zip(node.uuids, node.state.slots, strict=True)
+            slots = {(uuid, known.devices[uuid].amounts): slot for uuid, slot in pairs if uuid is not None}
+            charged = resolve_held(node.info, attribution.held, resources, headroom_percent, slots)
             self._parts_charged = _parts(charged)
 
     def groups(self) -> list[list[Any]]:

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.state import resolve
 from scheduler_ext.extender.node_usage import Amounts, Instances, NodeUsage, node_usage, total
 from scheduler_ext.extender.pod_usage import pod_usage
 from scheduler_ext.wire.objects import assemble, read_objects
+from tests.core.reported import NAMES
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 
 WHOLE = "nvidia.com/gpu"
@@ -21,8 +22,8 @@ PRODUCT = "NVIDIA A100-SXM4-80GB"
 
 def usage_of(*objects: Json, headroom_percent: int = 0) -> NodeUsage:
     """That of the one node of these objects."""
-    (info,) = assemble(read_objects(inventory(*objects)), ResourceNames()).values()
-    return node_usage(info, ResourceNames(), headroom_percent)
+    (info,) = assemble(read_objects(inventory(*objects)), NAMES).values()
+    return node_usage(resolve(info, NAMES, headroom_percent), NAMES, headroom_percent)
 
 
 def device(index: int = 0, used: int = 0, unaccounted: int | None = None, **more: Any) -> Json:
@@ -211,7 +212,7 @@ def test_pods_ask_by_namespace() -> None:
         pod("done", {WHOLE: "4"}, on="n", phase="Succeeded"),
         pod("none", {}, on="n"),
     )
-    (info,) = assemble(read_objects(inventory(*objects)), ResourceNames()).values()
+    (info,) = assemble(read_objects(inventory(*objects)), NAMES).values()
     usage = pod_usage(info)
     assert usage is not None
     assert (usage.units, usage.share_mib) == ({("default", WHOLE): 3}, {"default": 300})

@@ -18,13 +18,15 @@ _BYTES_PER_MIB = 2**20
 
 
 class GpuFamily(NamedTuple):
-    """One gauge: a field of Amounts, in GPUs or MiB; ``by_device`` where each GPU may have a series."""
+    """One gauge: a field of Amounts, in GPUs or MiB; ``by_device`` where each GPU may have a series,
+    ``sparse`` where there is none for 0."""
 
     name: str
     what: str
     value: Callable[[Amounts], int]
     scale: int = 1
     by_device: bool = False
+    sparse: bool = False
 
 
 class InstanceFamily(NamedTuple):
@@ -47,6 +49,7 @@ GPU_FAMILIES = (
         "gpu_extender_gpus_unattributed",
         "GPUs of these that pods hold at least, without an agent having seen which.",
         attrgetter("unattributed"),
+        sparse=True,
     ),
     GpuFamily("gpu_extender_gpus_unhealthy", "GPUs that cannot be used.", attrgetter("unhealthy")),
     GpuFamily(
@@ -134,7 +137,8 @@ def _lines(
             "".join(
                 f"{family.name}{labels} {family.value(amounts) * family.scale}\n"
                 for labels, amounts in known.items()
-                if amounts.total_mib or not family.by_device
+                if (amounts.total_mib or not family.by_device)
+                and (family.value(amounts) or not family.sparse)
             )
         ]
     for slots in INSTANCE_FAMILIES:

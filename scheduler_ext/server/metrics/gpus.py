@@ -52,7 +52,7 @@ class GpuText:
         for name, node in snapshot.nodes.items():
             known = before.get(name)
             if known is None or known.info is not node.info:
-                usage = node_usage(node.info, self._resources, self._headroom_percent)
+                usage = node_usage(node, self._resources, self._headroom_percent)
                 known = _Node(node.info, usage, self._detail)
             now[name] = known
         self._nodes = now
