@@ -214,7 +214,8 @@ def test_a_node_with_a_device_plugin_alone_is_warned_of_until_it_is_labelled(wor
     (command,) = blocks(section(INSTALL.read_text(), "## Before you install"), "sh")
     plane = workload.installation.plane
     path = f"{plane.binaries.kubectl.parent}:{os.environ['PATH']}"
-    environment = {"KUBECONFIG": str(plane.kubeconfig("admin")), "PATH": path}
+    home = str(plane.directory / "home")
+    environment = {"KUBECONFIG": str(plane.kubeconfig("admin")), "PATH": path, "HOME": home}
     subprocess.run(["bash", "-eo", "pipefail", "-c", command], env=environment, check=True)
     assert host.await_report()["status"]["devices"]
     assert AGENT_LABEL not in workload.api.get(f"/api/v1/nodes/{other}")["metadata"]["labels"]
