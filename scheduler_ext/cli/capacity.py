@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, read_pod, shortfall
+from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, shortfall
 from scheduler_ext.cli.options import one_pod_options
 from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
+from scheduler_ext.cli.pod_files import read_pod
 from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.extender.capacity import capacity as capacity_of
@@ -24,6 +25,7 @@ _SHOWN_EMPTY = 10
 def capacity(
     ctx: click.Context,
     filename: Path,
+    pod_name: str | None,
     namespace: str | None,
     inventory_file: Path | None,
     kubeconfig: Path | None,
@@ -37,14 +39,15 @@ def capacity(
     """
     config = read_config(config_file)
     source = source_of(inventory_file, kubeconfig, context)
-    pod = read_pod(filename, source.namespace(namespace), only=namespace is not None)
+    given = read_pod(filename, source.namespace(namespace), only=namespace is not None, name=pod_name)
     state = source.state(config, with_objects=True)
     try:
-        answer = capacity_of(pod, state, config)
+        answer = capacity_of(given.pod, state, config)
     except PodError as error:
         raise PodError(f"{filename}: {error}") from None
     except InventoryError as error:
         raise InventoryError(f"{state.source}: {error}") from None
+    answer["warnings"][:0] = given.notes()
     if output in ("json", "yaml"):
         print_structured(answer, output)
     elif output == "name":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,11 @@ import click
 
 from scheduler_ext.cli.options import one_pod_options
 from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
+from scheduler_ext.cli.pod_files import read_pod
 from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.extender.explain import explain as explain_pod
-from scheduler_ext.extender.files import read_file
-from scheduler_ext.wire import kube
-from scheduler_ext.wire.objects import in_namespace, read_pods
 
 WOULD_NOT_FIT = 3
 # Shares of a pod that are named in its line.
@@ -33,6 +30,7 @@ _WORDS = ("state", "labels", "health", "model", "sharing")
 def explain(
     ctx: click.Context,
     filename: Path,
+    pod_name: str | None,
     namespace: str | None,
     inventory_file: Path | None,
     kubeconfig: Path | None,
@@ -47,14 +45,15 @@ def explain(
     """
     config = read_config(config_file)
     source = source_of(inventory_file, kubeconfig, context)
-    pod = read_pod(filename, source.namespace(namespace), only=namespace is not None)
+    given = read_pod(filename, source.namespace(namespace), only=namespace is not None, name=pod_name)
     state = source.state(config, with_objects=True)
     try:
-        explanation = explain_pod(pod, state, config)
+        explanation = explain_pod(given.pod, state, config)
     except PodError as error:
         raise PodError(f"{filename}: {error}") from None
     except InventoryError as error:
         raise InventoryError(f"{state.source}: {error}") from None
+    explanation["warnings"][:0] = given.notes()
     if output in ("json", "yaml"):
         print_structured(explanation, output)
     elif output == "name":
@@ -62,28 +61,6 @@ def explain(
     else:
         print_explanation(explanation, wide=output == "wide")
     ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)
-
-
-def read_pod_list(filename: Path, namespace: str, *, only: bool) -> list[kube.Pod]:
-    """The pods of a file, or of standard input; those that name no namespace are in this one.
-
-    With ``only``, none may be in another. Raises InventoryError naming the file.
-    """
-    try:
-        text = sys.stdin.buffer.read() if str(filename) == "-" else read_file(filename)
-        return in_namespace(read_pods(text), namespace, only=only)
-    except OSError as error:
-        raise InventoryError(f"{filename}: {error.strerror or error}") from None
-    except InventoryError as error:
-        raise InventoryError(f"{filename}: {error}") from None
-
-
-def read_pod(filename: Path, namespace: str, *, only: bool) -> kube.Pod:
-    """The only pod of a file, as `read_pod_list` reads it. Raises InventoryError naming the file."""
-    pods = read_pod_list(filename, namespace, only=only)
-    if len(pods) != 1:
-        raise InventoryError(f"{filename}: {len(pods)} pods in it; give a file with one")
-    return pods[0]
 
 
 def print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:

@@ -29,8 +29,9 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 inventory_option = click.option(
     "--inventory",
     "inventory_file",
-    type=click.Path(path_type=Path),
-    help="File of GPUNode, Node and Pod objects, such as `kubectl get gpunodes,nodes,pods -A -o yaml`.",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="File of GPUNode, Node and Pod objects, such as `kubectl get gpunodes,nodes,pods -A -o yaml`; - for "
+    "standard input.",
 )
 kubeconfig_option = click.option(
     "--kubeconfig",
@@ -76,8 +77,9 @@ one_pod_options = together(
         "--filename",
         type=click.Path(path_type=Path, allow_dash=True),
         required=True,
-        help="File with one Pod; - for standard input.",
+        help="File with a Pod, or a workload with a pod template; - for standard input.",
     ),
+    click.option("--pod", "pod_name", help="Which pod of the file, where it has several."),
     namespace_option,
     inventory_option,
     kubeconfig_option,

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.explain import WOULD_NOT_FIT, print_explanation, read_pod
+from scheduler_ext.cli.explain import WOULD_NOT_FIT, print_explanation
 from scheduler_ext.cli.names import NamespacedName
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import print_names, print_structured
+from scheduler_ext.cli.pod_files import read_pod
 from scheduler_ext.core.errors import PodError, RequestError, SnapshotFileError
 from scheduler_ext.extender.explainer import Explainer
 from scheduler_ext.extender.files import read_file
@@ -25,7 +26,7 @@ from scheduler_ext.wire.snapshot_file import decode_snapshot_file
     "-f",
     "--filename",
     type=click.Path(path_type=Path, allow_dash=True),
-    help="File with one Pod that need not be there; - for standard input.",
+    help="File with one Pod that need not be there, or a workload with a template; - for standard input.",
 )
 @output_option
 @click.pass_context
@@ -67,7 +68,8 @@ def _explained(file: Path, pod: tuple[str, str] | None, filename: Path | None) -
             return explainer.of_name(*pod)
         assert filename is not None
         # A snapshot is of no context: a pod that names no namespace is in the one that kubectl falls back to.
-        return explainer.of_manifest(read_pod(filename, "default", only=False))
+        given = read_pod(filename, "default", only=False)
+        return explainer.of_manifest(given.pod, given.notes())
     except RequestError as error:
         if pod is not None and error.status == 404:
             raise PodError(

@@ -23,6 +23,7 @@ from scheduler_ext.cli.options import (
     inventory_option,
     log_format_option,
 )
+from scheduler_ext.cli.pod_files import STDIN
 from scheduler_ext.cli.sources import one_source, read_config
 from scheduler_ext.extender.explainer import Explainer
 from scheduler_ext.extender.heap import share_one_arena
@@ -133,6 +134,8 @@ def serve(
 
     one_source(inventory=inventory_file, kubeconfig=kubeconfig, in_cluster=in_cluster)
     check_context(kubeconfig, context)
+    if inventory_file is not None and str(inventory_file) == STDIN:
+        raise click.UsageError("--inventory -: serve reads its inventory again when it changes; give a file")
     for flag, given in (("--lease", lease), ("--own-lease", own_lease)):
         if given is not None and inventory_file is not None:
             raise click.UsageError(f"{flag}: an inventory file has no cluster to lead; leave it out")

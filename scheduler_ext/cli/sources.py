@@ -9,11 +9,13 @@ import click
 
 from scheduler_ext.cli.kubeconfig import implied_kubeconfig
 from scheduler_ext.cli.output import printable
+from scheduler_ext.cli.pod_files import STDIN, read_input
 from scheduler_ext.cluster.kubeconfig import Kubeconfig
-from scheduler_ext.core.errors import ClusterError, ConfigError
-from scheduler_ext.extender.clusterstate import ClusterState, file_state
+from scheduler_ext.core.errors import ClusterError, ConfigError, InventoryError
+from scheduler_ext.extender.clusterstate import ClusterState, file_state, state_of
 from scheduler_ext.extender.files import read_file
 from scheduler_ext.wire.config import Configuration, load_config
+from scheduler_ext.wire.objects import read_objects
 
 
 def read_config(path: Path | None) -> Configuration:
@@ -53,7 +55,7 @@ class Source:
     def state(self, config: Configuration, *, with_objects: bool = False) -> ClusterState:
         """The cluster, with its objects where asked for. Raises InventoryError, ClusterError."""
         if self.inventory is not None:
-            return file_state(self.inventory, config)
+            return self._of_file(self.inventory, config)
         assert self.kubeconfig is not None
         # Here, because importing the client takes longer than most commands.
         from scheduler_ext.cluster.once import cluster_state
@@ -69,6 +71,14 @@ class Source:
         for problem in state.problems.values():
             click.echo(printable(f"warning: {problem}"), err=True)
         return state
+
+    def _of_file(self, path: Path, config: Configuration) -> ClusterState:
+        if str(path) != STDIN:
+            return file_state(path, config)
+        try:
+            return state_of(read_objects(read_input(path)), "standard input", config)
+        except InventoryError as error:
+            raise InventoryError(f"standard input: {error}") from None
 
 
 def source_of(

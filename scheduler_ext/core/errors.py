@@ -5,6 +5,7 @@ SchedulerExtError
 ├── InventoryError         an inventory file that cannot be read; names the object and the field
 │   ├── ImpossibleReportError   a GPUNode report that contradicts itself
 │   └── UnreadableFileError     a file of which no bytes can be had, for now
+├── DocumentError          a text from outside that is no YAML or JSON, or too large; one line
 ├── ClusterError           a cluster that cannot be reached as told; names the kubeconfig or the file
 ├── OverAllocationError    a promise of memory that was made already: a bug, and nothing was promised
 ├── SimulationError        a simulation that cannot be run as asked; names the file, option or line
@@ -28,6 +29,10 @@ class ConfigError(SchedulerExtError):
 
 class InventoryError(SchedulerExtError):
     """An inventory that cannot be read; the text names the object and the field."""
+
+
+class DocumentError(SchedulerExtError):
+    """A text from outside that is no YAML or JSON, or describes more than it may; the text names the line."""
 
 
 class ImpossibleReportError(InventoryError):

@@ -12,7 +12,7 @@ from scheduler_ext.core.workload import UNKNOWN, Workload
 from scheduler_ext.extender.reading import load_objects
 from scheduler_ext.wire.arrivals import workload_of
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import Objects, assemble, waiting
+from scheduler_ext.wire.objects import Objects, assemble, refuse_without_nodes, waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,21 @@ class ClusterState:
 
 def file_state(path: Path, config: Configuration) -> ClusterState:
     """The cluster of an inventory file. Raises InventoryError naming file, object and field."""
-    objects, resources = load_objects(path), config.resource_names()
+    objects = load_objects(path)
     try:
-        infos = assemble(objects, resources)
-        return ClusterState(
-            str(path),
-            objects,
-            infos,
-            workload=workload_of(objects.pods, resources),
-            pending=waiting(objects, resources),
-        )
+        return state_of(objects, str(path), config)
     except InventoryError as error:
         raise InventoryError(f"{path}: {error}") from None
+
+
+def state_of(objects: Objects, source: str, config: Configuration) -> ClusterState:
+    """The cluster of an inventory. Raises InventoryError naming object and field; it has to have a node."""
+    resources = config.resource_names()
+    refuse_without_nodes(objects)
+    return ClusterState(
+        source,
+        objects,
+        assemble(objects, resources),
+        workload=workload_of(objects.pods, resources),
+        pending=waiting(objects, resources),
+    )

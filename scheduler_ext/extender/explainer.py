@@ -88,9 +88,12 @@ class Explainer:
         """
         return self._explained(self._found(namespace, name))
 
-    def of_manifest(self, pod: kube.Pod) -> dict[str, Any]:
-        """The Explanation of a pod that need not exist. Raises RequestError (400) naming what is wrong."""
-        return self._explained(_Found(pod, self._request(pod)))
+    def of_manifest(self, pod: kube.Pod, notes: Sequence[str] = ()) -> dict[str, Any]:
+        """The Explanation of a pod that need not exist, with notes about it among the warnings.
+
+        Raises RequestError (400) naming what is wrong.
+        """
+        return self._explained(_Found(pod, self._request(pod), warnings=notes))
 
     def of_waiting(self, waiting: PendingPod) -> dict[str, Any]:
         """Of a pod that waits, the part of its Explanation that is of all nodes together: ``counts``,

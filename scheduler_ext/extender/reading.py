@@ -26,7 +26,7 @@ from scheduler_ext.core.workload import Workload
 from scheduler_ext.extender.files import read_file
 from scheduler_ext.wire.arrivals import workload_of
 from scheduler_ext.wire.node import node_constraints
-from scheduler_ext.wire.objects import Objects, assemble, read_objects, waiting
+from scheduler_ext.wire.objects import Objects, assemble, read_objects, refuse_without_nodes, waiting
 
 # What the last good reports said of their order: (bootID, sequence) by node.
 Sequences = Mapping[str, tuple[str | None, int | None]]
@@ -65,6 +65,7 @@ def read_nodes(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
     }
     objects = load_objects(path)
     try:
+        refuse_without_nodes(objects)
         nodes = assemble(objects, resources, previous)
         facts = {name: node_constraints(node) for name, node in objects.nodes.items()}
         return Nodes(nodes, workload_of(objects.pods, resources), waiting(objects, resources), facts)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from flask import Blueprint, Flask, Response, request
 from werkzeug.exceptions import HTTPException
-from werkzeug.http import parse_options_header
 
 from scheduler_ext import __version__
 from scheduler_ext.core.errors import RequestError
@@ -16,6 +15,7 @@ from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.binder import Binder
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.status import Source
+from scheduler_ext.server.accepted import check_content, refuse_browsers
 from scheduler_ext.server.body import BODY_RECEIVED, BodyError, read_body, received_at
 from scheduler_ext.server.loopback_only import loopback_only
 from scheduler_ext.server.metrics import CONTENT_TYPE, Metrics
@@ -54,7 +54,8 @@ def api_app(
         try:
             body = read_body(request.environ, max_body_bytes)
             started = request.environ[BODY_RECEIVED]
-            _check_content(request.environ)
+            refuse_browsers(request.environ)
+            check_content(request.environ, _CONTENT_TYPES, "application/json")
             answer = verb(body, started + deadline_s)
             request.environ[ANSWER] = answer
             metrics.count(name, answer)
@@ -146,12 +147,3 @@ def _bare_app(name: str) -> Flask:
         return response
 
     return app
-
-
-def _check_content(environ: Mapping[str, str]) -> None:
-    encoding = environ.get("HTTP_CONTENT_ENCODING", "")
-    if encoding.lower() not in ("", "identity"):
-        raise RequestError(415, f"Content-Encoding: {encoding[:80]!r}; send the body as it is")
-    kind = environ.get("CONTENT_TYPE", "")
-    if kind not in _CONTENT_TYPES and parse_options_header(kind)[0].lower() not in _CONTENT_TYPES:
-        raise RequestError(415, f"Content-Type: {kind[:80]!r}; send application/json")

@@ -10,14 +10,21 @@ from flask import Blueprint, Response, request
 
 from scheduler_ext.core.errors import InventoryError, RequestError
 from scheduler_ext.extender.explainer import Explainer
+from scheduler_ext.server.accepted import MANIFEST_TYPES, check_content
 from scheduler_ext.server.body import BodyError, read_body
 from scheduler_ext.server.replies import json_reply, problem_reply
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.extender import encode_json
-from scheduler_ext.wire.objects import read_pods
+from scheduler_ext.wire.manifests import Manifest
+from scheduler_ext.wire.objects import read_manifests
+from scheduler_ext.wire.yaml_values import POSTED
 
 # As much as kubectl applies: YAML is read in Python, which decisions wait for now and then.
 MAX_MANIFEST_BYTES = 256 * 1024
+# What is compared with every node. Real pods have a few of each.
+_MAX_REQUIREMENTS = 100
+_MAX_VALUES = 1000
+_MAX_RESOURCES = 100
 # The listener has few threads, which others want as well.
 _PATIENCE_S = 1.0
 
@@ -43,7 +50,12 @@ def explanations_blueprint(explainer: Explainer) -> Blueprint:
 
     @routes.post("/explain")
     def explain_manifest() -> Response:
-        return explained(lambda: explainer.of_manifest(_posted_pod(request.environ)))
+        try:
+            check_content(request.environ, MANIFEST_TYPES, ", ".join(MANIFEST_TYPES))
+            body = read_body(request.environ, MAX_MANIFEST_BYTES)
+        except (BodyError, RequestError) as error:
+            return problem_reply(error.status, str(error), "explain")
+        return explained(lambda: _explained(explainer, _only_pod(body)))
 
     return routes
 
@@ -57,17 +69,19 @@ def _namespaced(pod: str | None) -> tuple[str, str]:
     return namespace, name
 
 
-def _posted_pod(environ: dict[str, Any]) -> kube.Pod:
+def _explained(explainer: Explainer, manifest: Manifest) -> dict[str, Any]:
+    return explainer.of_manifest(manifest.pod, manifest.notes())
+
+
+def _only_pod(body: bytes) -> Manifest:
+    """The pod of a manifest that was sent. Raises RequestError."""
     try:
-        body = read_body(environ, MAX_MANIFEST_BYTES)
-        pods = read_pods(body)
-    except BodyError as error:
-        raise RequestError(error.status, str(error)) from None
+        manifests = read_manifests(body, POSTED)
     except InventoryError as error:
         raise RequestError(400, str(error)) from None
-    if len(pods) != 1:
-        raise RequestError(400, f"{len(pods)} pods in it; send one")
-    metadata = pods[0].metadata or kube.ObjectMeta()
+    if len(manifests) != 1:
+        raise RequestError(400, f"{len(manifests)} pods in it; send one")
+    metadata = manifests[0].pod.metadata or kube.ObjectMeta()
     for field, value in (("namespace", metadata.namespace), ("name", metadata.name)):
         if "/" in (value or ""):
             # Together they would be read as another pod's.
@@ -75,7 +89,30 @@ def _posted_pod(environ: dict[str, Any]) -> kube.Pod:
                 400,
                 f"metadata.{field}: {(value or '')[:80]!r}; no {field} has a slash: give one such as 'a-1'",
             )
-    return pods[0]
+    _refuse_laborious(manifests[0].pod.spec or kube.PodSpec())
+    return manifests[0]
+
+
+def _refuse_laborious(spec: kube.PodSpec) -> None:
+    """Raises RequestError for more than any real pod has of what is compared with every node."""
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    terms = (affinity.required.node_selector_terms if affinity and affinity.required else None) or ()
+    parts = [part for term in terms for part in (*(term.match_expressions or ()), *(term.match_fields or ()))]
+    values = sum(len(part.values or ()) for part in parts)
+    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
+    asked = [
+        each.resources for each in (*containers, spec) if each is not None and each.resources is not None
+    ]
+    amounts = [spec.overhead, *(part for each in asked for part in (each.limits, each.requests))]
+    names = {name for part in amounts for name in part or ()}
+    counts = (
+        ("spec.affinity.nodeAffinity: terms and requirements", len(terms) + len(parts), _MAX_REQUIREMENTS),
+        ("spec.affinity.nodeAffinity: values", values, _MAX_VALUES),
+        ("spec: kinds of resources", len(names), _MAX_RESOURCES),
+    )
+    for what, count, most in counts:
+        if count > most:
+            raise RequestError(400, f"{what}: {count}; send at most {most}")
 
 
 def _at_most(answer: dict[str, Any], most: str | None) -> dict[str, Any]:

@@ -2,19 +2,18 @@
 
 A listener on loopback is out of other hosts' reach, not of a web page's: a name that first leads to the
 page's own server and then to 127.0.0.1 (DNS rebinding) makes the browser take us for that server. What it
-cannot do is name us rightly in Host.
+cannot do is name us rightly in Host. A page can also send requests here under its own name, which the browser
+puts into Origin and Sec-Fetch-Site.
 """
 
 from __future__ import annotations
 
-import logging
-
 from flask import Flask, Response, request
 
+from scheduler_ext.core.errors import RequestError
+from scheduler_ext.server.accepted import refuse_other_pages
+from scheduler_ext.server.replies import problem_reply
 from scheduler_ext.server.server_options import is_loopback
-from scheduler_ext.wire.extender import encode_json
-
-log = logging.getLogger(__name__)
 
 # Trusted Types: no text ever becomes markup or script, but for the fixed templates of lit-html.
 _HEADERS = {
@@ -31,16 +30,20 @@ _HEADERS = {
 
 
 def loopback_only(app: Flask) -> None:
-    """Refuse (403) who asks for another host than this one, and tell browsers what no page may do."""
+    """Refuse (403) requests for another host than this one and those of other web pages, and tell browsers
+    what no page may do."""
 
     @app.before_request
-    def refuse_other_hosts() -> Response | None:
+    def refuse_others() -> Response | None:
         host = request.environ.get("HTTP_HOST", "")
-        if is_loopback(_without_port(host)):
-            return None
-        message = f"Host: {host[:80]!r} is not this host; ask for 127.0.0.1, [::1] or localhost"
-        log.warning("inspect refused: 403 %s", message)
-        return Response(encode_json({"error": message}), 403, content_type="application/json")
+        try:
+            if not is_loopback(_without_port(host)):
+                problem = f"Host: {host[:80]!r} is not this host; ask for 127.0.0.1, [::1] or localhost"
+                raise RequestError(403, problem)
+            refuse_other_pages(request.environ)
+        except RequestError as error:
+            return problem_reply(error.status, str(error), "inspect")
+        return None
 
     @app.after_request
     def add_headers(response: Response) -> Response:

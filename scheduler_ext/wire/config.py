@@ -9,14 +9,15 @@ import re
 from typing import Annotated, Literal
 
 import msgspec
-import yaml
 from msgspec import Meta, Struct, field
 
-from scheduler_ext.core.errors import ConfigError
+from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.policy import Policy
 from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE, MIG_PREFIX, ResourceNames
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.wire.documents import json_documents
 from scheduler_ext.wire.durations import duration_s
+from scheduler_ext.wire.yaml_values import CONFIGURATION
 
 API_VERSION = "config.scheduler-ext.io/v1alpha1"
 KIND = "ExtenderConfiguration"
@@ -146,21 +147,33 @@ class Configuration(_Section):
 
 def load_config(text: bytes) -> Configuration:
     """A checked configuration from YAML or JSON. Raises ConfigError naming the key and the fix."""
-    try:
-        raw = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"neither YAML nor JSON: {' '.join(str(error).split())}") from None
+    raw = _only_document(text)
     if not isinstance(raw, dict):
         raise ConfigError(f"empty or no mapping; start with apiVersion: {API_VERSION} and kind: {KIND}")
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if raw.get(key) != expected:
-            raise ConfigError(f"{key}: {raw.get(key)!r}; this release reads {expected!r}")
+            raise ConfigError(f"{key}: {raw.get(key)!r:.80}; this release reads {expected!r}")
     try:
         config = msgspec.convert(raw, type=Configuration)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ConfigError(_explained(str(error))) from None
     check(config)
     return config
+
+
+def _only_document(text: bytes) -> object:
+    """The plain value of the only document, None where there is none. Raises ConfigError."""
+    try:
+        documents = [document for _, document in json_documents(text, CONFIGURATION)]
+    except DocumentError as error:
+        raise ConfigError(str(error)) from None
+    if len(documents) > 1:
+        raise ConfigError(f"{len(documents)} documents in it; give one")
+    try:
+        return msgspec.json.decode(documents[0]) if documents else None
+    except (msgspec.DecodeError, RecursionError) as error:
+        # Of a number that no field could hold.
+        raise ConfigError(f"cannot be read: {_explained(str(error))}") from None
 
 
 def check(config: Configuration) -> None:

@@ -6,21 +6,31 @@ from typing import TypeVar
 
 import msgspec
 
-from scheduler_ext.core.errors import RequestError
+from scheduler_ext.core.errors import InventoryError, RequestError
 
 _T = TypeVar("_T")
 
 
-def explained(error: msgspec.ValidationError) -> str:
+def explained(error: msgspec.DecodeError) -> str:
     """msgspec's message with the field first, and YAML's favourite trap named."""
     problem, _, path = str(error).partition(" - at `$")
     field_path = path.rstrip("`").lstrip(".")
     hint = (
         ' (quote it in YAML: "8.0")'
-        if "Expected `str" in problem and ("`float`" in problem or "`int`" in problem)
+        if "Expected `str" in problem and any(kind in problem for kind in ("`float`", "`int`", "`bool`"))
         else ""
     )
     return f"{field_path}: {problem}{hint}" if field_path else f"{problem}{hint}"
+
+
+def decode_object(document: bytes | msgspec.Raw, kind: type[_T], where: str) -> _T:
+    """An object of a file. Raises InventoryError naming the object, ``where``, and the field."""
+    try:
+        return msgspec.json.decode(document, type=kind)
+    except msgspec.DecodeError as error:
+        raise InventoryError(f"{where}: {explained(error)}") from None
+    except RecursionError:
+        raise InventoryError(f"{where}: nested too deeply") from None
 
 
 def decode_body(

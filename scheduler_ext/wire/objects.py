@@ -6,32 +6,27 @@ one wrong object refuses the file, and the message names it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import msgspec
-import yaml
 
 from scheduler_ext.core.disruption import Budget
-from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.errors import DocumentError, InventoryError
 from scheduler_ext.core.gpu import Report
 from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.wire import gpunode, kube
-from scheduler_ext.wire.decoding import explained
+from scheduler_ext.wire.decoding import decode_object
 from scheduler_ext.wire.disruption import PodDisruptionBudget, budget
+from scheduler_ext.wire.documents import json_documents
+from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods
 from scheduler_ext.wire.node import node_info
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name, unreadable_pod
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, unreadable_pod
+from scheduler_ext.wire.pod_templates import template_manifests
 from scheduler_ext.wire.report import read_report
-
-# Far above a dump of any real cluster; aliases in YAML could otherwise unfold without end.
-MAX_YAML_VALUES = 50_000_000
-# Kubernetes objects stay below 100; unbounded depth would overflow the C stack of the YAML reader.
-MAX_YAML_DEPTH = 500
-_T = TypeVar("_T")
+from scheduler_ext.wire.yaml_values import FILE, Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,56 +66,49 @@ def read_objects(text: bytes) -> Objects:
 
     A cluster without objects is an empty List; a file without even that is one that is being written.
     """
-    return _read(text, "GPUNode, Node, Pod or a List of them")
-
-
-def _read(text: bytes, expected: str) -> Objects:
     objects = Objects()
-    number = 0
-    for number, (where, document) in enumerate(_documents(text), 1):  # noqa: B007  # counts on
-        _add(objects, where, document, None, expected)
-    if not number:
-        raise InventoryError(f"empty; expected {expected}")
-    _refuse_same_pods(objects.pods)
+    for each in _each_object(text, FILE, "GPUNode, Node, Pod or a List of them"):
+        _add(objects, each)
+    refuse_same_pods(objects.pods)
     return objects
 
 
 def read_pods(text: bytes) -> list[kube.Pod]:
-    """The pods of a file, in order; other kinds are refused. Raises InventoryError."""
-    objects = _read(text, "a Pod, or a List of Pods")
-    others = [
-        *objects.skipped,
-        *(["GPUNode"] if objects.gpu_nodes else []),
-        *(["Node"] if objects.nodes else []),
-        *(["PodDisruptionBudget"] if objects.budgets else []),
-    ]
-    if others:
-        raise InventoryError(
-            f"a {others[0]} is no Pod; give a file with Pod objects (a Deployment's pod template is not read)"
-        )
-    if not objects.pods:
-        raise InventoryError("no Pod in it; give a file with one")
-    return objects.pods
+    """The pods of a file, in order, one for each pod template of a workload. Raises InventoryError."""
+    return [manifest.pod for manifest in read_manifests(text)]
 
 
-def in_namespace(pods: list[kube.Pod], namespace: str, *, only: bool) -> list[kube.Pod]:
-    """The pods, of which those that name no namespace are put into this one, as kubectl would.
+def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
+    """The pods of a text and those of the pod templates in it, in order; other objects are skipped.
 
-    With ``only``, raises InventoryError for a pod of another.
+    Raises InventoryError, also where there is none, and for Nodes and GPUNodes: these make an inventory.
     """
-    placed = []
-    for pod in pods:
-        metadata = pod.metadata or kube.ObjectMeta()
-        named = metadata.namespace or namespace
-        if only and named != namespace:
-            raise InventoryError(
-                f"Pod {pod_name(pod)} is not in namespace {namespace}; give -n {named}, or none"
-            )
-        placed.append(
-            msgspec.structs.replace(pod, metadata=msgspec.structs.replace(metadata, namespace=named))
+    manifests: list[Manifest] = []
+    others = []
+    for each in _each_object(text, limits, "a Pod, a workload such as a Deployment, or a List of them"):
+        if each.kind == "Pod":
+            manifests.append(Manifest(_pod(each)))
+        elif each.kind in ("GPUNode", "Node"):
+            raise InventoryError(f"a {each.kind} is no Pod; give a file with a Pod, or a workload's template")
+        else:
+            found = template_manifests(each.kind, each.document, each.where)
+            manifests += found
+            if not found:
+                others.append(each.kind)
+    if not manifests:
+        there = f"; a {others[0]} has no pod template with containers" if others else ""
+        raise InventoryError(
+            f"no Pod in it{there}; give a file with a Pod, or a workload such as a Deployment"
         )
-    _refuse_same_pods(placed)
-    return placed
+    return distinct(manifests)
+
+
+def refuse_without_nodes(objects: Objects) -> None:
+    """Raises InventoryError for the objects of a cluster that have no node at all."""
+    if not objects.nodes and not objects.gpu_nodes:
+        raise InventoryError(
+            "no Node and no GPUNode in it; `kubectl get gpunodes,nodes,pods -A -o yaml` writes an inventory"
+        )
 
 
 def assemble(
@@ -179,47 +167,76 @@ def _nominated(pod: kube.Pod, resources: ResourceNames) -> tuple[str, BoundPod] 
     return pending.nominated_node, pending.pod
 
 
-def _add(
-    objects: Objects, where: str, document: bytes | msgspec.Raw, implied: str | None, expected: str
-) -> None:
-    header = _decode(document, _Header, where)
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """An object that is not decoded yet, and where in the text it is."""
+
+    where: str
+    kind: str
+    api_version: str | None
+    metadata: kube.ObjectMeta | None
+    document: bytes | msgspec.Raw
+
+
+def _each_object(text: bytes, limits: Limits, expected: str) -> Iterator[_Object]:
+    """The objects of a text, also those in Lists. Raises InventoryError, also where there is no document."""
+    empty = True
+    try:
+        for where, document in json_documents(text, limits):
+            empty = False
+            yield from _objects_in(where, document, None, expected)
+    except DocumentError as error:
+        raise InventoryError(str(error)) from None
+    if empty:
+        raise InventoryError(f"empty; expected {expected}")
+
+
+def _objects_in(
+    where: str, document: bytes | msgspec.Raw, implied: str | None, expected: str
+) -> Iterator[_Object]:
+    header = decode_object(document, _Header, where)
     kind = header.kind or implied
     if not kind:
         raise InventoryError(f"{where}: no kind; expected {expected}")
-    if kind.endswith("List"):
-        for i, item in enumerate(_decode(document, _List, where).items or ()):
-            _add(objects, f"{where}.items[{i}]", item, kind.removesuffix("List") or None, expected)
+    if not kind.endswith("List"):
+        yield _Object(where, kind, header.api_version, header.metadata, document)
         return
-    if kind not in ("GPUNode", "Node", "Pod", "PodDisruptionBudget"):
-        objects.skipped[kind] = objects.skipped.get(kind, 0) + 1
-        return
-    name = header.metadata.name if header.metadata else None
-    if not name:
-        raise InventoryError(f"{where}: {kind} without metadata.name")
-    named = _named(kind, header.metadata)
-    if kind == "GPUNode":
-        if header.api_version not in (gpunode.API_VERSION, None):
+    for i, item in enumerate(decode_object(document, _List, where).items or ()):
+        yield from _objects_in(f"{where}.items[{i}]", item, kind.removesuffix("List") or None, expected)
+
+
+def _add(objects: Objects, each: _Object) -> None:
+    if each.kind not in ("GPUNode", "Node", "Pod", "PodDisruptionBudget"):
+        objects.skipped[each.kind] = objects.skipped.get(each.kind, 0) + 1
+    elif each.kind == "Pod":
+        objects.pods.append(_pod(each))
+    elif each.kind == "GPUNode":
+        name, named = _names(each)
+        if each.api_version not in (gpunode.API_VERSION, None):
             raise InventoryError(
-                f"{named}: apiVersion {header.api_version!r}; this release reads {gpunode.API_VERSION}"
+                f"{named}: apiVersion {each.api_version!r}; this release reads {gpunode.API_VERSION}"
             )
         _once(objects.gpu_nodes, name, named)
-        objects.gpu_nodes[name] = _decode(document, gpunode.GpuNode, named)
-    elif kind == "Node":
+        objects.gpu_nodes[name] = decode_object(each.document, gpunode.GpuNode, named)
+    elif each.kind == "Node":
+        name, named = _names(each)
         _once(objects.nodes, name, named)
-        objects.nodes[name] = _decode(document, kube.Node, named)
-    elif kind == "PodDisruptionBudget":
-        objects.budgets.append(budget(_decode(document, PodDisruptionBudget, named)))
+        objects.nodes[name] = decode_object(each.document, kube.Node, named)
     else:
-        objects.pods.append(_decode(document, kube.Pod, named))
+        named = _names(each)[1]
+        objects.budgets.append(budget(decode_object(each.document, PodDisruptionBudget, named)))
 
 
-def _refuse_same_pods(pods: list[kube.Pod]) -> None:
-    """A pod that stood in the file twice would hold its GPUs twice."""
-    seen = set()
-    for name in map(pod_name, pods):
-        if name in seen:
-            raise InventoryError(f"Pod {name} is in the file twice; keep one")
-        seen.add(name)
+def _pod(each: _Object) -> kube.Pod:
+    return decode_object(each.document, kube.Pod, _names(each)[1])
+
+
+def _names(each: _Object) -> tuple[str, str]:
+    """The name of an object, and how messages name it. Raises InventoryError where it has none."""
+    name = each.metadata.name if each.metadata else None
+    if not name:
+        raise InventoryError(f"{each.where}: {each.kind} without metadata.name")
+    return name, _named(each.kind, each.metadata)
 
 
 def _once(known: Mapping[str, object], name: str, named: str) -> None:
@@ -230,78 +247,3 @@ def _once(known: Mapping[str, object], name: str, named: str) -> None:
 def _named(kind: str, metadata: kube.ObjectMeta | None) -> str:
     name = (metadata.name if metadata else None) or "?"
     return f"{kind} {metadata.namespace}/{name}" if metadata and metadata.namespace else f"{kind} {name}"
-
-
-def _decode(document: bytes | msgspec.Raw, kind: type[_T], where: str) -> _T:
-    try:
-        return msgspec.json.decode(document, type=kind)
-    except msgspec.ValidationError as error:
-        raise InventoryError(f"{where}: {explained(error)}") from None
-
-
-def _documents(text: bytes) -> Iterator[tuple[str, bytes]]:
-    if text.lstrip()[:1] == b"{":
-        try:
-            msgspec.json.decode(text, type=msgspec.Raw)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            # Flow-style YAML also starts with a brace; let the YAML reader say what is wrong.
-            pass
-        else:
-            yield "document 1", text
-            return
-    try:
-        for number, value in enumerate(yaml.load_all(text, Loader=_Loader), 1):
-            if value is not None:
-                if _has_aliases(text):
-                    _refuse_bombs(value)
-                yield f"document {number}", msgspec.json.encode(value)
-    except yaml.YAMLError as error:
-        raise InventoryError(f"neither YAML nor JSON: {_one_line(error)}") from None
-    except (UnicodeDecodeError, RecursionError, TypeError, ValueError) as error:
-        raise InventoryError(f"neither YAML nor JSON: {error}") from None
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # the C one where built
-    """Plain values only, not too deep; a timestamp stays the text that it is in JSON."""
-
-    _depth = 0
-
-    # PyYAML calls these two around every node, for path resolvers, which nobody uses here.
-    def descend_resolver(self, current_node: object, current_index: object) -> None:
-        self._depth += 1
-        if self._depth > MAX_YAML_DEPTH:
-            raise yaml.YAMLError(f"nested deeper than {MAX_YAML_DEPTH} levels")
-
-    def ascend_resolver(self) -> None:
-        self._depth -= 1
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
-}
-
-
-def _has_aliases(text: bytes) -> bool:
-    return re.search(rb"(^|[\s\[,:-])\*\w", text) is not None
-
-
-def _refuse_bombs(value: object) -> None:
-    """Count what aliases unfold to without unfolding them."""
-    sizes: dict[int, int] = {}
-
-    def size(item: object) -> int:
-        if not isinstance(item, dict | list):
-            return 1
-        if id(item) not in sizes:
-            sizes[id(item)] = 0
-            parts = item.values() if isinstance(item, dict) else item
-            sizes[id(item)] = 1 + sum(map(size, parts))
-        return sizes[id(item)]
-
-    if size(value) > MAX_YAML_VALUES:
-        raise InventoryError(f"YAML aliases unfold to more than {MAX_YAML_VALUES} values; write them out")
-
-
-def _one_line(error: yaml.YAMLError) -> str:
-    return " ".join(str(error).split())

@@ -35,8 +35,7 @@ def test_a_cluster_without_nodes_is_told(tmp_path: Path, written: Written) -> No
     path = tmp_path / "inventory.json"
     path.write_bytes(inventory())
     result = run("capacity", "-f", written("pod.yaml", pod("p", {WHOLE: "1"})), "--inventory", path)
-    assert result.exit_code == 3
-    assert "The next one: no nodes available to schedule pods\n" in result.stdout
+    assert error_of(result).startswith(f"{path}: no Node and no GPUNode in it; ")
 
 
 def test_the_table_says_what_limits(tmp_path: Path, written: Written) -> None:

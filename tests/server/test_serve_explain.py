@@ -60,9 +60,9 @@ def explained(server: Product, name: str, query: str = "") -> Json:
     return answer
 
 
-def sent(server: Product, body: bytes) -> Reply:
+def sent(server: Product, body: bytes, *headers: str) -> Reply:
     with connect(server.inspect) as sock:
-        return call(sock, request("/explain", body))
+        return call(sock, request("/explain", body, *(headers or ("Content-Type: application/yaml",))))
 
 
 def by_node(answer: Json) -> dict[str, Any]:
@@ -138,6 +138,15 @@ def test_a_manifest_of_a_pod_that_need_not_exist(server: Product, form: Any) -> 
     reply = sent(server, form(asking).encode())
     assert (reply.status, reply.json()["best"], reply.json()["recorded"]) == (200, ["tainted"], None)
     assert get(server.inspect, "/explain?pod=default/new").status == 404
+
+
+def test_a_pod_of_a_deployment_is_explained_by_its_name(server: Product) -> None:
+    template = {"spec": pod("p", {WHOLE: "8"})["spec"]}
+    spec = {"replicas": 2, "template": template}
+    asking = {"kind": "Deployment", "metadata": {"name": "web", "namespace": "team"}, "spec": spec}
+    answer = sent(server, json.dumps(asking).encode(), "Content-Type: application/json").json()
+    assert (answer["pod"], answer["best"]) == ({"namespace": "team", "name": "web"}, ["tainted"])
+    assert answer["warnings"] == ["a pod of the template of Deployment team/web, which wants 2 of it"]
 
 
 def test_a_manifest_larger_than_kubectl_applies_is_refused_unread(server: Product) -> None:
@@ -216,12 +225,38 @@ def test_questions_that_cannot_be_answered(server: Product, path: str, status: i
     assert problem in reply.json()["error"]
 
 
+def asks_more(terms: int = 1, values: int = 1, resources: int = 1) -> bytes:
+    """A pod with so much of what is compared with each node."""
+    term = {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["v"] * values}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term] * terms}}
+    limits = {f"example.com/r{i}": "1" for i in range(resources)}
+    return json.dumps({"kind": "Pod"} | pod("p", limits, affinity={"nodeAffinity": required})).encode()
+
+
+@pytest.mark.parametrize(
+    ("most", "more", "problem"),
+    [
+        pytest.param(
+            {"terms": 50}, {"terms": 51}, "terms and requirements: 102; send at most 100", id="terms"
+        ),
+        pytest.param({"values": 1000}, {"values": 1001}, "values: 1001; send at most 1000", id="values"),
+        pytest.param({"resources": 100}, {"resources": 101}, "resources: 101; send at most", id="resources"),
+    ],
+)
+def test_more_than_any_real_pod_has_is_refused(
+    server: Product, most: dict[str, int], more: dict[str, int], problem: str
+) -> None:
+    assert sent(server, asks_more(**most)).status == 200
+    reply = sent(server, asks_more(**more))
+    assert (reply.status, problem in reply.json()["error"]) == (400, True), reply.body
+
+
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
         pytest.param(b"", "empty", id="nothing"),
         pytest.param(b"kind: [", "neither YAML nor JSON", id="broken YAML"),
-        pytest.param(b"kind: Deployment", "a Deployment is no Pod", id="a Deployment"),
+        pytest.param(b"kind: Service", "a Service has no pod template with containers", id="a Service"),
         pytest.param(
             b"kind: Pod\nmetadata: {name: a}\n"
             b"spec: {containers: [{name: m, resources: {limits: {nvidia.com/gpu: true}}}]}",
@@ -276,6 +311,10 @@ def test_a_snapshot_is_replayed_by_the_command_line_with_the_same_answer(
     written.write_text(json.dumps({"kind": "Pod"} | pod("new", {WHOLE: "8"})))
     told = run("replay", file, "-f", written)
     assert (told.exit_code, "Fits; best: tainted" in told.stdout) == (0, True)
+    template = {"spec": pod("new", {WHOLE: "8"})["spec"]}
+    written.write_text(json.dumps({"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}))
+    told = run("replay", file, "-f", written)
+    assert told.stdout.startswith("Pod default/j asks nvidia.com/gpu=8\nNote: a pod of the template of Job j")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +130,16 @@ def test_values_out_of_bounds_are_refused_by_key(key: str, value: Any, problem: 
     assert problem in message
 
 
-@pytest.mark.parametrize("value", [-0.1, 1000.1, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [-0.1, 1000.1])
 def test_weights_out_of_bounds_are_refused_by_name(value: Any) -> None:
     message = refusal_of(with_key("score.weights", {"mig": value}))
     assert message == f"score.weights.mig: {value:g} is outside 0 to 1000"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_json_has_no_number_for_are_refused_by_line(value: float) -> None:
+    message = refusal_of(with_key("score.weights", {"mig": value}))
+    assert re.fullmatch(r"YAML, line \d+: -?\.(nan|inf): JSON has no such number; .*", message)
 
 
 @pytest.mark.parametrize("value", ["1", True])
@@ -202,13 +209,30 @@ def test_mistakes_are_named_with_the_fix(document: Any, message: str) -> None:
         pytest.param(b"\xff\xfe\xff", id="bytes that are no text"),
         pytest.param(b"a: 1\n---\nb: 2\n", id="two documents"),
         pytest.param(b"[" * 20_000, id="a depth bomb"),
-        pytest.param(b"a: 2026-13-45", id="a date that does not exist"),
         pytest.param(b"a: !!python/name:os.system", id="a Python object"),
+        pytest.param(b'{"a": ' + b"9" * 5000 + b"}", id="a number that no field could hold"),
+        pytest.param(b"a: &a [" + b"x, " * 2000 + b"]\nb: [" + b"*a, " * 2000 + b"]", id="an alias bomb"),
+        pytest.param(b"a: [" + b"x, " * 30_000 + b"]", id="more values than a configuration has"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_line(text: bytes) -> None:
-    with pytest.raises(ConfigError, match=r"^neither YAML nor JSON: [^\n]+$"):
+    expected = r"^(neither YAML nor JSON|YAML, line \d|2 documents in it|cannot be read)[^\n]+$"
+    with pytest.raises(ConfigError, match=expected):
         load_config(text)
+
+
+def test_anchors_and_merge_keys_are_read() -> None:
+    text = """
+apiVersion: config.scheduler-ext.io/v1alpha1
+kind: ExtenderConfiguration
+filter: {maxCandidates: &seven 7}
+score:
+  weights:
+    <<: &low {mig: *seven}
+    best-fit: *seven
+"""
+    config = load_config(text.encode())
+    assert (config.filter.max_candidates, config.score.weights) == (7, {"mig": 7, "best-fit": 7})
 
 
 def test_json_is_read_too() -> None:

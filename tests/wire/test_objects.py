@@ -146,17 +146,23 @@ def test_timestamps_stay_text_without_quotes(timestamp: str) -> None:
         pytest.param("kind: Pod\n  metadata: {", ["neither YAML nor JSON", "line 2"], id="broken YAML"),
         pytest.param('{"kind": "Pod", ', ["neither YAML nor JSON"], id="truncated JSON"),
         pytest.param(
-            "a: !!python/object/apply:os.system [ls]", ["neither YAML nor JSON"], id="a Python object"
+            "a: !!python/object/apply:os.system [ls]",
+            ["YAML, line 1: tag '!!python/object/apply:os.system'", "remove the tag"],
+            id="a Python object",
         ),
-        pytest.param("a: " + "[" * 200_000, ["neither YAML nor JSON", "deep"], id="a depth bomb in YAML"),
-        pytest.param("- " * 200_000, ["neither YAML nor JSON", "deep"], id="a depth bomb in block style"),
+        pytest.param("a: " + "[" * 200_000, ["YAML, line 1: nested deeper"], id="a depth bomb in YAML"),
+        pytest.param("- " * 200_000, ["YAML, line 1: nested deeper"], id="a depth bomb in block style"),
         pytest.param(
             '{"a":' * 200_000 + "1" + "}" * 200_000,
-            ["neither YAML nor JSON", "deep"],
+            ["YAML, line 1: nested deeper"],
             id="a depth bomb in JSON",
         ),
         pytest.param("a: 2\x00", ["neither YAML nor JSON"], id="a zero byte"),
-        pytest.param("kind: Pod\nmetadata: &m {name: p, self: *m}", ["neither YAML nor JSON"], id="a cycle"),
+        pytest.param(
+            "kind: Pod\nmetadata: &m {name: p, self: *m}",
+            ["YAML, line 2: alias 'm': is a part of the value that it repeats"],
+            id="a cycle",
+        ),
     ],
 )
 def test_what_refuses_a_file_is_named(text: str, named: list[str]) -> None:
@@ -172,13 +178,9 @@ def test_bytes_that_are_no_text_are_refused() -> None:
         read_objects(b"kind: \xff\xfe")
 
 
-def test_aliases_are_unfolded_but_bombs_are_refused() -> None:
+def test_aliases_are_unfolded() -> None:
     shared = "kind: Node\nmetadata: {name: n, labels: &l {a: b}}\nspec: {}\nother: [*l, *l]\n"
     assert names(read_objects(shared.encode()))[1] == ["n"]
-    lines = ["kind: Node", "metadata: {name: n}", "x0: &x0 [a, a, a, a, a, a, a, a, a, a]"]
-    lines += [f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 10)}]" for i in range(1, 9)]
-    with pytest.raises(InventoryError, match="aliases unfold to more than"):
-        read_objects("\n".join(lines).encode())
 
 
 def test_kinds_that_mean_nothing_here_are_skipped_and_counted() -> None:
@@ -281,7 +283,11 @@ def test_pods_by_node_are_those_that_still_hold_something() -> None:
         pytest.param([], "no Pod in it", id="nothing"),
         pytest.param([node("n")], "a Node is no Pod", id="a Node"),
         pytest.param([gpu_node("n", []), pod("p")], "a GPUNode is no Pod", id="a pod beside something else"),
-        pytest.param([{"kind": "Deployment"}], "a Deployment is no Pod", id="a Deployment"),
+        pytest.param(
+            [{"kind": "Deployment"}],
+            "no Pod in it; a Deployment has no pod template with containers; give",
+            id="a Deployment without a template",
+        ),
     ],
 )
 def test_a_pod_file_has_pods_only(items: list[Any], problem: str) -> None:
@@ -334,7 +340,7 @@ def test_disruption_budgets_are_read() -> None:
     }
     (budget,) = read_objects(json.dumps(item).encode()).budgets
     assert (budget.namespace, budget.name, budget.allowed) == ("team", "b", 2)
-    with pytest.raises(InventoryError, match="a PodDisruptionBudget is no Pod"):
+    with pytest.raises(InventoryError, match="a PodDisruptionBudget has no pod template"):
         read_pods(json.dumps(item).encode())
     with pytest.raises(InventoryError, match=r"^PodDisruptionBudget team/b: status\.disruptionsAllowed"):
         read_objects(json.dumps(item | {"status": {"disruptionsAllowed": "two"}}).encode())

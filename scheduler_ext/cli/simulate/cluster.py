@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, read_pod_list, shortfall
+from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, shortfall
 from scheduler_ext.cli.inventory import counted
 from scheduler_ext.cli.options import (
     config_option,
@@ -20,6 +20,7 @@ from scheduler_ext.cli.options import (
     output_option,
 )
 from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
+from scheduler_ext.cli.pod_files import every_pod_of, read_pod_list
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, SimulationError
@@ -33,7 +34,7 @@ _SHOWN_NOTES = 5
 @click.option(
     "--cluster",
     "cluster_file",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, allow_dash=True),
     help="Inventory file, or `kubectl get nodes,pods,pdb,gpunodes.gpu.scheduler-ext.io -A -o yaml`.",
 )
 @kubeconfig_option
@@ -43,7 +44,7 @@ _SHOWN_NOTES = 5
     "pods_file",
     type=click.Path(path_type=Path, allow_dash=True),
     required=True,
-    help="File of the Pods that are to come, several documents or a List; - for standard input.",
+    help="File of the Pods that are to come, or of workloads with pod templates; - for standard input.",
 )
 @namespace_option
 @click.option(
@@ -76,7 +77,8 @@ def cluster(
     source = source_of(cluster_file, kubeconfig, context, "--cluster")
     check_file("--out", out)
     config = read_config(config_file)
-    pods = read_pod_list(pods_file, source.namespace(namespace), only=namespace is not None)
+    manifests = read_pod_list(pods_file, source.namespace(namespace), only=namespace is not None)
+    pods = every_pod_of(manifests, pods_file)
     state = source.state(config, with_objects=True)
     try:
         simulation = simulate_pods(by_priority(pods) if order == "priority" else pods, state, config)
@@ -84,6 +86,9 @@ def cluster(
         raise SimulationError(f"{pods_file}: {error}") from None
     except InventoryError as error:
         raise InventoryError(f"{state.source}: {error}") from None
+    for manifest in manifests:
+        for note in manifest.notes():
+            click.echo(printable(f"Note: {note}"), err=True)
     if out is None:
         _print(simulation, output)
     else:

@@ -1,0 +1,71 @@
+"""Requests that are taken: by the type of their body, and by the web page that a browser sends them for.
+
+A web page may have a browser send a "simple" request anywhere, also to a listener on loopback: a GET, or a
+POST of text, of a form, or without a type. The page cannot read the answer, but the server works for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from werkzeug.http import parse_options_header
+
+from scheduler_ext.core.errors import RequestError
+
+# Before a browser sends one of these for another page, it asks the server. It does not ask for forms, for
+# text/plain, and for a body without a type.
+MANIFEST_TYPES: Final = (
+    *("application/json", "application/yaml"),
+    *("application/x-yaml", "text/yaml", "text/x-yaml"),
+)
+_SAME_PAGE: Final = ("same-origin", "none")
+# Another page may lead to these by a link.
+_LINKED_PATHS: Final = ("/", "/page", "/page/")
+
+
+def check_content(environ: Mapping[str, str], types: tuple[str, ...], send: str) -> None:
+    """Raises RequestError (415) for a body that is packed, or of none of these types; "" is one without."""
+    encoding = environ.get("HTTP_CONTENT_ENCODING", "")
+    if encoding.lower() not in ("", "identity"):
+        raise RequestError(415, f"Content-Encoding: {encoding[:80]!r}; send the body as it is")
+    kind = environ.get("CONTENT_TYPE", "")
+    if kind not in types and parse_options_header(kind)[0].lower() not in types:
+        raise RequestError(415, f"Content-Type: {kind[:80]!r}; send {send}")
+
+
+def refuse_browsers(environ: Mapping[str, str]) -> None:
+    """Raises RequestError (403) for a request of any web page."""
+    for header, key in (("Origin", "HTTP_ORIGIN"), ("Sec-Fetch-Site", "HTTP_SEC_FETCH_SITE")):
+        if key in environ:
+            raise RequestError(403, f"{header}: {environ[key][:80]!r}; web pages may not ask here")
+
+
+def refuse_other_pages(environ: Mapping[str, str]) -> None:
+    """Raises RequestError (403) for a request of another origin's page, but for a link to the live page."""
+    origin = environ.get("HTTP_ORIGIN")
+    if origin is not None and _host(origin) != _without_default_port(environ.get("HTTP_HOST", "").lower()):
+        raise RequestError(403, f"Origin: {origin[:80]!r} is another web page, which may not ask here")
+    site = environ.get("HTTP_SEC_FETCH_SITE", "none")
+    if site not in _SAME_PAGE and not _is_link(environ):
+        raise RequestError(403, f"Sec-Fetch-Site: {site[:80]!r} is another web page, which may not ask here")
+
+
+def _is_link(environ: Mapping[str, str]) -> bool:
+    """Whether a browser opens the live page, in a window or tab of its own."""
+    return (
+        environ.get("REQUEST_METHOD") in ("GET", "HEAD")
+        and environ.get("PATH_INFO") in _LINKED_PATHS
+        and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
+        and environ.get("HTTP_SEC_FETCH_DEST") == "document"
+    )
+
+
+def _host(origin: str) -> str | None:
+    """The host of an origin of HTTP; None for any other, such as null."""
+    scheme, separator, host = origin.lower().partition("://")
+    return _without_default_port(host) if separator and scheme in ("http", "https") else None
+
+
+def _without_default_port(host: str) -> str:
+    return host.removesuffix(":80")

@@ -1,0 +1,67 @@
+"""Texts from outside, YAML or JSON, to documents of JSON."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from scheduler_ext.core.errors import DocumentError
+from scheduler_ext.wire.yaml_values import FILE, Limits, yaml_values
+
+# Windows PowerShell writes the second into files.
+_BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_DIRECTIVE: Final = re.compile("(?:^|[\n\r\x85\u2028\u2029])(%[^\n\r\x85\u2028\u2029]{0,40})")
+
+
+def json_documents(body: bytes, limits: Limits = FILE) -> Iterator[tuple[str, bytes]]:
+    """The documents of a text that are not null, each with its place ("document 2"), as JSON.
+
+    Raises DocumentError, also after some documents.
+    """
+    text = _utf8(body)
+    if text.lstrip()[:1] == b"{":
+        try:
+            msgspec.json.decode(text, type=msgspec.Raw)
+        except (msgspec.DecodeError, RecursionError):
+            # Flow-style YAML also starts with a brace; let the YAML reader say what is wrong.
+            pass
+        else:
+            yield "document 1", text
+            return
+    if limits.repeated_bytes is None:
+        _refuse_directives(text)
+    for number, value in enumerate(yaml_values(text, limits), 1):
+        if value is not None:
+            try:
+                encoded = msgspec.json.encode(value)
+            except (UnicodeEncodeError, RecursionError) as error:
+                raise DocumentError(f"neither YAML nor JSON: {error}") from None
+            yield f"document {number}", encoded
+
+
+def _utf8(body: bytes) -> bytes:
+    """The text as UTF-8 without a byte order mark. Raises DocumentError."""
+    try:
+        for mark, encoding in _BYTE_ORDER_MARKS:
+            if body.startswith(mark):
+                return body.decode(encoding).encode()
+        if not body.isascii():
+            body.decode()
+    except UnicodeError as error:
+        raise DocumentError(f"neither YAML nor JSON: {error}") from None
+    return body
+
+
+def _refuse_directives(text: bytes) -> None:
+    """The parser compares each %TAG with all others, for a second in which no other thread runs."""
+    found = _DIRECTIVE.search(text.decode())
+    if found is not None:
+        raise DocumentError(f"YAML: directive {found[1]!r}: not read here; remove the line")

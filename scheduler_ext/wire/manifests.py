@@ -1,0 +1,108 @@
+"""Pods of a text: single ones, and those that workloads make of their templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.pod import pod_name
+
+# A simulation takes some milliseconds for a pod.
+_MAX_PODS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A pod to ask about: one of a text, or one of a template of ``workload`` ("Deployment team/web").
+
+    ``copies``: how many of it there are to be; None: one on each node.
+    """
+
+    pod: kube.Pod
+    workload: str | None = None
+    copies: int | None = 1
+
+    @property
+    def name(self) -> str:
+        """metadata.name, empty where it has none."""
+        return (self.pod.metadata.name if self.pod.metadata else None) or ""
+
+    def notes(self) -> list[str]:
+        """What a reader of an answer about this pod has to know."""
+        if self.workload is None:
+            return []
+        number = "one on each node" if self.copies is None else f"{self.copies} of it"
+        return [f"a pod of the template of {self.workload}, which wants {number}"]
+
+    def named(self, name: str | None, namespace: str | None) -> Manifest:
+        """The same under another name."""
+        metadata = self.pod.metadata or kube.ObjectMeta()
+        metadata = msgspec.structs.replace(metadata, name=name, namespace=namespace)
+        return replace(self, pod=msgspec.structs.replace(self.pod, metadata=metadata))
+
+
+def distinct(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """The same; of workloads with one name the later ones give their pods a name with their kind.
+
+    Raises InventoryError for a pod that is there twice, which would hold its GPUs twice.
+    """
+    taken: set[str] = set()
+    named = []
+    for manifest in manifests:
+        if manifest.workload is not None and pod_name(manifest.pod) in taken:
+            kind = manifest.workload.partition(" ")[0].lower()
+            namespace = manifest.pod.metadata.namespace if manifest.pod.metadata else None
+            manifest = manifest.named(f"{manifest.name}-{kind}", namespace)
+        taken.add(pod_name(manifest.pod))
+        named.append(manifest)
+    refuse_same_pods([manifest.pod for manifest in named])
+    return named
+
+
+def in_namespace(manifests: Iterable[Manifest], namespace: str, *, only: bool) -> list[Manifest]:
+    """The manifests; those that name no namespace are put into this one, as by kubectl.
+
+    With ``only``, raises InventoryError for a pod of another.
+    """
+    placed = []
+    for manifest in manifests:
+        named = (manifest.pod.metadata.namespace if manifest.pod.metadata else None) or namespace
+        if only and named != namespace:
+            raise InventoryError(
+                f"Pod {pod_name(manifest.pod)} is not in namespace {namespace}; give -n {named}, or none"
+            )
+        placed.append(manifest.named(manifest.name or None, named))
+    return distinct(placed)
+
+
+def every_pod(manifests: Iterable[Manifest]) -> list[kube.Pod]:
+    """Every pod that the manifests want, those of a template numbered; one where it is one on each node.
+
+    Raises InventoryError where they are too many, or none.
+    """
+    manifests = list(manifests)
+    wanted = sum(1 if each.copies is None else each.copies for each in manifests)
+    if not 0 < wanted <= _MAX_PODS:
+        raise InventoryError(f"{wanted} pods by its replicas; give 1 to {_MAX_PODS}")
+    pods = []
+    for each in manifests:
+        if each.copies in (None, 1):
+            pods.append(each.pod)
+            continue
+        namespace = each.pod.metadata.namespace if each.pod.metadata else None
+        pods += [each.named(f"{each.name}-{i}", namespace).pod for i in range(each.copies or 0)]
+    refuse_same_pods(pods)
+    return pods
+
+
+def refuse_same_pods(pods: Iterable[kube.Pod]) -> None:
+    """Raises InventoryError for a pod that is there twice, which would hold its GPUs twice."""
+    seen = set()
+    for name in map(pod_name, pods):
+        if name in seen:
+            raise InventoryError(f"Pod {name} is in the file twice; keep one")
+        seen.add(name)

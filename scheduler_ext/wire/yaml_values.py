@@ -1,0 +1,239 @@
+"""YAML to plain values, bounded before anything is built.
+
+A text of some hundred bytes can describe more than any memory holds: an alias repeats a value of any size,
+and a merge key (``<<``) repeats the keys of other mappings. So values are built from the events of the
+parser, and the size of a value is known before an alias repeats it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from scheduler_ext.core.errors import DocumentError
+from scheduler_ext.wire.yaml_scalars import ScalarError, is_tag_of, key_text, refused_tag, scalar_value, shown
+
+# The parser in C where PyYAML was built with it, ten times as fast.
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# A value takes this much memory at least, however short its text is.
+_VALUE_BYTES: Final = 32
+_MERGE_KEY: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of a YAML text.
+
+    ``depth`` are levels of nesting; ``values`` the scalars, lists and mappings that the text itself may
+    have, None: any number; ``repeated_bytes`` the memory that aliases and merge keys may add, None: both are
+    refused.
+    """
+
+    depth: int
+    values: int | None
+    repeated_bytes: int | None
+
+
+# Objects of Kubernetes have some 20 levels; much deeper ones could overflow the stack of a later reader. The
+# anchors of a file with 5,000 nodes of eight GPUs, each of 25 fields, repeat 84 MiB.
+FILE: Final = Limits(depth=500, values=None, repeated_bytes=128 * 2**20)
+# A configuration has less than a hundred keys.
+CONFIGURATION: Final = Limits(depth=100, values=20_000, repeated_bytes=2**20)
+# One manifest from the network. The largest pods have a few thousand values.
+POSTED: Final = Limits(depth=100, values=20_000, repeated_bytes=None)
+
+
+def yaml_values(text: bytes, limits: Limits) -> Iterator[Any]:
+    """The documents of a text in UTF-8 as plain values; what an alias repeats is one value in several places.
+
+    Raises DocumentError, also after some documents.
+    """
+    try:
+        loader = _LOADER(text)
+        try:
+            yield from _Builder(loader.get_event, limits).documents()
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        raise DocumentError(f"neither YAML nor JSON: {' '.join(str(error).split())}") from None
+    except (ValueError, OverflowError) as error:
+        # The parser in Python, of an escape that is no character.
+        raise DocumentError(f"neither YAML nor JSON: {error}") from None
+
+
+@dataclass(slots=True)
+class _Anchored:
+    """A value that aliases may repeat: its memory with all aliases in it written out, and its levels."""
+
+    value: Any
+    size_bytes: int
+    height: int
+
+
+class _Open:
+    """A list or a mapping whose end has not come."""
+
+    __slots__ = ("anchor", "height", "key", "merged", "size_before", "value")
+
+    def __init__(self, value: list[Any] | dict[str, Any], anchor: str | None, size_before: int) -> None:
+        self.value = value
+        self.anchor = anchor
+        self.size_before = size_before
+        self.height = 1
+        # Of a mapping: the key whose value comes next, and the mappings that merge keys name.
+        self.key: object = None
+        self.merged: list[dict[str, Any]] = []
+
+    def finished(self) -> list[Any] | dict[str, Any]:
+        """The value: keys of its own come before those of merge keys, and of these the first mapping's."""
+        if self.merged and isinstance(self.value, dict):
+            own = self.value
+            self.value = {}
+            for mapping in (*reversed(self.merged), own):
+                self.value.update(mapping)
+        return self.value
+
+
+class _Builder:
+    """Builds values from the events of a parser. Raises DocumentError; the parser raises yaml.YAMLError."""
+
+    def __init__(self, next_event: Callable[[], Any], limits: Limits) -> None:
+        self._next_event = next_event
+        self._limits = limits
+        self._most_values = math.inf if limits.values is None else limits.values
+        # None is a value whose end has not come.
+        self._anchors: dict[str, _Anchored | None] = {}
+        self._stack: list[_Open] = []
+        self._root: Any = None
+        self._values = 0
+        # The memory of everything so far with all aliases written out, and how much of it they repeat.
+        self._size_bytes = 0
+        self._repeated_bytes = 0
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            yaml.ScalarEvent: self._scalar,
+            yaml.MappingStartEvent: self._start,
+            yaml.SequenceStartEvent: self._start,
+            yaml.MappingEndEvent: self._end,
+            yaml.SequenceEndEvent: self._end,
+            yaml.AliasEvent: self._alias,
+        }
+
+    def documents(self) -> Iterator[Any]:
+        """Each document once it is whole."""
+        while (event := self._next_event()) is not None:
+            handler = self._handlers.get(type(event))
+            if handler is not None:
+                handler(event)
+            elif type(event) is yaml.DocumentEndEvent:
+                self._anchors.clear()
+                yield self._root
+
+    def _scalar(self, event: Any) -> None:
+        text = event.value
+        size_bytes = _VALUE_BYTES + len(text)
+        self._count(event, size_bytes)
+        plain = event.implicit[0] and event.tag is None
+        value: object
+        try:
+            if not (self._stack and self._awaits_key(self._stack[-1])):
+                value = scalar_value(event.tag, text, plain)
+            elif plain and text == "<<":
+                value = self._merge_key(event)
+            else:
+                value = key_text(event.tag, text, plain)
+        except ScalarError as error:
+            raise _problem(event, str(error)) from None
+        if event.anchor is not None and value is not _MERGE_KEY:
+            self._anchors[event.anchor] = _Anchored(value, size_bytes, 0)
+        self._put(event, value, 0)
+
+    def _start(self, event: Any) -> None:
+        if len(self._stack) >= self._limits.depth:
+            raise self._too_deep(event)
+        is_map = type(event) is yaml.MappingStartEvent
+        if not is_tag_of(event.tag, "map" if is_map else "seq"):
+            raise _problem(event, refused_tag(event.tag))
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        self._stack.append(_Open({} if is_map else [], event.anchor, self._size_bytes))
+        self._count(event, _VALUE_BYTES)
+
+    def _end(self, event: Any) -> None:
+        ended = self._stack.pop()
+        value = ended.finished()
+        if ended.anchor is not None:
+            size_bytes = self._size_bytes - ended.size_before
+            self._anchors[ended.anchor] = _Anchored(value, size_bytes, ended.height)
+        self._put(event, value, ended.height)
+
+    def _alias(self, event: Any) -> None:
+        name = shown(event.anchor)
+        limit = self._limits.repeated_bytes
+        if limit is None:
+            raise _problem(event, f"alias {name}: not read here; write its value out")
+        if event.anchor not in self._anchors:
+            raise _problem(event, f"alias {name}: no anchor of this name stands before it")
+        anchored = self._anchors[event.anchor]
+        if anchored is None:
+            raise _problem(event, f"alias {name}: is a part of the value that it repeats")
+        self._repeated_bytes += anchored.size_bytes
+        if self._repeated_bytes > limit:
+            raise _problem(event, f"aliases unfold to more than {limit >> 20} MiB; write the values out")
+        if len(self._stack) + anchored.height > self._limits.depth:
+            raise self._too_deep(event)
+        self._size_bytes += anchored.size_bytes
+        self._put(event, anchored.value, anchored.height)
+
+    def _merge_key(self, event: Any) -> object:
+        if self._limits.repeated_bytes is None:
+            raise _problem(event, "merge key <<: not read here; write the keys out")
+        return _MERGE_KEY
+
+    def _put(self, event: Any, value: Any, height: int) -> None:
+        """Put a value where it stands in the list, mapping or document that is open."""
+        if not self._stack:
+            self._root = value
+            return
+        into = self._stack[-1]
+        into.height = max(into.height, height + 1)
+        if type(into.value) is list:
+            into.value.append(value)
+        elif into.key is None:
+            if type(value) is not str and value is not _MERGE_KEY:
+                raise _problem(event, "a key that is no text; write a text")
+            into.key = value
+        else:
+            self._set(event, into, value)
+            into.key = None
+
+    def _set(self, event: Any, into: _Open, value: Any) -> None:
+        """Set the key of a mapping, or remember what its merge key names."""
+        if into.key is not _MERGE_KEY:
+            into.value[into.key] = value  # type: ignore[call-overload,index]  # a mapping, by its keys
+            return
+        mappings = value if type(value) is list else [value]
+        if not all(type(mapping) is dict for mapping in mappings):
+            raise _problem(event, "merge key <<: takes a mapping, or a list of mappings")
+        # The aliases by which they came here have paid for the copies of their keys.
+        into.merged.extend(mappings)
+
+    def _count(self, event: Any, size_bytes: int) -> None:
+        self._values += 1
+        self._size_bytes += size_bytes
+        if self._values > self._most_values:
+            raise _problem(event, f"more than {self._most_values} values; send less")
+
+    def _too_deep(self, event: Any) -> DocumentError:
+        return _problem(event, f"nested deeper than {self._limits.depth} levels")
+
+    @staticmethod
+    def _awaits_key(opened: _Open) -> bool:
+        return opened.key is None and type(opened.value) is dict
+
+
+def _problem(event: Any, text: str) -> DocumentError:
+    return DocumentError(f"YAML, line {event.start_mark.line + 1}: {text}")

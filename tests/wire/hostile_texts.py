@@ -1,0 +1,104 @@
+"""Texts that describe more than memory holds, or that no parser of YAML 1.1 takes as they are meant."""
+
+from __future__ import annotations
+
+POD = "kind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n"
+
+
+def merge_bomb(levels: int, width: int) -> str:
+    """Each mapping merges the one before so many times."""
+    merged = [", ".join([f"*m{level}"] * width) for level in range(levels - 1)]
+    lines = ["m0: &m0 {k: v}", *(f"m{i}: &m{i} {{<<: [{each}]}}" for i, each in enumerate(merged, 1))]
+    return POD + "\n".join(lines) + "\n"
+
+
+def alias_bomb(levels: int, width: int) -> str:
+    """Each list has the one before so many times."""
+    repeated = [", ".join([f"*x{level}"] * width) for level in range(levels - 1)]
+    lines = ["x0: &x0 [a, a]", *(f"x{i}: &x{i} [{each}]" for i, each in enumerate(repeated, 1))]
+    return POD + "\n".join(lines) + "\n"
+
+
+def string_bomb(length: int, times: int) -> str:
+    """A long text that so many aliases repeat."""
+    return POD + f'a: &a "{"x" * length}"\nb: [{", ".join(["*a"] * times)}]\n'
+
+
+BOMBS = {
+    "one long text, repeated": string_bomb(128_000, 31_000),
+    "a long text as a key": POD + f'a: &a "{"x" * 128_000}"\nb: [' + "{*a : 1}, " * 12_000 + "]\n",
+    "lists of lists": alias_bomb(12, 10),
+    "merge keys, 428 bytes": merge_bomb(9, 6),
+    "merge keys, 520 bytes": merge_bomb(11, 6),
+    "merge keys of many keys": POD
+    + "a: &a {"
+    + ", ".join(f"k{i}: v" for i in range(9000))
+    + "}\nb: ["
+    + "{<<: *a}, " * 12_000
+    + "]\n",
+}
+# A tag or a scalar, and whether a text with it is read.
+SCALARS = {
+    "!!bool x": False,
+    "!!bool on": True,
+    "!!int x": False,
+    "!!int 1.5": False,
+    "!!int 7": True,
+    "!!float x": False,
+    "!!float 7": True,
+    "!!null x": False,
+    "!!null ''": True,
+    "!!str 7": True,
+    "! 7": True,
+    "!!timestamp x": False,
+    "!!timestamp 2026-01-01": False,
+    "!!binary '*'": False,
+    "!!binary aGk=": False,
+    "!!set {a}": False,
+    "!!omap [a: 1]": False,
+    "!!pairs [a]": False,
+    "!!map [a]": False,
+    "!!seq {a: b}": False,
+    "!!map {a: b}": True,
+    "!!seq [a]": True,
+    "!!python/name:os.system": False,
+    "!!python/object/apply:os.system [ls]": False,
+    "!!python/tuple [a]": False,
+    "!mine a": False,
+    "!<tag:example.com,2000:x> a": False,
+    "1:30": True,
+    "1:30.5": True,
+    "1" + ":10" * 80_000: True,
+    "0o10": True,
+    "010": True,
+    "on": True,
+    "{on: a}": False,
+    "{~: a}": False,
+    "{? : a}": False,
+    "{[a]: b}": False,
+    "{{a: b}: c}": False,
+    '"\\ud800"': False,
+    '"\\udc00\\ud800"': False,
+    '"\\0"': True,
+    "a\0b": False,
+    "a\x1bb": False,
+    "9" * 20: False,
+    "9" * 5000: False,
+    "0x" + "f" * 5000: False,
+    "-" + "9" * 100_000: False,
+    "18446744073709551615": True,
+    "18446744073709551616": False,
+    "1." + "9" * 100_000: False,
+    "1.0e+999": False,
+    ".nan": False,
+    ".inf": False,
+    "-.INF": False,
+    "{<<: 1}": False,
+    "{<<: [1]}": False,
+    "*nowhere": False,
+    "&a [*a]": False,
+    "&a {<<: *a}": False,
+    "[" * 100_000: False,
+    "[" * 600 + "]" * 600: False,
+    "{a: " * 50_000: False,
+}

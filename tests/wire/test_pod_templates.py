@@ -1,0 +1,286 @@
+"""Pods of workloads: where templates are found, how their pods are named, and how many there are to be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.wire.manifests import every_pod, in_namespace
+from scheduler_ext.wire.objects import read_manifests, read_pods
+from tests.kube_objects import gpu_node, node, pod
+
+SPEC = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "2"}}}]}
+TEMPLATE = {"metadata": {"labels": {"app": "x"}, "annotations": {"a": "b"}}, "spec": SPEC}
+
+
+def workload(kind: str, spec: Any, name: str = "w", **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": name, "namespace": "team"}} | {
+        "spec": spec,
+        "status": {"template": TEMPLATE},
+        **more,
+    }
+
+
+def read(*objects: Any) -> list[tuple[str, int | None]]:
+    """The pods of objects by name, with how many of each are wanted."""
+    return [(each.name, each.copies) for each in read_manifests(yaml.safe_dump_all(objects).encode())]
+
+
+WORKLOADS = [
+    pytest.param(workload("Deployment", {"replicas": 3, "template": TEMPLATE}), [("w", 3)], id="Deployment"),
+    pytest.param(workload("StatefulSet", {"template": TEMPLATE}), [("w", 1)], id="StatefulSet"),
+    pytest.param(workload("ReplicaSet", {"replicas": 0, "template": TEMPLATE}), [("w", 0)], id="ReplicaSet"),
+    pytest.param(workload("DaemonSet", {"template": TEMPLATE}), [("w", None)], id="DaemonSet"),
+    pytest.param(workload("Job", {"template": TEMPLATE, "parallelism": 4}), [("w", 4)], id="Job"),
+    pytest.param(
+        workload("Job", {"parallelism": 4, "completions": 2, "template": TEMPLATE}),
+        [("w", 2)],
+        id="a Job that completes before all run",
+    ),
+    pytest.param(
+        workload("Job", {"completions": 2, "template": TEMPLATE}),
+        [("w", 1)],
+        id="a Job of one after the other",
+    ),
+    pytest.param(
+        workload("CronJob", {"jobTemplate": {"spec": {"parallelism": 2, "template": TEMPLATE}}}),
+        [("w", 2)],
+        id="CronJob",
+    ),
+    pytest.param(
+        workload("PodTemplate", None, template=TEMPLATE), [("w", 1)], id="PodTemplate, which has no spec"
+    ),
+    pytest.param(
+        workload("ControllerRevision", None, data={"spec": {"template": TEMPLATE}}),
+        [("w", 1)],
+        id="ControllerRevision",
+    ),
+    pytest.param(workload("Rollout", {"replicas": 2, "template": TEMPLATE}), [("w", 2)], id="Argo Rollout"),
+    pytest.param(workload("Mine", {"podTemplate": TEMPLATE}), [("w", 1)], id="spec.podTemplate"),
+    pytest.param(workload("Mine", {"podSpec": SPEC, "replicas": 2}), [("w", 2)], id="spec.podSpec"),
+    pytest.param(workload("Revision", SPEC), [("w", 1)], id="a spec that is the spec of a pod"),
+    pytest.param(
+        workload(
+            "PyTorchJob",
+            {
+                "pytorchReplicaSpecs": {
+                    "Master": {"replicas": 1, "template": TEMPLATE},
+                    "Worker": {"replicas": 7, "template": TEMPLATE},
+                }
+            },
+        ),
+        [("w-master", 1), ("w-worker", 7)],
+        id="PyTorchJob",
+    ),
+    pytest.param(
+        workload("PyTorchJob", {"pytorchReplicaSpecs": {"Worker": {"replicas": 7, "template": TEMPLATE}}}),
+        [("w", 7)],
+        id="a PyTorchJob of workers alone",
+    ),
+    pytest.param(
+        workload(
+            "RayCluster",
+            {
+                "headGroupSpec": {"template": TEMPLATE},
+                "workerGroupSpecs": [
+                    {"groupName": "small", "replicas": 2, "template": TEMPLATE},
+                    {"groupName": "big", "replicas": 2, "numOfHosts": 4, "template": TEMPLATE},
+                ],
+            },
+        ),
+        [("w-head", 1), ("w-small", 2), ("w-big", 8)],
+        id="RayCluster",
+    ),
+    pytest.param(
+        workload(
+            "JobSet",
+            {
+                "replicatedJobs": [
+                    {"name": "leader", "template": {"spec": {"template": TEMPLATE}}},
+                    {
+                        "name": "peers",
+                        "replicas": 3,
+                        "template": {"spec": {"parallelism": 2, "template": TEMPLATE}},
+                    },
+                ]
+            },
+        ),
+        [("w-leader", 1), ("w-peers", 6)],
+        id="JobSet",
+    ),
+    pytest.param(
+        workload(
+            "LeaderWorkerSet",
+            {
+                "replicas": 2,
+                "leaderWorkerTemplate": {"size": 4, "leaderTemplate": TEMPLATE, "workerTemplate": TEMPLATE},
+            },
+        ),
+        [("w-leader", 2), ("w-worker", 6)],
+        id="LeaderWorkerSet",
+    ),
+    pytest.param(
+        workload(
+            "LeaderWorkerSet",
+            {"replicas": 2, "leaderWorkerTemplate": {"size": 4, "workerTemplate": TEMPLATE}},
+        ),
+        [("w", 8)],
+        id="a LeaderWorkerSet whose leaders are like its workers",
+    ),
+    pytest.param(
+        workload("VolcanoJob", {"tasks": [{"name": "ps", "replicas": 2, "template": TEMPLATE}] * 2}),
+        [("w-ps-0", 2), ("w-ps-1", 2)],
+        id="roles of one name",
+    ),
+]
+
+
+@pytest.mark.parametrize(("manifest", "expected"), WORKLOADS)
+def test_templates_are_found_at_usual_places(
+    manifest: dict[str, Any], expected: list[tuple[str, int]]
+) -> None:
+    assert read(manifest) == expected
+    assert read({"kind": "List", "items": [manifest]}) == expected
+    assert [(each.name, each.copies) for each in read_manifests(json.dumps(manifest).encode())] == expected
+
+
+def test_a_pod_of_a_template_has_what_the_template_says_and_the_name_of_its_workload() -> None:
+    (read_pod,) = read_pods(yaml.safe_dump(workload("Deployment", {"template": TEMPLATE})).encode())
+    assert read_pod.metadata is not None
+    assert (read_pod.metadata.namespace, read_pod.metadata.name) == ("team", "w")
+    assert (read_pod.metadata.labels, read_pod.metadata.annotations) == ({"app": "x"}, {"a": "b"})
+    assert read_pod.spec is not None
+    (container,) = read_pod.spec.containers or [None]
+    assert container is not None
+    assert (container.name, read_pod.status) == ("main", None)
+
+
+def test_an_answer_says_that_its_pod_is_of_a_template() -> None:
+    objects = [
+        workload("Deployment", {"replicas": 3, "template": TEMPLATE}),
+        workload("DaemonSet", {"template": TEMPLATE}, name="d"),
+        {"kind": "Pod"} | pod("p"),
+    ]
+    manifests = read_manifests(yaml.safe_dump_all(objects).encode())
+    assert [each.notes() for each in manifests] == [
+        ["a pod of the template of Deployment team/w, which wants 3 of it"],
+        ["a pod of the template of DaemonSet team/d, which wants one on each node"],
+        [],
+    ]
+
+
+def test_other_objects_beside_workloads_are_skipped() -> None:
+    service = {"kind": "Service", "metadata": {"name": "s"}, "spec": {"selector": {"app": "x"}}}
+    crd = {
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "c"},
+        "spec": {"schema": {"properties": {"spec": {"properties": {"containers": {"type": "array"}}}}}},
+    }
+    budget = {"kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {}}
+    deployment = workload("Deployment", {"template": TEMPLATE})
+    assert read(service, crd, budget, deployment, {"kind": "Pod"} | pod("p")) == [("w", 1), ("p", 1)]
+    with pytest.raises(InventoryError, match="a Service has no pod template with containers"):
+        read(service)
+
+
+@pytest.mark.parametrize("item", [node("n"), gpu_node("n", [])], ids=["Node", "GPUNode"])
+def test_an_inventory_is_no_file_of_pods(item: dict[str, Any]) -> None:
+    with pytest.raises(InventoryError, match=r"^a (GPU)?Node is no Pod; "):
+        read(workload("Deployment", {"template": TEMPLATE}), item)
+
+
+def test_workloads_of_one_name_give_their_pods_two() -> None:
+    objects = [workload(kind, {"template": TEMPLATE}) for kind in ("Deployment", "Job")]
+    assert read(*objects) == [("w", 1), ("w-job", 1)]
+    with pytest.raises(InventoryError, match="Pod team/w-job is in the file twice"):
+        read(*objects, objects[1])
+
+
+def test_a_generated_name_names_the_pods() -> None:
+    made = workload("Job", {"template": TEMPLATE}) | {"metadata": {"generateName": "train-"}}
+    assert read(made) == [("train", 1)]
+    with pytest.raises(InventoryError, match=r"^document 1: Job without metadata\.name$"):
+        read(made | {"metadata": {}})
+
+
+def test_a_mistake_in_a_template_is_named_with_its_place() -> None:
+    wrong = {"spec": {"containers": [{"name": 5}]}}
+    with pytest.raises(
+        InventoryError, match=r"^Job team/w: spec\.template: spec\.containers\[0\]\.name: Expected"
+    ):
+        read(workload("Job", {"template": wrong}))
+
+
+@pytest.mark.parametrize("replicas", [None, "three", {"min": 1}, True, 1.5])
+def test_what_is_no_number_of_replicas_is_one(replicas: Any) -> None:
+    assert read(workload("Mine", {"replicas": replicas, "template": TEMPLATE})) == [("w", 1)]
+
+
+def test_all_pods_of_a_workload_come_to_a_simulation() -> None:
+    manifests = read_manifests(
+        yaml.safe_dump_all(
+            [
+                workload("Deployment", {"replicas": 3, "template": TEMPLATE}),
+                workload("DaemonSet", {"template": TEMPLATE}, name="d"),
+                workload("Job", {"template": TEMPLATE}, name="j"),
+                workload("ReplicaSet", {"replicas": 0, "template": TEMPLATE}, name="none"),
+            ]
+        ).encode()
+    )
+    assert [each.metadata.name for each in every_pod(manifests) if each.metadata] == [
+        "w-0",
+        "w-1",
+        "w-2",
+        "d",
+        "j",
+    ]
+
+
+@pytest.mark.parametrize("replicas", [-1, 0, 100_001, 2**62, 2**63])
+def test_a_simulation_of_too_many_pods_or_none_is_refused(replicas: int) -> None:
+    manifests = read_manifests(
+        json.dumps(workload("Job", {"parallelism": replicas, "template": TEMPLATE})).encode()
+    )
+    with pytest.raises(InventoryError, match=r"\d+ pods by its replicas; give 1 to 100000"):
+        every_pod(manifests)
+
+
+def test_names_of_copies_do_not_meet_others() -> None:
+    objects = [
+        workload("Deployment", {"replicas": 2, "template": TEMPLATE}),
+        workload("Job", SPEC, name="w-1"),
+    ]
+    with pytest.raises(InventoryError, match="Pod team/w-1 is in the file twice"):
+        every_pod(read_manifests(yaml.safe_dump_all(objects).encode()))
+
+
+def test_a_workload_without_a_namespace_is_put_into_one() -> None:
+    manifest = workload("Job", {"template": TEMPLATE}) | {"metadata": {"name": "w"}}
+    (placed,) = in_namespace(read_manifests(json.dumps(manifest).encode()), "mine", only=True)
+    assert placed.pod.metadata is not None
+    assert placed.pod.metadata.namespace == "mine"
+    assert placed.workload == "Job w"
+
+
+def test_the_search_is_bounded() -> None:
+    many = workload("Mine", {"tasks": [{"template": TEMPLATE}] * 5000})
+    assert len(read(many)) == 100
+    deep: Any = TEMPLATE
+    for _ in range(20):
+        deep = {"below": deep}
+    with pytest.raises(InventoryError, match="a Mine has no pod template"):
+        read(workload("Mine", deep))
+    wide = workload("Mine", {"a": [{}] * 30_000, "template": TEMPLATE})
+    with pytest.raises(InventoryError, match="a Mine has no pod template"):
+        read_pods(json.dumps(wide).encode())
+
+
+@pytest.mark.parametrize("depth", [900, 940, 960, 970, 980, 985, 990, 995, 1000])
+def test_objects_of_any_depth_are_read_or_refused(depth: int) -> None:
+    text = '{"kind": "Mine", "metadata": {"name": "n"}, "a": ' + '{"a":' * depth + "1" + "}" * depth + "}"
+    with pytest.raises(InventoryError):
+        read_pods(text.encode())

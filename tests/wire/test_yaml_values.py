@@ -1,0 +1,202 @@
+"""YAML from outside: what its scalars mean, and the bounds of what is built."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+import yaml
+
+from scheduler_ext.core.errors import DocumentError
+from scheduler_ext.wire import yaml_values as module
+from scheduler_ext.wire.documents import json_documents
+from scheduler_ext.wire.yaml_values import CONFIGURATION, FILE, POSTED, Limits, yaml_values
+from tests.wire.bounded_child import read_in_child
+from tests.wire.hostile_texts import BOMBS, POD, SCALARS, alias_bomb, string_bomb
+
+
+def value_of(text: str, limits: Limits = FILE) -> Any:
+    (value,) = yaml_values(text.encode(), limits)
+    return value
+
+
+def refusal(text: str, limits: Limits = FILE) -> str:
+    with pytest.raises(DocumentError) as error:
+        list(json_documents(text.encode(), limits))
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 400
+    return str(error.value)
+
+
+@pytest.fixture(params=["C", "Python"])
+def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both parsers of PyYAML: without libyaml there is the second alone."""
+    monkeypatch.setattr(module, "_LOADER", yaml.SafeLoader if request.param == "Python" else yaml.CSafeLoader)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        pytest.param("", None, id="nothing is null"),
+        pytest.param("~", None, id="a tilde"),
+        pytest.param("NULL", None, id="null"),
+        pytest.param("True", True, id="a truth"),
+        pytest.param("on", True, id="on"),
+        pytest.param("No", False, id="no"),
+        pytest.param("y", "y", id="y alone is text"),
+        pytest.param("tRUE", "tRUE", id="so is any other spelling"),
+        pytest.param("0", 0, id="zero"),
+        pytest.param("-17", -17, id="a negative number"),
+        pytest.param("1_000", 1000, id="with underscores"),
+        pytest.param("010", 8, id="octal"),
+        pytest.param("0x1F", 31, id="hexadecimal"),
+        pytest.param("0b11", 3, id="binary"),
+        pytest.param("0o10", "0o10", id="octal of YAML 1.2 is text"),
+        pytest.param("09", "09", id="no octal"),
+        pytest.param("1.5", 1.5, id="a float"),
+        pytest.param(".5", 0.5, id="without a zero"),
+        pytest.param("6.8523e+5", 685230.0, id="with an exponent"),
+        pytest.param("1e3", "1e3", id="an exponent without a point is text"),
+        pytest.param("1:30", "1:30", id="a number to the base of 60 is text"),
+        pytest.param("190:20:30.15", "190:20:30.15", id="so is a float to the base of 60"),
+        pytest.param("2026-11-20", "2026-11-20", id="a date is text"),
+        pytest.param("2026-13-45", "2026-13-45", id="also one that does not exist"),
+        pytest.param("'1'", "1", id="what is quoted is text"),
+        pytest.param("!!str 1", "1", id="so is what is tagged as text"),
+        pytest.param("! 1", "1", id="by either tag"),
+        pytest.param("!!float 1", 1.0, id="a whole number tagged as a float"),
+        pytest.param("!!int '7'", 7, id="a quoted number tagged as one"),
+        pytest.param("{1: a, 1.5: b, '': c}", {"1": "a", "1.5": "b", "": "c"}, id="keys as they are written"),
+        pytest.param("{a: 1, a: 2}", {"a": 2}, id="of equal keys the last one"),
+        pytest.param("{'<<': {a: 1}}", {"<<": {"a": 1}}, id="a quoted merge key is a key"),
+    ],
+)
+@pytest.mark.usefixtures("parser")
+def test_scalars_are_read_by_yaml_1_1(text: str, value: Any) -> None:
+    read = value_of(f"--- {text}\n")
+    assert (read, type(read)) == (value, type(value))
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize("text", SCALARS, ids=lambda text: repr(text[:40]))
+def test_every_scalar_is_read_or_refused_in_one_line(text: str) -> None:
+    whole = f"{POD}x: {text}\n"
+    if SCALARS[text]:
+        assert len(list(json_documents(whole.encode(), FILE))) == 1
+    else:
+        refusal(whole)
+
+
+def test_values_are_those_of_pyyaml_where_json_has_them() -> None:
+    text = """
+    [a, 1, -1, +1, 0.5, 1., 1.e+5, _1, 1_, 0b1, yes, Off, null, <, +.5, -0x1f, 0777, 08, 1e5, 1.5e3, .e1, +]
+    """
+    assert value_of(text) == yaml.safe_load(text)
+    text = "[., '-', -., 1__0, 0x, 0b, 0_7, -0, 00, 1.5e-3, -1_0.5, yEs, nULL, N, 0.1.2, 1.2e+, 0x1g, 1-2]"
+    assert value_of(text) == yaml.safe_load(text)
+
+
+@pytest.mark.usefixtures("parser")
+def test_merge_keys_of_files_are_read_as_by_pyyaml() -> None:
+    text = """
+base: &base {a: 1, b: {c: 2}}
+other: &other {a: 9, d: 3}
+first: {<<: *base, a: 5}
+after: {a: 5, <<: *base}
+both: {<<: [*base, *other], e: 4}
+nested: &nested {<<: *base, x: 1}
+twice: {<<: *nested}
+"""
+    assert value_of(text) == yaml.safe_load(text)
+
+
+@pytest.mark.usefixtures("parser")
+def test_aliases_of_files_repeat_values_and_keys() -> None:
+    assert value_of("a: &a x\nb: [*a, {*a : 1}]\n") == {"a": "x", "b": ["x", {"x": 1}]}
+    assert value_of("a: &a 1\nb: &a 2\nc: *a\n") == {"a": 1, "b": 2, "c": 2}, "the last anchor before it"
+    assert "alias 'a': no anchor of this name" in refusal("a: &a x\n---\nb: *a\n"), "in its own document"
+    assert "alias 'k': no anchor of this name" in refusal("a: {&k <<: {b: c}}\nd: *k\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("a: &a x\nb: *a\n", "YAML, line 2: alias 'a'", id="an alias"),
+        pytest.param("a: &a x\nb: {*a : 1}\n", "YAML, line 2: alias 'a'", id="an alias as a key"),
+        pytest.param(
+            "a: &a x\nb: [c,*a]\n", "YAML, line 2: alias 'a'", id="an alias without a space before it"
+        ),
+        pytest.param("a: {<<: {b: c}}\n", "YAML, line 1: merge key <<", id="a merge key"),
+        pytest.param("%TAG !a! b\n---\na: b\n", "YAML: directive '%TAG !a! b'", id="a directive"),
+        pytest.param("a: b\n...\n%YAML 1.1\n---\n", "YAML: directive '%YAML 1.1'", id="a later directive"),
+        pytest.param("a: [" + "x," * 30_000 + "]", "YAML, line 1: more than 20000 values", id="many values"),
+        pytest.param("---\n" * 30_000, "YAML, line 20002: more than 20000", id="many documents"),
+        pytest.param("[" * 101 + "]" * 101, "YAML, line 1: nested deeper than 100 levels", id="depth"),
+    ],
+)
+@pytest.mark.usefixtures("parser")
+def test_what_a_posted_manifest_does_not_need_is_refused(text: str, problem: str) -> None:
+    assert refusal(text, POSTED).startswith(problem)
+
+
+def test_an_anchor_alone_and_text_with_stars_are_read_of_posted_manifests() -> None:
+    text = "a: &a x\nb: '*a'\nc: [\"*.example\", 2*3]\nd: |\n  *a\n  << : b\n"
+    assert value_of(text, POSTED) == {
+        "a": "x",
+        "b": "*a",
+        "c": ["*.example", "2*3"],
+        "d": "*a\n<< : b\n",
+    }
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+@pytest.mark.parametrize("kind", ["inventory", "pods", "posted", "configuration"])
+def test_bombs_are_refused_before_they_are_built(kind: str, bomb: str) -> None:
+    told = read_in_child(kind, BOMBS[bomb].encode())
+    assert told.said.startswith("YAML, line "), told
+    assert "\n" not in told.said
+
+
+def test_a_bomb_of_depth_by_aliases_is_refused() -> None:
+    lines = ["x0: &x0 [a]", *(f"x{i}: &x{i} [*x{i - 1}]" for i in range(1, 600))]
+    assert "nested deeper than 500 levels" in refusal("\n".join(lines))
+
+
+def test_what_aliases_repeat_is_bounded_by_its_memory_not_by_its_number() -> None:
+    limit = FILE.repeated_bytes or 0
+    times = math.ceil(limit / 100_032)
+    assert len(value_of(string_bomb(100_000, times - 1))["b"]) == times - 1
+    assert "aliases unfold to more than 128 MiB" in refusal(string_bomb(100_000, times))
+    # Values of short texts take memory, too.
+    assert "aliases unfold to more than 128 MiB" in refusal(alias_bomb(8, 10))
+    assert "aliases unfold to more than 1 MiB" in refusal(alias_bomb(6, 10), CONFIGURATION)
+
+
+def test_anchors_of_a_large_inventory_are_read() -> None:
+    """5,000 nodes with eight GPUs each, all described once."""
+    described = {f"field{i}": "some value" for i in range(25)}
+    head = "".join(f"gpu{i}: &gpu{i} {json.dumps(described)}\n" for i in range(8))
+    node = f"- devices: [{', '.join(f'*gpu{i}' for i in range(8))}]\n"
+    read = value_of(head + "nodes:\n" + node * 5000)
+    assert read["nodes"][4999]["devices"] == [described] * 8
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le-bom"])
+def test_files_of_other_encodings_are_read_by_their_mark(encoding: str) -> None:
+    text = "kind: Node\nname: größe\n"
+    body = b"\xff\xfe" + text.encode("utf-16-le") if encoding.endswith("bom") else text.encode(encoding)
+    assert [json.loads(document) for _, document in json_documents(body)] == [
+        {"kind": "Node", "name": "größe"}
+    ]
+    as_json = json.dumps({"name": "größe"}, ensure_ascii=False)
+    body = as_json.encode(encoding.removesuffix("-le-bom"))
+    ((_, document),) = json_documents(body)
+    assert json.loads(document) == {"name": "größe"}
+
+
+def test_directives_in_another_encoding_are_seen() -> None:
+    text = "a: b\n...\n%TAG !a! b\n---\n"
+    with pytest.raises(DocumentError, match="directive"):
+        list(json_documents(text.encode("utf-16"), POSTED))
