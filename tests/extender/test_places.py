@@ -61,7 +61,7 @@ class Clock:
 
     def __init__(self, extender: Extender) -> None:
         self.now = 100.0
-        extender.preemptor.places._monotonic = lambda: self.now  # type: ignore[method-assign]
+        extender.preemptor.places._monotonic = lambda: self.now
 
     def __call__(self) -> float:
         return self.now
