@@ -8,7 +8,7 @@ extender hears everything again.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,18 @@ from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.delay import Delay
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.installation import Installation
-from tests.e2e.share_workload import HALF, ROOM_MIB, ShareWorkload, running_share_installation
+from tests.e2e.share_workload import (
+    HALF,
+    ROOM_MIB,
+    ShareWorkload,
+    running_share_installation,
+    share_workload_on,
+)
 from tests.e2e.workload import MIG_HALF, Workload
 from tests.kube_objects import SHARE
+
+# The time limit counts from the end of the lag.
+pytestmark = pytest.mark.alone
 
 LAGS_S = (0.0, 1.0, 3.0, 10.0)
 BOUND_S = 10.0
@@ -35,7 +44,8 @@ GPU_SHARE = {SHARE: str(ROOM_MIB)}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Nodes of two places each, all held, and pods that preempt. `frees` is how many pods make a place."""
+    """Nodes with so many `holders` each, which leave no room, and pods that preempt. `frees` is how many pods
+    make a place."""
 
     name: str
     held: Json
@@ -51,20 +61,15 @@ class Case:
         return min(self.preemptors, self.nodes * self.holders // self.frees)
 
 
-CASES = (
-    Case("whole-2", WHOLE, WHOLE, 2),
-    Case("whole-3", WHOLE, WHOLE, 3),
-    Case("whole-4", WHOLE, WHOLE, 4, nodes=2),
-    Case("mig-2", MIG, MIG, 2),
-    Case("mig-3", MIG, MIG, 3, nodes=2),
-)
-SHARE_CASES = (
-    *CASES,
-    Case("share-2", HALF_SHARE, HALF_SHARE, 2, holders=4),
-    Case("share-4", HALF_SHARE, HALF_SHARE, 4, holders=4),
-    Case("gpu-2", HALF_SHARE, GPU_SHARE, 2, holders=4, frees=2),
-    Case("gpu-3", HALF_SHARE, GPU_SHARE, 3, holders=4, frees=2),
-)
+WHOLE_2 = Case("whole-2", WHOLE, WHOLE, 2)
+WHOLE_3 = Case("whole-3", WHOLE, WHOLE, 3)
+WHOLE_4 = Case("whole-4", WHOLE, WHOLE, 4, nodes=2)
+MIG_2 = Case("mig-2", MIG, MIG, 2)
+MIG_3 = Case("mig-3", MIG, MIG, 3, nodes=2)
+SHARE_2 = Case("share-2", HALF_SHARE, HALF_SHARE, 2, holders=4)
+SHARE_4 = Case("share-4", HALF_SHARE, HALF_SHARE, 4, holders=4)
+GPU_2 = Case("gpu-2", HALF_SHARE, GPU_SHARE, 2, holders=4, frees=2)
+GPU_3 = Case("gpu-3", HALF_SHARE, GPU_SHARE, 3, holders=4, frees=2)
 
 
 @pytest.fixture(scope="module")
@@ -187,21 +192,38 @@ def assert_no_place_is_made_twice(round_: Round, lag_s: float, *cases: Case) -> 
     assert evicted == {case.name: case.fit * case.frees for case in cases}
 
 
-@pytest.mark.parametrize("lag_s", LAGS_S)
-def test_where_kube_scheduler_binds(base: Installation, lag_s: float) -> None:
+def together(cases: Sequence[Case], lags_s: Sequence[float]) -> list[Any]:
+    """All cases side by side, at each lag."""
+    return [pytest.param(cases, lag_s, id=f"all-{lag_s:g}s") for lag_s in lags_s]
+
+
+def alone(cases: Sequence[Case]) -> list[Any]:
+    """Each case for itself, at each lag: no pod of another case leaves and wakes those that wait."""
+    return [
+        pytest.param((case,), lag_s, id=f"{case.name}-{lag_s:g}s")
+        for case in cases
+        for lag_s in LAGS_S
+        if lag_s
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cases", "lag_s"), [*alone((WHOLE_2, MIG_2)), *together((WHOLE_3, WHOLE_4, MIG_3), LAGS_S)]
+)
+def test_where_kube_scheduler_binds(base: Installation, cases: Sequence[Case], lag_s: float) -> None:
     base.await_ready()
     workload = Workload(base)
     try:
-        assert_no_place_is_made_twice(Round(workload), lag_s, *CASES)
+        assert_no_place_is_made_twice(Round(workload), lag_s, *cases)
     finally:
         workload.close()
 
 
-@pytest.mark.parametrize("lag_s", LAGS_S)
-def test_where_the_extender_binds(shares: Installation, lag_s: float) -> None:
+@pytest.mark.parametrize(
+    ("cases", "lag_s"),
+    [*alone((GPU_2,)), *together((WHOLE_4, MIG_3, SHARE_2, SHARE_4, GPU_3), LAGS_S)],
+)
+def test_where_the_extender_binds(shares: Installation, cases: Sequence[Case], lag_s: float) -> None:
     shares.await_ready()
-    workload = ShareWorkload(shares)
-    try:
-        assert_no_place_is_made_twice(Round(workload), lag_s, *SHARE_CASES)
-    finally:
-        workload.close()
+    with share_workload_on(shares) as workload:
+        assert_no_place_is_made_twice(Round(workload), lag_s, *cases)
