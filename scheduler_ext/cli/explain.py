@@ -15,8 +15,8 @@ from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.extender.explain import explain as explain_pod
-from scheduler_ext.extender.files import read_file
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.files import read_file
 from scheduler_ext.wire.objects import in_namespace, read_pods
 
 WOULD_NOT_FIT = 3

@@ -12,8 +12,8 @@ from scheduler_ext.cli.output import printable
 from scheduler_ext.cluster.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, ConfigError
 from scheduler_ext.extender.clusterstate import ClusterState, file_state
-from scheduler_ext.extender.files import read_file
 from scheduler_ext.wire.config import Configuration, load_config
+from scheduler_ext.wire.files import read_file
 
 
 def read_config(path: Path | None) -> Configuration:
