@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.extender.files import read_file
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.files import read_file
 from scheduler_ext.wire.manifests import Manifest, every_pod, in_namespace
 from scheduler_ext.wire.objects import read_manifests
 

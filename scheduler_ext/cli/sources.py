@@ -13,8 +13,8 @@ from scheduler_ext.cli.pod_files import STDIN, read_input
 from scheduler_ext.cluster.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, ConfigError, InventoryError
 from scheduler_ext.extender.clusterstate import ClusterState, file_state, state_of
-from scheduler_ext.extender.files import read_file
 from scheduler_ext.wire.config import Configuration, load_config
+from scheduler_ext.wire.files import read_file
 from scheduler_ext.wire.objects import read_objects
 
 

@@ -18,7 +18,7 @@ import yaml
 
 from scheduler_ext.cluster.wording import in_words, without_numbers
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.extender.files import UnansweredError, read_file
+from scheduler_ext.wire.files import UnansweredError, read_file
 
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration

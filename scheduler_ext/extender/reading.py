@@ -23,8 +23,8 @@ from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node import NodeInfo, PendingPod
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.workload import Workload
-from scheduler_ext.extender.files import read_file
 from scheduler_ext.wire.arrivals import workload_of
+from scheduler_ext.wire.files import read_file
 from scheduler_ext.wire.node import node_constraints
 from scheduler_ext.wire.objects import Objects, assemble, read_objects, refuse_without_nodes, waiting
 

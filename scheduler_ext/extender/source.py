@@ -15,11 +15,11 @@ from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node import PendingPod
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.extender.files import FileLook, Identity, UnansweredError
 from scheduler_ext.extender.heap import settle_heap
 from scheduler_ext.extender.reading import Sequences, read_nodes_apart
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.status import Check, Problem, SourceStatus
+from scheduler_ext.wire.files import FileLook, Identity, UnansweredError
 
 log = logging.getLogger(__name__)
 

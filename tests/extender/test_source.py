@@ -14,11 +14,11 @@ import pytest
 
 from scheduler_ext.core.errors import ImpossibleReportError, InventoryError
 from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.extender import files as files_module
 from scheduler_ext.extender import source as source_module
 from scheduler_ext.extender.reading import load_objects
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.extender.source import InventorySource
+from scheduler_ext.wire import files as files_module
 from scheduler_ext.wire.config import Configuration
 from tests.kube_objects import gpu, gpu_node, inventory, names_body, pod
 

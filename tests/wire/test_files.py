@@ -16,10 +16,10 @@ from scheduler_ext.cli.sources import read_config
 from scheduler_ext.cluster.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, ConfigError, InventoryError
 from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.extender import files as files_module
 from scheduler_ext.extender import reading as reading_module
-from scheduler_ext.extender.files import FileLook, UnansweredError, read_file
 from scheduler_ext.extender.reading import load_objects, read_nodes_apart
+from scheduler_ext.wire import files as files_module
+from scheduler_ext.wire.files import FileLook, UnansweredError, read_file
 from tests.kube_objects import gpu, gpu_node, inventory
 
 NOT_OPENED = "not opened within 0.2 s; is it a pipe that nothing writes to"
