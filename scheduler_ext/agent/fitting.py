@@ -9,7 +9,8 @@ from scheduler_ext.agent.reading import DeviceReading, InstanceReading
 
 MAX_MIB = 2**24
 MAX_DEVICES, MAX_INDEX, MAX_INSTANCES = 64, 1023, 16
-_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,95}")
+_UUID = re.compile(r"(?!MIG-)[A-Za-z0-9][A-Za-z0-9._:/-]{0,95}")
+_INSTANCE_UUID = re.compile(r"MIG-[A-Za-z0-9._:/-]{0,92}")
 _FORMS = {
     "cudaVersion": re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}"),
     "computeCapability": re.compile(r"[0-9]{1,2}\.[0-9]{1,2}"),
@@ -46,7 +47,7 @@ def fitting_instances(instances: Iterable[InstanceReading]) -> list[InstanceRead
     """The MIG instances that one device can have in a report."""
     kept: dict[str, InstanceReading] = {}
     for instance in instances:
-        if _UUID.fullmatch(instance.uuid):
+        if _INSTANCE_UUID.fullmatch(instance.uuid):
             kept.setdefault(instance.uuid, instance)
     return list(kept.values())[:MAX_INSTANCES]
 

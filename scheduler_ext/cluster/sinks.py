@@ -137,6 +137,9 @@ class ReportSink(_Sink):
     ) -> None:
         super().__init__(inventory, lock, resources, changed)
         self._troubles = troubles
+        # Of the object that the last good report of a node is from: one that was made since, while no watch
+        # ran, counts its reports from 1.
+        self._uids: dict[str, str | None] = {}
 
     def seen(self, items: Sequence[GpuNode], clock: ServerClock) -> None:
         for node in items:
@@ -148,6 +151,7 @@ class ReportSink(_Sink):
         self._listed.discard(name)
         with self._lock:
             self._inventory.report_gone(name, time.monotonic())
+        self._uids.pop(name, None)
         self._troubles.gone(name)
         self._changed()
 
@@ -161,6 +165,7 @@ class ReportSink(_Sink):
         with self._lock:
             for name in self._inventory.reports() - self._listed:
                 self._inventory.report_gone(name, now)
+                self._uids.pop(name, None)
         self._troubles.only(self._listed)
         self._changed()
 
@@ -170,6 +175,8 @@ class ReportSink(_Sink):
         self._listed.add(name)
         with self._lock:
             previous, received = self._inventory.last_report(name), self._inventory.last_received_at(name)
+        if self._uids.get(name, metadata.uid) != metadata.uid:
+            previous = None
         try:
             report = read_report(node, previous)
         except ImpossibleReportError as error:
@@ -182,6 +189,7 @@ class ReportSink(_Sink):
             else:
                 received = _when(report, previous, received, metadata, clock, now)
                 self._inventory.report_seen(name, report, received, now, owner_uid(metadata))
+                self._uids[name] = metadata.uid
         if report is not None:
             self._troubles.accepted(name, report.cordoned_strangers)
         else:

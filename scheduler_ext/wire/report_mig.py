@@ -21,7 +21,6 @@ def read_mig(path: str, entry: MigStatus, model: GpuModel, total_mib: int) -> Mi
     if entry.instances and entry.enabled is False:
         raise FieldError(f"{path}.instances", "a GPU whose MIG mode is off has no instances")
     geometry = _geometry(path, entry, model)
-    grid = entry.grid_size or (geometry.grid if geometry else MAX_GRID)
     instances = []
     for i, instance in enumerate(entry.instances or ()):
         where = f"{path}.instances[{i}]"
@@ -36,7 +35,7 @@ def read_mig(path: str, entry: MigStatus, model: GpuModel, total_mib: int) -> Mi
             else None
         )
         instances.append(MigInstance(instance.uuid, profile, instance.start, size, holder))
-    _check_places(path, instances, grid)
+    _check_places(path, instances, entry.grid_size or MAX_GRID)
     illegal = _first_illegal(geometry, instances)
     if illegal is not None and _own_placements(entry):
         raise FieldError(
@@ -73,6 +72,8 @@ def _size_of(profile: str, geometry: Geometry | None) -> int:
 def _first_illegal(geometry: Geometry | None, instances: list[MigInstance]) -> int | None:
     """The first instance that cannot exist under a geometry; profiles it does not know are not judged."""
     for i, instance in enumerate(instances):
+        if geometry is not None and (instance.start or 0) + instance.size > geometry.grid:
+            return i
         profile = geometry.profile(instance.profile) if geometry is not None else None
         placed = instance.start is None or (profile is not None and instance.start in profile.starts)
         if profile is not None and (instance.size != profile.size or not placed):

@@ -35,8 +35,15 @@ def refusals(value: Any, schema: Json = PARTS["status"], path: str = "status") -
     # As a real one: rules are looked at where everything has the form that they expect.
     if not found:
         rules = [rule["message"] for rule in schema.get("x-kubernetes-validations", ())]
-        found = [f"{path}: {message}" for message in rules if not RULES[message](value)]
+        found = [f"{path}: {message}" for message in rules if not RULES[message](_without_nulls(value))]
     return found
+
+
+def _without_nulls(value: Any) -> Any:
+    """As rules see it: what is null is absent."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def _of_itself(value: Any, schema: Json) -> Iterator[str]:
@@ -100,6 +107,15 @@ def _used_percent(status: Json) -> int:
     return _memory(status, "usedMiB") * 100 // total if total else 0
 
 
+def _instances(device: Json) -> list[Json]:
+    found: list[Json] = (device.get("mig") or {}).get("instances") or []
+    return found
+
+
+def _held(holder: Json) -> int:
+    return int(holder.get("memoryMiB") or 0)
+
+
 def _grid(mig: Json) -> int:
     return int(mig.get("gridSize") or 0)
 
@@ -136,6 +152,19 @@ RULES: dict[str, Callable[[Any], bool]] = {
     "summary.model does not list the models of devices, as in 'A100-80GB, T4'": _models_listed,
     "summary.memoryUsedPercent is not the devices' usedMiB in percent of their totalMiB, rounded down": (
         lambda s: _summary(s, "memoryUsedPercent", lambda: _used_percent(s))
+    ),
+    "a UUID that begins with MIG- is that of an instance, not of a GPU": lambda u: not u.startswith("MIG-"),
+    "instances of two GPUs have the same UUID": lambda devices: all(
+        count == 1 for count in Counter(i["uuid"] for d in devices for i in _instances(d)).values()
+    ),
+    "a holder uses more than totalMiB": lambda d: all(
+        _held(holder) <= d["memory"]["totalMiB"] for holder in d.get("holders", [])
+    ),
+    "the holder of an instance uses more than totalMiB": lambda d: all(
+        _held(i.get("holder", {})) <= d["memory"]["totalMiB"] for i in _instances(d)
+    ),
+    "a GPU whose MIG mode is off has no instances": (
+        lambda m: not m.get("instances") or m.get("enabled") is not False
     ),
     "two devices have the same index": lambda devices: len({d["index"] for d in devices}) == len(devices),
     "usedMiB + reservedMiB exceed totalMiB by more than 1 %": (

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 
 from tests.agent.crd_rules import refusals
-from tests.wire.gpunode_status import FULL
+from tests.agent.gpunode_reports import reader_refusal
+from tests.agent.odd_reports import statuses
+from tests.kube_objects import Json
+from tests.wire.gpunode_status import FULL, changed
+
+DEVICE = "devices[0]"
+MIG = f"{DEVICE}.mig"
 
 
 def test_a_full_status_is_taken() -> None:
@@ -50,3 +58,43 @@ def test_a_wrong_one_is_not(path: tuple[str | int, ...], value: Any) -> None:
         place = place[part]
     place[path[-1]] = value
     assert refusals(status)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        pytest.param(changed(f"{DEVICE}.holders[0].memoryMiB", 81921), "a holder uses", id="a holder"),
+        pytest.param(
+            changed(f"{MIG}.instances[1].holder.memoryMiB", 81921),
+            "the holder of an",
+            id="an instance's holder",
+        ),
+        pytest.param(changed(f"{MIG}.enabled", False), "MIG mode is off", id="instances where MIG is off"),
+        pytest.param(changed(f"{MIG}.instances[0].uuid", "GPU-0"), "pattern", id="an instance as its GPU"),
+        pytest.param(changed(f"{DEVICE}.uuid", "MIG-a"), "begins with MIG-", id="a GPU as its instance"),
+        pytest.param(
+            FULL | {"devices": [FULL["devices"][0], FULL["devices"][0] | {"uuid": "GPU-1", "index": 1}]},
+            "instances of two GPUs",
+            id="one instance on two GPUs",
+        ),
+    ],
+)
+def test_what_the_reader_refuses_is_refused_where_it_is_written(wrong: Json, said: str) -> None:
+    assert [refusal for refusal in refusals(wrong) if said in refusal]
+    assert reader_refusal(wrong) or "begins with MIG-" in said
+
+
+def test_the_reader_takes_whatever_the_api_server_takes() -> None:
+    """The stored report of a node is its last good one, so an extender that starts finds it."""
+    verdicts: Counter[tuple[bool, bool]] = Counter()
+
+    @settings(max_examples=300)
+    @given(statuses())
+    def taken(status: Json) -> None:
+        by_reader, by_server = reader_refusal(status), refusals(status)
+        assert by_server or not by_reader, by_reader
+        verdicts[bool(by_reader), bool(by_server)] += 1
+
+    taken()
+    # Not a law about nothing: many of either kind were drawn.
+    assert min(verdicts[False, False], verdicts[True, True]) > 40, verdicts

@@ -40,6 +40,18 @@ def test_one_seen_again_is_no_younger(told: Told, stamped: bool, numbers: Json, 
     assert told.age_s() == age_s
 
 
+@pytest.mark.parametrize(("uid", "gpus"), [("uid-1", 1), ("uid-2", 2)], ids=["the same", "a new object"])
+def test_an_object_that_was_made_again_counts_from_the_start(told: Told, uid: str, gpus: int) -> None:
+    """It went and came while no watch ran; the API server compares numbers within one object only."""
+    for uid_, sequence, devices in (("uid-1", 500, [gpu(0)]), (uid, 1, [gpu(0), gpu(1)])):
+        report = gpu_node("a", devices, sequence=sequence, bootID="x")
+        report["metadata"]["uid"] = uid_
+        told.see_reports(report)
+    last = told.inventory.last_report("a")
+    assert last is not None
+    assert len(last.devices) == gpus
+
+
 def test_one_without_number_or_stamp_is_as_old_as_what_it_says(told: Told) -> None:
     told.see_reports(gpu_node("a", [gpu(0)]))
     told.inventory._entries["a"].received_at -= 100

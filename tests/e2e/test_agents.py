@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
 from scheduler_ext.core.node_labels import AGENT_LABEL
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
 from tests.agent.fake_kubelet import devices, pod
 from tests.agent.nvml_mock.presets import a100_80gb_mig, h100, t4
-from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.gpu_host import GpuHost
+from tests.e2e.cluster.api import ApiError, Json, eventually
+from tests.e2e.cluster.control_plane import ControlPlane
+from tests.e2e.cluster.running_pod import RunningPod
+from tests.e2e.gpu_host import NAMESPACE, GpuHost
+from tests.e2e.gpunode_api import CRD
 from tests.e2e.gpunode_api import PATH as GPU_NODES
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION, holder
@@ -24,6 +32,7 @@ ONE = {"nvidia.com/gpu": "1"}
 # The agent looks every 5 s, and writes what cannot wait at once.
 NOTICED_S = 10.0
 INSTALL = ROOT / "docs" / "tasks" / "install.md"
+QUICK = "--stuck-after=2s"
 
 
 def test_a_gpu_node_gets_an_agent_which_writes_its_gpunode(workload: Workload) -> None:
@@ -97,6 +106,67 @@ def test_an_agent_that_is_killed_goes_on_where_it_was(workload: Workload) -> Non
     )
     assert after["bootID"] == before["bootID"]
     assert after["devices"][0]["uuid"] == before["devices"][0]["uuid"]
+
+
+def test_neither_silence_nor_a_new_agent_heals_a_broken_gpu(workload: Workload) -> None:
+    host = GpuHost(workload, "h100", h100(0))
+    host.await_report()
+    host.machine.events.append((48, "GPU-h100-0"))
+    host.machine.write()
+    eventually(lambda: health(host)["state"] == "Unhealthy", "the agent says that it is sick", NOTICED_S)
+    before = host.report()["status"]["sequence"]
+    container = host.agent().containers["agent"]
+    assert container.child is not None
+    container.child.kill()
+    eventually(lambda: host.report()["status"]["sequence"] > before, "a new agent writes")
+    assert health(host)["reason"] == "XID 48: double-bit ECC error; needs a GPU reset"
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
+    repaired = f"{REPAIRED_ANNOTATION}=GPU-h100-0@{now}"
+    workload.installation.plane.kubectl("annotate", "gpunode", host.name, repaired)
+    # It reads the annotation when it writes, at the latest after 72 s.
+    eventually(lambda: health(host)["state"] == "Healthy", "the agent takes it for repaired", 90.0)
+
+
+def test_an_agent_whose_loop_stands_still_is_started_again(workload: Workload) -> None:
+    host = GpuHost(workload, "t4", t4(0))
+    with a_quick_probe(workload.installation.plane):
+        patient = eventually(lambda: quickly_probed(host), "the agent has the new probe", 60.0)
+        before = host.await_report()["status"]["sequence"]
+        container = patient.containers["agent"]
+        assert container.child is not None
+        # A driver that answers slowly is left alone.
+        host.machine.delays_us = {"nvmlDeviceGetMemoryInfo_v2": 500_000}
+        host.machine.write()
+        eventually(lambda: host.machine.calls()["nvmlDeviceGetMemoryInfo_v2"] > 3, "it goes on")
+        assert container.restarts == 0
+        os.kill(container.child.pid, signal.SIGSTOP)
+        eventually(lambda: container.restarts == 1, "it is started again", 60.0)
+        eventually(lambda: host.report()["status"]["sequence"] > before, "it reports again")
+
+
+@contextmanager
+def a_quick_probe(plane: ControlPlane) -> Iterator[None]:
+    """The DaemonSet's own, for an agent that is stuck after two seconds instead of two minutes."""
+    container = "/spec/template/spec/containers/0"
+    changes = [
+        {"op": "add", "path": f"{container}/args/-", "value": QUICK},
+        {"op": "replace", "path": f"{container}/livenessProbe/periodSeconds", "value": 1},
+        {"op": "replace", "path": f"{container}/livenessProbe/initialDelaySeconds", "value": 10},
+    ]
+    agents = ("-n", NAMESPACE, "daemonset/gpu-scheduler-agent")
+    plane.kubectl("patch", *agents, "--type=json", "-p", json.dumps(changes))
+    try:
+        yield
+    finally:
+        plane.kubectl("rollout", "undo", *agents)
+
+
+def quickly_probed(host: GpuHost) -> RunningPod | None:
+    pod = host.agent()
+    (container,) = host.workload.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod.name}")["spec"][
+        "containers"
+    ]
+    return pod if QUICK in container["args"] else None
 
 
 def test_a_node_that_is_recreated_is_reported_on_anew(workload: Workload) -> None:
@@ -179,15 +249,39 @@ def test_a_node_in_change_takes_nothing(workload: Workload, labels: Json, taints
     assert "GPU change in progress" in workload.await_event(name, "FailedScheduling")["note"]
 
 
+@contextmanager
+def an_older_crd(plane: ControlPlane) -> Iterator[None]:
+    """One without the rules on a device."""
+    schema = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/devices/items"
+    removal = [{"op": "remove", "path": f"{schema}/x-kubernetes-validations"}]
+    plane.kubectl("patch", "crd", "gpunodes.gpu.scheduler-ext.io", "--type=json", "-p", json.dumps(removal))
+    try:
+        yield
+    finally:
+        plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", CRD)
+
+
+def written(workload: Workload, path: str, devices: list[Json]) -> bool:
+    try:
+        workload.api.patch(path, {"status": {"devices": devices}})
+    except ApiError:
+        return False
+    return True
+
+
 def test_people_are_told_of_a_report_that_contradicts_itself(workload: Workload) -> None:
-    """And of a cordon of a GPU that is not there; by Events about the Node, which kubectl describe shows."""
+    """And of a cordon of a GPU that is not there; by Events about the Node, which kubectl describe shows.
+
+    Only an API server with an older CRD takes such a report.
+    """
     name = workload.add_whole("told", 1)
     workload.publish()
     path = f"{GPU_NODES}/{name}"
     devices = workload.api.get(path)["status"]["devices"]
     workload.api.patch(path, {"metadata": {"annotations": {CORDONED_ANNOTATION: "GPU-nobody"}}})
     devices[0]["holders"] = [holder("p", memoryMiB=2**24)]
-    workload.api.patch(f"{path}/status", {"status": {"devices": devices}})
+    with an_older_crd(workload.installation.plane):
+        eventually(lambda: written(workload, f"{path}/status", devices), "the report is taken")
 
     def told() -> bool:
         events = workload.api.items("/apis/events.k8s.io/v1/namespaces/default/events")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.agent.gpunode_reports import summary_of
 from tests.e2e.cluster.api import ApiError, Json
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.gpunode_api import PATH, GpuNodes, gpu_node, install
-from tests.e2e.gpunode_reports import summary_of
-from tests.kube_objects import gpu
+from tests.kube_objects import gpu, holder
 from tests.pages import SAMPLE, blocks, page
 from tests.wire.gpunode_status import FULL, read
 
@@ -74,12 +74,22 @@ def test_the_largest_node_of_all_is_accepted(nodes: GpuNodes) -> None:
         {"name": f"{n}g.{n}gb+me.all", "size": 1, "starts": list(range(16)), "maxInstances": 7}
         for n in range(1, 33)
     ]
-    instances = [
-        {"uuid": f"MIG-{n:092}", "profile": profiles[-1 - n]["name"], "start": n, "size": 1}
-        for n in range(16)
-    ]
-    mig = {"gridSize": 16, "profiles": profiles, "instances": instances}
-    devices = [gpu(n, f"GPU-{n:092}", mig=mig) for n in range(64)]
+
+    def mig(device: int) -> Json:
+        instances = [
+            {
+                "uuid": f"MIG-{16 * device + n:092}",
+                "profile": profiles[-1 - n]["name"],
+                "start": n,
+                "size": 1,
+                "holder": holder("p", memoryMiB=5),
+            }
+            for n in range(16)
+        ]
+        return {"enabled": True, "gridSize": 16, "profiles": profiles, "instances": instances}
+
+    holders = [holder("p", memoryMiB=5)] * 100
+    devices = [gpu(n, f"GPU-{n:092}", mig=mig(n), holders=holders) for n in range(64)]
     nodes.create("largest")
     assert nodes.refusal("largest", {"devices": devices, "summary": summary_of(devices)}) == ""
 

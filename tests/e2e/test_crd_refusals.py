@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.agent.gpunode_reports import instance, profile, reader_refusal, with_mig, with_summary, without
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.gpunode_api import GpuNodes, install
-from tests.e2e.gpunode_reports import instance, profile, reader_refusal, with_mig, with_summary, without
-from tests.kube_objects import Json, gpu
+from tests.kube_objects import Json, gpu, holder
 from tests.wire.gpunode_status import FULL, changed
 from tests.wire.test_gpunode import nulls
 
@@ -136,6 +136,47 @@ def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
             "mig.profiles[0]: ",
             "maxInstances of at least 1",
             id="of no use",
+        ),
+        pytest.param(
+            {"devices": [gpu(0, holders=[holder("p"), holder("q", memoryMiB=81921)])]},
+            "status.devices[0].holders: ",
+            "a holder uses 81921 MiB of a GPU of 81920",
+            id="a holder with more than there is",
+        ),
+        pytest.param(
+            with_mig(instance("MIG-a", 0) | {"holder": holder("p", memoryMiB=81921)}),
+            "status.devices[0].mig.instances: ",
+            "the holder of an instance uses more than totalMiB",
+            id="the holder of an instance with more than there is",
+        ),
+        pytest.param(
+            with_mig(instance("MIG-a", 0), enabled=False),
+            "status.devices[0].mig.instances: ",
+            "a GPU whose MIG mode is off has no instances",
+            id="an instance where MIG is off",
+        ),
+        pytest.param(
+            with_mig(instance("GPU-0", 0)),
+            "mig.instances[0].uuid",
+            "should match",
+            id="an instance with the UUID of its GPU",
+        ),
+        pytest.param(
+            {"devices": [gpu(0, "MIG-a", mig={"instances": [instance("MIG-a", 0)]})]},
+            "status.devices[0].uuid: ",
+            "a UUID that begins with MIG- is that of an instance",
+            id="a GPU with the UUID of its instance",
+        ),
+        pytest.param(
+            {
+                "devices": [
+                    gpu(n, mig={"instances": [instance(f"MIG-{n}", 1), instance("MIG-a", 0)]})
+                    for n in range(3)
+                ]
+            },
+            "status.devices: ",
+            "instances of two GPUs have the same UUID",
+            id="one instance on three GPUs",
         ),
         *[
             pytest.param(changed(path, value), f"{path}", fault, id=f"{path} {value!r}")

@@ -55,12 +55,20 @@ class TestInstancesWithoutAPlace:
             pytest.param(
                 {"profile": "1g.10gb", "start": 0}, "a start without a size; give both or neither", id="half"
             ),
-            pytest.param({"profile": "7g.80gb", "start": 4, "size": 8}, "leave the grid of 8", id="too far"),
+            pytest.param({"profile": "7g.80gb", "start": 9, "size": 8}, "leave the grid of 16", id="too far"),
         ],
     )
     def test_half_a_place_is_refused(self, instance: Json, problem: str) -> None:
         with pytest.raises(ImpossibleReportError, match=rf"devices\[0\]\.mig\.instances\[0\].*{problem}"):
             instances(instance)
+
+
+@pytest.mark.parametrize("instance", [{"start": 8, "size": 1}, {"start": 4, "size": 8}, {"size": 9}])
+def test_a_place_off_the_grid_of_its_model_is_not_judged_by_it(instance: Json) -> None:
+    """A report that has no grid may be of a GPU that the package's table is not about."""
+    found = {"enabled": True, "instances": [{"uuid": "MIG-a", "profile": "1g.10gb"} | instance]}
+    (device,) = report_of({"devices": [gpu(0, mig=found)]}).devices
+    assert (len(device.mig.instances), device.mig.geometry) == (1, None)
 
 
 def test_instances_of_a_gpu_that_does_not_say_are_mig() -> None:

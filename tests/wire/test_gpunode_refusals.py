@@ -64,7 +64,7 @@ def with_memory(**memory: Any) -> Json:
             id="instances that overlap",
         ),
         pytest.param(
-            with_instances(instance(start=7, size=2)),
+            with_instances(instance(start=7, size=2), gridSize=8),
             "devices[0].mig.instances[0]",
             "grid of 8",
             id="off the grid",
