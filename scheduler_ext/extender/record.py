@@ -251,7 +251,6 @@ class Record:
             if self._uid_of.get((old.namespace, old.name)) == uid:
                 del self._uid_of[old.namespace, old.name]
 
-
     def _count(self, entry: Recorded, change: int) -> None:
         """Count what an entry keeps (1), or keeps no more (-1)."""
         self._bytes += change * entry.size
