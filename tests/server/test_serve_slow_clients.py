@@ -66,7 +66,9 @@ class Probes:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     timeouts = {"readTimeout": f"{TIMEOUT_S}s", "writeTimeout": f"{TIMEOUT_S}s", "decisionDeadline": "10s"}
-    with Product(config=config_file(tmp_path_factory.mktemp("slow"), server=timeouts)) as process:
+    # Four bodies of this size are the bound on what replies hold, and those here take 400 MB.
+    config = config_file(tmp_path_factory.mktemp("slow"), server=timeouts | {"maxBodyBytes": 2**28})
+    with Product(config=config) as process:
         yield process.ready()
 
 
