@@ -9,6 +9,7 @@ import statistics
 from collections import defaultdict
 from typing import Any
 
+from benchmarks.live_nominated import MOST
 from tests.pages import ROOT, rows, section
 
 PAGE = (ROOT / "docs" / "concepts" / "comparison.md").read_text()
@@ -107,6 +108,13 @@ def test_pods_per_second() -> None:
         for contender, cell in (("none", without), ("ours", ours)):
             mean, rate = (number(part) for part in cell.split(", "))
             assert found[int(number(nodes)), contender] == (mean, rate)
+
+
+def test_a_nominated_pod() -> None:
+    report = json.loads((RESULTS / "live-nominated.json").read_text())
+    (said,) = re.findall(r"was ([\d.]+) times the p99 without one", PAGE)
+    assert number(said) == report["phases"]["nominated"]["p99ToPublications"] <= MOST
+    assert report["nodes"] == 5000 <= report["distinctStates"]
 
 
 def test_packing() -> None:

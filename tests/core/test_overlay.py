@@ -95,9 +95,7 @@ def assert_same(decision: Decision, anew: Decision) -> None:
     np.testing.assert_array_equal(decision.totals[here], anew.totals[there])
     assert decision.exhausted == anew.exhausted
     assert [score for score, _, _ in decision.terms] == [score for score, _, _ in anew.terms]
-    assert [weight for _, weight, _ in decision.terms] == pytest.approx(
-        [weight for _, weight, _ in anew.terms]
-    )
+    assert [weight for _, weight, _ in decision.terms] == [weight for _, weight, _ in anew.terms]
     for (_, _, value), (_, _, other) in zip(decision.terms, anew.terms, strict=True):
         # Scores mean nothing on nodes that do not fit.
         fits = anew.fits[there]
