@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from scheduler_ext.cluster.budgets import BUDGETS
@@ -22,9 +24,12 @@ def test_a_budget_keeps_its_pod_where_another_would_do(living: Living) -> None:
         store.put(PODS, held)
     living.report("a", gpu(0, "GPU-0"), gpu(1, "GPU-1"))
     living.start()
-    urgent = pod("urgent", {WHOLE: "1"}, priority=100)
+    asked = itertools.count(100)
 
     def leaves() -> list[str]:
+        # Each is more urgent than the last, so that no place that was named before is kept from it.
+        priority = next(asked)
+        urgent = pod(f"urgent-{priority}", {WHOLE: "1"}, priority=priority)
         return preempt(living.extender, urgent, {"a": uids("low")}).get("a", [])
 
     eventually(lambda: leaves() == ["low"])

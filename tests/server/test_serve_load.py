@@ -28,7 +28,12 @@ from tests.server.product import (
 from tests.server.server_process import Reply, call, eventually, get, request
 
 CLIENTS = 8
-BODIES = [(path.name.split(".")[1], path.read_bytes()) for path in sorted(GOLDEN.glob("*.json"))]
+# Without preempt, which remembers whom it named: the answers to others change for a while.
+BODIES = [
+    (verb, path.read_bytes())
+    for path in sorted(GOLDEN.glob("*.json"))
+    if (verb := path.name.split(".")[1]) != "preempt"
+]
 Exchange = tuple[bytes, Callable[[Reply], object]]
 
 
