@@ -24,6 +24,7 @@ from scheduler_ext.core.request import GpuRequest, InvalidRequest, ShareAsk
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import Table, build_snapshot
 from scheduler_ext.extender.answer import Answer, Basis
+from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.refusals import Refusals
@@ -76,7 +77,8 @@ class Extender:
         self._snapshot: Snapshot | None = None
         self.refusals = Refusals(self._policy)
         self.record = Record(config.inspection.decisions, config.inspection.decision_bytes)
-        self.preemptor = Preemptor(self.sizing, lambda: self._snapshot)
+        self.places = Places(self.sizing)
+        self.preemptor = Preemptor(self.sizing, lambda: self._snapshot, self.places)
         self._empty_victims = config.preemption.empty_victims
         self._decisions: LRUCache[tuple[GpuRequest, _Own], Decision] = LRUCache(_REMEMBERED_DECISIONS)
         self._views: LRUCache[_Own, Snapshot] = LRUCache(_REMEMBERED_VIEWS)
@@ -100,7 +102,7 @@ class Extender:
             except Exception:
                 self._table = Table(_without_the_impossible(nodes), forecast=forecast)
             snapshot = self._publish()
-        self.preemptor.places.heard(node.info for node in nodes.values())
+        self.places.heard(node.info for node in nodes.values())
         return snapshot
 
     def expect(self, forecast: Forecast) -> None:
@@ -124,7 +126,7 @@ class Extender:
             except Exception:
                 self._table.update(_without_the_impossible(nodes))
             snapshot = self._publish()
-        self.preemptor.places.heard(info for info in changed.values() if info is not None)
+        self.places.heard(info for info in changed.values() if info is not None)
         return snapshot
 
     def _known_or_not(self, info: NodeInfo) -> Node:
@@ -172,7 +174,7 @@ class Extender:
         if not passed and args.nodes is None and isinstance(decision.request, GpuRequest):
             self.refusals.remember(decision.request, rows, snapshot, time.monotonic())
         refused, rejected = _refusals(args.names, codes)
-        if refused and (_NOMINATED in args.raw_pod or self.preemptor.places):
+        if refused and (_NOMINATED in args.raw_pod or self.places):
             self.preemptor.refused(args.pod, refused)
         rescuable: dict[str, str] = {}
         if self._empty_victims and not passed and isinstance(decision.request, GpuRequest):
@@ -206,7 +208,7 @@ class Extender:
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
         own: _Own = ()
-        if snapshot.unsettled or self.preemptor.places:
+        if snapshot.unsettled or self.places:
             snapshot, own = self._seen_by(args, snapshot)
         if args.nodes is not None:
             return Decision(request, self._dry_run(args, snapshot), self._policy)
@@ -236,7 +238,7 @@ class Extender:
         uid, priority = pod_uid(pod), pod_priority(pod)
         infos = {
             name: seen
-            for name, info in self.preemptor.places.unsettled(snapshot).items()
+            for name, info in self.places.unsettled(snapshot).items()
             if (seen := seen_by(info, uid, priority)) is not info
         }
         if not infos:
