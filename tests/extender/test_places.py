@@ -156,7 +156,10 @@ class TestAPodThatAsksAgain:
     def test_gets_none_elsewhere_where_filter_refused_it_on_the_node(self) -> None:
         """kube-scheduler knows that the victim is gone, and took the nomination back."""
         extender = self.extender()
+        clock = Clock(extender)
+        clock.now = extender.places._places["uid-x0"].named_at + 2 * BEHIND_S
         assert filtered(extender, asks("x0"), ["n"])[0] == []
+        clock.now += 2 * BEHIND_S
         assert preempt(extender, asks("x0", version="7"), {"m": uids("other")}) == {}
 
 
@@ -170,6 +173,27 @@ class TestOneOfSeveralNodes:
         offered = {"n": uids("a"), "m": uids("b")}
         assert preempt(extender, asks("x0"), offered) == {"n": ["a"], "m": ["b"]}
         assert preempt(extender, asks("x1"), offered) == {"m": ["b"]}
+
+    @pytest.mark.parametrize(
+        ("starts", "free"),
+        [
+            pytest.param(("2026-11-20T00:00:00Z", "2026-11-20T00:00:01Z"), {"n"}, id="the youngest leaves"),
+            pytest.param(
+                ("2026-11-20T00:00:00Z", None), set(), id="a pod that has not started is younger yet"
+            ),
+        ],
+    )
+    def test_of_equal_ones_that_with_the_youngest_victim_is(
+        self, starts: tuple[str, str | None], free: set[str]
+    ) -> None:
+        held = [on_gpu("a", "n", 1), on_gpu("b", "m", 1)]
+        for one, start in zip(held, starts, strict=True):
+            one["status"] |= {"startTime": start} if start else {}
+        extender = extender_on(*self.N, *held)
+        preempt(extender, asks("x0"), {"n": uids("a"), "m": uids("b")})
+        assert extender.snapshot is not None
+        nodes = extender.snapshot.nodes
+        assert {name for name in nodes if not extender.places.over(nodes[name].info).nominated} == free
 
     def test_of_equal_ones_that_where_kube_scheduler_counts_no_room_for_both_is_not(self) -> None:
         extender = extender_on(*self.N, on_gpu("a", "n", 1), on_gpu("b", "m", 1))
@@ -252,7 +276,6 @@ class TestHowLong:
 
     @staticmethod
     def is_kept(extender: Extender) -> bool:
-        # Priority 0 evicts no pod, so that the question leaves no place behind.
         kept = preempt(extender, asks("x1"), {"n": uids("cheap")}) == {}
         extender.places.forget("uid-x1")
         return kept
@@ -346,6 +369,20 @@ class TestAPlaceThatFilterRefuses:
         assert filtered(extender, asks("x1"), ["n"])[0] == []
         clock.now += 2
         assert filtered(extender, asks("x1"), ["n"])[0] == (["n"] if names else [])
+
+    def test_is_kept_until_they_are_gone_that_preempt_named(self) -> None:
+        """The watch shows first that they leave."""
+        objects = (*whole_node("n", None), on_gpu("cheap", "n", 0))
+        extender = extender_on(*objects)
+        clock = Clock(extender)
+        assert preempt(extender, asks("x0"), {"n": uids("cheap")}) == {"n": ["cheap"]}
+        assert filtered(extender, self.WAITING, ["n"])[0] == []
+        tell(extender, *with_leaving(objects, "cheap"))
+        clock.now += BEHIND_S
+        assert extender.places.of("uid-x0") is not None
+        tell(extender, *without(objects, "cheap"))
+        clock.now += BEHIND_S
+        assert extender.places.of("uid-x0") is None
 
     def test_not_where_more_is_in_the_way(self) -> None:
         objects = (*self.OBJECTS, on_gpu("stays", "n", 5000))
