@@ -303,8 +303,7 @@ class LiveInventory:
                 infos = {name: self._inventory.info(name) for name in self._unpublished}
                 seen = {name: self._inventory.advertised(name) for name in infos}
                 unlabelled = {name for name in infos if self._inventory.unlabelled(name)}
-                places = self._extender.preemptor.places
-                left = places.follow(self._inventory.pending, self._inventory.is_gone)
+                left = self._extender.places.follow(self._inventory.pending, self._inventory.is_gone)
                 _earliest(self._to_cure, dict.fromkeys(left, 0.0))
             before = self.snapshot
             begun = before is None

@@ -102,7 +102,7 @@ class Book:
                 if info is None:
                     return "node(s) had no fresh GPU inventory"
                 sizing = self._extender.sizing
-                known = self._extender.preemptor.places.over(info)
+                known = self._extender.places.over(info)
                 if known is info and info.nominated:
                     known = place_nominated(info, sizing)
                 seen = seen_by(known, pod.uid, pod.priority)

@@ -259,10 +259,10 @@ def _chosen_from(victims: Mapping[str, Victims], snapshot: Snapshot) -> list[str
         started[name] = [pod.started_at for pod in pods if pod.priority == highest]
     best = min(costs.values(), default=None)
     tied = [name for name, cost in costs.items() if cost == best]
-    firsts = {name: min((at for at in started[name] if at is not None), default=0.0) for name in tied}
     if any(None in started[name] for name in tied):
         # It may have started since.
         return tied
+    firsts = {name: min(at for at in started[name] if at is not None) for name in tied}
     return [name for name in tied if firsts[name] == max(firsts.values())]
 
 

@@ -43,6 +43,7 @@ class Preemptor:
         self,
         sizing: Sizing,
         snapshot: Callable[[], Snapshot | None],
+        places: Places,
         budgets: Callable[[], Sequence[Budget]] = tuple,
     ) -> None:
         self._sizing = sizing
@@ -50,7 +51,7 @@ class Preemptor:
         self.budgets = budgets
         self._lock = Lock()
         self._refused: TTLCache[tuple[str, str], bool] = TTLCache(_REMEMBERED, BEHIND_S)
-        self.places = Places(sizing)
+        self._places = places
 
     def preempt(self, body: bytes, deadline: float) -> Answer:
         """The reply to preempt. Past the deadline (monotonic) what was found until then; RequestError 503
@@ -67,10 +68,10 @@ class Preemptor:
         if chosen is None:
             pod = self._asking(args.pod, preemption)
             # Until this is answered, nobody is to leave for it.
-            self.places.forget(pod.uid)
-            self.places.disprove(pod, {name: each.uids for name, each in args.proposals.items()}, snapshot)
+            self._places.forget(pod.uid)
+            self._places.disprove(pod, {name: each.uids for name, each in args.proposals.items()}, snapshot)
             chosen = self._chosen(args, preemption, snapshot, pod, began, deadline)
-            self.places.name(pod, _version(args.pod), chosen, snapshot)
+            self._places.name(pod, _version(args.pod), chosen, snapshot)
         return Answer(encode_victims(chosen), len(args.proposals), len(chosen))
 
     def _chosen(
@@ -83,7 +84,7 @@ class Preemptor:
         deadline: float,
     ) -> dict[str, Victims]:
         """Who is to leave which node."""
-        unsettled = self.places.unsettled(snapshot)
+        unsettled = self._places.unsettled(snapshot)
         infos = {
             name: unsettled.get(name, snapshot.nodes[name].info)
             for name in args.proposals
@@ -129,7 +130,7 @@ class Preemptor:
         """
         uid, nominated = pod_uid(pod), _nominated_node(pod)
         self._hear(pod)
-        place = self.places.of(uid)
+        place = self._places.of(uid)
         names = dict.fromkeys(
             [*(place.victims if place is not None else ()), *([nominated] if nominated else ())]
         )
@@ -144,9 +145,9 @@ class Preemptor:
                 continue
             info = snapshot.nodes[name].info
             named = place.victims[name].uids if place is not None and name in place.victims else ()
-            awaited = preemption.awaited(self.places.over(info), named)
+            awaited = preemption.awaited(self._places.over(info), named)
             if awaited:
-                self.places.name(
+                self._places.name(
                     self._asking(pod, preemption),
                     _version(pod),
                     {name: Victims(awaited, 0)},
@@ -173,9 +174,9 @@ class Preemptor:
         """
         self._hear(args.pod)
         uid, nominated = pod_uid(args.pod), _nominated_node(args.pod)
-        place = self.places.of(uid)
+        place = self._places.of(uid)
         victims = place.victims if place is not None else {}
-        recent = place is not None and self.places.is_recent(place)
+        recent = place is not None and self._places.is_recent(place)
         for name in {**victims, **({nominated: None} if nominated else {})}:
             if name not in snapshot.nodes:
                 continue
@@ -184,7 +185,7 @@ class Preemptor:
             named = victims.get(name)
             if not (refused or name in args.proposals or (named is not None and recent)):
                 continue
-            info = self.places.over(snapshot.nodes[name].info)
+            info = self._places.over(snapshot.nodes[name].info)
             awaited = preemption.awaited(info, named.uids if named is not None else ())
             if awaited or (refused and preemption.fits(info)):
                 if named is None or name not in args.proposals or len(victims) > 1:
@@ -197,7 +198,7 @@ class Preemptor:
 
     def _hear(self, pod: kube.Pod) -> None:
         """Take from a request where kube-scheduler has nominated its pod."""
-        self.places.asked(pod_uid(pod), _nominated_node(pod), _version(pod))
+        self._places.asked(pod_uid(pod), _nominated_node(pod), _version(pod))
 
     def _asking(self, pod: kube.Pod, preemption: Preemption) -> BoundPod:
         """A pod with its wishes, as it is known where it is nominated."""

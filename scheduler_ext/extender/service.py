@@ -24,6 +24,7 @@ from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.table import Table, build_snapshot
 from scheduler_ext.extender.answer import Answer, Basis
 from scheduler_ext.extender.generation import Generation, SeenNodes
+from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.refusals import Refusals
@@ -72,7 +73,8 @@ class Extender:
         self._seen = SeenNodes(self.sizing)
         self.refusals = Refusals(self._policy)
         self.record = Record(config.inspection.decisions, config.inspection.decision_bytes)
-        self.preemptor = Preemptor(self.sizing, lambda: self.snapshot)
+        self.places = Places(self.sizing)
+        self.preemptor = Preemptor(self.sizing, lambda: self.snapshot, self.places)
         self._empty_victims = config.preemption.empty_victims
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_PODS)
 
@@ -95,7 +97,7 @@ class Extender:
             except Exception:
                 self._table = Table(_without_the_impossible(nodes), forecast=forecast)
             snapshot = self._publish()
-        self.preemptor.places.heard(node.info for node in nodes.values())
+        self.places.heard(node.info for node in nodes.values())
         return snapshot
 
     def expect(self, forecast: Forecast) -> None:
@@ -119,7 +121,7 @@ class Extender:
             except Exception:
                 self._table.update(_without_the_impossible(nodes))
             snapshot = self._publish()
-        self.preemptor.places.heard(info for info in changed.values() if info is not None)
+        self.places.heard(info for info in changed.values() if info is not None)
         return snapshot
 
     def _known_or_not(self, info: NodeInfo) -> Node:
@@ -165,7 +167,7 @@ class Extender:
         if not passed and args.nodes is None and isinstance(decision.request, GpuRequest):
             self.refusals.remember(decision.request, rows, snapshot, time.monotonic())
         refused, rejected = _refusals(args.names, codes)
-        if refused and (_NOMINATED in args.raw_pod or self.preemptor.places):
+        if refused and (_NOMINATED in args.raw_pod or self.places):
             self.preemptor.refused(args.pod, refused)
         rescuable: dict[str, str] = {}
         if self._empty_victims and not passed and isinstance(decision.request, GpuRequest):
@@ -199,8 +201,8 @@ class Extender:
         if generation is None:
             raise RequestError(503, "no inventory yet; try again")
         seen = generation.snapshot
-        if seen.unsettled or self.preemptor.places:
-            unsettled = self.preemptor.places.unsettled(seen)
+        if seen.unsettled or self.places:
+            unsettled = self.places.unsettled(seen)
             seen = generation.seen_by(unsettled.values(), pod_uid(args.pod), pod_priority(args.pod))
         if args.nodes is not None:
             return Decision(request, self._dry_run(args, seen), self._policy)

@@ -43,8 +43,8 @@ def healed(living: Living) -> Snapshot:
 @pytest.mark.parametrize(
     ("arrived_s", "nudged"),
     [
-        pytest.param(4.5, ["b"], id="soon enough after the refusal, and looked at a second later"),
-        pytest.param(5.5, [], id="so late that kube-scheduler has known for longer"),
+        pytest.param(44.5, ["b"], id="soon enough after the refusal, and looked at a second later"),
+        pytest.param(45.5, [], id="so late that kube-scheduler has known for longer"),
     ],
 )
 def test_a_release_is_as_late_as_it_arrived(unfollowed: Living, arrived_s: float, nudged: list[str]) -> None:

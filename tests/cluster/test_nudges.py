@@ -14,12 +14,13 @@ from tests.cluster.api_requests import writes
 from tests.cluster.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.cluster.living import ONE, SICK, TWO, WHOLE, Living
+from tests.extender.preempting import preempt, uids
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, holder, node, pod
 
 pytestmark = pytest.mark.usefixtures("impatient")
 EVENTS = "/apis/events.k8s.io/v1/events"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases"
-# As if everything had been refused more than five seconds before.
+# As if everything had been refused long before.
 LONG_AGO_S = -60.0
 SLICE = {"enabled": True, "instances": [{"uuid": "MIG-0", "profile": "1g.10gb", "start": 0, "size": 1}]}
 
@@ -106,6 +107,28 @@ def test_what_helps_nobody_is_not_told(living: Living) -> None:
     eventually(lambda: living.healthy("a"))
     looked(living)
     assert living.nudged() == []
+
+
+def test_the_end_of_a_place_that_preempt_named_is_told(
+    living: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU became free meanwhile, and was refused to all pods but one."""
+    monkeypatch.setattr(live_module, "_BEHIND_S", LONG_AGO_S)
+    for name in "ab":
+        living.bind(f"p-{name}", on=name)
+    living.start()
+    living.greeted()
+    urgent = pod("urgent", {WHOLE: "1"}, priority=100)
+    assert preempt(living.extender, urgent, {"a": uids("p-a")}) == {"a": ["p-a"]}
+    living.server.store.delete(PODS, "p-a", "default")
+    eventually(lambda: not living.live.snapshot.nodes["a"].info.pods[0].holds)  # type: ignore[union-attr]
+    assert living.fitting() == ""
+    looked(living)
+    assert living.nudged() == []
+    living.server.store.put(PODS, urgent)
+    living.server.store.delete(PODS, "urgent", "default")
+    living.server.log.wait_for(writes(NODES))
+    assert living.nudged() == ["a"]
 
 
 def test_a_release_that_kube_scheduler_saw_first_is_told(living: Living) -> None:

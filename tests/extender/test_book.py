@@ -273,7 +273,7 @@ class TestAPodWhoseBindingIsUnderWay:
         other = {"n": {"Pods": [{"UID": "q-1"}]}}
         extender.update_nodes({"n": full(extender)})
         assert preempt(extender, waiting, other) == {"n": ["q-1"]}
-        extender.preemptor.places.forget("uid-urgent")
+        extender.places.forget("uid-urgent")
         assert preempt(extender, self.ASKING, {"m": self.PROPOSED}) == {"m": ["p-1"]}
         assert preempt(extender, waiting, other) == {}
 

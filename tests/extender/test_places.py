@@ -61,7 +61,7 @@ class Clock:
 
     def __init__(self, extender: Extender) -> None:
         self.now = 100.0
-        extender.preemptor.places._monotonic = lambda: self.now
+        extender.places._monotonic = lambda: self.now
 
     def __call__(self) -> float:
         return self.now
@@ -147,7 +147,7 @@ class TestAPodThatAsksAgain:
         """It was cordoned, say: kube-scheduler neither proposes it nor asks filter about it."""
         extender = self.extender()
         clock = Clock(extender)
-        extender.preemptor.places._places.clear()
+        extender.places._places.clear()
         assert preempt(extender, asks("x0"), {"n": uids("cheap")}) == {"n": ["cheap"]}
         clock.now += BEHIND_S
         waiting = nominated(asks("x0"), "n")
@@ -156,7 +156,10 @@ class TestAPodThatAsksAgain:
     def test_gets_none_elsewhere_where_filter_refused_it_on_the_node(self) -> None:
         """kube-scheduler knows that the victim is gone, and took the nomination back."""
         extender = self.extender()
+        clock = Clock(extender)
+        clock.now = extender.places._places["uid-x0"].named_at + 2 * BEHIND_S
         assert filtered(extender, asks("x0"), ["n"])[0] == []
+        clock.now += 2 * BEHIND_S
         assert preempt(extender, asks("x0", version="7"), {"m": uids("other")}) == {}
 
 
@@ -170,6 +173,27 @@ class TestOneOfSeveralNodes:
         offered = {"n": uids("a"), "m": uids("b")}
         assert preempt(extender, asks("x0"), offered) == {"n": ["a"], "m": ["b"]}
         assert preempt(extender, asks("x1"), offered) == {"m": ["b"]}
+
+    @pytest.mark.parametrize(
+        ("starts", "free"),
+        [
+            pytest.param(("2026-11-20T00:00:00Z", "2026-11-20T00:00:01Z"), {"n"}, id="the youngest leaves"),
+            pytest.param(
+                ("2026-11-20T00:00:00Z", None), set(), id="a pod that has not started is younger yet"
+            ),
+        ],
+    )
+    def test_of_equal_ones_that_with_the_youngest_victim_is(
+        self, starts: tuple[str, str | None], free: set[str]
+    ) -> None:
+        held = [on_gpu("a", "n", 1), on_gpu("b", "m", 1)]
+        for one, start in zip(held, starts, strict=True):
+            one["status"] |= {"startTime": start} if start else {}
+        extender = extender_on(*self.N, *held)
+        preempt(extender, asks("x0"), {"n": uids("a"), "m": uids("b")})
+        assert extender.snapshot is not None
+        nodes = extender.snapshot.nodes
+        assert {name for name in nodes if not extender.places.over(nodes[name].info).nominated} == free
 
     def test_of_equal_ones_that_where_kube_scheduler_counts_no_room_for_both_is_not(self) -> None:
         extender = extender_on(*self.N, on_gpu("a", "n", 1), on_gpu("b", "m", 1))
@@ -252,9 +276,8 @@ class TestHowLong:
 
     @staticmethod
     def is_kept(extender: Extender) -> bool:
-        # Priority 0 evicts no pod, so that the question leaves no place behind.
         kept = preempt(extender, asks("x1"), {"n": uids("cheap")}) == {}
-        extender.preemptor.places.forget("uid-x1")
+        extender.places.forget("uid-x1")
         return kept
 
     def test_for_longer_than_a_watch_is_silent(self) -> None:
@@ -273,9 +296,9 @@ class TestHowLong:
         clock.now += 20
         tell(extender, *without(with_leaving(self.OBJECTS, "cheap"), *names))
         clock.now += BEHIND_S - 1
-        assert extender.preemptor.places.of("uid-x0") is not None
+        assert extender.places.of("uid-x0") is not None
         clock.now += 1
-        assert extender.preemptor.places.of("uid-x0") is None
+        assert extender.places.of("uid-x0") is None
 
     def test_one_that_left_already_has_to_be_gone(self) -> None:
         objects = with_leaving(self.OBJECTS, "cheap")
@@ -284,10 +307,10 @@ class TestHowLong:
         assert preempt(extender, asks("x0"), {"n": uids("cheap")}) == {"n": ["cheap"]}
         tell(extender, *objects)
         clock.now += BEHIND_S
-        assert extender.preemptor.places.of("uid-x0") is not None
+        assert extender.places.of("uid-x0") is not None
         tell(extender, *without(objects, "cheap"))
         clock.now += BEHIND_S
-        assert extender.preemptor.places.of("uid-x0") is None
+        assert extender.places.of("uid-x0") is None
 
     def test_until_the_pod_is_bound_elsewhere(self) -> None:
         extender, _ = self.named()
@@ -298,7 +321,7 @@ class TestHowLong:
     @pytest.mark.parametrize("gone", [False, True])
     def test_until_the_pod_is_gone(self, *, gone: bool) -> None:
         extender, _ = self.named()
-        ended = extender.preemptor.places.follow(lambda uid: None, lambda uid: gone)
+        ended = extender.places.follow(lambda uid: None, lambda uid: gone)
         assert (ended, self.is_kept(extender)) == (({"n"}, False) if gone else (set(), True))
 
     @pytest.mark.parametrize(
@@ -311,7 +334,7 @@ class TestHowLong:
     )
     def test_for_some_seconds_after_the_watch_shows_a_newer_pod(self, version: str, *, kept: bool) -> None:
         extender, clock = self.named()
-        places = extender.preemptor.places
+        places = extender.places
         place = places.of("uid-x0")
         assert place is not None
         places.follow(lambda uid: PendingPod(place.pod, version, ""), lambda uid: False)
@@ -321,7 +344,7 @@ class TestHowLong:
 
     def test_the_nodes_of_ended_places_are_said_once(self) -> None:
         extender, clock = self.named()
-        places = extender.preemptor.places
+        places = extender.places
         clock.now += UNHEARD_S
         assert places.follow(lambda uid: None, lambda uid: False) == {"n"}
         assert places.follow(lambda uid: None, lambda uid: False) == set()
@@ -347,11 +370,25 @@ class TestAPlaceThatFilterRefuses:
         clock.now += 2
         assert filtered(extender, asks("x1"), ["n"])[0] == (["n"] if names else [])
 
+    def test_is_kept_until_they_are_gone_that_preempt_named(self) -> None:
+        """The watch shows first that they leave."""
+        objects = (*whole_node("n", None), on_gpu("cheap", "n", 0))
+        extender = extender_on(*objects)
+        clock = Clock(extender)
+        assert preempt(extender, asks("x0"), {"n": uids("cheap")}) == {"n": ["cheap"]}
+        assert filtered(extender, self.WAITING, ["n"])[0] == []
+        tell(extender, *with_leaving(objects, "cheap"))
+        clock.now += BEHIND_S
+        assert extender.places.of("uid-x0") is not None
+        tell(extender, *without(objects, "cheap"))
+        clock.now += BEHIND_S
+        assert extender.places.of("uid-x0") is None
+
     def test_not_where_more_is_in_the_way(self) -> None:
         objects = (*self.OBJECTS, on_gpu("stays", "n", 5000))
         extender = extender_on(*objects, self.WAITING)
         assert filtered(extender, self.WAITING, ["n"])[0] == []
-        assert not extender.preemptor.places
+        assert not extender.places
 
 
 def test_bind_gives_no_pod_the_place_of_another() -> None:

@@ -101,7 +101,7 @@ def test_what_else_the_pod_asks_must_be_freed_too() -> None:
     extender = extender_on(*whole_node("n1", "a", "b"), on_gpu("a", "n1", 1), dear)
     proposed = {"n1": uids("b")}
     assert preempt(extender, URGENT, proposed) == {"n1": ["a"]}
-    extender.preemptor.places.forget("uid-urgent")
+    extender.places.forget("uid-urgent")
     assert preempt(extender, pod("urgent", {WHOLE: "1", "cpu": "4"}, priority=100), proposed) == {"n1": ["b"]}
 
 
@@ -110,10 +110,10 @@ def test_budgets_are_counted() -> None:
     guarded["metadata"]["labels"] = {"app": "web"}
     extender = extender_on(*whole_node("n1", "a", "b"), guarded, on_gpu("b", "n1", 5))
     assert preempt(extender, URGENT, {"n1": uids("a")}) == {"n1": ["a"]}
-    extender.preemptor.places.forget("uid-urgent")
+    extender.places.forget("uid-urgent")
     extender.preemptor.budgets = lambda: (Budget("default", "web", Selector({"app": "web"}), 0),)
     assert preempt(extender, URGENT, {"n1": uids("a")}) == {"n1": ["b"]}
-    extender.preemptor.places.forget("uid-urgent")
+    extender.places.forget("uid-urgent")
     both = pod("urgent", {WHOLE: "2"}, priority=100)
     assert preempt(extender, both, {"n1": uids("a")}) == {"n1": ["b", "a", "1 violated"]}
 
@@ -189,7 +189,7 @@ class TestAPlaceOnItsWay:
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {}
         other = nominated(asks_shares("other", 60_000), "first")
         assert preempt(extender, other, {"second": uids("b")}) == {"second": ["b"]}
-        extender.preemptor.places.forget("uid-other")
+        extender.places.forget("uid-other")
         time.sleep(0.6)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
 
@@ -202,7 +202,7 @@ class TestAPlaceOnItsWay:
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {}
         other = nominated(asks_shares("other", 60_000), "first")
         assert preempt(extender, other, {"second": uids("b")}) == {"second": ["b"]}
-        extender.preemptor.places.forget("uid-other")
+        extender.places.forget("uid-other")
         time.sleep(0.6)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
 
@@ -225,7 +225,7 @@ def test_a_victim_leaves_that_makes_room_exactly(
         on_share("leaves", leaves, "n", 0, 1),
     )
     assert preempt(extender, asks_shares("urgent", *asks), {"n": uids("leaves")}) == {"n": ["leaves"]}
-    extender.preemptor.places.forget("uid-urgent")
+    extender.places.forget("uid-urgent")
     over = (asks[0] + 1, *asks[1:])
     assert preempt(extender, asks_shares("urgent", *over), {"n": uids("leaves")}) == {}
 
@@ -357,7 +357,7 @@ class TestTheDeadline:
         extender = extender_on(*(each for objects in cheap.values() for each in objects))
         proposed = {name: uids(f"{name}b") for name in cheap}
         assert preempt(extender, URGENT, proposed) == {"n1": ["n1b"], "n2": ["n2b"]}
-        extender.preemptor.places.forget("uid-urgent")
+        extender.places.forget("uid-urgent")
         monkeypatch.undo()
         assert preempt(extender, URGENT, proposed) == {"n1": ["n1a"], "n2": ["n2a"]}
 
