@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from scheduler_ext.cluster.budgets import BUDGETS
@@ -24,12 +22,11 @@ def test_a_budget_keeps_its_pod_where_another_would_do(living: Living) -> None:
         store.put(PODS, held)
     living.report("a", gpu(0, "GPU-0"), gpu(1, "GPU-1"))
     living.start()
-    asked = itertools.count(100)
+    urgent = pod("urgent", {WHOLE: "1"}, priority=100)
 
     def leaves() -> list[str]:
-        # Each is more urgent than the last, so that no place that was named before is kept from it.
-        priority = next(asked)
-        urgent = pod(f"urgent-{priority}", {WHOLE: "1"}, priority=priority)
+        # Without its memory of the last answer: a place that was named stays the pod's.
+        living.extender.places.forget("uid-urgent")
         return preempt(living.extender, urgent, {"a": uids("low")}).get("a", [])
 
     eventually(lambda: leaves() == ["low"])
