@@ -75,7 +75,7 @@ def node_info(
         share_node=record.share_node,
         spot=record.spot,
         changing=record.changing,
-        pods=_counted_once(pods) if pods.assumed else pods.holding,
+        pods=pods.counted_once(),
         assumed=pods.assumed,
         nominated=pods.nominated,
         cpu_milli=record.cpu_milli if has_gpus else None,
@@ -387,15 +387,6 @@ class Inventory:
     def _forget_if_empty(self, name: str, entry: _Entry) -> None:
         if entry.record is None and entry.report is None:
             del self._entries[name]
-
-
-def _counted_once(pods: NodePods) -> tuple[BoundPod, ...]:
-    """The pods that hold, less what several Bindings of one pod would hold of the same devices: at most one
-    comes true."""
-    once: dict[tuple[str, frozenset[tuple[str, tuple[str, ...]]]], BoundPod] = {}
-    for pod in pods.holding:
-        once.setdefault((pod.uid, frozenset(pod.devices.items())), pod)
-    return tuple(once.values())
 
 
 def _same(before: Report | None, after: Report) -> bool:

@@ -38,6 +38,16 @@ class NodePods:
     assumed: frozenset[str] = frozenset()
     nominated: tuple[BoundPod, ...] = ()
 
+    def counted_once(self) -> tuple[BoundPod, ...]:
+        """The holding pods. Of several Bindings of one pod at most one comes true, so those that hold the same
+        devices count as one."""
+        if not self.assumed:
+            return self.holding
+        once: dict[tuple[str, frozenset[tuple[str, tuple[str, ...]]]], BoundPod] = {}
+        for pod in self.holding:
+            once.setdefault((pod.uid, frozenset(pod.devices.items())), pod)
+        return tuple(once.values())
+
 
 NO_PODS = NodePods()
 
