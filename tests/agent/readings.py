@@ -89,7 +89,8 @@ def _devices(draw: DrawFn) -> DeviceReading:
         utilization_percent=draw(perhaps(st.integers(0, 100))),
         numa_node=draw(perhaps(st.integers(-1, 1023))),
         pci_bus_id=draw(perhaps(st.just("0000:3b:00.0"))),
-        mig_enabled=draw(perhaps(st.booleans())),
+        # Instances of a GPU whose mode is off are left out of its report.
+        mig_enabled=draw(st.sampled_from((True, True, True, False, None) if mig else (False, None))),
         grid_size=draw(st.sampled_from((8, 8, 8, 4, 16, 17, 0, None))),
         profiles=tuple(draw(st.lists(_profiles, max_size=6))) if mig else (),
         instances=tuple(draw(st.lists(_instances, max_size=7))) if mig else (),
