@@ -39,8 +39,8 @@ class NodePods:
     nominated: tuple[BoundPod, ...] = ()
 
     def counted_once(self) -> tuple[BoundPod, ...]:
-        """The holding pods. Of several Bindings of one pod at most one comes true, so those that hold the same
-        devices count as one."""
+        """The pods that hold; several Bindings of one pod for the same devices count once, as at most one of
+        them comes true."""
         if not self.assumed:
             return self.holding
         once: dict[tuple[str, frozenset[tuple[str, tuple[str, ...]]]], BoundPod] = {}
