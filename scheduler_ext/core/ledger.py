@@ -39,8 +39,8 @@ class NodePods:
     nominated: tuple[BoundPod, ...] = ()
 
     def counted_once(self) -> tuple[BoundPod, ...]:
-        """The holding pods. Of several Bindings of one pod at most one comes true, so those that hold the same
-        devices count as one."""
+        """The holding pods. Of several Bindings of one pod at most one comes true, so those that would hold
+        the same devices count as one."""
         if not self.assumed:
             return self.holding
         once: dict[tuple[str, frozenset[tuple[str, tuple[str, ...]]]], BoundPod] = {}
