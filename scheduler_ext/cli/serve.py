@@ -254,7 +254,7 @@ def build_apps(config: Configuration, build_source: BuildSource, certificate_fil
     extender = Extender(config)
     source, stop = build_source(extender, config)
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
-    explainer = Explainer(source, extender.record, config)
+    explainer = Explainer(source, extender.record, config, extender.places)
     waiting = Waiting(source, extender.record, explainer)
     metrics = Metrics(source, config, waiting.reasons, certificate_file)
     feed = PageFeed(

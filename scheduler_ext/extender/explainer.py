@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.extender.explain import KubeView, diagnosed, explanation, pod_warnings
+from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.pod_list import held_devices
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.extender.recorded import recorded_values, unschedulable_message
@@ -74,7 +75,11 @@ def other_scheduler(name: str, was_asked: bool, config: Configuration) -> str | 
 class Explainer:
     """Explains the pods of a running extender. Safe to use from any thread."""
 
-    def __init__(self, source: Seen, record: Record, config: Configuration) -> None:
+    def __init__(
+        self, source: Seen, record: Record, config: Configuration, places: Places | None = None
+    ) -> None:
+        """``places`` are what preempt of a running extender has named lately."""
+        self._places = places
         self._source = source
         self._record = record
         self.config = config
@@ -217,7 +222,10 @@ class Explainer:
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
         uid, priority = pod_uid(found.pod), pod_priority(found.pod)
-        infos = seen_differently((snapshot.nodes[name].info for name in snapshot.unsettled), uid, priority)
+        unsettled: Iterable[NodeInfo] = (snapshot.nodes[name].info for name in snapshot.unsettled)
+        if self._places is not None:
+            unsettled = self._places.unsettled(snapshot).values()
+        infos = seen_differently(unsettled, uid, priority)
         if found.holder is not None and found.bound_to is not None:
             info = infos.get(found.bound_to, snapshot.nodes[found.bound_to].info)
             infos[found.bound_to] = without(info, [found.holder])

@@ -57,6 +57,8 @@ class Places:
         # By uid; replaced and never changed, so that readers need no lock.
         self._places: dict[str, Place] = {}
         self._ended: set[str] = set()
+        # Nodes with their places, for every filter asks: by name, with what they follow from.
+        self._laid: dict[str, tuple[NodeInfo, tuple[int, ...], NodeInfo, tuple[Place, ...]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._places)
@@ -107,12 +109,20 @@ class Places:
     def over(self, info: NodeInfo) -> NodeInfo:
         """A node with the places named on it, as if the watch showed them; the same object without any."""
         self._expire()
-        here = [place for place in self._places.values() if info.name in place.victims]
+        here = tuple(place for place in self._places.values() if info.name in place.victims)
         if not here:
             return info
+        known = self._laid.get(info.name)
+        if known is not None and known[0] is info and known[1] == tuple(map(id, here)):
+            return known[2]
+        seen = info
         for place in here:
-            info = with_place(info, place.pod, place.victims[info.name].uids)
-        return place_nominated(info, self._sizing)
+            seen = with_place(seen, place.pod, place.victims[info.name].uids)
+        if any(pod.request.shares is not None for pod in seen.nominated):
+            seen = place_nominated(seen, self._sizing)
+        # With the places themselves, so that their ids are of no others.
+        self._laid[info.name] = info, tuple(map(id, here)), seen, here
+        return seen
 
     def unsettled(self, snapshot: Snapshot) -> dict[str, NodeInfo]:
         """The nodes that pods see differently, with the places named there."""
@@ -148,8 +158,9 @@ class Places:
                 )
             }
             with self._lock:
-                if possible and self._places.get(uid) is place:
-                    self._put(uid, replace(place, victims=possible))
+                if self._places.get(uid) is place:
+                    # Where no node is possible, kube-scheduler has chosen none: nothing came of the answer.
+                    self._put(uid, replace(place, victims=possible) if possible else None)
 
     def _certain(self, info: NodeInfo) -> NodeInfo:
         """The node with those places that are on no other."""
@@ -224,8 +235,10 @@ class Places:
         if place is not None:
             places[uid] = place
             if len(places) > _REMEMBERED:
-                places.pop(next(iter(places)))
+                self._ended.update(places.pop(next(iter(places))).victims)
         self._places = places
+        if not places:
+            self._laid = {}
 
 
 def _uids(pods: Iterable[BoundPod]) -> set[str]:

@@ -140,6 +140,7 @@ class Preemptor:
         preemption, snapshot = self._preemption(pod) if mine else None, self._snapshot()
         if preemption is None or snapshot is None:
             return
+        kept: dict[str, Victims] = {}
         for name in mine:
             if name not in snapshot.nodes:
                 continue
@@ -147,13 +148,9 @@ class Preemptor:
             named = place.victims[name].uids if place is not None and name in place.victims else ()
             awaited = preemption.awaited(self._places.over(info), named)
             if awaited:
-                self._places.name(
-                    self._asking(pod, preemption),
-                    _version(pod),
-                    {name: Victims(awaited, 0)},
-                    snapshot,
-                    gone=True,
-                )
+                kept[name] = Victims(awaited, 0)
+        if kept:
+            self._places.name(self._asking(pod, preemption), _version(pod), kept, snapshot, gone=True)
 
     def _on_its_way(
         self, args: PreemptionArgs, preemption: Preemption, snapshot: Snapshot
@@ -188,12 +185,9 @@ class Preemptor:
             info = self._places.over(snapshot.nodes[name].info)
             awaited = preemption.awaited(info, named.uids if named is not None else ())
             if awaited or (refused and preemption.fits(info)):
-                if named is None or name not in args.proposals or len(victims) > 1:
+                if named is None or name not in args.proposals:
                     return {}
-                leaving = {pod.uid for pod in snapshot.nodes[name].info.pods if pod.terminating}
-                proposed = {*args.proposals[name].uids} - leaving
-                again = tuple(each for each in named.uids if each in proposed)
-                return {name: Victims(again, named.violations)} if again else {}
+                return _named_again(args, victims, snapshot)
         return None
 
     def _hear(self, pod: kube.Pod) -> None:
@@ -263,3 +257,21 @@ def _version(pod: kube.Pod) -> str:
 
 def _nominated_node(pod: kube.Pod) -> str | None:
     return (pod.status.nominated_node_name if pod.status is not None else None) or None
+
+
+def _named_again(
+    args: PreemptionArgs, victims: Mapping[str, Victims], snapshot: Snapshot
+) -> dict[str, Victims]:
+    """The named victims, by node, that kube-scheduler still proposes and that do not leave;
+    of several nodes none where some victim leaves, for kube-scheduler has chosen that node."""
+    again: dict[str, Victims] = {}
+    for name, named in victims.items():
+        if name not in args.proposals or name not in snapshot.nodes:
+            continue
+        leaving = {pod.uid for pod in snapshot.nodes[name].info.pods if pod.terminating}
+        if len(victims) > 1 and not leaving.isdisjoint(named.uids):
+            return {}
+        uids = tuple(each for each in named.uids if each in args.proposals[name].uids and each not in leaving)
+        if uids:
+            again[name] = Victims(uids, named.violations)
+    return again

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import pytest
 
@@ -14,6 +15,7 @@ from scheduler_ext.extender.book import Book
 from scheduler_ext.extender.places import BEHIND_S, UNHEARD_S
 from scheduler_ext.extender.service import Extender
 from tests.core.reported import SHARE, device
+from tests.extender.foreseeing import read
 from tests.extender.preempting import (
     ROOM_MIB,
     WHOLE,
@@ -30,6 +32,7 @@ from tests.extender.preempting import (
     uids,
     whole_node,
 )
+from tests.extender.test_replay import running
 from tests.kube_objects import Json, gpu, gpu_node, node, pod
 
 HALF = "nvidia.com/mig-3g.40gb"
@@ -167,6 +170,50 @@ class TestOneOfSeveralNodes:
     """kube-scheduler chose one of those that preempt named."""
 
     N = (*whole_node("n", "a"), *whole_node("m", "b"))
+
+    TIED = (*N, on_gpu("a", "n", 1), on_gpu("b", "m", 1))
+    EACH: ClassVar = {"n": uids("a"), "m": uids("b")}
+    NAMED: ClassVar = {"n": ["a"], "m": ["b"]}
+
+    def test_all_are_named_again_where_none_was_chosen(self) -> None:
+        """kube-scheduler was restarted before it evicted: an empty answer would leave the pod asleep."""
+        extender = extender_on(*self.TIED)
+        for _ in range(3):
+            assert preempt(extender, asks("x0"), self.EACH) == self.NAMED
+
+    def test_none_is_named_again_where_the_victims_of_one_leave(self) -> None:
+        extender = extender_on(*self.TIED)
+        assert preempt(extender, asks("x0"), self.EACH) == self.NAMED
+        tell(extender, *with_leaving(self.TIED, "a"))
+        assert preempt(extender, asks("x0"), self.EACH) == {}
+
+    def test_a_place_ends_where_kube_scheduler_counts_it_on_none(self) -> None:
+        """It proposes each node to another pod, and neither has room for both."""
+        extender = extender_on(*self.TIED)
+        assert preempt(extender, asks("x0"), self.EACH) == self.NAMED
+        assert preempt(extender, asks("x1"), self.EACH) == self.NAMED
+
+    def test_explain_counts_it_as_filter_does(self) -> None:
+        there = running(*whole_node("n", "a", None), on_gpu("a", "n", 1))
+        preempt(there.extender, asks("x0", {WHOLE: "2"}), {"n": uids("a")})
+        later = asks("later", priority=5)
+        assert filtered(there.extender, later, ["n"])[0] == []
+        (manifest,) = read(later)
+        assert not there.explainer().of_manifest(manifest)["fits"]
+        there.extender.places.forget("uid-x0")
+        assert there.explainer().of_manifest(manifest)["fits"]
+
+    def test_a_node_is_laid_out_once_while_nothing_changes(self) -> None:
+        """Every filter asks."""
+        extender = extender_on(*self.TIED)
+        preempt(extender, asks("x0"), self.EACH)
+        assert extender.snapshot is not None
+        info = extender.snapshot.nodes["n"].info
+        seen = extender.places.over(info)
+        assert seen is not info
+        assert extender.places.over(info) is seen
+        preempt(extender, asks("higher", priority=2000), self.EACH)
+        assert extender.places.over(info) is not seen
 
     def test_the_cheapest_is_the_place(self) -> None:
         extender = extender_on(*self.N, on_gpu("a", "n", 1), on_gpu("b", "m", 2))

@@ -64,7 +64,7 @@ class Running:
         return self.facts
 
     def explainer(self) -> Explainer:
-        return Explainer(self, self.extender.record, self.config)
+        return Explainer(self, self.extender.record, self.config, self.extender.places)
 
     def replayed(self) -> Replayed:
         return revived(decode_snapshot_file(self.explainer().snapshot_file()))
