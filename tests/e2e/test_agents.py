@@ -163,9 +163,12 @@ def a_quick_probe(plane: ControlPlane) -> Iterator[None]:
 
 def quickly_probed(host: GpuHost) -> RunningPod | None:
     pod = host.agent()
-    (container,) = host.workload.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod.name}")["spec"][
-        "containers"
-    ]
+    try:
+        made = host.workload.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod.name}")
+    except ApiError:
+        # The one before, which has just gone.
+        return None
+    (container,) = made["spec"]["containers"]
     return pod if QUICK in container["args"] else None
 
 

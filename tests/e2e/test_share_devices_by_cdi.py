@@ -10,7 +10,6 @@ from tests.e2e.share_cluster import (
     ASSIGNED,
     CDI,
     DEVICES,
-    NAMESPACE,
     SHARES,
     VOID,
     ShareCluster,
@@ -32,12 +31,10 @@ def cdi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareCluster]:
 NRI = "nvidia.cdi.k8s.io/container."
 
 
-@pytest.mark.parametrize("path", ["pods/{name}/binding", "bindings"])
-def test_cdi_names_the_devices_in_the_binding(cdi: ShareCluster, path: str) -> None:
+def test_cdi_names_the_devices_in_the_binding(cdi: ShareCluster) -> None:
     name = cdi.made(share("one"), share("two"), container("without"))
     devices = {f"{DEVICES}one": "GPU-1", f"{DEVICES}two": "GPU-2, MIG-3", ASSIGNED: "{}"}
-    full = f"/api/v1/namespaces/{NAMESPACE}/{path.format(name=name)}"
-    cdi.extender.create(full, cdi.binding(name, devices))
+    cdi.extender.create(f"{cdi.pods}/{name}/binding", cdi.binding(name, devices))
     assert cdi.get(name)["metadata"]["annotations"] == devices | {
         f"{NRI}one": "nvidia.com/gpu=GPU-1",
         f"{NRI}two": "nvidia.com/gpu=GPU-2,nvidia.com/gpu=MIG-3",
