@@ -144,7 +144,7 @@ class Scheduler:
         fitting = read_filter(body).returned if body else ()
         if fitting:
             self._ask("prioritize", prioritize_body(pod, fitting))
-        if not fitting or self._asked % 10 == 0:
+        if explain and (not fitting or self._asked % 10 == 0):
             self._ask("preempt", _preempt_body(pod, workload.names[:20]))
         if explain and self._asked % 50 == 0:
             self._explain(pod)

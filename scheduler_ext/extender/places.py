@@ -25,7 +25,7 @@ from scheduler_ext.core.victim_candidate import Victims
 UNHEARD_S = 60.0
 # The nomination and the end of the victims are written within this time.
 BEHIND_S = 5.0
-_REMEMBERED = 1024
+_REMEMBERED = 128
 
 
 @dataclass(frozen=True, slots=True)
