@@ -149,7 +149,7 @@ class TestALostWatch:
             server.faults.place(Mute())
         eventually(lambda: not leading.active)
         health = leading.reflectors[0].health()
-        assert 0.3 < health.silent_s < 2
+        assert health.silent_s > 0.3
         said = [line for line in caplog.messages if "nothing was heard of the Lease for" in line]
         assert len(said) == 1
 

@@ -208,6 +208,8 @@ class TestOfTwoExtenders:
         self.lease(server, "other")
         pair.start()
         assert pair.fitting(TWO) == ""
+        # Requests are answered a moment before the beginning is told to whoever is active.
+        looked(pair)
         self.lease(server, "me")
         eventually(lambda: pair.live.status().active)
         pair.report("b", gpu(0), gpu(1))
