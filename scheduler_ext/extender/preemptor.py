@@ -19,7 +19,7 @@ from scheduler_ext.core.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot import Snapshot
 from scheduler_ext.core.victim_candidate import Candidate, Victims
 from scheduler_ext.extender.answer import Answer
-from scheduler_ext.extender.places import BEHIND_S, Places
+from scheduler_ext.extender.places import BEHIND_S, Places, likeliest
 from scheduler_ext.extender.proposals import Admissible, admissible
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod import bound_pod, may_preempt, other_requests, pod_request, pod_uid
@@ -70,7 +70,7 @@ class Preemptor:
             # Until this is answered, nobody is to leave for it.
             self._places.forget(pod.uid)
             self._places.disprove(pod, {name: each.uids for name, each in args.proposals.items()}, snapshot)
-            chosen = self._chosen(args, preemption, snapshot, pod, began, deadline)
+            chosen = likeliest(self._chosen(args, preemption, snapshot, pod, began, deadline), snapshot)
             self._places.name(pod, _version(args.pod), chosen, snapshot)
         return Answer(encode_victims(chosen), len(args.proposals), len(chosen))
 

@@ -215,6 +215,25 @@ class TestOneOfSeveralNodes:
         preempt(extender, asks("higher", priority=2000), self.EACH)
         assert extender.places.over(info) is not seen
 
+    @pytest.mark.parametrize(
+        ("unknown", "named"),
+        [
+            pytest.param((), 16, id="kube-scheduler gets few of those it would choose from"),
+            pytest.param(("of-no-gpu",), 40, id="and all where it may know of other costs"),
+        ],
+    )
+    def test_of_many_equal_ones(self, unknown: tuple[str, ...], named: int) -> None:
+        names = [f"n{i}" for i in range(40)]
+        objects = [
+            each
+            for i, name in enumerate(names)
+            for each in (*whole_node(name, None), on_gpu(f"on-{name}", name, 1 if i < 10 else 0))
+        ]
+        proposed = {name: uids(f"on-{name}", *unknown) for name in names}
+        answer = preempt(extender_on(*objects), asks("x0"), proposed)
+        assert len(answer) == named
+        assert unknown or answer.keys() < set(names[10:])
+
     def test_the_cheapest_is_the_place(self) -> None:
         extender = extender_on(*self.N, on_gpu("a", "n", 1), on_gpu("b", "m", 2))
         offered = {"n": uids("a"), "m": uids("b")}
