@@ -154,7 +154,7 @@ def test_a_call_that_does_not_come_back_ends_it(rig: Rig, monkeypatch: pytest.Mo
 
     class Stuck(Source):
         def read(self) -> NodeReading:
-            waited.append(bitten.wait(10))
+            waited.append(bitten.wait(60))
             return super().read()
 
     observer = Observer(Stuck([WELL], rig.stopped), Path("/nowhere"), Health())
@@ -171,7 +171,7 @@ def test_a_driver_that_is_let_go_and_does_not_come_back_ends_it(
 
     class Stuck(Source):
         def close(self) -> None:
-            waited.append(bitten.wait(10))
+            waited.append(bitten.wait(60))
 
     observer = Observer(Stuck([WELL], rig.stopped), Path("/nowhere"), Health())
     assert run_agent(observer, rig.recorder, 0, rig.stopped, pulse=Pulse(0.05)) == 0
@@ -313,7 +313,7 @@ class TestWatchdog:
 
     def test_it_bites_when_a_call_does_not_come_back(self, watchdog: Watchdog, bitten: Event) -> None:
         with watchdog:
-            assert bitten.wait(10)
+            assert bitten.wait(60)
 
     def test_it_sleeps_outside_of_calls(self, watchdog: Watchdog, bitten: Event) -> None:
         with suppress(ValueError), watchdog:
@@ -336,7 +336,7 @@ class TestWatchdog:
         watching.stop()
         for thread in threading.enumerate():
             if thread.name == "watchdog":
-                thread.join(10)
+                thread.join(60)
                 assert not thread.is_alive()
 
 

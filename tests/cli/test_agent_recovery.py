@@ -39,7 +39,7 @@ class Node(World):
 
     def end(self, agent: Agent) -> None:
         agent.signal(signal.SIGTERM)
-        assert agent.wait(5) == 0
+        assert agent.wait(60) == 0
 
     def look(self, times: int = 5) -> None:
         """Wait until the agent has looked so often."""

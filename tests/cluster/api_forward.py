@@ -38,7 +38,7 @@ def forward(
     try:
         if target is None:
             raise ConnectionRefusedError(f"dial tcp4 127.0.0.1:{port}: connect: connection refused")
-        pod = socket.create_connection(target, timeout=10)
+        pod = socket.create_connection(target, timeout=60)
     except OSError as error:
         _send(connection, b"\x01" + str(error).encode())
         _frame(connection, _CLOSE, struct.pack(">H", 1000))
@@ -50,7 +50,7 @@ def forward(
             if message[:1] == b"\x00":
                 pod.sendall(message[1:])
         pod.shutdown(socket.SHUT_RDWR)
-        back.join(10)
+        back.join(60)
 
 
 def _answers(connection: socket.socket, pod: socket.socket) -> None:

@@ -83,7 +83,7 @@ def advertising(
     built.advertiser.stop()
     for thread in built.advertiser._threads:
         if thread.is_alive():
-            thread.join(5)
+            thread.join(60)
         assert not thread.is_alive()
 
 

@@ -300,7 +300,7 @@ class TestErrorsOfOurOwn:
             living.start()
         else:
             living.bind("p", on="a")
-        assert failed.wait(5)
+        assert failed.wait(60)
         living.fits("ab" if method == "replace_nodes" else "b")
 
 

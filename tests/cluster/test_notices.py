@@ -66,7 +66,7 @@ def writing(server: ApiServer, transport: Transport) -> Iterator[Writing]:
     server.faults.lift()
     built.notices.stop()
     if built.notices._thread.is_alive():
-        built.notices._thread.join(5)
+        built.notices._thread.join(60)
     assert not built.notices._thread.is_alive()
 
 

@@ -137,7 +137,7 @@ class TestStopping:
 
         monkeypatch.setattr(followed.reflector._transport, "watch", stopped_meanwhile)
         followed.reflector.start()
-        followed.reflector._thread.join(5)
+        followed.reflector._thread.join(60)
         assert not followed.reflector._thread.is_alive()
 
     def test_a_wait_ends_at_once(

@@ -40,7 +40,7 @@ def test_the_ready_line_says_so_and_the_others_stay_plain(server: Product) -> No
 
 
 def test_an_ordinary_client_is_served_on_one_connection(server: Product, authority: Authority) -> None:
-    client = http.client.HTTPSConnection(*server.api, context=authority.client(), timeout=10)
+    client = http.client.HTTPSConnection(*server.api, context=authority.client(), timeout=60)
     for _ in range(3):
         client.request("POST", "/filter", GOOD)
         reply = client.getresponse()
@@ -135,7 +135,7 @@ def test_a_session_of_an_expired_certificate_is_not_resumed(server: Product, aut
         session = sock.session
 
     def resume() -> ssl.SSLSocket:
-        plain = socket.create_connection(server.api, timeout=10)
+        plain = socket.create_connection(server.api, timeout=60)
         return context.wrap_socket(plain, server_hostname=server.api[0], session=session)
 
     with resume() as sock:

@@ -128,7 +128,7 @@ def test_more_connections_than_allowed_push_out_the_idle_ones_that_never_asked(s
         call(used, request("/first"))
         for _ in range(1100):
             stack.enter_context(connect(server.api))
-        until = time.monotonic() + 5
+        until = time.monotonic() + 60
         while get(server.api, "/cuts").json()["pressure"] < 100 and time.monotonic() < until:
             time.sleep(0.02)
         assert get(server.api, "/cuts").json()["pressure"] >= 100

@@ -51,7 +51,7 @@ def dead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     def hang(call: Callable[..., object]) -> Callable[..., object]:
         def hanging(self: Path, *arguments: object, **more: object) -> object:
             if self == path:
-                assert answering.wait(10)
+                assert answering.wait(60)
             return call(self, *arguments, **more)
 
         return hanging
