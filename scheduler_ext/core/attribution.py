@@ -78,8 +78,9 @@ class _Charging:
                 device.index,
             ),
         )
-        self._maybe: set[str] = set()
-        self._maybe_instances: set[str] = set()
+        # One set per charge: one profile may be held completely while another is partly free.
+        self._maybe: list[set[str]] = []
+        self._maybe_instances: list[set[str]] = []
 
     def charge(self, resource: str, count: int) -> None:
         """Put so many units of a resource on devices that offer it."""
@@ -92,7 +93,7 @@ class _Charging:
                 self._charge_instances(resource, None, count)
                 return
             whole.append((device, free))
-        self._maybe.update(device.uuid for device, _ in whole)
+        self._maybe.append({device.uuid for device, _ in whole})
         for device, free in whole:
             taken = min(free, count)
             self._devices[device.uuid].units += taken
@@ -120,21 +121,20 @@ class _Charging:
                 else:
                     free.append((device, instance))
         needed = -(-max(0, count) // self._replicas)
-        self._maybe_instances.update(instance.uuid for _, instance in free if needed)
+        self._maybe_instances.append({instance.uuid for _, instance in free if needed})
         for device, instance in free[:needed]:
             self._devices[device.uuid].instances.add(instance.uuid)
 
     def done(self) -> Attribution:
-        """The result. Where every place that may be held is taken, all of them are held for certain."""
-        if all(self._devices[uuid].units >= self._replicas for uuid in self._maybe):
-            self._maybe.clear()
+        """The result. Where a charge takes every place that it may be on, all are held for certain."""
+        full = {uuid for uuid, here in self._devices.items() if here.units >= self._replicas}
         taken = {uuid for here in self._devices.values() for uuid in here.instances}
-        if self._maybe_instances <= taken:
-            self._maybe_instances.clear()
+        maybe = set().union(*(places for places in self._maybe if not places <= full))
+        instances = set().union(*(places for places in self._maybe_instances if not places <= taken))
         partly = {
             device.uuid
             for device in self._report.devices
-            if any(instance.uuid in self._maybe_instances for instance in device.mig.instances)
+            if any(instance.uuid in instances for instance in device.mig.instances)
         }
         held = replace(self._before, devices=self._devices)
-        return Attribution(held, frozenset(self._maybe | partly), frozenset(self._maybe_instances))
+        return Attribution(held, frozenset(maybe | partly), frozenset(instances))

@@ -113,6 +113,16 @@ def test_instances_of_the_profile_that_is_asked() -> None:
     assert (instances(found), found.instances, found.devices) == ({"MIG-4"}, frozenset(), frozenset())
 
 
+def test_a_profile_held_completely_is_certain_beside_one_that_is_not() -> None:
+    whole = sliced(("1g.10gb", 1), ("1g.10gb", 2))
+    half = sliced(("3g.40gb", 0), ("3g.40gb", 4))
+    pods = (bound("small", wants(2, ONE_G)), bound("large", wants(1, THREE_G)))
+    info = node(device(0, mig=whole), device(1, mig=half), pods=pods, report={"mig_strategy": "mixed"})
+    found = attribute(info, holdings_of(info, NAMES), NAMES)
+    assert found.devices == {"GPU-1"}
+    assert found.instances == {instance.uuid for instance in half.instances}
+
+
 def test_an_instance_under_mig_single_is_asked_as_a_gpu() -> None:
     alike = sliced(("1g.10gb", 0), ("1g.10gb", 1), ("1g.10gb", 2))
     found = held(device(0, mig=alike), count=2, report={"mig_strategy": "single"})
