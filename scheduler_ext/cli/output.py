@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 import yaml
 
-# Where output goes to no terminal, and the environment has no COLUMNS.
+# Where output goes to no terminal.
 COLUMNS: Final = 120
 _NARROWEST: Final = 4
 _GAPS: Final = ("   ", "  ", " ")
@@ -41,7 +41,7 @@ def print_names(kind: str, names: Iterable[str]) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], *, wide: bool = False) -> None:
-    """Rows under a header, with cells wrapped to fit the terminal, or the columns that ``_columns`` says.
+    """Rows under a header, with cells wrapped to fit the terminal, or 120 columns where there is none.
 
     ``wide`` keeps each row on one line of any length.
     """
@@ -90,10 +90,8 @@ def _capped(natural: Sequence[int], least: Sequence[int], cap: int) -> list[int]
 
 
 def _columns() -> int:
-    """The width of the terminal; where output goes elsewhere COLUMNS, which ``watch`` sets, or 120."""
-    terminal = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
-    named = os.environ.get("COLUMNS", "")
-    return terminal or (int(named) if re.fullmatch("[0-9]{1,4}", named) else 0) or COLUMNS
+    """The width of the terminal; 120 where output goes elsewhere."""
+    return (sys.stdout.isatty() and os.get_terminal_size(sys.stdout.fileno()).columns) or COLUMNS
 
 
 def _print_row(cells: Sequence[str], widths: Sequence[int], gap: str, **style: Any) -> None:

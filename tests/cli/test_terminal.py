@@ -51,18 +51,9 @@ def on_terminal(*arguments: str | Path, columns: int = 80, env: dict[str, str] |
     return b"".join(pieces).decode().replace("\r\n", "\n")
 
 
-def piped(*arguments: str | Path, columns: str = "") -> str:
+def piped(*arguments: str | Path) -> str:
     command = [*PROGRAM, *map(str, arguments)]
-    env = {**os.environ, "COLUMNS": columns}
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=env).stdout
-
-
-def test_a_pipe_is_as_wide_as_the_environment_says(cluster: Path) -> None:
-    arguments = ("inventory", "--inventory", cluster)
-    narrow = piped(*arguments, columns="60")
-    assert narrow == COLOUR.sub("", on_terminal(*arguments, columns=60))
-    assert max(map(len, narrow.splitlines())) <= 60
-    assert {piped(*arguments, columns=each) for each in ("0", "-5", "wide", "²")} == {piped(*arguments)}
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
 
 
 @pytest.mark.parametrize(("columns", "form"), [(120, "table"), (40, "wide"), (200, "wide")])
