@@ -87,7 +87,7 @@ def test_an_answer_that_breaks(server: ApiServer, client: Client, fault: AnswerF
 
 def test_a_cut_page_has_the_bytes_that_were_asked_for(server: ApiServer) -> None:
     server.faults.place(Cut(100))
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(f"GET {NODES} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         received = b"".join(iter(lambda: connection.recv(4096), b""))
     assert len(received.partition(b"\r\n\r\n")[2]) == 100
@@ -103,7 +103,7 @@ def test_a_request_that_hangs_is_answered_once_the_fault_is_lifted(server: ApiSe
     assert client.ask("GET", PODS).status == 200
     assert found == []
     placed.lift()
-    asking.join(5)
+    asking.join(60)
     assert found == [200]
 
 
@@ -124,7 +124,7 @@ def test_what_was_asked_is_done_though_its_answer_is_lost(
 
 def test_what_was_asked_is_done_though_nobody_waits_any_more(server: ApiServer) -> None:
     server.faults.place(Delay(0.1))
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(f"DELETE {NODES}/n1 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         server.log.wait_for()
     assert len(server.store.collection(NODES)) == 20

@@ -162,5 +162,5 @@ def test_the_command_serves_a_cluster_that_changes() -> None:
             client.close()
         finally:
             running.send_signal(signal.SIGTERM)
-        assert running.wait(10) == 0
+        assert running.wait(60) == 0
     assert not Path(told[2]).exists()

@@ -48,7 +48,7 @@ def test_one_works_at_a_time() -> None:
     with pace.turn():
         worker.start()
         assert not entered.wait(0.05)
-    worker.join(5)
+    worker.join(60)
     assert entered.is_set()
 
 

@@ -175,7 +175,7 @@ def test_a_wait_ends_with_what_it_waits_for() -> None:
     waiting = threading.Thread(target=lambda: ended.append(retry.wait(stopped)))
     waiting.start()
     server.heard()
-    waiting.join(10)
+    waiting.join(60)
     assert ended == [True]
     stopped.set()
     assert not retry.wait(stopped)
