@@ -74,15 +74,15 @@ class ServerProcess:
         """Wait for the ready line and note the three addresses."""
         with self._arrived:
             came = self._arrived.wait_for(
-                lambda: any(READY.match(line) or line == "(end)" for line in self.lines), timeout=15
+                lambda: any(READY.match(line) or line == "(end)" for line in self.lines), timeout=60
             )
         match = next((found for line in self.lines if (found := READY.match(line))), None)
-        assert came, f"no ready line within 15 s:\n{self.stderr}"
+        assert came, f"no ready line within a minute:\n{self.stderr}"
         assert match, f"the server ended:\n{self.stderr}"
         self.api, self.health, self.inspect = (_address(text) for text in match.groups())
         return self
 
-    def connect(self, timeout_s: float = 10) -> socket.socket:
+    def connect(self, timeout_s: float = 60) -> socket.socket:
         """A connection to the API, over TLS where the server was started with a context for its clients."""
         return connect(self.api, timeout_s, self.tls)
 
@@ -94,7 +94,7 @@ class ServerProcess:
             return next((number for number, line in numbered if text in line), None)
 
         with self._arrived:
-            assert self._arrived.wait_for(lambda: found() is not None, timeout=15), (
+            assert self._arrived.wait_for(lambda: found() is not None, timeout=60), (
                 f"no {text!r} in {self.stderr}"
             )
             number = found()
@@ -107,10 +107,10 @@ class ServerProcess:
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def wait(self, timeout_s: float = 15) -> int:
+    def wait(self, timeout_s: float = 60) -> int:
         """The exit status; stdout must have stayed empty."""
         code = self.process.wait(timeout_s)
-        self._reader.join(5)
+        self._reader.join(60)
         assert self.process.stdout is not None
         assert self.process.stdout.read() == ""
         return code
@@ -119,11 +119,11 @@ class ServerProcess:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(15)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        self._reader.join(5)
+        self._reader.join(60)
         for stream in (self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
@@ -141,7 +141,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def connect(
-    address: tuple[str, int], timeout_s: float = 10, tls: ssl.SSLContext | None = None
+    address: tuple[str, int], timeout_s: float = 60, tls: ssl.SSLContext | None = None
 ) -> socket.socket:
     """A connection, over TLS where a context is given. Raises OSError, and leaves nothing open then."""
     sock = socket.create_connection(address, timeout=timeout_s)
@@ -199,7 +199,8 @@ def get(address: tuple[str, int], path: str) -> Reply:
 
 
 def eventually(true: Callable[[], bool]) -> None:
-    until = time.monotonic() + 10
+    """Wait until it holds, a minute at most."""
+    until = time.monotonic() + 60
     while not true():
         assert time.monotonic() < until
         time.sleep(0.05)
