@@ -25,7 +25,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[int, str]]:
 
 def _ask(url: str, path: str, body: bytes) -> Reply:
     connection = Connection(url)
-    (reply,) = exchange([connection], [connection.request(path, body)], timeout_s=10)
+    (reply,) = exchange([connection], [connection.request(path, body)], timeout_s=60)
     connection.close()
     return reply
 
