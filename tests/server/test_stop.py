@@ -131,7 +131,8 @@ def test_a_request_in_flight_is_answered_and_idle_ones_do_not_hold_up(signals: l
         with connect(server.api) as busy, connect(server.api) as idle, connect(server.health) as scraper:
             call(idle, request("/first"))
             call(scraper, request("/metrics", method="GET"))
-            busy.sendall(request("/sleep/800"))
+            asked_at = time.monotonic()
+            busy.sendall(request("/sleep/1500"))
             time.sleep(0.1)
             started = time.monotonic()
             for number in signals:
@@ -143,8 +144,11 @@ def test_a_request_in_flight_is_answered_and_idle_ones_do_not_hold_up(signals: l
                 assert call(scraper, request("/livez", method="GET")).status == 200
             except OSError:
                 assert not is_prompt(started)
+            # By now the server has heard of its end, unless this machine was slow.
+            was_in_flight = time.monotonic() - asked_at < 1.5
             last = read_reply(busy)
-            assert (last.json(), last.headers["connection"]) == ({"slept": "800"}, "close")
+            assert last.json() == {"slept": "1500"}
+            assert last.headers["connection"] == "close" or not was_in_flight
             assert server.wait() == 0
             assert server.lines[-2:] == ["closed", "(end)"]
 
