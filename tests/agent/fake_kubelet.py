@@ -81,7 +81,7 @@ class FakeKubelet:
     def answer(self, method: str, request: bytes, context: grpc.ServicerContext) -> bytes:
         """The bytes for one call, after what was injected."""
         self.calls.append(method)
-        self._released.wait(10)
+        self._released.wait(60)
         if method in self.refused:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
         if self.failure is not None:

@@ -40,7 +40,7 @@ class Node:
         self.kubelet = FakeKubelet(directory / "kubelet.sock")
         self.kubelet.pods = [pod("train", *devices(GPU, "GPU-b", "GPU-a"))]
         self.kubelet.offered = devices(GPU, "GPU-b", "GPU-a")
-        self.client = PodResources(self.kubelet.socket, clock=self.clock, deadline_s=10)
+        self.client = PodResources(self.kubelet.socket, clock=self.clock, deadline_s=60)
 
 
 @pytest.fixture
@@ -351,7 +351,7 @@ def test_the_authority_is_one_that_kubelets_server_takes(idle: Node) -> None:
             nonlocal heard
             connection, _ = listener.accept()
             with connection:
-                connection.settimeout(10)
+                connection.settimeout(60)
                 connection.sendall(bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
                 while b"user-agent" not in heard and (received := connection.recv(65536)):
                     heard += received

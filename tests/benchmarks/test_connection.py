@@ -80,21 +80,23 @@ def test_a_reply_counts_when_its_last_byte_is_here(pieces: Sequence[bytes], then
 
 
 @pytest.mark.parametrize(
-    ("pieces", "then_close", "error"),
+    ("pieces", "then_close", "timeout_s", "error"),
     [
-        pytest.param((LENGTH, ANSWER[:5]), True, "closed the connection", id="a close in mid-reply"),
+        pytest.param((LENGTH, ANSWER[:5]), True, 60, "closed the connection", id="a close in mid-reply"),
         pytest.param(
-            (LENGTH, ANSWER[:5]), False, "no whole reply within 0.2 s", id="a reply that never ends"
+            (LENGTH, ANSWER[:5]), False, 0.2, "no whole reply within 0.2 s", id="a reply that never ends"
         ),
-        pytest.param((CHUNKED + b"zz\r\n",), False, "invalid literal", id="a chunk size that is no number"),
+        pytest.param(
+            (CHUNKED + b"zz\r\n",), False, 60, "invalid literal", id="a chunk size that is no number"
+        ),
     ],
 )
 def test_a_reply_that_is_not_whole_is_an_error_and_ends_the_connection(
-    pieces: Sequence[bytes], then_close: bool, error: str
+    pieces: Sequence[bytes], then_close: bool, timeout_s: float, error: str
 ) -> None:
     with _server(pieces, then_close) as url:
         connection = Connection(url)
-        (reply,) = exchange([connection], [connection.request("/filter", REQUEST_BODY)], timeout_s=0.2)
+        (reply,) = exchange([connection], [connection.request("/filter", REQUEST_BODY)], timeout_s=timeout_s)
         assert reply.status == 0
         assert error in reply.error
         with pytest.raises(ConnectionError, match="closed"):

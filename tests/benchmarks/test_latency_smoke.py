@@ -193,6 +193,6 @@ def _latency(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )

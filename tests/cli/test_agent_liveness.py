@@ -24,7 +24,8 @@ from tests.server.server_process import eventually
 DAEMON_SET = yaml.safe_load((ROOT / "manifests/agent/daemonset.yaml").read_text())
 CONTAINER = DAEMON_SET["spec"]["template"]["spec"]["containers"][0]
 COMMAND = CONTAINER["livenessProbe"]["exec"]["command"]
-STUCK_S = 2.0
+# Longer than a busy machine may hold up an agent that goes on.
+STUCK_S = 4.0
 # One call sleeps for longer than any test lasts.
 FOR_EVER_US = 1_000_000_000
 
@@ -35,7 +36,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Node(World):
-    """Its agent takes a call of two seconds for one that hangs."""
+    """Its agent takes a call of four seconds for one that hangs."""
 
     @property
     def heartbeat(self) -> Path:
@@ -72,7 +73,7 @@ def test_an_agent_that_goes_on_passes(node: Node) -> None:
     assert "the agent has not begun" in node.probe().stderr
     node.agent("--node-name", "n", *node.local, *node.watched)
     node.reported()
-    until = time.monotonic() + 2 * STUCK_S
+    until = time.monotonic() + 1.5 * STUCK_S
     while time.monotonic() < until:
         assert node.passes()
 
@@ -80,7 +81,7 @@ def test_an_agent_that_goes_on_passes(node: Node) -> None:
 def test_a_long_pause_between_two_looks_passes(node: Node) -> None:
     node.agent("--node-name", "n", *node.local, *node.watched, "--interval", "60s")
     node.reported()
-    time.sleep(2 * STUCK_S)
+    time.sleep(1.5 * STUCK_S)
     assert node.passes()
 
 
@@ -89,7 +90,7 @@ def test_a_driver_that_only_answers_slowly_passes(node: Node) -> None:
     agent = node.agent("--node-name", "n", *node.local, *node.watched)
     node.reported()
     slow = ("nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2")
-    node.driver.delays_us = dict.fromkeys(slow, 200_000)
+    node.driver.delays_us = dict.fromkeys(slow, 400_000)
     node.driver.write()
     node.driver.forget_calls()
     looks = 0
@@ -99,7 +100,7 @@ def test_a_driver_that_only_answers_slowly_passes(node: Node) -> None:
         looks = node.driver.calls()["nvmlDeviceGetCount_v2"]
     calls = node.driver.calls()
     # The last look is not over.
-    assert sum(calls[name] for name in slow) / looks * 0.2 > STUCK_S * (looks - 1) / looks
+    assert sum(calls[name] for name in slow) / looks * 0.4 > STUCK_S * (looks - 1) / looks
     assert agent.process.poll() is None
 
 
@@ -109,7 +110,7 @@ def test_a_driver_call_that_hangs_ends_the_agent(node: Node) -> None:
     node.driver.delays_us = {"nvmlDeviceGetMemoryInfo_v2": FOR_EVER_US}
     node.driver.write()
     assert agent.wait() == 1
-    assert "a call to the GPU driver has not come back for 2 s; ending" in agent.stderr
+    assert "a call to the GPU driver has not come back for 4 s; ending" in agent.stderr
     eventually(lambda: not node.passes())
 
 
@@ -144,7 +145,7 @@ def test_an_api_server_that_does_not_answer_passes(node: Node) -> None:
     node.server.faults.place(Hang(), times=None)
     node.agent("--node-name", "n", *node.local, *node.watched)
     node.server.log.wait_for()
-    time.sleep(2 * STUCK_S)
+    time.sleep(1.5 * STUCK_S)
     assert node.passes()
 
 
@@ -153,7 +154,7 @@ def test_it_beats_for_nodes_of_a_file_too(node: Node, tmp_path: Path) -> None:
     file.write_bytes(inventory(gpu_node("n", [gpu(0)])))
     node.agent("--fake", str(file), *node.watched)
     node.reported()
-    time.sleep(2 * STUCK_S)
+    time.sleep(1.5 * STUCK_S)
     assert node.passes()
 
 

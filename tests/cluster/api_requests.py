@@ -108,7 +108,7 @@ class RequestLog:
         with self._arrived:
             self._requests.clear()
 
-    def wait_for(self, match: Match = everything, count: int = 1, timeout_s: float = 10) -> list[Request]:
+    def wait_for(self, match: Match = everything, count: int = 1, timeout_s: float = 60) -> list[Request]:
         """The requests that match, once there are so many; raises TimeoutError."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: self.count(match) >= count, timeout_s):

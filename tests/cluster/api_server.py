@@ -160,7 +160,7 @@ class ApiServer:
         with self._watching_changed:
             return sum(map(match, self._watching))
 
-    def wait_for_watches(self, count: int, match: Match = everything, timeout_s: float = 10) -> None:
+    def wait_for_watches(self, count: int, match: Match = everything, timeout_s: float = 60) -> None:
         """Wait until just so many watches are connected; raises TimeoutError."""
         with self._watching_changed:
             if not self._watching_changed.wait_for(lambda: self.watching(match) == count, timeout_s):

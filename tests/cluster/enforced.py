@@ -28,7 +28,7 @@ class Enforced:
 
     def __init__(self, server: ApiServer, transport: Transport, lease: bool = False) -> None:
         self.server = server
-        config = Configuration(bind=BindSection(enabled=True, deadline="2s"))
+        config = Configuration(bind=BindSection(enabled=True, deadline="60s"))
         self.extender = Extender(config)
         leader = partial(Leadership, namespace="gpu-scheduler", name="gpu-scheduler", pod="me")
         self.live = LiveInventory(transport, self.extender, config, leader if lease else None, "me")

@@ -17,7 +17,7 @@ from tests.kube_objects import node
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until it holds, 60 s at most."""
+    """Wait until it holds, a minute at most."""
     end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end

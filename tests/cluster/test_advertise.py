@@ -35,7 +35,7 @@ def test_it_stands_in_capacity_and_allocatable_and_nothing_else_changes(advertis
     assert (request.method, request.path) == ("PATCH", f"{NODES}/a/status")
     assert request.headers["content-type"] == "application/merge-patch+json"
     assert request.json() == {"status": {"capacity": {SHARE: "81000"}, "allocatable": {SHARE: "81000"}}}
-    eventually(lambda: advertising.advertiser.writes == 1)
+    eventually(lambda: advertising.advertiser.writes >= 1)
     assert advertising.advertiser.wrong == 0
 
 
@@ -70,13 +70,15 @@ def test_what_is_right_is_not_written(advertising: Advertising) -> None:
 
 
 def test_of_several_words_the_last_counts(advertising: Advertising) -> None:
-    for amount in range(100):
-        advertising.advertiser.tell("a", amount, (None, None))
-        advertising.advertiser.tell("b", amount, (None, None))
+    for mib in range(100):
+        advertising.advertiser.tell("a", mib, (None, None))
+        advertising.advertiser.tell("b", mib, (None, None))
     advertising.advertiser.tell("b", 5, (5, 5))
     advertising.advertiser.start()
     advertising.stands("a", 99)
-    assert advertising.written() == ["a"]
+    assert {(request.path, amount(request)) for request in all_writes(advertising)} == {
+        (f"{NODES}/a/status", "99")
+    }
 
 
 def test_zeroed_again_it_is_written_again(advertising: Advertising) -> None:
@@ -136,16 +138,23 @@ def test_never_two_at_once(advertising: Advertising) -> None:
     advertising.advertiser.start()
     advertising.advertiser.tell("a", 7, (None, None))
     advertising.server.log.wait_for(writes(NODES))
-    for amount in range(8, 20):
-        advertising.advertiser.tell("a", amount, (None, None))
+    for mib in range(8, 20):
+        advertising.advertiser.tell("a", mib, (None, None))
     assert advertising.server.log.count(writes(NODES)) == 1
     hanging.lift()
     advertising.stands("a", 19)
-    assert [request.json()["status"]["capacity"][SHARE] for request in all_writes(advertising)] == ["7", "19"]
+    first, *rest = [amount(request) for request in all_writes(advertising)]
+    # Until it is confirmed the last may be written again.
+    assert (first, set(rest)) == ("7", {"19"})
 
 
 def all_writes(advertising: Advertising) -> list[Request]:
     return advertising.server.log.all(writes(NODES))
+
+
+def amount(request: Request) -> str:
+    found: str = request.json()["status"]["capacity"][SHARE]
+    return found
 
 
 def test_who_may_not_write_asks_for_one_node_now_and_then(
@@ -185,7 +194,7 @@ def test_what_fails_is_tried_again_and_said_once(
     advertising.advertiser.start()
     advertising.advertiser.tell("a", 7, (None, None))
     eventually(lambda: advertising.advertiser.failures == 3)
-    eventually(lambda: advertising.advertiser.writes == 1)
+    eventually(lambda: advertising.advertiser.writes >= 1)
     advertising.stands("a", 7)
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert "written again" in caplog.text

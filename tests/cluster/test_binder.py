@@ -47,7 +47,7 @@ def reads_pod(request: Request) -> bool:
 class Extending:
     """An extender with one GPU on each of two nodes, and what it binds through."""
 
-    def __init__(self, server: ApiServer, transport: Transport, deadline_s: float = 5.0) -> None:
+    def __init__(self, server: ApiServer, transport: Transport, deadline_s: float = 60.0) -> None:
         self.server = server
         self.problem: str | None = None
         extender = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
@@ -212,14 +212,20 @@ def test_all_that_wait_for_their_turn_are_written_at_once(server: ApiServer, ext
     assert server.log.count(RESERVATIONS) <= 3
 
 
-def test_a_binding_of_which_no_answer_comes_is_read_in_time(server: ApiServer, transport: Transport) -> None:
-    hasty = Extending(server, transport, deadline_s=1.0)
-    hasty.waits("one")
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second for the Binding, and nearly a minute to read what became of it."""
+    monkeypatch.setattr(binder_module, "_POST_PART", 1 / 60)
+
+
+def test_a_binding_of_which_no_answer_comes_is_read_in_time(
+    server: ApiServer, extending: Extending, hasty: None
+) -> None:
+    extending.waits("one")
     held = server.faults.place(After(Hang()), posts_binding)
-    assert hasty.bind("one") == ""
-    assert hasty.book.unsettled() == []
+    assert extending.bind("one") == ""
+    assert extending.book.unsettled() == []
     held.lift()
-    hasty.pool.shutdown()
 
 
 def test_what_the_watch_told_meanwhile_is_believed(server: ApiServer, extending: Extending) -> None:
@@ -340,16 +346,23 @@ def test_after_an_outage_what_is_open_is_looked_at_again_soon(
     assert extending.book.node_of("uid-one") == "a"
 
 
-def test_a_binding_that_comes_late_finds_its_place(server: ApiServer, transport: Transport) -> None:
-    hasty = Extending(server, transport, deadline_s=0.5)
-    hasty.waits("one")
-    hasty.waits("two")
-    server.faults.place(Delay(1.0), posts_binding)
-    assert "is not known yet" in hasty.bind("one")
-    assert "no longer fits" in hasty.bind("two")
-    eventually(lambda: hasty.bound() == {"one": "a"})
-    assert hasty.held() == {"one"}
-    hasty.pool.shutdown()
+def test_a_binding_that_comes_late_finds_its_place(
+    server: ApiServer, extending: Extending, hasty: None
+) -> None:
+    extending.waits("one")
+    extending.waits("two")
+    let_go = threading.Event()
+
+    def hold_up(request: Request) -> None:
+        if posts_binding(request):
+            let_go.wait(60)
+
+    server.hook = hold_up
+    assert "is not known yet" in extending.bind("one")
+    assert "no longer fits" in extending.bind("two")
+    let_go.set()
+    eventually(lambda: extending.bound() == {"one": "a"})
+    assert extending.held() == {"one"}
 
 
 def test_a_standby_binds_nothing(server: ApiServer, extending: Extending, soon: None) -> None:

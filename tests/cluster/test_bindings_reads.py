@@ -59,7 +59,7 @@ class TestReads:
             pytest.param(Garbage(), id="bytes that are no HTTP"),
             pytest.param(Cut(20), id="half an answer"),
             pytest.param(Hang(), id="silence"),
-            pytest.param(Drip(10, 0.05), id="an answer in drips"),
+            pytest.param(Drip(1, 0.05), id="an answer in drips"),
         ],
     )
     def test_no_answer_is_unknown(
@@ -68,9 +68,13 @@ class TestReads:
         server.store.put(GPU_RESERVATIONS, {"metadata": {"name": "a"}})
         server.faults.place(fault)
         began = time.monotonic()
-        assert isinstance(read(bindings, began + 0.2), Unknown)
-        # No tight bound: only that drips of five seconds are not waited for.
-        assert time.monotonic() - began < 4.5
+        # Where a busy machine sends nothing in time, it is not asked yet.
+        while isinstance(outcome := read(bindings, time.monotonic() + 0.2), Unsent):
+            assert time.monotonic() - began < 60
+        assert isinstance(outcome, Unknown)
+        assert outcome.message
+        # No tight bound: only that drips of nearly a minute are not waited for.
+        assert time.monotonic() - began < 30
         server.faults.lift()
         assert isinstance(read(bindings, soon()), Done)
 

@@ -193,4 +193,4 @@ def test_the_first_snapshot_expects_what_was_listed(server: ApiServer, transport
         assert 0 <= living.live.status().forecast_age_s < 60
     finally:
         living.live.stop()
-    assert not living.live._forecasting._thread.is_alive()
+    eventually(lambda: not living.live._forecasting._thread.is_alive())

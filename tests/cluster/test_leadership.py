@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
-from scheduler_ext.cluster import leadership as leadership_module
+from scheduler_ext.cluster import reflector as reflector_module
 from scheduler_ext.cluster.leadership import Leadership
 from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.wire.watching import Broken
@@ -15,6 +15,7 @@ from tests.cluster.api_faults import End, Line, Mute, Placed, Refuse
 from tests.cluster.api_paths import LEASES
 from tests.cluster.api_requests import watches
 from tests.cluster.api_server import ApiServer
+from tests.cluster.candidates import Clock
 from tests.cluster.following import eventually
 from tests.kube_objects import Json
 
@@ -122,8 +123,11 @@ class TestALostWatch:
     """Who does not hear of the Lease cannot know whether another holds it by now."""
 
     @pytest.fixture(autouse=True)
-    def soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(leadership_module, "_GOOD_FOR_S", 0.3)
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
+        """What the watch's silence is measured by: it stands still until it is moved."""
+        clock = Clock()
+        monkeypatch.setattr(reflector_module, "time", SimpleNamespace(monotonic=clock))
+        return clock
 
     @staticmethod
     def lose(server: ApiServer) -> Placed:
@@ -135,21 +139,29 @@ class TestALostWatch:
 
     @pytest.mark.parametrize("how", ["the connection ends", "it hangs", "nobody renews the Lease"])
     def test_it_is_active_no_longer_than_the_lease_lasts(
-        self, server: ApiServer, leading: Leadership, caplog: pytest.LogCaptureFixture, how: str
+        self,
+        server: ApiServer,
+        leading: Leadership,
+        clock: Clock,
+        caplog: pytest.LogCaptureFixture,
+        how: str,
     ) -> None:
         server.store.put(PATH, lease("me-7f9_1"))
         follow(leading)
         for second in range(6):
-            time.sleep(0.1)
+            clock.now += 10
             server.store.put(PATH, lease("me-7f9_1", renewTime=f"2026-11-21T00:00:0{second}.000000Z"))
+            eventually(lambda: leading.reflectors[0].health().silent_s == 0)
         assert leading.active
         if how == "the connection ends":
             self.lose(server)
         elif how == "it hangs":
             server.faults.place(Mute())
-        eventually(lambda: not leading.active)
-        health = leading.reflectors[0].health()
-        assert health.silent_s > 0.3
+        clock.now += 14
+        assert leading.active
+        clock.now += 2
+        assert not leading.active
+        assert leading.reflectors[0].health().silent_s == 16
         said = [line for line in caplog.messages if "nothing was heard of the Lease for" in line]
         assert len(said) == 1
 
@@ -161,22 +173,25 @@ class TestALostWatch:
             pytest.param(None, False, id="that does not say lasts as by default"),
         ],
     )
-    def test_a_lease(self, server: ApiServer, leading: Leadership, seconds: int | None, active: bool) -> None:
+    def test_a_lease(
+        self, server: ApiServer, leading: Leadership, clock: Clock, seconds: int | None, active: bool
+    ) -> None:
         server.store.put(PATH, lease("me-7f9_1", leaseDurationSeconds=seconds))
         follow(leading)
         self.lose(server)
-        eventually(lambda: leading.reflectors[0].health().silent_s > 0.4)
+        clock.now += 30
         assert leading.active is active
 
     def test_it_is_active_again_when_it_hears_that_it_still_leads(
-        self, server: ApiServer, leading: Leadership
+        self, server: ApiServer, leading: Leadership, clock: Clock
     ) -> None:
         turns: list[tuple[bool, bool]] = []
         leading._changed = lambda now: turns.append((now, leading.active))
         server.store.put(PATH, lease("me-7f9_1"))
         follow(leading)
         refusal = self.lose(server)
-        eventually(lambda: not leading.active)
+        clock.now += 16
+        assert not leading.active
         server.store.put(PATH, lease("me-7f9_1", renewTime="2026-11-21T00:00:02.000000Z"))
         assert not leading.active
         refusal.lift()
@@ -184,11 +199,14 @@ class TestALostWatch:
         # As at any turn: told before it can be seen, so that pods are listed anew before the first bind.
         assert turns == [(True, False), (False, False), (True, False)]
 
-    def test_it_is_not_when_another_leads_by_then(self, server: ApiServer, leading: Leadership) -> None:
+    def test_it_is_not_when_another_leads_by_then(
+        self, server: ApiServer, leading: Leadership, clock: Clock
+    ) -> None:
         server.store.put(PATH, lease("me-7f9_1"))
         follow(leading)
         refusal = self.lose(server)
-        eventually(lambda: not leading.active)
+        clock.now += 16
+        assert not leading.active
         server.store.put(PATH, lease("other_1"))
         refusal.lift()
         server.wait_for_watches(1)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from scheduler_ext.cluster import live as live_module
+from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.gpu import Report
 from tests.cluster.api_faults import End, Hang, Refuse
 from tests.cluster.api_paths import GPU_NODES, NODES, PODS
@@ -311,14 +312,23 @@ def test_stopping_before_anything_was_listed(living: Living) -> None:
 
 
 def test_stopping_while_every_list_hangs_takes_no_longer_than_one(
-    living: Living, caplog: pytest.LogCaptureFixture
+    living: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waited_s: list[float] = []
+    stop = Reflector.stop
+
+    def noted(reflector: Reflector[Any], wait_s: float) -> None:
+        waited_s.append(wait_s)
+        stop(reflector, wait_s)
+
+    monkeypatch.setattr(Reflector, "stop", noted)
     living.server.faults.place(Hang(), lists(), times=None)
     living.live.start()
     living.server.log.wait_for(lists(), 3)
-    began = time.monotonic()
     living.live.stop()
-    assert time.monotonic() - began < 7.0
+    # One after the other each would wait for as long.
+    assert len(waited_s) == len(living.live.status().watches)
+    assert sum(waited_s) < 1.5 * live_module._STOP_S
     living.server.faults.lift()
     eventually(lambda: not any(thread.name.startswith("watch-") for thread in threading.enumerate()))
 

@@ -118,7 +118,7 @@ class TestStopping:
     def test_a_watch_that_says_nothing_ends_at_once(self, followed: Followed) -> None:
         followed.server.faults.place(Mute(), times=None)
         followed.start(*LISTED)
-        followed.reflector.stop()
+        followed.reflector.stop(30)
         assert not followed.reflector._thread.is_alive()
         assert followed.reflector.health().restarts == {}
 
@@ -148,5 +148,5 @@ class TestStopping:
         followed = Followed(server, transport)
         followed.reflector.start()
         eventually(lambda: followed.restarts("refused") == 1)
-        followed.reflector.stop()
+        followed.reflector.stop(30)
         assert not followed.reflector._thread.is_alive()

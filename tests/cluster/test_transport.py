@@ -207,7 +207,7 @@ def test_silence_is_noticed(server: ApiServer, transport: Transport, monkeypatch
     monkeypatch.setattr(transport_module, "READ_S", 0.1)
     hanging = server.faults.place(Hang())
     # Whoever waits for longer than he should is answered.
-    late = threading.Timer(2.0, hanging.lift)
+    late = threading.Timer(30.0, hanging.lift)
     late.start()
     with pytest.raises(SilentError, match="no answer in time"):
         transport.get(NODES)
@@ -262,7 +262,7 @@ def test_a_half_open_watch_is_noticed(server: ApiServer, transport: Transport) -
     server.faults.place(Mute())
     # Whoever waits for longer than he should sees the watch end in order.
     server.faults.place(End())
-    late = threading.Timer(2.0, server.faults.lift)
+    late = threading.Timer(30.0, server.faults.lift)
     late.start()
     with transport.watch(NODES, version, silence_s=0.1) as stream:
         server.store.put(NODES, node("n20"))

@@ -182,7 +182,7 @@ class TestAPlaceOnItsWay:
     def test_where_filter_refused_it_before_it_heard_of_the_end(
         self, monkeypatch: pytest.MonkeyPatch, empty_victims: bool
     ) -> None:
-        monkeypatch.setattr(preemptor, "BEHIND_S", 0.5)
+        monkeypatch.setattr(preemptor, "BEHIND_S", 600.0)
         extender = extender_on(*self.FIRST, leaving(self.LOW), empty_victims=empty_victims)
         assert filtered(extender, self.WAITING, ["first"])[0] == []
         tell(extender, *self.FIRST)
@@ -190,20 +190,20 @@ class TestAPlaceOnItsWay:
         other = nominated(asks_shares("other", 60_000), "first")
         assert preempt(extender, other, {"second": uids("b")}) == {"second": ["b"]}
         extender.places.forget("uid-other")
-        time.sleep(0.6)
+        extender.preemptor._refused.expire(time.monotonic() + 601)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
 
     def test_where_it_was_named_before_anybody_told_of_its_leaving(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(places, "BEHIND_S", 0.5)
+        monkeypatch.setattr(places, "BEHIND_S", 600.0)
         extender = extender_on(*self.FIRST, self.LOW)
         assert preempt(extender, self.ASKING, {"first": uids("a")}) == {"first": ["a"]}
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {}
         other = nominated(asks_shares("other", 60_000), "first")
         assert preempt(extender, other, {"second": uids("b")}) == {"second": ["b"]}
         extender.places.forget("uid-other")
-        time.sleep(0.6)
+        monkeypatch.setattr(places, "BEHIND_S", 0.0)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
 
 

@@ -30,6 +30,10 @@ GOOD_REFUSED = {FULL_NODE: "Insufficient nvidia.com/gpu per device"}
 _FREE_PORT = "127.0.0.1:0"
 
 
+# No decision is refused because the machine is busy; tests of that deadline set it.
+_PATIENT = Path(__file__).with_name("patient.json")
+
+
 class Product(ServerProcess):
     """The product's own server; later arguments replace the free ports that are the default."""
 
@@ -39,13 +43,13 @@ class Product(ServerProcess):
         self,
         *arguments: str | Path,
         inventory: Path = INVENTORY,
-        config: Path | None = None,
+        config: Path = _PATIENT,
         env: dict[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(
             *("--inventory", str(inventory)),
-            *(("--config", str(config)) if config else ()),
+            *("--config", str(config)),
             *("--listen", _FREE_PORT, "--health-listen", _FREE_PORT, "--inspect-listen", _FREE_PORT),
             *map(str, arguments),
             env=env,
@@ -92,10 +96,11 @@ def _labels(labels: dict[str, str]) -> str:
 
 
 def config_file(folder: Path, **sections: Json) -> Path:
-    """A configuration of these sections."""
+    """A configuration of these sections, and as patient as that of others."""
     path = folder / "config.json"
-    head = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
-    path.write_text(json.dumps(head | sections))
+    patient = json.loads(_PATIENT.read_text())
+    server = patient["server"] | sections.get("server", {})
+    path.write_text(json.dumps(patient | sections | {"server": server}))
     return path
 
 

@@ -77,7 +77,7 @@ class ServerProcess:
                 lambda: any(READY.match(line) or line == "(end)" for line in self.lines), timeout=60
             )
         match = next((found for line in self.lines if (found := READY.match(line))), None)
-        assert came, f"no ready line within 60 s:\n{self.stderr}"
+        assert came, f"no ready line within a minute:\n{self.stderr}"
         assert match, f"the server ended:\n{self.stderr}"
         self.api, self.health, self.inspect = (_address(text) for text in match.groups())
         return self
@@ -110,7 +110,7 @@ class ServerProcess:
     def wait(self, timeout_s: float = 60) -> int:
         """The exit status; stdout must have stayed empty."""
         code = self.process.wait(timeout_s)
-        self._reader.join(30)
+        self._reader.join(60)
         assert self.process.stdout is not None
         assert self.process.stdout.read() == ""
         return code
@@ -119,11 +119,11 @@ class ServerProcess:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(15)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        self._reader.join(30)
+        self._reader.join(60)
         for stream in (self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
@@ -199,6 +199,7 @@ def get(address: tuple[str, int], path: str) -> Reply:
 
 
 def eventually(true: Callable[[], bool]) -> None:
+    """Wait until it holds, a minute at most."""
     until = time.monotonic() + 60
     while not true():
         assert time.monotonic() < until

@@ -18,7 +18,7 @@ class SlowClients:
             for _ in range(CLIENTS):
                 sock = socket.socket()
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                sock.settimeout(10)
+                sock.settimeout(60)
                 sock.connect(address)
                 sock.sendall(first)
                 self.sockets[kind].append(sock)

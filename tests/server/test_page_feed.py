@@ -73,7 +73,11 @@ def test_before_the_first_inventory_nothing_is_known(source: CountingSource, fee
     assert feed.since(Seen()) is None
 
 
-def test_nothing_is_worked_out_while_nobody_watches(source: CountingSource, feed: PageFeed) -> None:
+def test_nothing_is_worked_out_while_nobody_watches(
+    source: CountingSource, feed: PageFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However long this test takes, one who watches is looked for once.
+    monkeypatch.setattr(feed_module, "_STATUS_EVERY_S", 3600.0)
     source.learn()
     feed.start()
     eventually(lambda: feed.history.since(0)[0] == 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,7 +25,8 @@ class Following(Product):
 
     def __init__(self, kubeconfig: Path) -> None:
         ports = ("--listen", _FREE_PORT, "--health-listen", _FREE_PORT, "--inspect-listen", _FREE_PORT)
-        ServerProcess.__init__(self, "--kubeconfig", str(kubeconfig), *ports)
+        config = str(Path(__file__).with_name("patient.json"))
+        ServerProcess.__init__(self, "--kubeconfig", str(kubeconfig), "--config", config, *ports)
         self._heard = 0
         self._barriers = itertools.count()
 
@@ -65,11 +65,9 @@ def test_from_the_first_list_to_a_lost_watch(cluster: ApiServer, tmp_path: Path)
         cluster.wait_for_watches(4)
         assert product.fitting() == ["a", "b"]
 
-        # A change is seen within two seconds, and on a busy machine soon after.
+        # A change is seen by itself, long before a watch ends.
         cluster.store.put(PODS, pod("p", {WHOLE: "1"}, on="a"))
-        changed_at = time.monotonic()
         eventually(lambda: product.fitting() == ["b"])
-        assert time.monotonic() - changed_at < 5
 
         # A report that contradicts itself is counted, and changes nothing.
         cluster.store.put(GPU_NODES, gpu_node("b", [gpu(0)], sequence=4))

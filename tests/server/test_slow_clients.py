@@ -15,6 +15,7 @@ from tests.server.server_process import (
     ServerProcess,
     call,
     connect,
+    eventually,
     get,
     read_reply,
     read_to_end,
@@ -65,7 +66,6 @@ def usual_s(probe: Callable[[], float], for_s: float) -> float:
 
 def test_hundreds_of_slow_clients_delay_nobody_and_are_cut_off(server: ServerProcess) -> None:
     before = get(server.api, "/cuts").json()
-    started = time.monotonic()
     with (
         SlowClients(server.api, KINDS) as clients,
         connect(server.api) as good,
@@ -83,11 +83,7 @@ def test_hundreds_of_slow_clients_delay_nobody_and_are_cut_off(server: ServerPro
         # Seven times as many clients as the promise of one second is about, two kinds with replies of 8 MB.
         assert usual_s(both, TIMEOUT_S + 0.5) < 1.0
         expected = {reason: before[reason] + CLIENTS * len(kinds) for reason, kinds in CUT.items()}
-        while (
-            cuts := get(server.api, "/cuts").json()
-        ) != expected and time.monotonic() < started + 4 * TIMEOUT_S:
-            time.sleep(0.05)
-        assert cuts == expected
+        eventually(lambda: get(server.api, "/cuts").json() == expected)
         clients.stop()
         for kind in (*CUT["head"], *CUT["body"]):
             for sock in clients.sockets[kind]:
@@ -128,25 +124,32 @@ def test_more_connections_than_allowed_push_out_the_idle_ones_that_never_asked(s
         call(used, request("/first"))
         for _ in range(1100):
             stack.enter_context(connect(server.api))
-        until = time.monotonic() + 60
-        while get(server.api, "/cuts").json()["pressure"] < 100 and time.monotonic() < until:
-            time.sleep(0.02)
-        assert get(server.api, "/cuts").json()["pressure"] >= 100
+        eventually(lambda: get(server.api, "/cuts").json()["pressure"] >= 100)
         assert call(used, request("/again")).status == 200
 
 
 def test_a_slow_client_that_finishes_in_time_is_served(server: ServerProcess) -> None:
-    with connect(server.api) as sock:
-        for position in range(0, len(LENGTH_100), 20):
-            sock.sendall(LENGTH_100[position : position + 20])
-            time.sleep(0.05)
-        assert read_reply(sock).json()["length"] == 100
+    def finishes() -> bool:
+        """Whether it was served; on a busy machine it may not finish in time, and is cut off."""
+        started = time.monotonic()
+        with connect(server.api) as sock, contextlib.suppress(ConnectionError):
+            for position in range(0, len(LENGTH_100), 20):
+                sock.sendall(LENGTH_100[position : position + 20])
+                time.sleep(0.05)
+            reply = read_reply(sock)
+            if reply.status == 200:
+                return bool(reply.json()["length"] == 100)
+        assert time.monotonic() - started > TIMEOUT_S
+        return False
+
+    eventually(finishes)
 
 
-def test_unfinished_bodies_together_are_bounded(server: ServerProcess) -> None:
+def test_unfinished_bodies_together_are_bounded() -> None:
     """Five bodies of nearly the limit exceed what is held at once, four times the limit."""
     body = b"x" * (4 * 1024 * 1024 - 10)
     with contextlib.ExitStack() as stack:
+        server = stack.enter_context(ServerProcess("--timeout-s", "60")).ready()
         socks = [stack.enter_context(connect(server.api)) for _ in range(5)]
         for sock in socks:
             sock.sendall(request("/length", body)[:-1])

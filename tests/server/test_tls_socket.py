@@ -33,7 +33,7 @@ class Pair:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         self.server = TlsSocket(ours, server)
         self.server.setblocking(False)
-        self.sock.settimeout(10)
+        self.sock.settimeout(60)
         self._arrived = ssl.MemoryBIO()
         self._departing = ssl.MemoryBIO()
         self._client = client.wrap_bio(self._arrived, self._departing, server_hostname=HOST)

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,10 @@ from tests.kube_objects import gpu, gpu_node, inventory
 NOT_OPENED = "not opened within 0.2 s; is it a pipe that nothing writes to"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not answer is given up at once; where a file answers, a busy machine may take longer."""
     monkeypatch.setattr(files_module, "OPEN_S", 0.2)
-    monkeypatch.setattr(files_module, "SILENCE_S", 0.4)
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def pipe(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def dead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+def dead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, soon: None) -> Iterator[Path]:
     """A path on a mount that does not answer until the test ends."""
     answering = threading.Event()
     path = tmp_path / "dead" / "file"
@@ -62,7 +63,7 @@ def dead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     answering.set()
 
 
-def test_a_pipe_without_a_writer_is_not_waited_for(pipe: Path) -> None:
+def test_a_pipe_without_a_writer_is_not_waited_for(pipe: Path, soon: None) -> None:
     with pytest.raises(UnansweredError, match=NOT_OPENED):
         read_file(pipe)
 
@@ -72,7 +73,8 @@ def test_a_mount_that_does_not_answer_is_not_waited_for(dead: Path) -> None:
         read_file(dead)
 
 
-def test_a_writer_that_falls_silent_is_not_waited_for(pipe: Path) -> None:
+def test_a_writer_that_falls_silent_is_not_waited_for(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_module, "SILENCE_S", 0.4)
     writer = os.open(pipe, os.O_RDWR)
     os.write(writer, b"half")
     with pytest.raises(UnansweredError, match=r"nothing came from it for 0\.4 s"):
@@ -80,17 +82,28 @@ def test_a_writer_that_falls_silent_is_not_waited_for(pipe: Path) -> None:
     os.close(writer)
 
 
-def test_a_slow_writer_is_waited_for(pipe: Path) -> None:
-    def write() -> None:
-        with pipe.open("wb", buffering=0) as file:
+def test_a_slow_writer_is_waited_for(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In all for longer than silence may last."""
+
+    def write(pause_s: float) -> None:
+        with suppress(BrokenPipeError), pipe.open("wb", buffering=0) as file:
             for _ in range(5):
-                time.sleep(0.1)
+                time.sleep(pause_s)
                 file.write(b"x" * 1000)
 
-    writing = threading.Thread(target=write)
-    writing.start()
-    assert read_file(pipe) == b"x" * 5000
-    writing.join()
+    def read(pause_s: float) -> bytes:
+        monkeypatch.setattr(files_module, "SILENCE_S", 4 * pause_s)
+        writing = threading.Thread(target=write, args=(pause_s,))
+        writing.start()
+        try:
+            return read_file(pipe)
+        except UnansweredError:
+            return b""
+        finally:
+            writing.join()
+
+    # A busy machine may be slower than the writer.
+    assert any(read(pause_s) == b"x" * 5000 for pause_s in (0.1, 0.5, 2.5))
 
 
 @pytest.mark.parametrize("size", [0, 1, (1 << 20) + 1])
@@ -134,7 +147,9 @@ def test_a_look_sees_another_file(tmp_path: Path) -> None:
         pytest.param(lambda path: Kubeconfig((path,), None).contexts(), ClusterError, id="a kubeconfig"),
     ],
 )
-def test_what_is_read_is_named(pipe: Path, read: Callable[[Path], object], error: type[Exception]) -> None:
+def test_what_is_read_is_named(
+    pipe: Path, soon: None, read: Callable[[Path], object], error: type[Exception]
+) -> None:
     with pytest.raises(error) as found:
         read(pipe)
     assert str(pipe) in str(found.value)
@@ -154,13 +169,19 @@ def test_what_is_read_is_named(pipe: Path, read: Callable[[Path], object], error
         pytest.param(("replay", "PIPE", "--pod", "a/b"), id="a snapshot to replay"),
     ],
 )
-def test_commands_end_with_one_line(arguments: tuple[str, ...], pipe: Path, tmp_path: Path) -> None:
+def test_commands_end_with_one_line(
+    arguments: tuple[str, ...], pipe: Path, soon: None, tmp_path: Path
+) -> None:
     file = tmp_path / "pod.yaml"
     file.write_bytes(b'{"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}')
     paths = {"PIPE": str(pipe), "FILE": str(file)}
-    result = CliRunner().invoke(main, [paths.get(each, each) for each in arguments])
-    assert result.exit_code == 1
-    (line,) = result.stderr.splitlines()
+    for _ in range(20):
+        result = CliRunner().invoke(main, [paths.get(each, each) for each in arguments])
+        assert result.exit_code == 1
+        (line,) = result.stderr.splitlines()
+        # A busy machine may not open the other file in time either.
+        if str(file) not in line:
+            break
     assert str(pipe) in line
     assert NOT_OPENED in line
 
