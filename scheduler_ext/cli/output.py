@@ -90,10 +90,7 @@ def _capped(natural: Sequence[int], least: Sequence[int], cap: int) -> list[int]
 
 
 def _columns() -> int:
-    """As $COLUMNS says, else the width of the terminal; 120 where output goes elsewhere."""
-    given = os.environ.get("COLUMNS", "")
-    if re.fullmatch(r"[1-9][0-9]{0,5}", given):
-        return int(given)
+    """The width of the terminal; 120 where output goes elsewhere."""
     return (sys.stdout.isatty() and os.get_terminal_size(sys.stdout.fileno()).columns) or COLUMNS
 
 

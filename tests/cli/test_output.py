@@ -29,18 +29,6 @@ def test_a_table_fits_120_columns_and_loses_nothing(rows: list[list[str]]) -> No
     assert sorted(text.sub("", "".join(out))) == sorted(text.sub("", "".join(map("".join, rows))))
 
 
-@pytest.mark.parametrize(
-    ("columns", "width"), [("40", 40), ("200", 200), ("", 120), ("0", 120), ("wide", 120)]
-)
-def test_the_environment_says_how_wide_a_table_is(
-    columns: str, width: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As `watch` does, whose commands print into a pipe."""
-    monkeypatch.setenv("COLUMNS", columns)
-    out = printed(["NAME", "WHY"], [["n", "x" * 300]], wide=False)
-    assert max(map(len, out)) == width
-
-
 @given(st.lists(st.lists(TEXTS, min_size=3, max_size=3)))
 def test_a_wide_table_has_a_line_for_each_row(rows: list[list[str]]) -> None:
     lines = printed(["A", "B", "C"], rows, wide=True)
