@@ -108,6 +108,7 @@ HELD: dict[str, tuple[str, ...]] = {
         f"{IDENTITIES}test_the_extender",
         "tests/manifests/test_rights.py::test_the_rights",
     ),
+    "Standalone that Lease is its own": ("tests/manifests/test_rights.py::test_the_rights",),
     "It creates Events": (
         f"{IDENTITIES}test_a_policy_holds_the_extender_to_one_annotation",
         "tests/e2e/test_agent_policy.py::test_the_extender_changes_nothing_else_of_a_node",

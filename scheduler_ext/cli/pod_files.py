@@ -9,7 +9,7 @@ import click
 
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.files import read_file
+from scheduler_ext.wire.files import read_file, read_stream
 from scheduler_ext.wire.manifests import Manifest, every_pod, in_namespace
 from scheduler_ext.wire.objects import read_manifests
 
@@ -20,14 +20,14 @@ _SHOWN_NAMES = 10
 
 
 def read_input(path: Path) -> bytes:
-    """The bytes of a file, or of standard input. Raises OSError, click.UsageError for reading it again."""
+    """The bytes of a file, or of standard input. Raises OSError; click.UsageError for reading it again."""
     if str(path) != STDIN:
         return read_file(path)
     meta = click.get_current_context().meta
     if meta.get(_STDIN_READ):
         raise click.UsageError("-: standard input can be read only once; give a file for one of the two")
     meta[_STDIN_READ] = True
-    return sys.stdin.buffer.read()
+    return read_stream(sys.stdin.buffer)
 
 
 def read_pod_list(filename: Path, namespace: str, *, only: bool) -> list[Manifest]:

@@ -14,7 +14,7 @@ from scheduler_ext.cluster.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, ConfigError, InventoryError
 from scheduler_ext.extender.clusterstate import ClusterState, file_state, state_of
 from scheduler_ext.wire.config import Configuration, load_config
-from scheduler_ext.wire.files import read_file
+from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, read_file
 from scheduler_ext.wire.objects import read_objects
 
 
@@ -23,7 +23,7 @@ def read_config(path: Path | None) -> Configuration:
     if path is None:
         return Configuration()
     try:
-        return load_config(read_file(path))
+        return load_config(read_file(path, MAX_CONFIGURATION_BYTES))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     except ConfigError as error:
@@ -77,6 +77,8 @@ class Source:
             return file_state(path, config)
         try:
             return state_of(read_objects(read_input(path)), "standard input", config)
+        except OSError as error:
+            raise InventoryError(f"standard input: {error.strerror or error}") from None
         except InventoryError as error:
             raise InventoryError(f"standard input: {error}") from None
 

@@ -18,7 +18,7 @@ import yaml
 
 from scheduler_ext.cluster.wording import in_words, without_numbers
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.wire.files import UnansweredError, read_file
+from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, FileTooLargeError, UnansweredError, read_file
 
 if TYPE_CHECKING:
     from kubernetes.client.configuration import Configuration
@@ -100,8 +100,8 @@ class _Merged:
 
 def _merge(merged: _Merged, path: Path) -> None:
     try:
-        value = yaml.safe_load(read_file(path))
-    except UnansweredError as error:
+        value = yaml.safe_load(read_file(path, MAX_CONFIGURATION_BYTES))
+    except (UnansweredError, FileTooLargeError) as error:
         raise ValueError(f"{path}: {error.strerror}") from None
     except yaml.YAMLError as error:
         # Its own words quote the line, which may hold a token.

@@ -210,6 +210,20 @@ def known_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) ->
     return frozenset(uuid for uuid, holder in seen if holder.container in (None, container))
 
 
+def unknown_shares(node: NodeInfo) -> list[int]:
+    """The shares of a node's pods, in MiB each, that may be on any of several GPUs."""
+    devices = node.report.devices if node.report is not None else ()
+    if len(devices) < 2:
+        return []
+    return [
+        mib
+        for pod in node.pods
+        if pod.holds and pod.request.shares is not None
+        for container, mib in pod.request.shares.by_container
+        if mib and not known_devices(pod, container, devices)
+    ]
+
+
 def _annotated(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
     """The devices of a container's share as its pod's annotation says."""
     return frozenset({device.uuid for device in devices} & set(pod.devices.get(container, ())))

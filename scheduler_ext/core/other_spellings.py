@@ -31,3 +31,10 @@ def spelling_hint(name: str, share: str = DEFAULT_SHARE) -> str | None:
     if _MODEL.search(lower):
         return MODEL_HINT
     return part_hint(share) if _PART.search(lower) else None
+
+
+def resource_hint(name: str, share: str = DEFAULT_SHARE) -> str | None:
+    """The same of a resource: none but ``share`` has our own prefix, so another one is a misspelling."""
+    if name == share:
+        return None
+    return spelling_hint(name.replace(ANNOTATION_PREFIX, "gpu-", 1), share)

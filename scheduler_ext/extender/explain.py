@@ -14,7 +14,7 @@ from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.forecast import Forecast
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node import Node, NodeInfo
-from scheduler_ext.core.other_spellings import spelling_hint
+from scheduler_ext.core.other_spellings import resource_hint, spelling_hint
 from scheduler_ext.core.placement import Sizing, share_devices
 from scheduler_ext.core.quantity import QuantityError
 from scheduler_ext.core.reasons import INVALID_REQUEST, REASONS
@@ -283,20 +283,13 @@ def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources:
     """What of a pod does nothing, though somebody may think so."""
     annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
     found = [
-        f"annotation {key}: unknown, does nothing{_meant(key)}" for key in unknown_annotations(annotations)
+        f"annotation {key}: unknown, does nothing{_meant(key, resources.share)}"
+        for key in unknown_annotations(annotations)
     ]
-    names = {
-        "annotation": sorted(annotations),
-        "resource": [
-            name for name in resource_names(pod.spec or kube.PodSpec()) if not resources.is_gpu(name)
-        ],
-    }
-    found += [
-        f"{kind} {name} has no effect in this extender; {hint}"
-        for kind, each in names.items()
-        for name in each
-        if (hint := spelling_hint(name, resources.share))
-    ]
+    others = [name for name in resource_names(pod.spec or kube.PodSpec()) if not resources.is_gpu(name)]
+    hints = [(f"annotation {name}", spelling_hint(name, resources.share)) for name in sorted(annotations)]
+    hints += [(f"resource {name}", resource_hint(name, resources.share)) for name in others]
+    found += [f"{what} has no effect in this extender; {hint}" for what, hint in hints if hint]
     if isinstance(request, GpuRequest) and not request.asks_gpu:
         asked = [key for key in annotations if key.startswith(ANNOTATION_PREFIX)]
         text = "the pod asks no GPU resource, so every node is fine"
@@ -304,7 +297,9 @@ def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources:
     return found
 
 
-def _meant(key: str) -> str:
-    """The annotation that somebody may have meant."""
+def _meant(key: str, share: str) -> str:
+    """The annotation that somebody may have meant, or where the resource of shares belongs."""
+    if key == share:
+        return "; it is a resource: ask it in a container's resources.limits"
     close = get_close_matches(key.removeprefix(ANNOTATION_PREFIX).lower(), WISHES, n=1)
     return f"; did you mean {ANNOTATION_PREFIX}{close[0]}?" if close else ""

@@ -44,7 +44,7 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
     held = holdings_of(info, config.resource_names())
     unknown = unknown_gpus(info, held)
     attribution = attribute(info, held, config.resource_names())
-    not_known = unattributed(info, attribution.unknown)
+    not_known = unattributed(info, attribution.unknown, config.resource_names().share)
     if info.report is None:
         return {
             "node": info.name,

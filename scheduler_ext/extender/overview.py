@@ -51,7 +51,7 @@ def node_row(node: Node, resources: ResourceNames, headroom_percent: int) -> lis
         info.freshness,
         marks,
         _namespaces(info),
-        [each["text"] for each in unattributed(info, attribution.unknown)],
+        [each["text"] for each in unattributed(info, attribution.unknown, resources.share)],
         _Reported(node, info.report, known, attribution, resources, headroom_percent).groups()
         if info.report
         else _estimated(node),

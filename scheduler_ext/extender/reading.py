@@ -24,7 +24,7 @@ from scheduler_ext.core.node import NodeInfo, PendingPod
 from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.core.workload import Workload
 from scheduler_ext.wire.arrivals import workload_of
-from scheduler_ext.wire.files import read_file
+from scheduler_ext.wire.files import FileTooLargeError, read_file
 from scheduler_ext.wire.node import node_constraints
 from scheduler_ext.wire.objects import Objects, assemble, read_objects, refuse_without_nodes, waiting
 
@@ -52,7 +52,9 @@ def load_objects(path: Path) -> Objects:
     try:
         return read_objects(read_file(path))
     except OSError as error:
-        raise UnreadableFileError(f"{path}: {error.strerror or error}") from None
+        # One that is too large stays so until it changes.
+        kind = InventoryError if isinstance(error, FileTooLargeError) else UnreadableFileError
+        raise kind(f"{path}: {error.strerror or error}") from None
     except InventoryError as error:
         raise type(error)(f"{path}: {error}") from None
 

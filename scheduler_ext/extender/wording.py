@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scheduler_ext.core.holdings import unknown_shares
 from scheduler_ext.core.node import BoundPod, Node, NodeInfo
 
 _NAMED = 3
 _MODELS = 8
 
 
-def unattributed(info: NodeInfo, unknown: Mapping[str, int]) -> list[dict[str, Any]]:
-    """What a node's pods hold on devices that are not known, by resource, each as plain values and a text."""
+def unattributed(info: NodeInfo, unknown: Mapping[str, int], share: str) -> list[dict[str, Any]]:
+    """What a node's pods hold on devices that are not known, by resource, each as plain values and a text.
+
+    ``unknown`` are the units by resource; ``share`` is the resource of memory shares.
+    """
     profiles = {ask.resource: ask.profile for pod in info.pods for ask in pod.request.units}
     sharing = info.report or info.estimate
     shared = sharing is not None and sharing.sharing_strategy != "none"
@@ -28,6 +32,10 @@ def unattributed(info: NodeInfo, unknown: Mapping[str, int]) -> list[dict[str, A
             what = f"{count:,} {'replica' if shared else 'GPU'}{'s' * (count > 1)}"
         text = f"at least {what} held, which is not known"
         found.append({"resource": resource, "count": count, "text": text})
+    if shares := unknown_shares(info):
+        what = f"{len(shares):,} memory share{'s' * (len(shares) > 1)} of {sum(shares):,} MiB"
+        text = f"at least {what} held, on which GPU is not known: counted on every GPU"
+        found.append({"resource": share, "count": len(shares), "text": text})
     return found
 
 

@@ -1,23 +1,29 @@
-"""Files that may never answer: a pipe that nothing writes to, or a mount whose server is gone.
+"""Files that may never answer, as a pipe that nothing writes to, and files that may never end.
 
-The kernel lets a process that opens or reads such a file wait without end. So another thread does it, which
-is left behind where it gets no answer in time.
+The kernel lets a process that opens or reads a file on a dead mount wait without end. So another thread does
+it, which is left behind where it gets no answer in time. A device such as /dev/zero has bytes without end, so
+no file is read beyond a bound.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
+from typing import BinaryIO
 
 # A local file opens within microseconds, one on a slow mount within a second or two.
 OPEN_S = 10.0
 # Between two pieces. What writes to a pipe may have to ask a cluster first.
 SILENCE_S = 30.0
 _PIECE = 1 << 20
+# The objects of 5,000 nodes and 50,000 pods, as kubectl prints them, have some 500 MiB.
+MAX_BYTES = 2**30
+# A configuration has some kilobytes, a kubeconfig of many clusters some hundred.
+MAX_CONFIGURATION_BYTES = 16 * 2**20
 _HINT = "is it a pipe that nothing writes to, or on a mount that does not answer?"
 Identity = tuple[int, ...] | None
 
@@ -29,10 +35,18 @@ class UnansweredError(TimeoutError):
         super().__init__(errno.ETIMEDOUT, f"{problem}; {_HINT}")
 
 
-def read_file(path: Path) -> bytes:
-    """All of a file. Raises OSError; UnansweredError where nothing comes for too long."""
+class FileTooLargeError(OSError):
+    """A file with more bytes than are read."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(errno.EFBIG, f"larger than {max_bytes >> 20:,} MiB, the most that is read")
+
+
+def read_file(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """All of a file. Raises OSError; UnansweredError where nothing comes for too long, FileTooLargeError
+    where more comes than ``max_bytes``."""
     answers: SimpleQueue[bytes | Exception | None] = SimpleQueue()
-    Thread(target=_read, args=(path, answers.put), name="read-file", daemon=True).start()
+    Thread(target=_read, args=(path, max_bytes, answers.put), name="read-file", daemon=True).start()
     pieces: list[bytes] = []
     limit_s, problem = OPEN_S, f"not opened within {OPEN_S:g} s"
     while True:
@@ -48,15 +62,31 @@ def read_file(path: Path) -> bytes:
         limit_s, problem = SILENCE_S, f"nothing came from it for {SILENCE_S:g} s"
 
 
-def _read(path: Path, answer: Callable[[bytes | Exception | None], None]) -> None:
+def read_stream(stream: BinaryIO, max_bytes: int = MAX_BYTES) -> bytes:
+    """All of a stream such as standard input. Raises OSError, FileTooLargeError."""
+    return b"".join(_pieces(stream.read, max_bytes))
+
+
+def _read(path: Path, max_bytes: int, answer: Callable[[bytes | Exception | None], None]) -> None:
     try:
         with path.open("rb", buffering=0) as file:
             answer(b"")
-            while piece := file.read(_PIECE):
+            if os.fstat(file.fileno()).st_size > max_bytes:
+                raise FileTooLargeError(max_bytes)
+            for piece in _pieces(file.read, max_bytes):
                 answer(piece)
         answer(None)
     except Exception as error:
         answer(error)
+
+
+def _pieces(read: Callable[[int], bytes | None], max_bytes: int) -> Iterator[bytes]:
+    left = max_bytes
+    while piece := read(_PIECE):
+        left -= len(piece)
+        if left < 0:
+            raise FileTooLargeError(max_bytes)
+        yield piece
 
 
 class FileLook:

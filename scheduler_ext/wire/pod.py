@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Requirement, Toleration, effective_requests
 from scheduler_ext.core.node import BoundPod, PendingPod
-from scheduler_ext.core.other_spellings import spelling_hint
+from scheduler_ext.core.other_spellings import resource_hint
 from scheduler_ext.core.quantity import QuantityError, parse_quantity
 from scheduler_ext.core.request import (
     ContainerAsk,
@@ -285,7 +285,7 @@ def quantities(amounts: kube.Quantities | None) -> dict[str, Fraction]:
         try:
             read[name] = parse_quantity(quantity_text(raw))
         except QuantityError as error:
-            hint = spelling_hint(name)
+            hint = resource_hint(name)
             raise QuantityError(f"{name[:_SHOWN_CHARS]}: {error}{f'; {hint}' if hint else ''}") from None
     return read
 

@@ -121,6 +121,23 @@ def test_the_contract_of_a_node_that_does_not() -> None:
             ["none of them has a label nvidia.com/gpu.type", MODEL],
             id="a label that no node has",
         ),
+        pytest.param(
+            {"gpu.scheduler-ext.io/memory": "8192"},
+            {},
+            {},
+            ["resource gpu.scheduler-ext.io/memory ", SHARE],
+            id="our own resource, misspelt",
+        ),
+        pytest.param(
+            {MODEL: 1}, {}, {}, [f"resource {MODEL}", f"annotation {MODEL}"], id="ours as a resource"
+        ),
+        pytest.param(
+            {WHOLE: "1"},
+            {},
+            {SHARE: "8192"},
+            [f"annotation {SHARE}", "it is a resource", "limits"],
+            id="our resource as an annotation",
+        ),
     ],
 )
 def test_a_wish_in_another_spelling_names_ours(

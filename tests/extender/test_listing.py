@@ -316,3 +316,28 @@ def test_an_instance_that_may_be_held_says_so() -> None:
 def test_what_is_held_is_said_in_words(objects: tuple[Json, ...], text: str) -> None:
     (item,) = listed(*objects)["items"]
     assert [each["text"] for each in item["unattributed"]] == [f"at least {text}, which is not known"]
+
+
+TWO_GPUS = gpu_node("n", [gpu(0), gpu(1)])
+
+
+def shares_said(*objects: Json) -> list[Json]:
+    (item,) = listed(node("n", {SHARE: "140000"}, labels=SHARING), *objects)["items"]
+    return list(item["unattributed"])
+
+
+def test_shares_on_gpus_that_are_not_known_are_said_in_words() -> None:
+    pods = pod("p", {SHARE: "20000"}, on="n"), pod("q", {SHARE: "50000"}, on="n")
+    text = "2 memory shares of 70,000 MiB held, on which GPU is not known: counted on every GPU"
+    assert shares_said(TWO_GPUS, *pods) == [{"resource": SHARE, "count": 2, "text": f"at least {text}"}]
+
+
+def test_a_share_whose_gpu_is_known_is_not_among_them() -> None:
+    held = gpu(0, "GPU-a", holders=[holder("p", memoryMiB=100)])
+    seen = gpu_node("n", [held, gpu(1, "GPU-b")])
+    assert shares_said(seen, pod("p", {SHARE: "20000"}, on="n")) == []
+    told = pod("p", {SHARE: "20000"}, on="n")
+    (container,) = told["spec"]["containers"]
+    told["metadata"]["annotations"] = {f"devices.gpu.scheduler-ext.io/{container['name']}": "GPU-b"}
+    assert shares_said(gpu_node("n", [gpu(0, "GPU-a"), gpu(1, "GPU-b")]), told) == []
+    assert shares_said(gpu_node("n", [gpu(0)]), pod("p", {SHARE: "20000"}, on="n")) == []

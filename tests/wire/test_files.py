@@ -1,7 +1,8 @@
-"""Files that never answer are an error within seconds, wherever a command reads one."""
+"""Files that never answer or never end are an error within seconds, wherever a command reads one."""
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 import time
@@ -20,7 +21,7 @@ from scheduler_ext.core.resources import ResourceNames
 from scheduler_ext.extender import reading as reading_module
 from scheduler_ext.extender.reading import load_objects, read_nodes_apart
 from scheduler_ext.wire import files as files_module
-from scheduler_ext.wire.files import FileLook, UnansweredError, read_file
+from scheduler_ext.wire.files import FileLook, FileTooLargeError, UnansweredError, read_file, read_stream
 from tests.kube_objects import gpu, gpu_node, inventory
 
 NOT_OPENED = "not opened within 0.2 s; is it a pipe that nothing writes to"
@@ -157,7 +158,7 @@ def test_what_is_read_is_named(
     assert "\n" not in str(found.value)
 
 
-@pytest.mark.parametrize(
+COMMANDS = pytest.mark.parametrize(
     "arguments",
     [
         pytest.param(("inventory", "--inventory", "PIPE"), id="inventory"),
@@ -169,6 +170,9 @@ def test_what_is_read_is_named(
         pytest.param(("replay", "PIPE", "--pod", "a/b"), id="a snapshot to replay"),
     ],
 )
+
+
+@COMMANDS
 def test_commands_end_with_one_line(
     arguments: tuple[str, ...], pipe: Path, soon: None, tmp_path: Path
 ) -> None:
@@ -184,6 +188,50 @@ def test_commands_end_with_one_line(
             break
     assert str(pipe) in line
     assert NOT_OPENED in line
+
+
+@pytest.mark.parametrize("where", ["/dev/zero", "file"])
+def test_no_file_is_read_beyond_the_bound(where: str, tmp_path: Path) -> None:
+    path = tmp_path / where
+    if where == "file":
+        path.write_bytes(b"x" * ((3 << 20) + 1))
+    with pytest.raises(FileTooLargeError, match="larger than 3 MiB, the most that is read"):
+        read_file(path, 3 << 20)
+
+
+def test_the_largest_file_comes_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(3 << 20))
+    assert read_file(path, 3 << 20) == path.read_bytes()
+
+
+def test_standard_input_is_not_read_beyond_the_bound() -> None:
+    assert read_stream(io.BytesIO(b"x" * 100), 100) == b"x" * 100
+    with pytest.raises(FileTooLargeError):
+        read_stream(io.BytesIO(b"x" * 101), 100)
+
+
+@COMMANDS
+def test_commands_refuse_a_file_that_is_too_large(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """Without reading any of it: it has 64 GiB."""
+    large, pod = tmp_path / "large.yaml", tmp_path / "pod.yaml"
+    with large.open("wb") as file:
+        file.truncate(2**36)
+    pod.write_bytes(b'{"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}')
+    paths = {"PIPE": str(large), "FILE": str(pod)}
+    result = CliRunner().invoke(main, [paths.get(each, each) for each in arguments])
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert str(large) in line
+    assert "MiB, the most that is read" in line
+
+
+def test_a_kubeconfig_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    with path.open("wb") as file:
+        file.truncate(2**36)
+    with pytest.raises(ClusterError, match="larger than 16 MiB, the most that is read"):
+        Kubeconfig((path,), None).contexts()
 
 
 def test_a_child_that_does_not_end_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
