@@ -101,7 +101,8 @@ def test_neither_silence_nor_a_new_agent_heals_a_broken_gpu(node: Node, xid: int
 
 
 def test_silence_heals_what_it_can(node: Node) -> None:
-    node.run("2s")
+    # Longer than a busy machine may hold up the report that tells of it.
+    node.run("5s")
     node.health()
     node.breaks(63)
     told = node.reported(healthy(1))

@@ -27,7 +27,7 @@ from tests.cluster.api_requests import Match, Request, RequestLog, everything
 from tests.cluster.api_store import Store
 from tests.kube_objects import Json
 
-_STOP_S = 10
+_STOP_S = 60
 Hook = Callable[[Request], Answer | None]
 
 

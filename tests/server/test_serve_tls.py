@@ -246,6 +246,7 @@ def test_a_client_is_refused_and_counted_and_told_of_once(
             call(sock, FILTER)
 
     before = server.samples()
+    began = time.monotonic()
     for newest in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         context.maximum_version = newest
         for _ in range(10):
@@ -255,9 +256,10 @@ def test_a_client_is_refused_and_counted_and_told_of_once(
     eventually(lambda: connections_cut(server) == before[REFUSALS] + 20)
     moved = {name for name, value in server.samples().items() if value != before.get(name)}
     assert moved - AGES == {REFUSALS}
-    (line,) = server.logged()
-    assert "client 127.0.0.1 refused: it" in line
-    assert why in line
+    lines = server.logged()
+    # Once, and again after each ten seconds that a busy machine took.
+    assert 1 <= len(lines) <= 1 + (time.monotonic() - began) / 10
+    assert all("client 127.0.0.1 refused: it" in line and why in line for line in lines)
     assert_well(server.post("filter", GOOD))
 
 
