@@ -52,7 +52,7 @@ class Nvml(Calls):
     """
 
     def __init__(self, library: Path | None = None, beat: Callable[[], None] = lambda: None) -> None:
-        """``beat`` is called before each call: one that does not come back is told from many that do."""
+        """``beat`` is called before each call, which distinguishes one that hangs from many that return."""
         super().__init__()
         self._beat = beat
         self._library = library

@@ -15,8 +15,8 @@ from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.extender.explain import API_VERSION
 
 _BAR_CELLS = 40
-# What is promised to pods, what pods use beyond that, what nobody known uses, what is free, and what is free
-# unless this GPU is one of those that pods hold without the agent having seen which.
+# Memory promised to pods, used by pods beyond this, used by no known pod, free, and
+# free unless a pod holds this GPU and the agent has not seen which GPU the pod holds.
 _PROMISED, _USED, _UNKNOWN, _FREE, _MAYBE = "#", "+", "!", ".", "?"
 _COLOURS = {_PROMISED: "blue", _USED: "cyan", _UNKNOWN: "red"}
 

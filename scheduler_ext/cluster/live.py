@@ -55,8 +55,8 @@ _PUBLISH_EVERY_S = 0.1
 _TICK_S = 1.0
 # At most one look in this time at whether changes cure what was refused.
 _NUDGE_EVERY_S = 1.0
-# kube-scheduler may hear of a release before we do, ask, and be refused; it is told when we know. A watch is
-# behind for as long as this after a restart of the API server.
+# kube-scheduler may hear of a release before we do, ask, and be refused; a nudge follows when we know. A
+# watch is behind for as long as this after a restart of the API server.
 _BEHIND_S = 45.0
 # At its end, everything that runs has this long together.
 _STOP_S = 2.0

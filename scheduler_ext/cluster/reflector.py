@@ -312,7 +312,7 @@ class Reflector(Generic[U]):
         self._expired_before = False
 
     def _expired(self, error: RefusedError) -> None:
-        """List anew, and soon; but not without end where a server expires every watch at once."""
+        """List again soon, with a growing wait where a server expires every watch at once."""
         self._version = ""
         self._restarts["expired"] += 1
         if not self._expired_before:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ServerClock:
-    """The API server's clock: what it said, and when by ours (monotonic). What was told with it cannot have
-    been written before ``not_before``, by ours, whatever the server's clock did meanwhile."""
+    """The API server's clock: what it said, and when by ours (monotonic). What came with it cannot have
+    been written before ``not_before``, by ours, even if the server's clock has jumped."""
 
     said: float
     heard_at: float

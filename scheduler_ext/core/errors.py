@@ -4,7 +4,7 @@ SchedulerExtError
 ├── ConfigError            a configuration that cannot be meant; names the key
 ├── InventoryError         an inventory file that cannot be read; names the object and the field
 │   ├── ImpossibleReportError   a GPUNode report that contradicts itself
-│   └── UnreadableFileError     a file of which no bytes can be had, for now
+│   └── UnreadableFileError     a file that cannot be read for now
 ├── DocumentError          a text from outside that is no YAML or JSON, or too large; one line
 ├── ClusterError           a cluster that cannot be reached as told; names the kubeconfig or the file
 ├── OverAllocationError    a promise of memory that was made already: a bug, and nothing was promised
@@ -40,7 +40,7 @@ class ImpossibleReportError(InventoryError):
 
 
 class UnreadableFileError(InventoryError):
-    """An inventory file of which no bytes can be had; that may pass though the file stays the same."""
+    """An inventory file that cannot be read; this may pass though the file stays the same."""
 
 
 class ClusterError(SchedulerExtError):

@@ -37,7 +37,7 @@ def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
 
 
 def with_place(info: NodeInfo, pod: BoundPod, victims: Collection[str]) -> NodeInfo:
-    """The node as it is once the pod is nominated to it and its victims (uids) have been told to leave."""
+    """The node as it is once the pod is nominated to it and its victims (uids) are terminating."""
     nominated = info.nominated
     if all(other.uid != pod.uid for other in nominated):
         nominated = (*nominated, pod)

@@ -106,8 +106,8 @@ class Preemption:
 
     def awaited(self, info: NodeInfo, evicted: Collection[str] = ()) -> tuple[str, ...]:
         """The uids of those of lower priority that leave a node already, where it takes the pod when they
-        have left and not yet before; else none. ``evicted`` are uids of some that leave though nobody has
-        told yet."""
+        have left and not yet before; else none. ``evicted`` are uids of some that leave though the
+        watch does not show it yet."""
         seen = seen_by(info, self._uid, self._request.priority)
         leaving = [pod for pod in self._lower(seen, evicted) if pod.terminating or pod.uid in evicted]
         waits = leaving and self._fits(without(seen, leaving)) and not self._fits(seen)

@@ -12,8 +12,8 @@ from scheduler_ext.core.node import NodeInfo
 
 @dataclass(frozen=True, slots=True)
 class DeviceUsage:
-    """In MiB; ``unaccounted_mib`` is what no pod explains that holds something there, None where nobody could
-    tell; ``free_mib`` is what may still be promised: nothing of a GPU that takes nothing new, or has no
+    """In MiB; ``unaccounted_mib`` is what no pod explains that holds something there, None where it is not
+    known; ``free_mib`` is what may still be promised: nothing of a GPU that takes nothing new, or has no
     replica left."""
 
     requested_mib: int

@@ -298,7 +298,7 @@ def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources:
 
 
 def _meant(key: str, share: str) -> str:
-    """The annotation that somebody may have meant, or where the resource of shares belongs."""
+    """The annotation that the author may have meant, or where the resource of shares belongs."""
     if key == share:
         return "; it is a resource: ask it in a container's resources.limits"
     close = get_close_matches(key.removeprefix(ANNOTATION_PREFIX).lower(), WISHES, n=1)

@@ -28,7 +28,7 @@ _Seen = tuple[str, tuple[str, ...], tuple[object, ...]]
 
 
 def _key(node: NodeInfo, seen: NodeInfo) -> _Seen:
-    """What tells one way to see a node from all others."""
+    """Identifies one view of a node among all its views."""
     known = set(map(id, node.pods))
     own = (
         (pod.uid, pod.terminating, tuple(pod.devices.items())) for pod in seen.pods if id(pod) not in known

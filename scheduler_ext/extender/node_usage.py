@@ -20,9 +20,9 @@ IDLE_BELOW_MIB = 64
 
 
 class Amounts(NamedTuple):
-    """GPUs and their memory in MiB. ``allocated`` are those of which a pod holds something, ``unattributed``
-    those of them that pods hold at least without the agent having seen which, ``idle`` those on which no
-    process keeps any memory; ``free_mib`` is what may still be promised."""
+    """GPUs and their memory in MiB. ``allocated`` are those that a pod holds wholly or in part,
+    ``unattributed`` those of them that pods hold at least without the agent having seen which, ``idle`` those
+    on which no process keeps any memory; ``free_mib`` is what may still be promised."""
 
     gpus: int = 0
     allocated: int = 0
@@ -89,7 +89,7 @@ def node_usage(node: Node, resources: ResourceNames, headroom_percent: int) -> N
 
 
 def _estimated(estimate: Estimate, units: int) -> NodeUsage:
-    """Of labels: pods hold so many units, of which several may be of one GPU."""
+    """Of labels: pods hold so many units; several of them may be parts of one GPU."""
     held = min(-(-units // estimate.replicas), estimate.count)
     counted = Amounts(gpus=estimate.count, allocated=held, unattributed=held)
     return NodeUsage(by_model={estimate.model.name: counted})

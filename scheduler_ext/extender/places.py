@@ -32,7 +32,7 @@ _NODES = 16
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One pod's place: ``victims`` by node, of which kube-scheduler chose one node.
+    """One pod's place: ``victims`` by node; kube-scheduler chose one of these nodes.
 
     Of the time when they were named: ``known`` are the uids of victims that were known there, ``leaving`` of
     those that left already, ``before`` is the node that the pod was nominated to, and ``version`` its
@@ -199,7 +199,7 @@ class Places:
                 if is_gone(uid):
                     self._put(uid, None)
                 elif known is not None and _is_newer(known.resource_version, place.version):
-                    # What kube-scheduler wrote after it was answered, or somebody else.
+                    # kube-scheduler, or another client, wrote this after the answer.
                     self._shorten(place, now)
             ended, self._ended = self._ended, set()
         return ended
@@ -266,7 +266,7 @@ def _all_leave(place: Place, info: NodeInfo) -> bool:
 
 
 def _chosen_from(victims: Mapping[str, Victims], snapshot: Snapshot) -> list[str]:
-    """The nodes of which kube-scheduler takes one, which compares them in this order and then draws lots.
+    """The nodes that are best in kube-scheduler's order; of these it takes one at random.
 
     All of them, where the priority of some victim is not known here.
     """

@@ -67,7 +67,7 @@ class Preemptor:
         chosen = self._on_its_way(args, preemption, snapshot)
         if chosen is None:
             pod = self._asking(args.pod, preemption)
-            # Until this is answered, nobody is to leave for it.
+            # Until this request is answered, the pod has no place.
             self._places.forget(pod.uid)
             self._places.disprove(pod, {name: each.uids for name, each in args.proposals.items()}, snapshot)
             chosen = likeliest(self._chosen(args, preemption, snapshot, pod, began, deadline), snapshot)
@@ -94,15 +94,15 @@ class Preemptor:
         candidates = self._candidates(preemption, proposals, deadline)
         _search(candidates, deadline - _RESERVED * (deadline - began))
         chosen: dict[str, Victims] = {}
-        told = 0
+        examined = 0
         for name, candidate in candidates.items():
             if time.monotonic() > deadline:
                 break
-            told += 1
+            examined += 1
             if (victims := candidate.victims) is not None:
                 chosen[name] = victims
-        if not chosen and told < len(proposals):
-            # To kube-scheduler an empty answer means that nobody helps: it would ask no more.
+        if not chosen and examined < len(proposals):
+            # kube-scheduler takes an empty answer to mean that no node helps, and would not ask again.
             raise RequestError(503, "deadline exceeded; the server is overloaded")
         return chosen
 
@@ -125,8 +125,8 @@ class Preemptor:
     def refused(self, pod: kube.Pod, nodes: Collection[str]) -> None:
         """Filter has refused a pod on these nodes, where kube-scheduler counts that it fits.
 
-        kube-scheduler may take its nomination back then. Where it waits for pods of which only
-        kube-scheduler knows that they are gone, its place is kept.
+        kube-scheduler may take its nomination back then. Where it waits for pods that are gone
+        by kube-scheduler's knowledge alone, its place is kept.
         """
         uid, nominated = pod_uid(pod), _nominated_node(pod)
         self._hear(pod)
@@ -155,8 +155,8 @@ class Preemptor:
     def _on_its_way(
         self, args: PreemptionArgs, preemption: Preemption, snapshot: Snapshot
     ) -> dict[str, Victims] | None:
-        """The answer for a pod whose place is on its way already, so that nobody else need leave; None for
-        any other.
+        """The answer for a pod whose place is on its way already, so that no other pod needs to leave;
+        None for any other.
 
         kube-scheduler takes it that an unresolvable refusal of the nominated node is for good
         (PodEligibleToPreemptOthers), and would empty one node after the other for as long as the last victim

@@ -95,7 +95,7 @@ class PageFeed:
         self._sample_every_s = sample_every_s
         self._sample_at = self._status_at = 0.0
         self._watched_until = 0.0
-        # When the last look ended, or somebody began to watch after it.
+        # When the last look ended, or a browser began to watch after it.
         self._looked_at = 0.0
         self._failing_since: float | None = None
         self._asked = Event()
