@@ -34,7 +34,7 @@ from benchmarks.processes import running_listeners
 from benchmarks.report import aligned
 from benchmarks.shapes import SHAPES
 from scheduler_ext.sim.machine import describe_machine, machine_line
-from tests.cluster import large
+from tests.cluster.large import large
 
 PHASES = ("quiet", "events", "relist")
 # kube-scheduler asks about the next pod when it has bound the last one.
@@ -58,7 +58,7 @@ class Round:
 @contextlib.contextmanager
 def running_api(nodes: int, pods: int, rate: float) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The replaying API server's process, and a kubeconfig for it."""
-    command = [sys.executable, "-m", "tests.cluster.api_server"]
+    command = [sys.executable, "-m", "tests.cluster.api.api_server"]
     options = [f"--nodes={nodes}", f"--pods={pods}", f"--rate={rate}"]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -30,8 +30,8 @@ from benchmarks.inventory import write_inventory
 from benchmarks.pods import pod_json
 from benchmarks.report import aligned, percentile_us
 from benchmarks.shapes import SHAPES
-from scheduler_ext.core.node import BoundPod, NodeInfo
-from scheduler_ext.core.request import GpuRequest, ShareAsk
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.wire.config import Configuration

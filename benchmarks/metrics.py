@@ -27,12 +27,12 @@ from benchmarks.inventory import write_objects
 from benchmarks.processes import running_listeners
 from benchmarks.report import aligned
 from scheduler_ext.extender.service import Extender
-from scheduler_ext.extender.source import InventorySource
 from scheduler_ext.server.metrics import Metrics
 from scheduler_ext.server.metrics.gpu_families import Detail
 from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.sources.source import InventorySource
 from scheduler_ext.wire.config import API_VERSION, KIND, load_config
-from tests.cluster import large
+from tests.cluster.large import large
 
 DETAILS: tuple[Detail, ...] = get_args(Detail)
 # Half of the GPUs are held.

@@ -19,8 +19,8 @@ from flask import Flask, Response, request
 from gunicorn.app.base import BaseApplication
 
 from benchmarks.noop_replies import NamesError, filter_reply, prioritize_reply
-from scheduler_ext.server.body import read_body
 from scheduler_ext.server.gunicorn_server import run_server
+from scheduler_ext.server.http.body import read_body
 from scheduler_ext.server.server_options import Apps, ServerOptions
 
 # As large as the extender takes them by default.

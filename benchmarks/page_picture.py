@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scheduler_ext.core.node import NodeInfo, PendingPod
-from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.extender.explainer import Explainer
-from scheduler_ext.extender.waiting import Waiting
+from scheduler_ext.core.node.node import NodeInfo, PendingPod
+from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, waiting
 from tests.kube_objects import (

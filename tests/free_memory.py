@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node.node import NodeInfo
 from tests.strategies import clusters
 
 

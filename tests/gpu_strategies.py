@@ -12,11 +12,11 @@ from functools import cache
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from scheduler_ext.core.estimate import Estimate
-from scheduler_ext.core.gpu import Device, Holder, Memory, Mig, MigInstance, Report
-from scheduler_ext.core.mig import Profile
-from scheduler_ext.core.mig_geometry import Geometry, geometry_for
-from scheduler_ext.core.models import canonical_model
+from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Mig, MigInstance, Report
+from scheduler_ext.core.gpu.mig import Profile
+from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for
+from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.node.estimate import Estimate
 
 MAX_SLOTS = 16
 # (product, vendor, total MiB); the last is in no table.

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, product
 from typing import NamedTuple
 
-from scheduler_ext.core.models import GpuModel
-from scheduler_ext.core.node import NodeState, Slot, Unit, version_number
-from scheduler_ext.core.request import GpuRequest, ShareAsk
+from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.node.node import NodeState, Slot, Unit, version_number
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 
 
 class Gpu(NamedTuple):

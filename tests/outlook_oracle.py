@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from scheduler_ext.core.forecast import UNKNOWN_GPUS, UNKNOWN_PICKY, UNKNOWN_SHARES, DeviceKind
-from scheduler_ext.core.models import GpuModel
-from scheduler_ext.core.node import UNLIMITED, NodeState, Slot
-from scheduler_ext.core.residual_value import residual_values
-from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.core.forecast.forecast import UNKNOWN_GPUS, UNKNOWN_PICKY, UNKNOWN_SHARES, DeviceKind
+from scheduler_ext.core.forecast.residual_value import residual_values
+from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.node.node import UNLIMITED, NodeState, Slot
+from scheduler_ext.core.request.workload import TaskClass, Workload
 from tests.oracle import available
 
 

@@ -16,19 +16,19 @@ import scheduler_ext.sim.mig.policies
 import scheduler_ext.sim.policies
 from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
 from scheduler_ext.cli import main
-from scheduler_ext.cluster.notices import NUDGE_ANNOTATION
-from scheduler_ext.core.cycle import REPORTED, REPORTED_TO_OTHERS
-from scheduler_ext.core.decided import Bound, Candidate, Term
-from scheduler_ext.core.reasons import REASONS
-from scheduler_ext.core.request import GpuRequest
-from scheduler_ext.core.resources import DEFAULT_SHARE, DEFAULT_WHOLE
+from scheduler_ext.cluster.events.notices import NUDGE_ANNOTATION
+from scheduler_ext.core.cycle.cycle import REPORTED, REPORTED_TO_OTHERS
+from scheduler_ext.core.framework.decided import Bound, Candidate, Term
+from scheduler_ext.core.framework.reasons import REASONS
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.resources import DEFAULT_SHARE, DEFAULT_WHOLE
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
-from scheduler_ext.core.wishes import ANNOTATION_PREFIX, WISHES
-from scheduler_ext.extender.ledger_dump import ledger_dump
+from scheduler_ext.explain.recorded import recorded_values
 from scheduler_ext.extender.record import Recorded
-from scheduler_ext.extender.recorded import recorded_values
 from scheduler_ext.extender.service import Extender
-from scheduler_ext.extender.source import InventorySource
+from scheduler_ext.sources.source import InventorySource
+from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.binding import device_annotations
 from scheduler_ext.wire.config import Configuration
@@ -254,7 +254,7 @@ def test_wire_names_every_field_of_the_ledger() -> None:
 
 
 def test_events_names_every_reason() -> None:
-    source = "".join(path.read_text() for path in (ROOT / "scheduler_ext" / "cluster").glob("*.py"))
+    source = "".join(path.read_text() for path in (ROOT / "scheduler_ext" / "cluster").rglob("*.py"))
     reasons = set(re.findall(r'"((?:GPU|ShareWithout)[A-Z]\w+)"', source)) - {"GPUNode"}
     assert {row[0].strip("`") for row in rows(page("events"))} == reasons
     assert len(reasons) == 7

@@ -16,13 +16,13 @@ import yaml
 from hypothesis import given
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler_ext.core.cycle import FITS, Decision
-from scheduler_ext.core.node import NodeInfo
-from scheduler_ext.core.policy import Policy
-from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.cycle.cycle import FITS, Decision
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.request import GpuRequest
 from tests.pages import ROOT, SAMPLE, rows
-from tests.server.product import Product, config_file
-from tests.server.server_process import get
+from tests.server.process.product import Product, config_file
+from tests.server.process.server_process import get
 from tests.strategies import clusters, several_requests, snapshot_of
 
 PAGE = ROOT / "docs" / "concepts" / "threat-model.md"
@@ -41,50 +41,50 @@ HELD: dict[str, tuple[str, ...]] = {
     ),
     "`/bind` is off unless shares are installed": (f"{HERE}test_nothing_is_bound_without_shares",),
     "It binds only pods of the schedulers named": (
-        "tests/extender/test_bind.py::test_a_pod_that_is_not_to_be_bound_is_refused",
-        "tests/extender/test_bind.py::test_where_nothing_fits_nothing_is_asked",
-        "tests/extender/test_bind.py::test_the_fence",
+        "tests/binding/test_bind.py::test_a_pod_that_is_not_to_be_bound_is_refused",
+        "tests/binding/test_bind.py::test_where_nothing_fits_nothing_is_asked",
+        "tests/binding/test_bind.py::test_the_fence",
     ),
     "kube-scheduler with `enableHTTPS` and no CA": (f"{POLICY}test_notices",),
     "An admission policy lets an agent's token": (
-        "tests/e2e/test_agent_policy.py::test_an_agent_reports_on_its_own_node",
-        "tests/e2e/test_agent_policy.py::test_an_agent_does_not_report_on_another_node",
-        "tests/e2e/test_agent_policy.py::test_a_token_of_no_pod_reports_on_no_node",
+        "tests/e2e/agents/test_agent_policy.py::test_an_agent_reports_on_its_own_node",
+        "tests/e2e/agents/test_agent_policy.py::test_an_agent_does_not_report_on_another_node",
+        "tests/e2e/agents/test_agent_policy.py::test_a_token_of_no_pod_reports_on_no_node",
     ),
     "The CRD and the extender refuse amounts": (
-        "tests/e2e/test_crd_refusals.py::test_both_refuse_what_cannot_be_and_name_it",
+        "tests/e2e/agents/test_crd_refusals.py::test_both_refuse_what_cannot_be_and_name_it",
         "tests/cluster/test_sinks.py::test_one_that_contradicts_itself_is_refused_and_the_last_good_one_ages",
     ),
     "Whole GPUs and MIG instances are capped": (
-        "tests/core/test_caps.py::test_a_report_is_only_ever_lowered",
+        "tests/core/node/test_caps.py::test_a_report_is_only_ever_lowered",
     ),
     "They only restrict": (f"{HERE}test_annotations_only_restrict",),
     "What the extender writes": (
-        "tests/e2e/test_share_assignment.py::test_nobody_else_binds_with",
-        "tests/e2e/test_share_assignment.py::test_nobody_afterwards",
-        "tests/e2e/test_share_assignment.py::test_nobody_assigns_to_a_pod_that_waits",
+        "tests/e2e/shares/test_share_assignment.py::test_nobody_else_binds_with",
+        "tests/e2e/shares/test_share_assignment.py::test_nobody_afterwards",
+        "tests/e2e/shares/test_share_assignment.py::test_nobody_assigns_to_a_pod_that_waits",
     ),
     "What is used beyond is measured": (
-        "tests/core/test_drift.py::test_use_beyond_what_is_held",
-        "tests/core/test_foreign_use.py::test_what_is_left_for_shares",
-        "tests/cluster/test_events.py::test_memory_that_nobody_known_uses_is_an_event_of_its_node",
+        "tests/core/node/test_drift.py::test_use_beyond_what_is_held",
+        "tests/core/gpu/test_foreign_use.py::test_what_is_left_for_shares",
+        "tests/cluster/events/test_events.py::test_memory_that_nobody_known_uses_is_an_event_of_its_node",
     ),
     "A limit for bodies (413)": (
-        "tests/server/test_serve_hostile.py::test_a_body_above_the_limit_is_a_413",
-        "tests/server/test_slow_clients.py::test_hundreds_of_slow_clients_delay_nobody_and_are_cut_off",
-        "tests/server/test_slow_clients.py::test_unfinished_bodies_together_are_bounded",
-        "tests/server/test_held_bytes.py::test_replies_that_are_not_read_are_held_up_to_a_bound",
-        "tests/server/test_held_bytes.py::test_the_cap_on_connections_is_hard_and_probes_are_answered",
+        "tests/server/process/test_serve_hostile.py::test_a_body_above_the_limit_is_a_413",
+        "tests/server/http/test_slow_clients.py::test_hundreds_of_slow_clients_delay_nobody_and_are_cut_off",
+        "tests/server/http/test_slow_clients.py::test_unfinished_bodies_together_are_bounded",
+        "tests/server/http/test_held_bytes.py::test_replies_that_are_not_read_are_held_up_to_a_bound",
+        "tests/server/http/test_held_bytes.py::test_the_cap_on_connections_is_hard_and_probes_are_answered",
         "tests/wire/test_yaml_values.py::test_bombs_are_refused_before_they_are_built",
-        "tests/server/test_serve_hostile_manifests.py::test_others_are_answered_while_hostile_bodies_are_read",
+        "tests/server/process/test_serve_hostile_manifests.py::test_others_are_answered_while_hostile_bodies_are_read",
     ),
     "`/explain`, `/pods`, the page and `/debug/*`": (
         f"{POLICY}test_notices",
         "tests/e2e/test_port_forward.py::test_the_rights_that_a_port_forward_needs",
-        "tests/server/test_serve_page.py::test_only_this_host_is_answered_for",
-        "tests/server/test_serve_browsers.py::test_other_pages_get_nothing",
-        "tests/server/test_serve_browsers.py::test_no_web_page_is_a_kube_scheduler",
-        "tests/server/test_serve_explain.py::test_no_pod_of_another_namespace_is_named",
+        "tests/server/process/test_serve_page.py::test_only_this_host_is_answered_for",
+        "tests/server/process/test_serve_browsers.py::test_other_pages_get_nothing",
+        "tests/server/process/test_serve_browsers.py::test_no_web_page_is_a_kube_scheduler",
+        "tests/server/process/test_serve_explain.py::test_no_pod_of_another_namespace_is_named",
     ),
     "Metrics have namespaces, nodes and models, no pods": (
         f"{HERE}test_metrics_name_no_pod",
@@ -98,7 +98,7 @@ HELD: dict[str, tuple[str, ...]] = {
     ),
     "Pods are kept with names": (
         "tests/extender/test_record.py::test_the_pod_is_kept_without_what_no_decision_reads",
-        "tests/extender/test_replay.py::test_the_file_tells_nothing_that_no_decision_reads",
+        "tests/explain/test_replay.py::test_the_file_tells_nothing_that_no_decision_reads",
     ),
     "`gpu-scheduler-extender`, which has none": (
         f"{IDENTITIES}test_each_container_has_its_own_identity",
@@ -111,11 +111,11 @@ HELD: dict[str, tuple[str, ...]] = {
     "Standalone that Lease is its own": ("tests/manifests/test_rights.py::test_the_rights",),
     "It creates Events": (
         f"{IDENTITIES}test_a_policy_holds_the_extender_to_one_annotation",
-        "tests/e2e/test_agent_policy.py::test_the_extender_changes_nothing_else_of_a_node",
+        "tests/e2e/agents/test_agent_policy.py::test_the_extender_changes_nothing_else_of_a_node",
     ),
     "With shares it also binds": (
         f"{IDENTITIES}test_the_extender_of_shares",
-        "tests/e2e/test_share_capacity.py::test_the_extender_changes_nothing_else_of_a_nodes_status",
+        "tests/e2e/shares/test_share_capacity.py::test_the_extender_changes_nothing_else_of_a_nodes_status",
     ),
     "It reads no Secret and no ConfigMap": (
         f"{IDENTITIES}test_the_extender_does_not",
@@ -131,13 +131,15 @@ HELD: dict[str, tuple[str, ...]] = {
     "Its token lives for an hour": (f"{IDENTITIES}test_kube_schedulers_token_ends_with_its_pod",),
     "It patches no Node": (f"{IDENTITIES}test_kube_scheduler_does_not",),
     "As any kube-scheduler": (f"{IDENTITIES}test_kube_scheduler",),
-    "Its own GPUNode": ("tests/e2e/test_agent_policy.py::test_an_agent_does_not",),
-    "No Pods, no Nodes to write": ("tests/e2e/test_agent_policy.py::test_an_agent_has_no_other_right",),
+    "Its own GPUNode": ("tests/e2e/agents/test_agent_policy.py::test_an_agent_does_not",),
+    "No Pods, no Nodes to write": (
+        "tests/e2e/agents/test_agent_policy.py::test_an_agent_has_no_other_right",
+    ),
     "Its namespace is privileged": (f"{POLICY}test_notices",),
     "One Lease says who writes": (
-        "tests/cluster/test_notices.py::test_a_standby_writes_nothing",
+        "tests/cluster/events/test_notices.py::test_a_standby_writes_nothing",
         "tests/cluster/test_binder.py::test_two_extenders_never_bind_beyond_what_there_is",
-        "tests/e2e/test_shares_two_extenders.py::test_both_bind_and_nothing_is_promised_twice",
+        "tests/e2e/shares/test_shares_two_extenders.py::test_both_bind_and_nothing_is_promised_twice",
     ),
     "Ages count by the API server's clock": (
         "tests/cluster/test_live.py::test_a_clock_that_is_set_back_ages_no_report",

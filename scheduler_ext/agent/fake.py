@@ -9,7 +9,7 @@ from pathlib import Path
 from scheduler_ext.agent.names import NODE_NAME
 from scheduler_ext.agent.status import summary
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.extender.reading import load_objects
+from scheduler_ext.sources.reading import load_objects
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeStatus, WrittenStatus, summarised
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds

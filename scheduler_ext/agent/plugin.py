@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scheduler_ext.agent.device_ids import MAX_REPLICAS, sharing_replicas
-from scheduler_ext.core import node_labels
-from scheduler_ext.core.resources import MIG_PREFIX
+from scheduler_ext.core.node import node_labels
+from scheduler_ext.core.request.resources import MIG_PREFIX
 from scheduler_ext.wire.gpunode import SharingStatus
 
 _STRATEGY = "nvidia.com/mig.strategy"

@@ -17,8 +17,8 @@ from scheduler_ext.agent.fitting import bounded, fitting, fitting_instances, mat
 from scheduler_ext.agent.health import Health
 from scheduler_ext.agent.holders import HolderReading, Holdings
 from scheduler_ext.agent.reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
-from scheduler_ext.core.mig import MAX_GRID, parse_profile
-from scheduler_ext.core.models import canonical_model
+from scheduler_ext.core.gpu.mig import MAX_GRID, parse_profile
+from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.wire.gpunode import (
     DeviceStatus,
     HealthStatus,

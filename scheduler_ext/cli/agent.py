@@ -25,7 +25,7 @@ from scheduler_ext.core.errors import SchedulerExtError
 if TYPE_CHECKING:
     from scheduler_ext.agent.alive import Pulse
     from scheduler_ext.agent.observer import Observer
-    from scheduler_ext.cluster.transport import Transport
+    from scheduler_ext.cluster.client.transport import Transport
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +204,7 @@ def _end_on_signals(stopped: Event) -> None:
 
 
 def _transport(kubeconfig: Path | None, context: str | None) -> Transport:
-    from scheduler_ext.cluster.transport import Transport
+    from scheduler_ext.cluster.client.transport import Transport
 
     return Transport.from_kubeconfig(kubeconfig, context) if kubeconfig else Transport.in_cluster()
 

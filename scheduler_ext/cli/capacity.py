@@ -13,7 +13,7 @@ from scheduler_ext.cli.output import print_names, print_structured, print_table,
 from scheduler_ext.cli.pod_files import read_pod
 from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, PodError
-from scheduler_ext.extender.capacity import capacity as capacity_of
+from scheduler_ext.whatif.capacity import capacity as capacity_of
 
 # The table shows so many nodes that take none; they are many in a large cluster, and all alike.
 _SHOWN_EMPTY = 10

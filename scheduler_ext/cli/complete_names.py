@@ -9,7 +9,7 @@ from urllib.parse import quote
 import click
 
 from scheduler_ext.cli.kubeconfig import kubeconfig_of
-from scheduler_ext.cluster.kubeconfig import Kubeconfig
+from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import SchedulerExtError
 
 # Whoever pressed a key waits for this.
@@ -63,7 +63,7 @@ def _kubeconfig(ctx: click.Context) -> Kubeconfig:
 
 def _names(kubeconfig: Kubeconfig, path: str) -> list[str]:
     # Here, because importing the client takes longer than most commands.
-    from scheduler_ext.cluster.transport import Transport
+    from scheduler_ext.cluster.client.transport import Transport
 
     transport = Transport(kubeconfig.configuration())
     try:

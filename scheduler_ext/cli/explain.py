@@ -14,7 +14,7 @@ from scheduler_ext.cli.pod_files import read_pod
 from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.intree import NO_NODES
-from scheduler_ext.extender.explain import explain as explain_pod
+from scheduler_ext.explain.explain import explain as explain_pod
 
 WOULD_NOT_FIT = 3
 # Shares of a pod that are named in its line.

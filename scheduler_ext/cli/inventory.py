@@ -17,7 +17,7 @@ from scheduler_ext.cli.options import (
 )
 from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
 from scheduler_ext.cli.sources import read_config, source_of
-from scheduler_ext.extender.listing import inventory_list
+from scheduler_ext.views.listing import inventory_list
 
 
 @click.command()

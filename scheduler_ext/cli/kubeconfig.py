@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from scheduler_ext.cluster.kubeconfig import Kubeconfig
+from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError
 
 _NONE = "no kubeconfig: give --kubeconfig, or set KUBECONFIG"

@@ -15,7 +15,7 @@ from scheduler_ext.cli.complete_names import complete_namespaces
 from scheduler_ext.cli.kubeconfig import kubeconfig_of
 from scheduler_ext.cli.options import config_option, context_option, together
 from scheduler_ext.cli.sources import read_config
-from scheduler_ext.cluster.kubeconfig import Kubeconfig
+from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from scheduler_ext.cli.live_options import Live, live_options, without_namespace
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import print_names, print_structured, printable, styled
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.extender.explain import API_VERSION
+from scheduler_ext.explain.explain import API_VERSION
 
 _BAR_CELLS = 40
 # Memory promised to pods, used by pods beyond this, used by no known pod, free, and

@@ -7,8 +7,8 @@ import textwrap
 import click
 
 from scheduler_ext.cli.output import print_structured
-from scheduler_ext.core.reasons import REASONS
-from scheduler_ext.extender.explain import API_VERSION
+from scheduler_ext.core.framework.reasons import REASONS
+from scheduler_ext.explain.explain import API_VERSION
 
 
 @click.command()

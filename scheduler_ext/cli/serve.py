@@ -25,12 +25,12 @@ from scheduler_ext.cli.options import (
 )
 from scheduler_ext.cli.pod_files import STDIN
 from scheduler_ext.cli.sources import one_source, read_config
-from scheduler_ext.extender.explainer import Explainer
+from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.extender.heap import share_one_arena
 from scheduler_ext.extender.service import Extender
-from scheduler_ext.extender.source import InventorySource
-from scheduler_ext.extender.status import Source
-from scheduler_ext.extender.waiting import Waiting
+from scheduler_ext.sources.source import InventorySource
+from scheduler_ext.sources.status import Source
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.durations import duration_s
 
@@ -218,10 +218,10 @@ def cluster_source(
     """A cluster, followed from now on; ready when it has been listed. Raises ClusterError."""
 
     def build(extender: Extender, config: Configuration) -> tuple[Source, Callable[[], None]]:
+        from scheduler_ext.cluster.client.transport import Transport
         from scheduler_ext.cluster.election import Election
         from scheduler_ext.cluster.leadership import Leadership
         from scheduler_ext.cluster.live import LiveInventory
-        from scheduler_ext.cluster.transport import Transport
 
         transport = Transport.from_kubeconfig(kubeconfig, context) if kubeconfig else Transport.in_cluster()
         leader: BuildLeader | None = None

@@ -10,9 +10,9 @@ import click
 from scheduler_ext.cli.kubeconfig import implied_kubeconfig
 from scheduler_ext.cli.output import printable
 from scheduler_ext.cli.pod_files import STDIN, read_input
-from scheduler_ext.cluster.kubeconfig import Kubeconfig
+from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, ConfigError, InventoryError
-from scheduler_ext.extender.clusterstate import ClusterState, file_state, state_of
+from scheduler_ext.sources.clusterstate import ClusterState, file_state, state_of
 from scheduler_ext.wire.config import Configuration, load_config
 from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, read_file
 from scheduler_ext.wire.objects import read_objects
@@ -58,8 +58,8 @@ class Source:
             return self._of_file(self.inventory, config)
         assert self.kubeconfig is not None
         # Here, because importing the client takes longer than most commands.
+        from scheduler_ext.cluster.client.transport import Transport
         from scheduler_ext.cluster.once import cluster_state
-        from scheduler_ext.cluster.transport import Transport
 
         transport = Transport(self.kubeconfig.configuration())
         try:

@@ -6,8 +6,8 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from scheduler_ext.cluster.port_forward import ANSWER_S, get_from_pod
-from scheduler_ext.cluster.transport import NOTHING, RefusedError, Transport
+from scheduler_ext.cluster.client.port_forward import ANSWER_S, get_from_pod
+from scheduler_ext.cluster.client.transport import NOTHING, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
 
 INSPECTION_PORT = 8890

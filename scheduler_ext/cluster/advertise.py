@@ -16,13 +16,13 @@ from threading import Condition, Thread
 from typing import Any
 from urllib.parse import quote
 
-from scheduler_ext.cluster.backoff import Backoff
-from scheduler_ext.cluster.retry import Retry
-from scheduler_ext.cluster.transport import MERGE, RefusedError, Transport
-from scheduler_ext.core.advertised import advertised_mib, is_of_shares
+from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.retry import Retry
+from scheduler_ext.cluster.client.transport import MERGE, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.core.node import NodeInfo
-from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.node.advertised import advertised_mib, is_of_shares
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.resources import ResourceNames
 
 log = logging.getLogger(__name__)
 

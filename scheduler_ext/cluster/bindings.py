@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsent
+from scheduler_ext.cluster.client.transport import JSON, RefusedError, Reply, Transport, UnsentError
 from scheduler_ext.cluster.reflector import PAGE
-from scheduler_ext.cluster.transport import JSON, RefusedError, Reply, Transport, UnsentError
+from scheduler_ext.core.cache.intent import Reservation
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.core.intent import Reservation
-from scheduler_ext.extender.outcome import Done, Outcome, Refused, Unknown, Unsent
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.binding import read_pod
 from scheduler_ext.wire.reservation import RESERVATIONS, read_reservation, reservation_body

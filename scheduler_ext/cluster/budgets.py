@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from scheduler_ext.cluster.transport import ServerClock
-from scheduler_ext.core.disruption import Budget
+from scheduler_ext.cluster.client.transport import ServerClock
+from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.wire.disruption import PodDisruptionBudget, budget
 from scheduler_ext.wire.watching import Broken
 

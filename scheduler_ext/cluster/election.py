@@ -17,8 +17,8 @@ from threading import Event, Thread
 from typing import Any
 from urllib.parse import quote
 
+from scheduler_ext.cluster.client.transport import JSON, RefusedError, Reply, Transport
 from scheduler_ext.cluster.reflector import Reflector
-from scheduler_ext.cluster.transport import JSON, RefusedError, Reply, Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.lease import HeldLease, LeaseSpec, new_lease, read_lease, renewed_lease
 from scheduler_ext.wire.times import micro_time

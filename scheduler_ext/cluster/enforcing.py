@@ -10,14 +10,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from scheduler_ext.binding.binder import Binder
+from scheduler_ext.binding.book import Book
 from scheduler_ext.cluster.advertise import Advertiser, Seen
 from scheduler_ext.cluster.bindings import Bindings
+from scheduler_ext.cluster.client.transport import ServerClock, Transport
 from scheduler_ext.cluster.pace import Pace
 from scheduler_ext.cluster.reflector import Reflector
-from scheduler_ext.cluster.transport import ServerClock, Transport
-from scheduler_ext.core.node import NodeInfo
-from scheduler_ext.extender.binder import Binder
-from scheduler_ext.extender.book import Book
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.durations import duration_s

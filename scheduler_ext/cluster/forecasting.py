@@ -8,10 +8,10 @@ from collections.abc import Callable
 from threading import Event, Lock, Thread
 
 from scheduler_ext.cluster.pace import Pace
-from scheduler_ext.core.forecast import Forecast
-from scheduler_ext.core.inventory import Inventory
-from scheduler_ext.core.mig_tuning import UNTUNED
-from scheduler_ext.core.workload import Workload
+from scheduler_ext.core.cache.inventory import Inventory
+from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.forecast.mig_tuning import UNTUNED
+from scheduler_ext.core.request.workload import Workload
 from scheduler_ext.extender.expecting import Expecting
 from scheduler_ext.extender.service import Extender
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.reflector import Reflector
-from scheduler_ext.cluster.transport import Transport
 
 
 class Leader(Protocol):

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Sequence
 from threading import Lock
 
+from scheduler_ext.cluster.client.transport import ServerClock, Transport
 from scheduler_ext.cluster.reflector import Reflector
-from scheduler_ext.cluster.transport import ServerClock, Transport
 from scheduler_ext.wire.lease import Lease, LeaseSpec
 from scheduler_ext.wire.watching import Broken, Decoder
 

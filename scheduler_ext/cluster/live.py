@@ -15,29 +15,29 @@ from collections.abc import Mapping, Sequence
 from threading import Event, Thread
 from typing import Any
 
+from scheduler_ext.binding.binder import Binder
+from scheduler_ext.binding.book import Book
 from scheduler_ext.cluster.budgets import BUDGETS, BudgetSink
+from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.enforcing import Enforcing
+from scheduler_ext.cluster.events.inventory_events import InventoryEvents
+from scheduler_ext.cluster.events.notices import Notices
+from scheduler_ext.cluster.events.placements import Placements
+from scheduler_ext.cluster.events.share_nodes import ShareNodes
+from scheduler_ext.cluster.events.troubles import Troubles
 from scheduler_ext.cluster.forecasting import Forecasting
-from scheduler_ext.cluster.inventory_events import InventoryEvents
 from scheduler_ext.cluster.leader import BuildLeader
-from scheduler_ext.cluster.notices import Notices
 from scheduler_ext.cluster.pace import Pace
-from scheduler_ext.cluster.placements import Placements
 from scheduler_ext.cluster.reflector import Reflector, WatchHealth
-from scheduler_ext.cluster.share_nodes import ShareNodes
 from scheduler_ext.cluster.sinks import NodeSink, PodSink, ReportSink
-from scheduler_ext.cluster.transport import Transport
-from scheduler_ext.cluster.troubles import Troubles
-from scheduler_ext.core.cause import Cause
+from scheduler_ext.core.cache.cause import Cause
+from scheduler_ext.core.cache.inventory import Inventory
 from scheduler_ext.core.intree import NodeFacts
-from scheduler_ext.core.inventory import Inventory
-from scheduler_ext.core.node import PendingPod
-from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.extender.binder import Binder
-from scheduler_ext.extender.book import Book
+from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.heap import settle_heap
 from scheduler_ext.extender.service import Extender
-from scheduler_ext.extender.status import Check, Problem, SourceStatus
+from scheduler_ext.sources.status import Check, Problem, SourceStatus
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.disruption import PodDisruptionBudget
 from scheduler_ext.wire.gpunode import GpuNode

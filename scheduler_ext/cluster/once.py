@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from scheduler_ext.cluster.client.transport import RefusedError, ServerClock, Transport
 from scheduler_ext.cluster.live import GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.reflector import PAGE
 from scheduler_ext.cluster.sinks import owner_uid, received_at
-from scheduler_ext.cluster.transport import RefusedError, ServerClock, Transport
+from scheduler_ext.core.cache.inventory import Inventory
 from scheduler_ext.core.errors import ClusterError, ImpossibleReportError, InventoryError
-from scheduler_ext.core.inventory import Inventory
-from scheduler_ext.core.quantity import QuantityError
-from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.extender.clusterstate import ClusterState
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.cpu import pod_cpu_milli

@@ -16,11 +16,9 @@ from dataclasses import dataclass, replace
 from threading import Event, Thread
 from typing import Generic, TypeVar
 
-from scheduler_ext.cluster.backoff import Backoff
-from scheduler_ext.cluster.pace import Pace
-from scheduler_ext.cluster.retry import Retry
-from scheduler_ext.cluster.sink import Sink
-from scheduler_ext.cluster.transport import (
+from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.retry import Retry
+from scheduler_ext.cluster.client.transport import (
     ANSWER_S,
     SILENCE_S,
     RefusedError,
@@ -32,6 +30,8 @@ from scheduler_ext.cluster.transport import (
     UnreachableError,
     passes,
 )
+from scheduler_ext.cluster.pace import Pace
+from scheduler_ext.cluster.sink import Sink
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.watching import EXPIRED, Broken, Decoder, Status
 from scheduler_ext.wire.watching import Event as WatchEvent

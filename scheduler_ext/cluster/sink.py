@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
-from scheduler_ext.cluster.transport import ServerClock
+from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.wire.watching import Broken
 
 T = TypeVar("T", contravariant=True)

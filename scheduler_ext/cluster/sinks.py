@@ -13,15 +13,15 @@ from dataclasses import replace
 from threading import Lock
 from typing import NamedTuple
 
-from scheduler_ext.cluster.transport import ServerClock
-from scheduler_ext.cluster.troubles import Troubles
+from scheduler_ext.cluster.client.transport import ServerClock
+from scheduler_ext.cluster.events.troubles import Troubles
+from scheduler_ext.core.cache.inventory import Inventory
 from scheduler_ext.core.errors import ImpossibleReportError
-from scheduler_ext.core.gpu import Report
+from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.intree import NodeFacts
-from scheduler_ext.core.inventory import Inventory
-from scheduler_ext.core.node import BoundPod, PendingPod
-from scheduler_ext.core.quantity import QuantityError
-from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.node.node import BoundPod, PendingPod
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.resources import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta

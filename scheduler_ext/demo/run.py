@@ -22,8 +22,8 @@ import yaml
 
 from scheduler_ext.core.errors import SchedulerExtError
 from scheduler_ext.core.intree import intree_rejection
-from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.core.wishes import ANNOTATION_PREFIX
+from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.node import node_facts
 from scheduler_ext.wire.objects import Objects, read_objects, read_pods

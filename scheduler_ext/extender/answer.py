@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from scheduler_ext.core.columns import Ints
-from scheduler_ext.core.cycle import Decision
+from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.wire.extender import ExtenderArgs
 
 

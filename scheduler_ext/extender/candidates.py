@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from scheduler_ext.core.columns import Ints
-from scheduler_ext.core.cycle import Decision
-from scheduler_ext.core.decided import Candidate, Term
-from scheduler_ext.core.name_index import NameIndex
+from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.framework.decided import Candidate, Term
+from scheduler_ext.core.node.columns import Ints
+from scheduler_ext.core.snapshot.name_index import NameIndex
 
 Names = Mapping[str, int]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from scheduler_ext.core.arrivals import Arrivals
-from scheduler_ext.core.workload import UNKNOWN, Workload
+from scheduler_ext.core.cache.arrivals import Arrivals
+from scheduler_ext.core.request.workload import UNKNOWN, Workload
 
 # At most one in this time: it keeps a core busy for a part of a second.
 EVERY_S = 60.0

@@ -7,14 +7,14 @@ from threading import Lock
 
 from cachetools import LRUCache
 
-from scheduler_ext.core.cycle import Decision
-from scheduler_ext.core.node import Node, NodeInfo
-from scheduler_ext.core.nominated import seen_differently
-from scheduler_ext.core.overlay import Overlaid, Overlay
-from scheduler_ext.core.placement import Sizing
-from scheduler_ext.core.policy import Policy
-from scheduler_ext.core.request import GpuRequest
-from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.overlay import Overlaid, Overlay
+from scheduler_ext.core.cycle.placement import Sizing
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.node.nominated import seen_differently
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 # prioritize follows filter for the same pod, and the pods of a Deployment ask the same. Losing a decision
 # costs its recomputation.

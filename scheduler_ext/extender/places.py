@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 
-from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
-from scheduler_ext.core.nominated import room_for_both, with_place
-from scheduler_ext.core.placement import Sizing, place_nominated
-from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.core.victim_candidate import Victims
+from scheduler_ext.core.cycle.placement import Sizing, place_nominated
+from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.node.nominated import room_for_both, with_place
+from scheduler_ext.core.preemption.victim_candidate import Victims
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 # A restart of the API server silences a watch for 38 s; a place that was not taken is no longer kept then.
 UNHEARD_S = 60.0

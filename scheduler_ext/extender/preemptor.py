@@ -9,15 +9,15 @@ from threading import Lock
 
 from cachetools import TTLCache
 
-from scheduler_ext.core.disruption import Budget
+from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.node import BoundPod
-from scheduler_ext.core.placement import Sizing
-from scheduler_ext.core.preempt import Preemption
-from scheduler_ext.core.quantity import QuantityError
-from scheduler_ext.core.request import GpuRequest, InvalidRequest
-from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.core.victim_candidate import Candidate, Victims
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.preemption.preempt import Preemption
+from scheduler_ext.core.preemption.victim_candidate import Candidate, Victims
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.places import BEHIND_S, Places, likeliest
 from scheduler_ext.extender.proposals import Admissible, admissible

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler_ext.core.columns import Ints
-from scheduler_ext.core.cycle import Decision
-from scheduler_ext.core.decided import Bound, Candidate
-from scheduler_ext.core.node import BoundPod
+from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.framework.decided import Bound, Candidate
+from scheduler_ext.core.node.columns import Ints
+from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.extender.answer import Answer, Basis
 from scheduler_ext.extender.candidates import Names, best_of
 from scheduler_ext.wire.extender import decode_pod

@@ -14,13 +14,13 @@ from weakref import ReferenceType, ref
 import numpy as np
 from cachetools import LRUCache
 
-from scheduler_ext.core.columns import Bools, Ints
-from scheduler_ext.core.cycle import FITS, Decision
-from scheduler_ext.core.name_index import NameIndex
-from scheduler_ext.core.policy import Policy
-from scheduler_ext.core.request import GpuRequest
-from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.core.table import build_snapshot
+from scheduler_ext.core.cycle.cycle import FITS, Decision
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.node.columns import Bools, Ints
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.snapshot.name_index import NameIndex
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.table import build_snapshot
 
 # Distinct requests; pods of any more are looked at again by kube-scheduler's own clock, within five minutes.
 _REMEMBERED = 128

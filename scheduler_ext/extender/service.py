@@ -12,16 +12,16 @@ from typing import TypeVar
 import numpy as np
 from cachetools import LRUCache
 
-from scheduler_ext.core.cycle import Codes, Decision, best_candidates, points
+from scheduler_ext.core.cycle.cycle import Codes, Decision, best_candidates, points
+from scheduler_ext.core.cycle.placement import Sizing, place_nominated
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.forecast import Forecast
-from scheduler_ext.core.node import UNKNOWN_NODE, Node, NodeInfo
-from scheduler_ext.core.placement import Sizing, place_nominated
-from scheduler_ext.core.quantity import QuantityError
-from scheduler_ext.core.reasons import REASONS
-from scheduler_ext.core.request import GpuRequest, InvalidRequest, ShareAsk
-from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.core.table import Table, build_snapshot
+from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.framework.reasons import REASONS
+from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeInfo
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareAsk
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.table import Table, build_snapshot
 from scheduler_ext.extender.answer import Answer, Basis
 from scheduler_ext.extender.generation import Generation, SeenNodes
 from scheduler_ext.extender.places import Places

@@ -1,8 +1,8 @@
 """gunicorn's arbiter for exactly one worker, whose death is the server's death.
 
 From gunicorn this overrides `Arbiter.spawn_worker`, `reap_workers`, `halt`, `stop`, `signal` and the signal
-handlers, and sets `LISTENERS`; none has documented stability. tests/server/test_gunicorn_contract.py fails
-when they change.
+handlers, and sets `LISTENERS`; none has documented stability. The test
+tests/server/http/test_gunicorn_contract.py fails when they change.
 """
 
 from __future__ import annotations

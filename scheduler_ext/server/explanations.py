@@ -9,9 +9,9 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from scheduler_ext.core.errors import InventoryError, RequestError
-from scheduler_ext.extender.explainer import Explainer
+from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.server.accepted import MANIFEST_TYPES, check_content
-from scheduler_ext.server.body import BodyError, read_body
+from scheduler_ext.server.http.body import BodyError, read_body
 from scheduler_ext.server.replies import json_reply, problem_reply
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.extender import encode_json

@@ -11,7 +11,7 @@ import resource
 import sys
 from collections.abc import Callable
 
-from scheduler_ext.server.listeners import ListenError, listen
+from scheduler_ext.server.http.listeners import ListenError, listen
 from scheduler_ext.server.server_options import Apps, ServerOptions
 from scheduler_ext.server.single_worker import refuse_workers
 

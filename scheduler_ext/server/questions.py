@@ -5,14 +5,14 @@ from __future__ import annotations
 from flask import Blueprint, Response, request
 
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.node import NodeInfo
-from scheduler_ext.extender.explainer import Explainer
-from scheduler_ext.extender.ledger_dump import ledger_dump
-from scheduler_ext.extender.listing import inventory_list
-from scheduler_ext.extender.pod_list import pod_list
-from scheduler_ext.extender.status import Source
-from scheduler_ext.extender.waiting import Waiting
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.pod_list import pod_list
+from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.server.replies import json_reply, problem_reply
+from scheduler_ext.sources.status import Source
+from scheduler_ext.views.ledger_dump import ledger_dump
+from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.extender import encode_json
 

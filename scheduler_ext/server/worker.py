@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from gunicorn.workers.base import Worker
 
-from scheduler_ext.server.certificates import ServerCertificates
-from scheduler_ext.server.http_loop import HttpLoop
-from scheduler_ext.server.listeners import url
+from scheduler_ext.server.http.certificates import ServerCertificates
+from scheduler_ext.server.http.http_loop import HttpLoop
+from scheduler_ext.server.http.listeners import url
 from scheduler_ext.server.server_options import (
     MIB,
     PROBES,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.policy import Policy as Knobs
+from scheduler_ext.core.cycle.policy import Policy as Knobs
 from scheduler_ext.sim.report import Run
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.workload import TracePod

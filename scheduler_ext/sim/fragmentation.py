@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.columns import Floats
-from scheduler_ext.core.forecast import USUAL_PART
-from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.core.forecast.forecast import USUAL_PART
+from scheduler_ext.core.node.columns import Floats
+from scheduler_ext.core.request.workload import TaskClass, Workload
 from scheduler_ext.sim.model_names import admits
 from scheduler_ext.sim.workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import Cluster, NodesView

@@ -7,14 +7,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from scheduler_ext.core.columns import DeviceColumns, NodeColumns, UnitColumns
-from scheduler_ext.core.forecast import DeviceKind, Forecast, NodeShape
-from scheduler_ext.core.mig_rooms import MigRooms
-from scheduler_ext.core.models import GpuModel, canonical_model
-from scheduler_ext.core.name_index import NameIndex
-from scheduler_ext.core.node import NodeState
-from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.core.table import StateColumns
+from scheduler_ext.core.forecast.forecast import DeviceKind, Forecast, NodeShape
+from scheduler_ext.core.forecast.mig_rooms import MigRooms
+from scheduler_ext.core.gpu.models import GpuModel, canonical_model
+from scheduler_ext.core.node.columns import DeviceColumns, NodeColumns, UnitColumns
+from scheduler_ext.core.node.node import NodeState
+from scheduler_ext.core.snapshot.name_index import NameIndex
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.table import StateColumns
 from scheduler_ext.sim.world import Indexes
 
 _FIRST_WIDTH = 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from scheduler_ext.core.models import GpuModel, canonical_model, normalise_wish
+from scheduler_ext.core.gpu.models import GpuModel, canonical_model, normalise_wish
 
 
 @lru_cache(maxsize=4096)

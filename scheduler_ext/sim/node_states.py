@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler_ext.core.columns import Ints
-from scheduler_ext.core.gpu import Device, Memory, Report
-from scheduler_ext.core.holdings import DeviceHoldings, Holdings
-from scheduler_ext.core.node import NodeInfo, NodeState, Slot
-from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.core.state import coarse_free_milli, resolve_held
+from scheduler_ext.core.gpu.gpu import Device, Memory, Report
+from scheduler_ext.core.node.columns import Ints
+from scheduler_ext.core.node.holdings import DeviceHoldings, Holdings
+from scheduler_ext.core.node.node import NodeInfo, NodeState, Slot
+from scheduler_ext.core.node.state import coarse_free_milli, resolve_held
+from scheduler_ext.core.request.resources import ResourceNames
 from scheduler_ext.sim.model_names import model_of
 from scheduler_ext.sim.workload import GPU_MILLI, core_cpu_milli
 from scheduler_ext.sim.world import Cluster

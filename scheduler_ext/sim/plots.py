@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from scheduler_ext.core.columns import Floats
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.sim.experiment import Outcome, at_load
 from scheduler_ext.sim.workload import GPU_MILLI
 

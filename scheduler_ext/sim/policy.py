@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from scheduler_ext.core.columns import Floats, Ints
-from scheduler_ext.core.policy import Policy as Knobs
-from scheduler_ext.core.workload import Workload
+from scheduler_ext.core.cycle.policy import Policy as Knobs
+from scheduler_ext.core.node.columns import Floats, Ints
+from scheduler_ext.core.request.workload import Workload
 from scheduler_ext.sim.workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import Cluster, NodesView
 

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from scheduler_ext.core.columns import Bools, Floats, Ints
-from scheduler_ext.core.cycle import points
-from scheduler_ext.core.workload import Workload
+from scheduler_ext.core.cycle.cycle import points
+from scheduler_ext.core.node.columns import Bools, Floats, Ints
+from scheduler_ext.core.request.workload import Workload
 from scheduler_ext.sim.intree_scores import INTREE_SCORES
 from scheduler_ext.sim.policy import Policy
 from scheduler_ext.sim.workload import PodKind

@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler_ext.core.columns import Ints
-from scheduler_ext.core.cycle import TOTAL_DECIMALS
-from scheduler_ext.core.forecast import MAX_GPUS, WHOLE
-from scheduler_ext.core.node import UNLIMITED
-from scheduler_ext.core.outlook import BALANCE
-from scheduler_ext.core.policy import Policy
-from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.cycle.cycle import TOTAL_DECIMALS
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.cycle.share_cost import TIE, LossWeights
+from scheduler_ext.core.forecast.forecast import MAX_GPUS, WHOLE
+from scheduler_ext.core.forecast.outlook import BALANCE
+from scheduler_ext.core.node.columns import Ints
+from scheduler_ext.core.node.node import UNLIMITED
+from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.scores import SCORES, balance, fragmentation, tightness, whole_gpus
-from scheduler_ext.core.share_cost import TIE, LossWeights
-from scheduler_ext.core.snapshot import Snapshot
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.sim.node_states import State
 
 DOES_NOT_FIT = -math.inf

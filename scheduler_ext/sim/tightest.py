@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler_ext.core.columns import Ints
+from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.sim.workload import GPU_MILLI, PodKind
 
 

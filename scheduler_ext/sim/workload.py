@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler_ext.core.node import UNLIMITED
-from scheduler_ext.core.workload import TaskClass
+from scheduler_ext.core.node.node import UNLIMITED
+from scheduler_ext.core.request.workload import TaskClass
 
 # A trace's GPU is a device of this many MiB, all of them for shares.
 GPU_MILLI = 1000

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.columns import Bools, Ints
 from scheduler_ext.core.errors import OverAllocationError
+from scheduler_ext.core.node.columns import Bools, Ints
 from scheduler_ext.sim.model_names import admits
 from scheduler_ext.sim.workload import GPU_MILLI, PodKind
 

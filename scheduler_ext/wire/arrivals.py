@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from scheduler_ext.core.arrivals import Arrivals
-from scheduler_ext.core.node import BoundPod
-from scheduler_ext.core.quantity import QuantityError
-from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.core.workload import Workload
+from scheduler_ext.core.cache.arrivals import Arrivals
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.workload import Workload
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod
 

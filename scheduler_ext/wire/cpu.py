@@ -10,8 +10,8 @@ from functools import lru_cache
 
 import msgspec
 
-from scheduler_ext.core.node import UNLIMITED
-from scheduler_ext.core.quantity import QuantityError, parse_quantity
+from scheduler_ext.core.node.node import UNLIMITED
+from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.kube import quantity_text
 

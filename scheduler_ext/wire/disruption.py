@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from scheduler_ext.core.disruption import Budget, Selector
 from scheduler_ext.core.intree import Requirement
+from scheduler_ext.core.preemption.disruption import Budget, Selector
 from scheduler_ext.wire import kube
 
 

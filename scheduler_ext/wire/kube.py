@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.core.quantity import QuantityError
+from scheduler_ext.core.request.quantity import QuantityError
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Quantities = dict[str, Raw]

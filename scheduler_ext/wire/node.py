@@ -7,18 +7,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from scheduler_ext.core import inventory
-from scheduler_ext.core.caps import caps_from_labels
-from scheduler_ext.core.estimate import MAX_COUNT, Estimate, change_in_progress, estimate_from_labels, is_spot
-from scheduler_ext.core.gpu import Report
+from scheduler_ext.core.cache import inventory
+from scheduler_ext.core.cache.inventory import NodeRecord
+from scheduler_ext.core.cache.ledger import NodePods
+from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree import NodeFacts, Taint
-from scheduler_ext.core.inventory import NodeRecord
-from scheduler_ext.core.ledger import NodePods
-from scheduler_ext.core.models import canonical_model
-from scheduler_ext.core.node import BoundPod, NodeInfo
-from scheduler_ext.core.node_labels import NVIDIA, lacks_agent_label
-from scheduler_ext.core.node_pool import node_pool
-from scheduler_ext.core.resources import MIG_PREFIX, ResourceNames, vendor_of
+from scheduler_ext.core.node.caps import caps_from_labels
+from scheduler_ext.core.node.estimate import (
+    MAX_COUNT,
+    Estimate,
+    change_in_progress,
+    estimate_from_labels,
+    is_spot,
+)
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.node_labels import NVIDIA, lacks_agent_label
+from scheduler_ext.core.node.node_pool import node_pool
+from scheduler_ext.core.request.resources import MIG_PREFIX, ResourceNames, vendor_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import allocatable_cpu_milli
 from scheduler_ext.wire.kube import strings

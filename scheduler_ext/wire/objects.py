@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from scheduler_ext.core.disruption import Budget
 from scheduler_ext.core.errors import DocumentError, InventoryError
-from scheduler_ext.core.gpu import Report
-from scheduler_ext.core.node import BoundPod, NodeInfo, PendingPod
-from scheduler_ext.core.quantity import QuantityError
-from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.resources import ResourceNames
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.decoding import decode_object
 from scheduler_ext.wire.disruption import PodDisruptionBudget, budget

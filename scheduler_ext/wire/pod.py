@@ -8,10 +8,10 @@ from fractions import Fraction
 from functools import lru_cache
 
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Requirement, Toleration, effective_requests
-from scheduler_ext.core.node import BoundPod, PendingPod
-from scheduler_ext.core.other_spellings import resource_hint
-from scheduler_ext.core.quantity import QuantityError, parse_quantity
-from scheduler_ext.core.request import (
+from scheduler_ext.core.node.node import BoundPod, PendingPod
+from scheduler_ext.core.request.other_spellings import resource_hint
+from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
+from scheduler_ext.core.request.request import (
     ContainerAsk,
     GpuRequest,
     InvalidRequest,
@@ -20,9 +20,9 @@ from scheduler_ext.core.request import (
     parse_holding,
     parse_request,
 )
-from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.core.task_class import task_class
-from scheduler_ext.core.wishes import wished_models
+from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.task_class import task_class
+from scheduler_ext.core.request.wishes import wished_models
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.kube import quantity_text, strings

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.victim_candidate import Victims
+from scheduler_ext.core.preemption.victim_candidate import Victims
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_body
 

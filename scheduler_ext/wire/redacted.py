@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
-from scheduler_ext.core.wishes import ANNOTATION_PREFIX
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.wire import kube
 
 _encoder = msgspec.json.Encoder()

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scheduler_ext.core.errors import ImpossibleReportError
-from scheduler_ext.core.gpu import Device, Memory, Report
-from scheduler_ext.core.models import canonical_model
+from scheduler_ext.core.gpu.gpu import Device, Memory, Report
+from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.wire.gpunode import (
     DeviceStatus,
     GpuNode,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable
 
-from scheduler_ext.core.gpu import Holder
+from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.wire.gpunode import HolderStatus
 
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,95}")

@@ -14,12 +14,12 @@ import msgspec
 from msgspec import Struct, field
 
 from scheduler_ext import __version__
-from scheduler_ext.core.decided import Bound, Candidate
 from scheduler_ext.core.errors import SnapshotFileError
+from scheduler_ext.core.framework.decided import Bound, Candidate
+from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.intree import NodeFacts
-from scheduler_ext.core.mig_geometry import Geometry
-from scheduler_ext.core.node import NodeInfo, PendingPod
-from scheduler_ext.core.workload import TaskClass
+from scheduler_ext.core.node.node import NodeInfo, PendingPod
+from scheduler_ext.core.request.workload import TaskClass
 from scheduler_ext.wire.config import Configuration
 
 API_VERSION = "debug.scheduler-ext.io/v1alpha1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.core.gpu import Device, Holder, Report
+from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from tests.kube_objects import Json, gpu
 from tests.wire.gpunode_status import read
 

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_ext.agent.nvml_mig import grid_size
 from scheduler_ext.agent.reading import DeviceReading
-from scheduler_ext.core.mig import parse_profile
+from scheduler_ext.core.gpu.mig import parse_profile
 from tests.agent.nvml_mock.fixtures import Rig
 from tests.agent.nvml_mock.library import FakeGpu, FakeMig, FakeProfile
 from tests.agent.nvml_mock.presets import a30, a100_80gb_mig, h100, rtx_pro_6000

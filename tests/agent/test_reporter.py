@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scheduler_ext.agent.reporter import Reporter
-from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.gpunode import (
     DeviceStatus,
@@ -19,10 +19,10 @@ from scheduler_ext.wire.gpunode import (
     MemoryStatus,
     WrittenStatus,
 )
-from tests.cluster.api_faults import Cut, Garbage, Refuse, Reset
-from tests.cluster.api_paths import GPU_NODES, NODES
-from tests.cluster.api_requests import Request, writes
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_faults import Cut, Garbage, Refuse, Reset
+from tests.cluster.api.api_paths import GPU_NODES, NODES
+from tests.cluster.api.api_requests import Request, writes
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import Json, gpu, gpu_node, node
 
 GPU = DeviceStatus("GPU-a", 0, MemoryStatus(81920), health=HealthStatus("Healthy"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.metrics import measure, write_cluster
-from tests.cluster import large
+from tests.cluster.large import large
 
 
 def test_a_level_of_detail_is_measured(tmp_path: Path) -> None:

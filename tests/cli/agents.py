@@ -9,11 +9,11 @@ from typing import ClassVar
 from tests.agent.fake_kubelet import FakeKubelet, devices, pod
 from tests.agent.nvml_mock.library import FakeNode
 from tests.agent.nvml_mock.presets import a100_80gb_mig, h100
-from tests.cluster.api_paths import GPU_NODES, NODES
-from tests.cluster.api_requests import Request
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import GPU_NODES, NODES
+from tests.cluster.api.api_requests import Request
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import Json, node
-from tests.server.server_process import ServerProcess, eventually
+from tests.server.process.server_process import ServerProcess, eventually
 
 GPU = "nvidia.com/gpu"
 

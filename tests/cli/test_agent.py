@@ -17,11 +17,11 @@ from tests.agent.crd_rules import refusals
 from tests.agent.fake_kubelet import devices, pod
 from tests.agent.nvml_mock.library import build_library
 from tests.cli.agents import GPU, Agent, World, healthy, holders
-from tests.cluster.api_faults import Hang
-from tests.cluster.api_paths import GPU_NODES, NODES
+from tests.cluster.api.api_faults import Hang
+from tests.cluster.api.api_paths import GPU_NODES, NODES
 from tests.kube_objects import gpu, gpu_node, inventory, node
 from tests.pages import ROOT
-from tests.server.server_process import eventually
+from tests.server.process.server_process import eventually
 
 LOST = "GPU is lost; needs a reset or a reboot of the node"
 TRAIN = {"namespace": "ml", "name": "train", "container": "main"}

@@ -16,10 +16,10 @@ import yaml
 from scheduler_ext.agent.alive import main
 from tests.agent.nvml_mock.library import build_library
 from tests.cli.agents import World
-from tests.cluster.api_faults import Hang
+from tests.cluster.api.api_faults import Hang
 from tests.kube_objects import gpu, gpu_node, inventory
 from tests.pages import ROOT
-from tests.server.server_process import eventually
+from tests.server.process.server_process import eventually
 
 DAEMON_SET = yaml.safe_load((ROOT / "manifests/agent/daemonset.yaml").read_text())
 CONTAINER = DAEMON_SET["spec"]["template"]["spec"]["containers"][0]

@@ -13,9 +13,9 @@ from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
 from tests.agent.crd_rules import refusals
 from tests.agent.nvml_mock.library import build_library
 from tests.cli.agents import Agent, World, healthy
-from tests.cluster.api_paths import GPU_NODES
+from tests.cluster.api.api_paths import GPU_NODES
 from tests.kube_objects import Json
-from tests.server.server_process import eventually
+from tests.server.process.server_process import eventually
 
 DBE = "XID 48: double-bit ECC error; needs a GPU reset"
 UUID = "GPU-h100-1"

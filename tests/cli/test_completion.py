@@ -14,11 +14,11 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from scheduler_ext.cli import complete_names, main
-from tests.cluster.api_faults import Hang, Refuse
-from tests.cluster.api_handler import Answer
-from tests.cluster.api_paths import NODES
-from tests.cluster.api_requests import Request
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_faults import Hang, Refuse
+from tests.cluster.api.api_handler import Answer
+from tests.cluster.api.api_paths import NODES
+from tests.cluster.api.api_requests import Request
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import Json, node
 
 PODS = {"team": ["train-1", "train-2", "web"], "other": ["train-9"]}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import WHOLE, error_of, run
-from tests.cluster.api_paths import NODES
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import NODES
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import GFD_H100, Json, node
 
 TOKEN = "secret"

@@ -14,12 +14,12 @@ import yaml
 
 from scheduler_ext.cli import answers
 from tests.cli.commands import run
-from tests.cluster.api_handler import Answer
-from tests.cluster.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api_requests import Request
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_handler import Answer
+from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_requests import Request
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, names_body, node, pod
-from tests.server.product import Product
+from tests.server.process.product import Product
 
 WHOLE = "nvidia.com/gpu"
 OURS = "/api/v1/namespaces/gpu-scheduler/pods"

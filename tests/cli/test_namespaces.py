@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import WHOLE, Written, error_of, run
-from tests.cluster.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import Json, gpu, gpu_node, holder, node, pod
 
 COMMANDS = {

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from scheduler_ext.cli import main
 from scheduler_ext.cli.plugin import plugin
 from tests.cli.commands import WHOLE, Written, run
-from tests.cluster.api_paths import GPU_NODES, NODES
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import GPU_NODES, NODES
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import gpu, gpu_node, node, pod
 
 SCRIPTS = Path(sys.executable).parent

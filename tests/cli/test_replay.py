@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_ext.extender.clusterstate import file_state
-from scheduler_ext.extender.explainer import Explainer
-from scheduler_ext.extender.offline import offline
+from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.extender.record import Record
+from scheduler_ext.sources.clusterstate import file_state
+from scheduler_ext.whatif.offline import offline
 from scheduler_ext.wire.config import Configuration
 from tests.cli.commands import WHOLE, Written, error_of, run
 from tests.kube_objects import Json, pod

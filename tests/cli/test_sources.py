@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import CLUSTER, WHOLE, Written, error_of, run
-from tests.cluster.api_faults import Refuse
-from tests.cluster.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api_requests import lists
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_faults import Refuse
+from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_requests import lists
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import gpu, gpu_node, node, pod
 
 PATHS = {"GPUNode": GPU_NODES, "Node": NODES, "Pod": PODS}

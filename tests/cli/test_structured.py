@@ -12,8 +12,8 @@ import pytest
 from scheduler_ext.cli import main
 from tests.cli.commands import CLUSTER, FORMS, WHOLE, Written, run
 from tests.cli.test_replay import snapshot
-from tests.cluster.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import pod
 
 # Every command that prints data: what is asked of it, and the kind that answers.

@@ -19,8 +19,8 @@ from scheduler_ext.cli import main
 from scheduler_ext.cli.plugin import plugin
 from scheduler_ext.cli.simulate import simulate
 from tests.cli.commands import WHOLE, Written
-from tests.cluster.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import SHARE, gpu, gpu_node, holder, inventory, node, pod
 from tests.pages import ROOT, SAMPLE
 

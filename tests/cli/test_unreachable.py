@@ -12,12 +12,12 @@ import pytest
 import trustme
 
 from scheduler_ext.cli import answers
-from scheduler_ext.cluster import transport as transport_module
+from scheduler_ext.cluster.client import transport as transport_module
 from tests.cli.commands import WHOLE, error_of, run
-from tests.cluster.api_faults import Hang, Refuse, Reset
-from tests.cluster.api_paths import GPU_NODES, NODES
-from tests.cluster.api_requests import lists
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_faults import Hang, Refuse, Reset
+from tests.cluster.api.api_paths import GPU_NODES, NODES
+from tests.cluster.api.api_requests import lists
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import gpu, gpu_node, node
 
 NOTE = "Note: answered from the cluster's objects, as no extender can be asked: "

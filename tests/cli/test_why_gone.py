@@ -10,13 +10,13 @@ from functools import partial
 import pytest
 
 from tests.cli.test_live_commands import LEASE, OURS, WHOLE, World, extender_pod
-from tests.cluster.api_handler import Answer
-from tests.cluster.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api_requests import Request
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_handler import Answer
+from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_requests import Request
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import Json, gpu, gpu_node, names_body, node, pod
-from tests.server.server_process import eventually
-from tests.server.test_serve_cluster import Following
+from tests.server.process.server_process import eventually
+from tests.server.process.test_serve_cluster import Following
 
 
 def hook(request: Request) -> Answer | None:

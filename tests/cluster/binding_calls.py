@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.intent import Intent
-from scheduler_ext.core.node import BoundPod
-from scheduler_ext.core.request import GpuRequest, ShareAsk
-from scheduler_ext.extender.outcome import Done, Outcome, Refused
-from tests.cluster.api_faults import Refuse
+from scheduler_ext.binding.outcome import Done, Outcome, Refused
+from scheduler_ext.core.cache.intent import Intent
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk
+from tests.cluster.api.api_faults import Refuse
 
 HELD = BoundPod(
     "uid-one",

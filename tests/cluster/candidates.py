@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.election import Election
-from scheduler_ext.cluster.transport import Transport
-from tests.cluster.api_paths import LEASES
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import LEASES
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import Json
 
 NAMESPACE, NAME = "gpu-scheduler", "gpu-extender"

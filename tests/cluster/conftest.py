@@ -11,12 +11,12 @@ import pytest
 from scheduler_ext.cluster import advertise as advertise_module
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster import reflector as reflector_module
-from scheduler_ext.cluster.backoff import Backoff
 from scheduler_ext.cluster.bindings import Bindings
-from scheduler_ext.cluster.transport import Transport
+from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.transport import Transport
 from tests.cluster.advertising import Advertising
-from tests.cluster.api_paths import NODES, PODS
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import NODES, PODS
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.candidates import Candidates
 from tests.cluster.following import Followed, eventually
 from tests.cluster.living import Living

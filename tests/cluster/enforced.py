@@ -6,13 +6,13 @@ import json
 import time
 from functools import partial
 
+from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.leadership import Leadership
 from scheduler_ext.cluster.live import LiveInventory
-from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import BindSection, Configuration
-from tests.cluster.api_paths import GPU_NODES, LEASES, NODES, PODS
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import GPU_NODES, LEASES, NODES, PODS
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, names_body, node, pod
 

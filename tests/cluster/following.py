@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from scheduler_ext.cluster.client.transport import ServerClock, Transport
 from scheduler_ext.cluster.reflector import Reflector
-from scheduler_ext.cluster.transport import ServerClock, Transport
 from scheduler_ext.wire.kube import Node
 from scheduler_ext.wire.watching import Broken, Decoder
-from tests.cluster.api_paths import NODES
-from tests.cluster.api_requests import lists, watches
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import NODES
+from tests.cluster.api.api_requests import lists, watches
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import node
 
 

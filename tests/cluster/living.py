@@ -7,16 +7,16 @@ import time
 from functools import partial
 from typing import Any
 
+from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.leadership import Leadership
 from scheduler_ext.cluster.live import LiveInventory
-from scheduler_ext.cluster.transport import Transport
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender.service import Extender
-from scheduler_ext.extender.status import SourceStatus
+from scheduler_ext.sources.status import SourceStatus
 from scheduler_ext.wire.config import Configuration
-from tests.cluster.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api_requests import writes
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_requests import writes
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, names_body, node, pod
 

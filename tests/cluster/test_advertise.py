@@ -8,11 +8,11 @@ import pytest
 
 from scheduler_ext.cluster import advertise as advertise_module
 from scheduler_ext.cluster.advertise import Seen
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node.node import NodeInfo
 from tests.cluster.advertising import Advertising
-from tests.cluster.api_faults import After, Hang, Refuse, Reset
-from tests.cluster.api_paths import NODES
-from tests.cluster.api_requests import Request, writes
+from tests.cluster.api.api_faults import After, Hang, Refuse, Reset
+from tests.cluster.api.api_paths import NODES
+from tests.cluster.api.api_requests import Request, writes
 from tests.cluster.following import eventually
 from tests.core.reported import device
 from tests.core.reported import node as reported

@@ -9,9 +9,9 @@ import pytest
 
 from scheduler_ext.cluster import advertise as advertise_module
 from tests.cluster.advertising import Advertising
-from tests.cluster.api_faults import Delay, Hang, Refuse
-from tests.cluster.api_paths import NODES
-from tests.cluster.api_requests import writes
+from tests.cluster.api.api_faults import Delay, Hang, Refuse
+from tests.cluster.api.api_paths import NODES
+from tests.cluster.api.api_requests import writes
 from tests.cluster.following import eventually
 from tests.kube_objects import node
 

@@ -10,21 +10,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from scheduler_ext.binding import binder as binder_module
+from scheduler_ext.binding.binder import Binder
+from scheduler_ext.binding.book import Book
 from scheduler_ext.cluster.bindings import Bindings
-from scheduler_ext.cluster.transport import Transport
-from scheduler_ext.core.gpu import Memory, Report
-from scheduler_ext.core.inventory import Inventory, NodeRecord
-from scheduler_ext.extender import binder as binder_module
-from scheduler_ext.extender.binder import Binder
-from scheduler_ext.extender.book import Book
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.gpu.gpu import Memory, Report
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.binding import read_pod
 from scheduler_ext.wire.config import Configuration, MemorySection
 from scheduler_ext.wire.pod import bound_pod, pending_pod
-from tests.cluster.api_faults import After, Delay, Hang, Refuse, Reset
-from tests.cluster.api_paths import GPU_RESERVATIONS, PODS
-from tests.cluster.api_requests import Match, Request, lists, writes
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_faults import After, Delay, Hang, Refuse, Reset
+from tests.cluster.api.api_paths import GPU_RESERVATIONS, PODS
+from tests.cluster.api.api_requests import Match, Request, lists, writes
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.core.asked import t4
 from tests.core.reported import NAMES

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsent
 from scheduler_ext.cluster.bindings import Bindings
-from scheduler_ext.core.intent import Reservation
-from scheduler_ext.extender.outcome import Done, Outcome, Refused, Unknown, Unsent
+from scheduler_ext.core.cache.intent import Reservation
 from scheduler_ext.wire.binding import binding_body
 from scheduler_ext.wire.kube import ObjectMeta
-from tests.cluster.api_faults import After, AnswerFault, Cut, Garbage, Hang, Refuse, Reset
-from tests.cluster.api_paths import GPU_RESERVATIONS, PODS
-from tests.cluster.api_requests import Request
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_faults import After, AnswerFault, Cut, Garbage, Hang, Refuse, Reset
+from tests.cluster.api.api_paths import GPU_RESERVATIONS, PODS
+from tests.cluster.api.api_requests import Request
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.binding_calls import INTENT, REFUSALS, soon, value
 from tests.cluster.following import eventually
 from tests.kube_objects import Json

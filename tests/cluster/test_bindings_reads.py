@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsent
 from scheduler_ext.cluster import bindings as bindings_module
 from scheduler_ext.cluster.bindings import Bindings
-from scheduler_ext.core.intent import Intent, Reservation
-from scheduler_ext.extender.outcome import Done, Outcome, Refused, Unknown, Unsent
-from tests.cluster.api_faults import AnswerFault, Cut, Delay, Drip, Garbage, Hang, Refuse, Reset
-from tests.cluster.api_handler import Answer
-from tests.cluster.api_paths import GPU_RESERVATIONS, PODS
-from tests.cluster.api_requests import lists
-from tests.cluster.api_server import ApiServer
+from scheduler_ext.core.cache.intent import Intent, Reservation
+from tests.cluster.api.api_faults import AnswerFault, Cut, Delay, Drip, Garbage, Hang, Refuse, Reset
+from tests.cluster.api.api_handler import Answer
+from tests.cluster.api.api_paths import GPU_RESERVATIONS, PODS
+from tests.cluster.api.api_requests import lists
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.binding_calls import HELD, INTENT, REFUSALS, soon, value
 from tests.kube_objects import SHARE, pod
 

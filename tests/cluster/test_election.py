@@ -6,11 +6,11 @@ import time
 
 import pytest
 
+from scheduler_ext.cluster.client.transport import READ_S, Transport
 from scheduler_ext.cluster.election import Election
-from scheduler_ext.cluster.transport import READ_S, Transport
-from tests.cluster.api_faults import After, Hang, Refuse, Reset
-from tests.cluster.api_paths import LEASES
-from tests.cluster.api_requests import writes
+from tests.cluster.api.api_faults import After, Hang, Refuse, Reset
+from tests.cluster.api.api_paths import LEASES
+from tests.cluster.api.api_requests import writes
 from tests.cluster.candidates import NAME, NAMESPACE, Candidates
 from tests.cluster.following import eventually
 

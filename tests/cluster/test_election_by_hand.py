@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from scheduler_ext.cluster.election import Election
-from tests.cluster.api_paths import LEASES
-from tests.cluster.api_requests import writes
+from tests.cluster.api.api_paths import LEASES
+from tests.cluster.api.api_requests import writes
 from tests.cluster.candidates import NAME, NAMESPACE, PATH, Candidates
 from tests.cluster.following import eventually
 from tests.kube_objects import Json

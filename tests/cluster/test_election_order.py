@@ -11,11 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from scheduler_ext.cluster.transport import Reply, Transport
-from tests.cluster.api_faults import After, Refuse, Reset
-from tests.cluster.api_paths import LEASES
-from tests.cluster.api_requests import writes
-from tests.cluster.api_server import ApiServer
+from scheduler_ext.cluster.client.transport import Reply, Transport
+from tests.cluster.api.api_faults import After, Refuse, Reset
+from tests.cluster.api.api_paths import LEASES
+from tests.cluster.api.api_requests import writes
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.candidates import PATH, Candidates
 
 Steps = Sequence[Callable[[], object]]

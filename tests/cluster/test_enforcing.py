@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler_ext.cluster.transport import Transport
-from tests.cluster.api_faults import After, Refuse, Reset
-from tests.cluster.api_paths import GPU_RESERVATIONS, NODES, PODS
-from tests.cluster.api_requests import first_pages, writes
-from tests.cluster.api_server import ApiServer
+from scheduler_ext.cluster.client.transport import Transport
+from tests.cluster.api.api_faults import After, Refuse, Reset
+from tests.cluster.api.api_paths import GPU_RESERVATIONS, NODES, PODS
+from tests.cluster.api.api_requests import first_pages, writes
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.enforced import ADVERTISED, HALF, LABELS, Enforced, held_by
 from tests.cluster.following import eventually
 from tests.kube_objects import SHARE, Json, node, pod

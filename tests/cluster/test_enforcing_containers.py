@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler_ext.cluster.transport import Transport
-from scheduler_ext.extender.ledger_dump import ledger_dump
-from tests.cluster.api_paths import GPU_NODES, GPU_RESERVATIONS, NODES, PODS
-from tests.cluster.api_server import ApiServer
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.views.ledger_dump import ledger_dump
+from tests.cluster.api.api_paths import GPU_NODES, GPU_RESERVATIONS, NODES, PODS
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.enforced import Enforced
 from tests.cluster.following import eventually
 from tests.core.reported import NAMES

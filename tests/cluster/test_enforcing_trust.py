@@ -8,15 +8,15 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler_ext.cluster.budgets import BUDGETS
+from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.enforcing import Enforcing
-from scheduler_ext.cluster.transport import Transport
-from scheduler_ext.core.intent import Intent, Reservation
-from scheduler_ext.core.node import BoundPod
+from scheduler_ext.core.cache.intent import Intent, Reservation
+from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.wire.reservation import reservation_body
-from tests.cluster.api_faults import End, Hang, Placed, Refuse
-from tests.cluster.api_paths import GPU_NODES, GPU_RESERVATIONS, LEASES, NODES, PODS
-from tests.cluster.api_requests import Request, first_pages, lists, watches
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_faults import End, Hang, Placed, Refuse
+from tests.cluster.api.api_paths import GPU_NODES, GPU_RESERVATIONS, LEASES, NODES, PODS
+from tests.cluster.api.api_requests import Request, first_pages, lists, watches
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.enforced import Enforced, held_by
 from tests.cluster.following import eventually
 from tests.core.asked import share

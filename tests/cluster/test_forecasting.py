@@ -7,20 +7,20 @@ from threading import Lock
 
 import pytest
 
+from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.forecasting import Forecasting
 from scheduler_ext.cluster.pace import Pace
 from scheduler_ext.cluster.sinks import PodSink
-from scheduler_ext.cluster.transport import Transport
-from scheduler_ext.core.inventory import Inventory
-from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.core.cache.inventory import Inventory
+from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.workload import TaskClass, Workload
 from scheduler_ext.extender.expecting import EVERY_S
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
-from tests.cluster.api_paths import PODS
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import PODS
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.cluster.living import Living
 from tests.cluster.test_sinks import Told, read

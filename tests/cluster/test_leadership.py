@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 from scheduler_ext.cluster import reflector as reflector_module
+from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.leadership import Leadership
-from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.wire.watching import Broken
-from tests.cluster.api_faults import End, Line, Mute, Placed, Refuse
-from tests.cluster.api_paths import LEASES
-from tests.cluster.api_requests import watches
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_faults import End, Line, Mute, Placed, Refuse
+from tests.cluster.api.api_paths import LEASES
+from tests.cluster.api.api_requests import watches
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.candidates import Clock
 from tests.cluster.following import eventually
 from tests.kube_objects import Json

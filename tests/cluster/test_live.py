@@ -11,10 +11,10 @@ import pytest
 
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.reflector import Reflector
-from scheduler_ext.core.gpu import Report
-from tests.cluster.api_faults import End, Hang, Refuse
-from tests.cluster.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api_requests import lists, watches, writes
+from scheduler_ext.core.gpu.gpu import Report
+from tests.cluster.api.api_faults import End, Hang, Refuse
+from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_requests import lists, watches, writes
 from tests.cluster.following import eventually
 from tests.cluster.living import ONE, SICK, WHOLE, Living
 from tests.kube_objects import GFD_H100, Json, gpu, gpu_node, node, pod

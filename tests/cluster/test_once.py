@@ -7,15 +7,15 @@ import time
 import pytest
 
 from scheduler_ext.cluster import once as once_module
+from scheduler_ext.cluster.client.transport import RefusedError, Transport, UnreachableError
 from scheduler_ext.cluster.once import cluster_state
-from scheduler_ext.cluster.transport import RefusedError, Transport, UnreachableError
 from scheduler_ext.core.errors import ClusterError, InventoryError
-from scheduler_ext.extender.clusterstate import ClusterState
+from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
-from tests.cluster.api_faults import Cut, Refuse
-from tests.cluster.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api_requests import lists
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_faults import Cut, Refuse
+from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_requests import lists
+from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import GFD_H100, Json, gpu, gpu_node, node, pod
 
 WHOLE = "nvidia.com/gpu"

@@ -11,18 +11,18 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler_ext.cluster import advertise as advertise_module
-from scheduler_ext.cluster import availability as availability_module
 from scheduler_ext.cluster import live as live_module
-from scheduler_ext.cluster import notices as notices_module
 from scheduler_ext.cluster import reflector as reflector_module
-from scheduler_ext.cluster import transport as transport_module
-from scheduler_ext.cluster.backoff import Backoff
 from scheduler_ext.cluster.budgets import BUDGETS
-from scheduler_ext.cluster.transport import Transport
-from tests.cluster.api_faults import End, Hang, Mute, Refuse, Reset
-from tests.cluster.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api_requests import Match, watches, writes
-from tests.cluster.api_server import ApiServer
+from scheduler_ext.cluster.client import availability as availability_module
+from scheduler_ext.cluster.client import transport as transport_module
+from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.events import notices as notices_module
+from tests.cluster.api.api_faults import End, Hang, Mute, Refuse, Reset
+from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_requests import Match, watches, writes
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.enforced import ADVERTISED, LABELS, Enforced
 from tests.cluster.following import eventually
 from tests.cluster.living import Living

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.state import cpu_free_milli
+from scheduler_ext.core.node.state import cpu_free_milli
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.watching import Broken
 from tests.cluster.test_sinks import WHOLE, Told, read, reported

@@ -9,20 +9,20 @@ from contextlib import contextmanager
 import pytest
 
 from scheduler_ext.cluster import reflector as reflector_module
-from scheduler_ext.cluster.backoff import Backoff
+from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.transport import Query, Stream, Transport
 from scheduler_ext.cluster.reflector import Reflector
-from scheduler_ext.cluster.transport import Query, Stream, Transport
 from scheduler_ext.wire.kube import Node
 from scheduler_ext.wire.watching import Decoder
-from tests.cluster.api_faults import (
+from tests.cluster.api.api_faults import (
     End,
     Line,
     Mute,
     Refuse,
 )
-from tests.cluster.api_paths import NODES, PODS
-from tests.cluster.api_requests import lists, watches
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import NODES, PODS
+from tests.cluster.api.api_requests import lists, watches
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import LISTED, Followed, Heard, eventually
 from tests.kube_objects import node, pod
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from scheduler_ext.cluster import reflector as reflector_module
-from scheduler_ext.cluster.transport import Query, Transport
-from tests.cluster.api_faults import (
+from scheduler_ext.cluster.client.transport import Query, Transport
+from tests.cluster.api.api_faults import (
     AnswerFault,
     Cut,
     End,
@@ -23,9 +23,9 @@ from tests.cluster.api_faults import (
     error_line,
     malformed_line,
 )
-from tests.cluster.api_paths import NODES
-from tests.cluster.api_requests import first_pages, lists, watches
-from tests.cluster.api_server import ApiServer
+from tests.cluster.api.api_paths import NODES
+from tests.cluster.api.api_requests import first_pages, lists, watches
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import LISTED, Followed, eventually
 
 pytestmark = pytest.mark.usefixtures("impatient")

@@ -8,12 +8,12 @@ import pytest
 
 from scheduler_ext.agent.changes import REFRESH_S, REFRESH_SPREAD
 from scheduler_ext.cluster import reflector as reflector_module
-from scheduler_ext.cluster.backoff import Backoff
-from scheduler_ext.cluster.transport import SILENCE_S
+from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.transport import SILENCE_S
 from scheduler_ext.wire.config import Configuration
-from tests.cluster.api_faults import Cut, End, Line, Refuse, Reset, error_line
-from tests.cluster.api_paths import NODES
-from tests.cluster.api_requests import Request, first_pages, watches
+from tests.cluster.api.api_faults import Cut, End, Line, Refuse, Reset, error_line
+from tests.cluster.api.api_paths import NODES
+from tests.cluster.api.api_requests import Request, first_pages, watches
 from tests.cluster.following import LISTED, Followed, eventually
 
 pytestmark = pytest.mark.usefixtures("impatient")

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from scheduler_ext.cluster.client.transport import ServerClock
+from scheduler_ext.cluster.events.troubles import Troubles
 from scheduler_ext.cluster.sinks import NodeSink, PodSink, ReportSink
-from scheduler_ext.cluster.transport import ServerClock
-from scheduler_ext.cluster.troubles import Troubles
-from scheduler_ext.core.inventory import Inventory
-from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.cache.inventory import Inventory
+from scheduler_ext.core.request.resources import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gpunode import GpuNode
 from scheduler_ext.wire.watching import Broken, Decoder

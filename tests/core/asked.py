@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler_ext.core.estimate import Estimate
-from scheduler_ext.core.gpu import Device, Holder, Memory
-from scheduler_ext.core.models import GpuModel, canonical_model, normalise_wish
-from scheduler_ext.core.node import NodeInfo
-from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
+from scheduler_ext.core.gpu.models import GpuModel, canonical_model, normalise_wish
+from scheduler_ext.core.node.estimate import Estimate
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from tests.core.reported import device
 
 # A pod that nobody told us of holds the device whole.

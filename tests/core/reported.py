@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from scheduler_ext.core.gpu import Device, Memory, Mig, MigInstance, Report
-from scheduler_ext.core.mig_geometry import geometry_for
-from scheduler_ext.core.models import canonical_model
-from scheduler_ext.core.node import BoundPod, NodeInfo, Slot
-from scheduler_ext.core.request import ContainerAsk, GpuRequest, PodAsk, Role, parse_request
-from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.core.state import resolve
+from scheduler_ext.core.gpu.gpu import Device, Memory, Mig, MigInstance, Report
+from scheduler_ext.core.gpu.mig_geometry import geometry_for
+from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.node.node import BoundPod, NodeInfo, Slot
+from scheduler_ext.core.node.state import resolve
+from scheduler_ext.core.request.request import ContainerAsk, GpuRequest, PodAsk, Role, parse_request
+from scheduler_ext.core.request.resources import ResourceNames
 
 NAMES = ResourceNames()
 WHOLE = "nvidia.com/gpu"

@@ -15,8 +15,8 @@ from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.cluster.kubelet import Kubelet
 from tests.e2e.cluster.whole import PLAIN_NODES, Cluster, running_cluster
 from tests.e2e.installation import Installation
-from tests.e2e.share_cluster import SHARES, ShareCluster, running_share_cluster
-from tests.e2e.share_workload import ShareWorkload, running_share_installation, share_workload_on
+from tests.e2e.shares.share_cluster import SHARES, ShareCluster, running_share_cluster
+from tests.e2e.shares.share_workload import ShareWorkload, running_share_installation, share_workload_on
 from tests.e2e.workload import Workload
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from scheduler_ext.binding.book import Book
+from scheduler_ext.binding.outcome import Outcome, Unknown
 from scheduler_ext.cli import main
 from scheduler_ext.cluster.bindings import Bindings
-from scheduler_ext.extender.book import Book
-from scheduler_ext.extender.outcome import Outcome, Unknown
 
 # In the order of a bind. The extender's processes end there by SIGKILL, as by the kernel's or a node's end.
 KILLS = (

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.e2e.cluster.api import eventually
-from tests.e2e.share_workload import ROOM_MIB, ShareWorkload
+from tests.e2e.shares.share_workload import ROOM_MIB, ShareWorkload
 from tests.e2e.workload import Workload
 
 # Its time limits are those of a machine of its own.

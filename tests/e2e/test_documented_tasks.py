@@ -11,9 +11,9 @@ from urllib.request import urlopen
 import pytest
 
 from tests.agent.nvml_mock.presets import h100
+from tests.e2e.agents.gpu_host import GpuHost
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.documented import Reader
-from tests.e2e.gpu_host import GpuHost
 from tests.e2e.installation import Installation
 from tests.e2e.workload import Workload
 from tests.pages import ROOT, blocks

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.cluster.api import Api, ApiError, Json, eventually
 from tests.e2e.installation import MANIFESTS, NAMESPACE, Installation
-from tests.e2e.share_cluster import ShareCluster, container
+from tests.e2e.shares.share_cluster import ShareCluster, container
 from tests.e2e.workload import Workload
 
 EVENTS = {"group": "events.k8s.io", "resource": "events"}

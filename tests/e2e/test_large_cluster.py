@@ -16,14 +16,14 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
+from tests.e2e.agents.gpunode_api import install
 from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import Api, Json, eventually
 from tests.e2e.cluster.binaries import find_binaries
 from tests.e2e.cluster.child import Child
 from tests.e2e.cluster.control_plane import ControlPlane, running_control_plane
 from tests.e2e.cluster.ports import LOOPBACK, free_ports
-from tests.e2e.gpunode_api import PATH as GPU_NODES
-from tests.e2e.gpunode_api import install
 from tests.kube_objects import gpu, gpu_node
 
 # Its time limits are those of a machine of its own.

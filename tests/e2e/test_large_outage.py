@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.live import LiveInventory
-from scheduler_ext.cluster.transport import Transport
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import BindSection, Configuration
-from tests.cluster import large, large_outage
-from tests.cluster.large_outage import LargeOutage
+from tests.cluster.large import large, large_outage
+from tests.cluster.large.large_outage import LargeOutage
 
 # Its time limits are those of a machine of its own.
 pytestmark = pytest.mark.alone

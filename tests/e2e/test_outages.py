@@ -15,14 +15,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.agent.nvml_mock.presets import t4
+from tests.e2e.agents.gpu_host import GpuHost
+from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.child import Child
 from tests.e2e.cluster.ports import LOOPBACK, free_ports
 from tests.e2e.cluster.running_pod import RunningPod
 from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.gpu_host import GpuHost
-from tests.e2e.gpunode_api import PATH as GPU_NODES
 from tests.e2e.installation import NAMESPACE, Installation
 from tests.e2e.workload import Workload
 from tests.kube_objects import gpu

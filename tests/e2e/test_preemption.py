@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.installation import filter_calls
-from tests.e2e.share_workload import HALF, ROOM_MIB, ShareWorkload
+from tests.e2e.shares.share_workload import HALF, ROOM_MIB, ShareWorkload
 from tests.e2e.workload import MIG_HALF, Workload
 from tests.kube_objects import ANNOTATION
 

@@ -18,7 +18,7 @@ from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.delay import Delay
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.installation import Installation
-from tests.e2e.share_workload import (
+from tests.e2e.shares.share_workload import (
     HALF,
     ROOM_MIB,
     ShareWorkload,

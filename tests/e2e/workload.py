@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster.api import APPLY, Json, eventually
-from tests.e2e.gpunode_api import PATH as GPU_NODES
 from tests.e2e.installation import Installation
 from tests.kube_objects import gpu, gpu_node
 

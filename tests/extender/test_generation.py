@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.node import NodeInfo
-from scheduler_ext.core.table import Table
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.snapshot.table import Table
 from scheduler_ext.extender import generation
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
+from tests.explain.test_replay import Running, running
+from tests.explain.test_waiting import board
 from tests.extender.foreseeing import read
 from tests.extender.preempting import asks_shares, nominated, on_share, preempt_body, share_node, uids
-from tests.extender.test_replay import Running, running
-from tests.extender.test_waiting import board
 from tests.kube_objects import SHARE, Json, inventory, names_body, nodes_body, pod
 
 NAMES = [f"n{i}" for i in range(9)]

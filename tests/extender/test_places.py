@@ -7,14 +7,15 @@ from typing import ClassVar
 
 import pytest
 
-from scheduler_ext.core.gpu import Report
-from scheduler_ext.core.inventory import Inventory, NodeRecord
-from scheduler_ext.core.node import BoundPod, PendingPod
-from scheduler_ext.core.request import GpuRequest, ShareAsk
-from scheduler_ext.extender.book import Book
+from scheduler_ext.binding.book import Book
+from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.node.node import BoundPod, PendingPod
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 from scheduler_ext.extender.places import BEHIND_S, UNHEARD_S
 from scheduler_ext.extender.service import Extender
 from tests.core.reported import SHARE, device
+from tests.explain.test_replay import running
 from tests.extender.foreseeing import read
 from tests.extender.preempting import (
     ROOM_MIB,
@@ -32,7 +33,6 @@ from tests.extender.preempting import (
     uids,
     whole_node,
 )
-from tests.extender.test_replay import running
 from tests.kube_objects import Json, gpu, gpu_node, node, pod
 
 HALF = "nvidia.com/mig-3g.40gb"

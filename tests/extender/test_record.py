@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_ext.core.decided import Bound
+from scheduler_ext.core.framework.decided import Bound
 from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration, InspectionSection

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender import service as service_module
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration

@@ -8,7 +8,7 @@ import re
 import pytest
 import yaml
 
-from scheduler_ext.core.node_labels import lacks_agent_label
+from scheduler_ext.core.node.node_labels import lacks_agent_label
 from tests.manifests.components import AGENTS, operations, patched, with_components
 from tests.manifests.objects import Json, mapping, of_kind
 from tests.manifests.policy import violations

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from scheduler_ext.extender.listing import inventory_list
+from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import names_body, pod
@@ -17,7 +17,7 @@ from tests.manifests.objects import of_kind
 from tests.monitoring.component import Query, alerts, queries, rules_file
 from tests.monitoring.prometheus import Prometheus, needs_prometheus
 from tests.pages import ROOT, SAMPLE
-from tests.server.product import Product, config_file
+from tests.server.process.product import Product, config_file
 
 SAMPLES = ROOT / "manifests" / "samples"
 H100 = "NVIDIA H100 80GB HBM3"

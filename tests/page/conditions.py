@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from scheduler_ext.core.node import NodeInfo
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
 from tests.kube_objects import GFD_H100, Json, gpu, gpu_node, holder, inventory, node

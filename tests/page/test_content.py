@@ -7,10 +7,10 @@ import re
 import pytest
 from hypothesis import given, settings
 
-from scheduler_ext.core.node import NodeInfo
-from scheduler_ext.core.state import resolve
-from scheduler_ext.extender.listing import inventory_list
-from scheduler_ext.extender.overview import node_row
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.state import resolve
+from scheduler_ext.views.listing import inventory_list
+from scheduler_ext.views.overview import node_row
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.extender.status import Problem
+from scheduler_ext.sources.status import Problem
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
 from tests.kube_objects import GFD_H100, Json, gpu, gpu_node, inventory, node, pod
@@ -18,8 +18,8 @@ from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.conditions import SICK, WHOLE, line
 from tests.page.page_server import PageServer
 from tests.page.reading import card, names, opened
-from tests.server.product import Product
-from tests.server.test_serve_page import replaced
+from tests.server.process.product import Product
+from tests.server.process.test_serve_page import replaced
 
 pytestmark = NEEDS_BROWSER
 

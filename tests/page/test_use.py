@@ -10,8 +10,8 @@ from tests.kube_objects import gpu, gpu_node, inventory, names_body, pod
 from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.conditions import SICK, WHOLE
 from tests.page.reading import names, opened
-from tests.server.product import Product
-from tests.server.test_serve_page import replaced
+from tests.server.process.product import Product
+from tests.server.process.test_serve_page import replaced
 
 pytestmark = NEEDS_BROWSER
 

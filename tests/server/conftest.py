@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.server.server_options import TlsFiles
-from tests.server.authority import Authority
+from tests.server.http.authority import Authority
 
 
 @pytest.fixture(scope="session")

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 
 from scheduler_ext.cli.inventory import print_inventory
-from scheduler_ext.core.gpu import Report
-from scheduler_ext.core.node import BoundPod, NodeInfo
-from scheduler_ext.core.request import GpuRequest, UnitAsk
-from scheduler_ext.core.state import resolve
-from scheduler_ext.extender.listing import inventory_list
-from scheduler_ext.extender.overview import node_row
+from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.state import resolve
+from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.views.listing import inventory_list
+from scheduler_ext.views.overview import node_row
 from scheduler_ext.wire.config import Configuration
 from tests.core.reported import NAMES, device, sliced
 from tests.free_memory import clusters_with_closed_parts

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 from msgspec.structs import replace as replaced
 
-from scheduler_ext.core.forecast import Forecast
-from scheduler_ext.core.gpu import Device, Memory, Report
-from scheduler_ext.core.models import canonical_model, normalise_wish
-from scheduler_ext.core.node import BoundPod, NodeInfo
-from scheduler_ext.core.placement import Placement, place
-from scheduler_ext.core.request import GpuRequest, InvalidRequest
-from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.core.cycle.placement import Placement, place
+from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.gpu.gpu import Device, Memory, Report
+from scheduler_ext.core.gpu.models import canonical_model, normalise_wish
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.workload import TaskClass, Workload
 from scheduler_ext.extender.service import Extender
 from scheduler_ext.sim.workload import GPU_MILLI, PodKind, task_class
 from scheduler_ext.sim.world import Cluster, NodeShape, World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.core.request.workload import TaskClass, Workload
 from scheduler_ext.sim.policies import policy_factory
 from scheduler_ext.sim.policy import Target
 from scheduler_ext.sim.scheduler import Scheduler, Settings

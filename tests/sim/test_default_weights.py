@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.policy import Policy as Knobs
+from scheduler_ext.core.cycle.policy import Policy as Knobs
+from scheduler_ext.core.request.workload import TaskClass, Workload
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
-from scheduler_ext.core.workload import TaskClass, Workload
 from scheduler_ext.sim.policies import policy_factory
 from scheduler_ext.sim.policy import Target
 from scheduler_ext.sim.scheduler import Scheduler, Settings

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle import Decision, points
-from scheduler_ext.core.forecast import Forecast
-from scheduler_ext.core.node import NOBODY, Node, NodeState, Slot
-from scheduler_ext.core.policy import Policy
-from scheduler_ext.core.state import resolve
-from scheduler_ext.core.table import build_snapshot
-from scheduler_ext.core.workload import Workload
+from scheduler_ext.core.cycle.cycle import Decision, points
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.node.node import NOBODY, Node, NodeState, Slot
+from scheduler_ext.core.node.state import resolve
+from scheduler_ext.core.request.workload import Workload
+from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.sim.expectation import workload_of
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.node_states import NodeStates, State

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.core.request.workload import TaskClass, Workload
 from scheduler_ext.sim.fragmentation import Fragmentation
 from scheduler_ext.sim.workload import PodKind
 from scheduler_ext.sim.world import NodesView, World

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.node import UNLIMITED
-from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.core.node.node import UNLIMITED
+from scheduler_ext.core.request.workload import TaskClass, Workload
 from scheduler_ext.sim import policies
 from scheduler_ext.sim.node_states import NodeStates
 from scheduler_ext.sim.policies import policy_factory, policy_names

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.workload import Workload
+from scheduler_ext.core.request.workload import Workload
 from scheduler_ext.sim.policies import policy_names
 from scheduler_ext.sim.policies.best_fit import BestFit
 from scheduler_ext.sim.policy import Evaluation, Target

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.policy import STRATEGIES, Policy
+from scheduler_ext.core.cycle.policy import STRATEGIES, Policy
+from scheduler_ext.core.request.workload import TaskClass, Workload
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
-from scheduler_ext.core.workload import TaskClass, Workload
 from scheduler_ext.sim.expectation import workload_of
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.policies.default import Default

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from scheduler_ext.core.workload import Workload
+from scheduler_ext.core.request.workload import Workload
 from scheduler_ext.sim import churn, inflation
 from scheduler_ext.sim.scheduler import Placement, Scheduler
 from scheduler_ext.sim.workload import PodKind, TracePod

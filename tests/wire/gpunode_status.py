@@ -6,9 +6,9 @@ import copy
 import json
 from typing import Any
 
-from scheduler_ext.core.gpu import Report
-from scheduler_ext.core.node import NodeInfo
-from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.resources import ResourceNames
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import Json
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.node import UNLIMITED
+from scheduler_ext.core.node.node import UNLIMITED
 from scheduler_ext.wire.cpu import allocatable_cpu_milli, pod_cpu_milli
 from scheduler_ext.wire.pod import pod_amounts
 from tests.kube_objects import Json, node

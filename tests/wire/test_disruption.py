@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.disruption import Budget, Selector
 from scheduler_ext.core.intree import Requirement
+from scheduler_ext.core.preemption.disruption import Budget, Selector
 from scheduler_ext.wire.disruption import PodDisruptionBudget, budget
 from scheduler_ext.wire.watching import Broken, Decoder
 

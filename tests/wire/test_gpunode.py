@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.gpu import Holder, Memory, MigInstance
+from scheduler_ext.core.gpu.gpu import Holder, Memory, MigInstance
 from tests.kube_objects import Json, gpu
 from tests.wire.gpunode_status import FULL, changed, read, report_of
 

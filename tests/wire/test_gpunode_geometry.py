@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.core.errors import ImpossibleReportError
-from scheduler_ext.core.state import resolve
+from scheduler_ext.core.node.state import resolve
 from tests.core.reported import NAMES, node
 from tests.kube_objects import Json, gpu
 from tests.wire.gpunode_status import report_of

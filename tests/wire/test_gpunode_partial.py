@@ -7,7 +7,7 @@ import json
 import pytest
 
 from scheduler_ext.core.errors import ImpossibleReportError
-from scheduler_ext.core.gpu import MigInstance, Report
+from scheduler_ext.core.gpu.gpu import MigInstance, Report
 from scheduler_ext.wire.gpunode import GpuNode
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.watching import Decoder

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.caps import NO_CAPS, Caps
-from scheduler_ext.core.inventory import NodeRecord
-from scheduler_ext.core.quantity import QuantityError
-from scheduler_ext.core.resources import ResourceNames
+from scheduler_ext.core.cache.inventory import NodeRecord
+from scheduler_ext.core.node.caps import NO_CAPS, Caps
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.resources import ResourceNames
 from scheduler_ext.wire.kube import Node
 from scheduler_ext.wire.node import node_record
 from scheduler_ext.wire.watching import Decoder

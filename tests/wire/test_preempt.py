@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.victim_candidate import Victims
+from scheduler_ext.core.preemption.victim_candidate import Victims
 from scheduler_ext.wire.preempt import PreemptionArgs, Proposal, decode_preemption, encode_victims
 
 GOLDEN = Path(__file__).parents[1] / "golden"

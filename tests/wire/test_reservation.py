@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from scheduler_ext.core.cache.intent import MAX_INTENTS, Intent, Reservation
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.core.intent import MAX_INTENTS, Intent, Reservation
-from scheduler_ext.core.node import BoundPod
-from scheduler_ext.core.request import GpuRequest, InitShare, ShareAsk, UnitAsk
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk, UnitAsk
 from scheduler_ext.wire.reservation import GpuReservation, read_reservation, reservation, reservation_body
 from scheduler_ext.wire.watching import Broken, Decoder
 from tests.kube_objects import Json

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import click
 
 from scheduler_ext.cli.answers.objects import FromObjects
-from scheduler_ext.cluster.kubeconfig import Kubeconfig
+from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.config import Configuration
 
@@ -44,7 +44,7 @@ def answers(kubeconfig: Kubeconfig, source: str, namespace: str, config: Configu
     # Here, because importing the client takes longer than most commands.
     from scheduler_ext.cli.answers.extender import FromExtender
     from scheduler_ext.cluster.active_extender import ActiveExtender
-    from scheduler_ext.cluster.transport import Transport, UnreachableError
+    from scheduler_ext.cluster.client.transport import Transport, UnreachableError
 
     transport = Transport(kubeconfig.configuration())
     click.get_current_context().call_on_close(transport.close)

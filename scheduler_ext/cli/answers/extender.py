@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from scheduler_ext.cluster.active_extender import ActiveExtender
-from scheduler_ext.cluster.port_forward import ANSWER_S
+from scheduler_ext.cluster.client.port_forward import ANSWER_S
 from scheduler_ext.core.errors import ClusterError
 
 

@@ -13,23 +13,23 @@ import click
 
 from scheduler_ext.cli.output import printable
 from scheduler_ext.core.errors import ClusterError, RequestError
-from scheduler_ext.extender.clusterstate import ClusterState
-from scheduler_ext.extender.explain import explain
-from scheduler_ext.extender.explainer import Explainer, other_scheduler
-from scheduler_ext.extender.ledger_dump import ledger_dump
-from scheduler_ext.extender.listing import inventory_list
-from scheduler_ext.extender.offline import Offline, offline
-from scheduler_ext.extender.pod_list import pod_list
+from scheduler_ext.explain.explain import explain
+from scheduler_ext.explain.explainer import Explainer, other_scheduler
+from scheduler_ext.explain.pod_list import pod_list
+from scheduler_ext.explain.recorded import unschedulable_message
+from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.extender.record import Record
-from scheduler_ext.extender.recorded import unschedulable_message
-from scheduler_ext.extender.waiting import Waiting
+from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.views.ledger_dump import ledger_dump
+from scheduler_ext.views.listing import inventory_list
+from scheduler_ext.whatif.offline import Offline, offline
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.pod import asks_gpu, is_finished
 
 if TYPE_CHECKING:
-    from scheduler_ext.cluster.transport import Transport
+    from scheduler_ext.cluster.client.transport import Transport
 
 
 class FromObjects:
@@ -89,7 +89,7 @@ class FromObjects:
         }
 
     def _manifest(self, namespace: str, name: str) -> dict[str, Any] | None:
-        from scheduler_ext.cluster.transport import RefusedError
+        from scheduler_ext.cluster.client.transport import RefusedError
 
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
         with self._answering():

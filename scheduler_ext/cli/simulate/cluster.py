@@ -24,8 +24,8 @@ from scheduler_ext.cli.pod_files import every_pod_of, read_pod_list
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, SimulationError
-from scheduler_ext.extender.simulation import by_priority
-from scheduler_ext.extender.simulation import simulate as simulate_pods
+from scheduler_ext.whatif.simulation import by_priority
+from scheduler_ext.whatif.simulation import simulate as simulate_pods
 
 _SHOWN_NOTES = 5
 

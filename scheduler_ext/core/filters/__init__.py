@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.criterion import Filter
 from scheduler_ext.core.filters.change_in_progress import ChangeInProgress
 from scheduler_ext.core.filters.compute_capability import ComputeCapability
 from scheduler_ext.core.filters.cuda import Cuda
@@ -14,6 +13,7 @@ from scheduler_ext.core.filters.mig_placement import MigPlacement
 from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.filters.sharing import Sharing
 from scheduler_ext.core.filters.total_memory import TotalMemory
+from scheduler_ext.core.framework.criterion import Filter
 
 # The first filter that refuses a node names the reason.
 FILTERS: tuple[Filter, ...] = (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.columns import Bools
-from scheduler_ext.core.criterion import NearestMiss, View
-from scheduler_ext.core.node import Node, version_number
-from scheduler_ext.core.reasons import CUDA_TOO_OLD
-from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.framework.criterion import NearestMiss, View
+from scheduler_ext.core.framework.reasons import CUDA_TOO_OLD
+from scheduler_ext.core.node.columns import Bools
+from scheduler_ext.core.node.node import Node, version_number
+from scheduler_ext.core.request.request import GpuRequest
 
 
 class Cuda:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.allocate import fit_shares
-from scheduler_ext.core.columns import Bools
-from scheduler_ext.core.criterion import NearestMiss, View, offered_units
-from scheduler_ext.core.node import Node
-from scheduler_ext.core.reasons import INSUFFICIENT_MEMORY
-from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.framework.allocate import fit_shares
+from scheduler_ext.core.framework.criterion import NearestMiss, View, offered_units
+from scheduler_ext.core.framework.reasons import INSUFFICIENT_MEMORY
+from scheduler_ext.core.node.columns import Bools
+from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.request.request import GpuRequest
 
 
 class FreeMemory:

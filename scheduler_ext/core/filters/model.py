@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler_ext.core.columns import Bools
-from scheduler_ext.core.criterion import NearestMiss, View
-from scheduler_ext.core.node import Node
-from scheduler_ext.core.reasons import MODEL_MISMATCH
-from scheduler_ext.core.request import GpuRequest
+from scheduler_ext.core.framework.criterion import NearestMiss, View
+from scheduler_ext.core.framework.reasons import MODEL_MISMATCH
+from scheduler_ext.core.node.columns import Bools
+from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.request.request import GpuRequest
 
 
 class Model:

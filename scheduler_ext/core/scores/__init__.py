@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.criterion import Score
+from scheduler_ext.core.framework.criterion import Score
 from scheduler_ext.core.scores.balance import Balance
 from scheduler_ext.core.scores.best_fit import BestFit
 from scheduler_ext.core.scores.fragmentation import Fragmentation

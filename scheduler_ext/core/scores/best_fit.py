@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler_ext.core.columns import Floats
-from scheduler_ext.core.criterion import Scoring
+from scheduler_ext.core.framework.criterion import Scoring
+from scheduler_ext.core.node.columns import Floats
 
 # For shares the GPU matters more than its node: a GPU filled up is one fewer to fragment.
 _GPU_PART = 0.7

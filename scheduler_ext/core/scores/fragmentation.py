@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler_ext.core.columns import Floats
-from scheduler_ext.core.criterion import Scoring
+from scheduler_ext.core.framework.criterion import Scoring
+from scheduler_ext.core.node.columns import Floats
 
 # The worst case is rarer still: a pod that takes a node's last CPU makes all of its GPUs unusable.
 MOST_GPUS = 2.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.columns import Floats
-from scheduler_ext.core.criterion import Scoring
+from scheduler_ext.core.framework.criterion import Scoring
+from scheduler_ext.core.node.columns import Floats
 
 
 class NodeHealth:

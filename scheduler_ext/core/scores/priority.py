@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.columns import Floats
-from scheduler_ext.core.criterion import Scoring
-from scheduler_ext.core.node import NOBODY
+from scheduler_ext.core.framework.criterion import Scoring
+from scheduler_ext.core.node.columns import Floats
+from scheduler_ext.core.node.node import NOBODY
 
 _EMPTINESS_PART = 0.7
 # It decides where the rest is equal: whoever is to be evicted next matters less than room and health now.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler_ext.core.columns import Floats
-from scheduler_ext.core.criterion import Scoring
+from scheduler_ext.core.framework.criterion import Scoring
+from scheduler_ext.core.node.columns import Floats
 
 
 class Reported:

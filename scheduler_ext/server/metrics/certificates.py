@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client.registry import Collector
 
-from scheduler_ext.server.certificate_dates import not_after
+from scheduler_ext.server.http.certificate_dates import not_after
 from scheduler_ext.server.metrics.families import Family, gauge
 
 

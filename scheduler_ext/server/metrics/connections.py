@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler_ext.server.cut_connections import CUT_CONNECTIONS
+from scheduler_ext.server.http.cut_connections import CUT_CONNECTIONS
 from scheduler_ext.server.metrics.families import Family
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.extender.fragmentation import fragmentation_by_model
-from scheduler_ext.extender.status import Watched
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.server.metrics.families import Family, gauge
+from scheduler_ext.sources.status import Watched
+from scheduler_ext.views.fragmentation import fragmentation_by_model
 
 
 class FragmentationMetrics(Collector):

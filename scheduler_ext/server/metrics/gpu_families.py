@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
-from scheduler_ext.core.gpu import Device
-from scheduler_ext.extender.node_usage import Amounts, Instances, NodeUsage
+from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.server.metrics.families import visible
+from scheduler_ext.views.node_usage import Amounts, Instances, NodeUsage
 
 Detail = Literal["cluster", "node", "device"]
 _BYTES_PER_MIB = 2**20

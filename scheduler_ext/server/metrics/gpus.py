@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scheduler_ext.core.node import NodeInfo
-from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.extender.node_usage import Amounts, Instances, NodeUsage, node_usage, total
-from scheduler_ext.extender.status import Watched
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.server.metrics.gpu_families import FAMILIES, Detail, cluster_lines, headed, node_lines
+from scheduler_ext.sources.status import Watched
+from scheduler_ext.views.node_usage import Amounts, Instances, NodeUsage, node_usage, total
 
 
 class _Node:

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler_ext.core.snapshot import Snapshot
-from scheduler_ext.extender.status import Watched
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.server.metrics.families import Family, counter, gauge
+from scheduler_ext.sources.status import Watched
 
 
 class InventoryMetrics(Collector):

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler_ext.core.resources import ResourceNames
-from scheduler_ext.extender.binder import CONFLICTS, RESULTS
-from scheduler_ext.extender.drift import Drift
-from scheduler_ext.extender.status import Watched
+from scheduler_ext.binding.binder import CONFLICTS, RESULTS
+from scheduler_ext.core.request.resources import ResourceNames
 from scheduler_ext.server.metrics.families import Family, counter
+from scheduler_ext.sources.status import Watched
+from scheduler_ext.views.drift import Drift
 
 
 class LedgerMetrics(Collector):

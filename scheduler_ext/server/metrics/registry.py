@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics,
 
 from scheduler_ext import __version__
 from scheduler_ext.extender.answer import Answer
-from scheduler_ext.extender.status import Watched
 from scheduler_ext.server.metrics.allocation import AllocationMetrics
 from scheduler_ext.server.metrics.certificates import CertificateMetrics
 from scheduler_ext.server.metrics.connections import ConnectionMetrics
@@ -23,6 +22,7 @@ from scheduler_ext.server.metrics.ledger import LedgerMetrics
 from scheduler_ext.server.metrics.pending import Pending, PendingMetrics, nobody
 from scheduler_ext.server.metrics.requests import RequestMetrics
 from scheduler_ext.server.metrics.watches import WatchMetrics
+from scheduler_ext.sources.status import Watched
 from scheduler_ext.wire.config import Configuration
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler_ext.extender.status import Watched
 from scheduler_ext.server.metrics.families import Family
+from scheduler_ext.sources.status import Watched
 
 
 class WatchMetrics(Collector):

@@ -7,10 +7,10 @@ import gzip
 from flask import Blueprint, Response, abort, redirect, request
 from werkzeug.wrappers import Response as AnyResponse
 
-from scheduler_ext.extender.ledger_dump import node_ledger
-from scheduler_ext.extender.listing import inventory_list
 from scheduler_ext.server.page.assets import read_assets
 from scheduler_ext.server.page.feed import PageFeed, Seen
+from scheduler_ext.views.ledger_dump import node_ledger
+from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.extender import encode_json
 

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.mig_geometry import Geometry
-from scheduler_ext.core.mig_value import mix_of
+from scheduler_ext.core.forecast.mig_value import mix_of
+from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.sim.mig.gpus import MigGpus
 from scheduler_ext.sim.mig.policies import policy_factory
 from scheduler_ext.sim.mig.policy import MigPolicy

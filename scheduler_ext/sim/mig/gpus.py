@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.mig import media_conflict, window
-from scheduler_ext.core.mig_geometry import Geometry
+from scheduler_ext.core.gpu.mig import media_conflict, window
+from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.sim.mig.policy import OccupiedMasks
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.mig_geometry import Geometry
-from scheduler_ext.core.mig_value import shapes
+from scheduler_ext.core.forecast.mig_value import shapes
+from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.sim.mig.geometry import profile_name
 
 UNIFORM = "uniform"

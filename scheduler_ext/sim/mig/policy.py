@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.mig_geometry import Geometry
-from scheduler_ext.core.mig_value import MigPlacements
+from scheduler_ext.core.forecast.mig_value import MigPlacements
+from scheduler_ext.core.gpu.mig_geometry import Geometry
 
 OccupiedMasks = npt.NDArray[np.int64]
 Placement = tuple[int, int]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.arrivals import HALF_LIFE_PODS, UNKNOWN_PODS
-from scheduler_ext.core.mig_geometry import Geometry
-from scheduler_ext.core.mig_value import expected_mix
-from scheduler_ext.core.workload import SeenPods, TaskClass
+from scheduler_ext.core.cache.arrivals import HALF_LIFE_PODS, UNKNOWN_PODS
+from scheduler_ext.core.forecast.mig_value import expected_mix
+from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.request.workload import SeenPods, TaskClass
 from scheduler_ext.sim.mig.policy import MigPolicy
 
 TARGETS = ("mix", "online")

@@ -12,11 +12,11 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.columns import Floats, Ints
-from scheduler_ext.core.cycle import Decision
-from scheduler_ext.core.forecast import Forecast
-from scheduler_ext.core.request import GpuRequest, ShareAsk, UnitAsk
-from scheduler_ext.core.workload import TaskClass, Workload
+from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.node.columns import Floats, Ints
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request.workload import TaskClass, Workload
 from scheduler_ext.sim.known_states import KnownStates
 from scheduler_ext.sim.model_names import wish_of
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler_ext.core.workload import Workload
+from scheduler_ext.core.request.workload import Workload
 from scheduler_ext.sim.fragmentation import TARGET_PART, Fragmentation
 from scheduler_ext.sim.policy import Evaluation, Policy, Reference, Target
 from scheduler_ext.sim.workload import GPU_MILLI, PodKind

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_ext.core.arrivals import Arrivals
+from scheduler_ext.core.cache.arrivals import Arrivals
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.mig import Profile
-from scheduler_ext.core.mig_geometry import Geometry, geometry_from_report
-from scheduler_ext.core.mig_value import expected_mix
-from scheduler_ext.core.workload import TaskClass
+from scheduler_ext.core.forecast.mig_value import expected_mix
+from scheduler_ext.core.gpu.mig import Profile
+from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_from_report
+from scheduler_ext.core.request.workload import TaskClass
 from scheduler_ext.sim.mig.churn import MigChurn, run_mig_churn
 from scheduler_ext.sim.mig.geometry import read_geometry
 from scheduler_ext.sim.mig.gpus import MigGpus
@@ -24,7 +24,7 @@ from scheduler_ext.sim.mig.policies import policy_names
 from scheduler_ext.sim.mig.policy import OccupiedMasks, Placement
 from scheduler_ext.sim.mig.target import OnlineTarget
 from scheduler_ext.sim.report import Run
-from tests.core.test_mig_oracle import any_geometry, may_join
+from tests.core.gpu.test_mig_oracle import any_geometry, may_join
 
 A100 = read_geometry("A100-80GB")
 A30 = read_geometry("A30-24GB")

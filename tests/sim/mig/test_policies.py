@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.mig_geometry import Geometry
-from scheduler_ext.core.mig_value import shapes
+from scheduler_ext.core.forecast.mig_value import shapes
+from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.sim.mig import policies
 from scheduler_ext.sim.mig.geometry import read_geometry
 from scheduler_ext.sim.mig.mix import parse_mix
 from scheduler_ext.sim.mig.policies import policy_factory, policy_names
 from scheduler_ext.sim.mig.policies.fgd import fragmentation
 from scheduler_ext.sim.mig.policies.mfi import fragmentation_score
-from tests.core.test_mig_oracle import any_geometry
+from tests.core.gpu.test_mig_oracle import any_geometry
 
 A100 = read_geometry("A100-80GB")
 A30 = read_geometry("A30-24GB")

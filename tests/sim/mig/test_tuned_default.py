@@ -8,8 +8,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from scheduler_ext.core.mig_tuning import rounded_parts, tuned_worth
-from scheduler_ext.core.mig_value import MigPlacements, MigWorth, least_cost, mig_worth
+from scheduler_ext.core.forecast.mig_tuning import rounded_parts, tuned_worth
+from scheduler_ext.core.forecast.mig_value import MigPlacements, MigWorth, least_cost, mig_worth
 from scheduler_ext.sim.mig.geometry import read_geometry
 from scheduler_ext.sim.mig.policies import policy_factory
 from scheduler_ext.sim.mig.policy import MigPolicy, Placement

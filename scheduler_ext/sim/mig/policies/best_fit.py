@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from scheduler_ext.core.columns import Floats
-from scheduler_ext.core.mig import Profile
-from scheduler_ext.core.mig_geometry import Geometry
-from scheduler_ext.core.mig_value import Masks, least_cost
+from scheduler_ext.core.forecast.mig_value import Masks, least_cost
+from scheduler_ext.core.gpu.mig import Profile
+from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.sim.mig.policy import CheapestGpu, MigPolicy
 
 # By size and starts.

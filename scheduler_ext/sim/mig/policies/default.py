@@ -1,12 +1,12 @@
-"""The product's own choice of a MIG placement (core/mig_tuning.py)."""
+"""The product's own choice of a MIG placement (core/forecast/mig_tuning.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler_ext.core.mig_geometry import Geometry
-from scheduler_ext.core.mig_tuning import UNTUNED
-from scheduler_ext.core.mig_value import MigPlacements, least_cost
+from scheduler_ext.core.forecast.mig_tuning import UNTUNED
+from scheduler_ext.core.forecast.mig_value import MigPlacements, least_cost
+from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.sim.mig.policy import CheapestGpu, MigPolicy
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from scheduler_ext.core.columns import Floats
-from scheduler_ext.core.mig_geometry import Geometry
-from scheduler_ext.core.mig_value import MigPlacements, least_cost, room_worth
+from scheduler_ext.core.forecast.mig_value import MigPlacements, least_cost, room_worth
+from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.sim.mig.policy import CheapestGpu, MigPolicy
 
 

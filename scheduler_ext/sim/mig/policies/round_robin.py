@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from scheduler_ext.core.mig_geometry import Geometry
-from scheduler_ext.core.mig_value import least_cost
+from scheduler_ext.core.forecast.mig_value import least_cost
+from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.sim.mig.policy import MigPolicy, OccupiedMasks, Placement
 
 

@@ -1,0 +1,1 @@
+"""Binding a pod: devices are reserved, written down, and bound."""

@@ -1,0 +1,339 @@
+"""Binds on request: one bind per pod at a time, by its deadline; what stays open is found out later."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from threading import Event, Lock, Thread
+from typing import Any, Protocol, TypeVar
+
+from scheduler_ext.binding.bind import (
+    Binding,
+    BindResult,
+    Call,
+    GetPod,
+    GetReservation,
+    OneWriter,
+    PodNow,
+    PodsOn,
+    PostBinding,
+    PutReservation,
+    Steps,
+    Wanted,
+)
+from scheduler_ext.binding.book import Book, Reserved
+from scheduler_ext.binding.outcome import Done, Outcome, Unknown, Unsent
+from scheduler_ext.core.cache.intent import Intent, Reservation
+from scheduler_ext.core.errors import OverAllocationError
+from scheduler_ext.core.framework.decided import Bound
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.record import Record
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.binding import (
+    binding_body,
+    decode_binding_args,
+    device_annotations,
+    encode_binding_result,
+)
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# How a bind ends, and what may keep one from going as decided.
+RESULTS = ("bound", "repeated", "refused", "conflict", "failed", "unknown", "standby")
+CONFLICTS = ("gone", "fence", "pod")
+# Of the time that is left, the Binding may take so much.
+_POST_PART = 0.75
+# What stayed open is looked at again so soon, and then ever more seldom; what is heard of it this often.
+_FIRST_LOOK_S = 1.0
+_TICK_S = 0.25
+_SELDOM_S = 30.0
+
+
+class FoundPods(Protocol):
+    """The pods of a node as they were listed; ``broken`` ones are there and cannot be read."""
+
+    @property
+    def pods(self) -> Sequence[kube.Pod]: ...
+    @property
+    def broken(self) -> Sequence[object]: ...
+
+
+class Api(Protocol):
+    """What binding asks of an API server, each call by its deadline."""
+
+    def get_pod(self, namespace: str, name: str, deadline: float) -> Outcome[kube.Pod | None]: ...
+    def pods_on(self, node: str, deadline: float) -> Outcome[Any]: ...
+    def get_reservation(self, node: str, deadline: float) -> Outcome[Reservation | None]: ...
+    def put_reservation(self, wanted: Reservation, deadline: float) -> Outcome[Reservation]: ...
+    def post_binding(
+        self, namespace: str, name: str, body: dict[str, Any], deadline: float
+    ) -> Outcome[None]: ...
+
+
+class BindCounts:
+    """What binds came to, for metrics. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._results: Counter[str] = Counter()
+        self._conflicts: Counter[str] = Counter()
+
+    def result(self, kind: str) -> None:
+        """One bind ended."""
+        with self._lock:
+            self._results[kind] += 1
+
+    def conflict(self, kind: str) -> None:
+        """What was decided did not hold: "gone", "fence" or "pod"."""
+        with self._lock:
+            self._conflicts[kind] += 1
+
+    def results(self) -> dict[str, int]:
+        """By kind."""
+        with self._lock:
+            return dict(self._results)
+
+    def conflicts(self) -> dict[str, int]:
+        """By kind."""
+        with self._lock:
+            return dict(self._conflicts)
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """The bind of one pod that is being done."""
+
+    node: str
+    end: Future[BindResult] = field(default_factory=Future)
+
+
+@dataclass(slots=True)
+class _Look:
+    """When what stays open is looked at next, and the pod's version that was known at the last time."""
+
+    at: float
+    wait_s: float
+    version: str | None = None
+
+
+class Binder:
+    """Answers bind; safe to call from several threads. ``may_bind`` says why not, where not."""
+
+    def __init__(
+        self,
+        book: Book,
+        api: Api,
+        resources: ResourceNames,
+        scheduler_names: Sequence[str],
+        may_bind: Callable[[], str | None],
+        deadline_s: float,
+        record: Record | None = None,
+    ) -> None:
+        self.counts = BindCounts()
+        self._record = record or Record(0, 0)
+        self._book = book
+        self._api = api
+        self._resources = resources
+        self._may_bind = may_bind
+        self.deadline_s = deadline_s
+        self._binding = Binding(book, lambda name: name in scheduler_names, self.counts.conflict)
+        self._lock = Lock()
+        self._under_way: dict[str, _UnderWay] = {}
+        self._writers: defaultdict[str, Lock] = defaultdict(Lock)
+        self._stopped = Event()
+        self._again = Event()
+        self._thread = Thread(target=self._look_after, name="bind-outcomes", daemon=True)
+
+    def start(self) -> None:
+        """Look after what stays open, from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look after nothing any more."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(1.0)
+
+    def look_again(self) -> None:
+        """Look after everything that stays open now: what kept the last looks from an answer is over."""
+        self._again.set()
+
+    def bind(self, body: bytes, deadline: float) -> Answer:
+        """The reply to bind, by the deadline (monotonic). Raises RequestError (400) naming the field."""
+        args = decode_binding_args(body)
+        wanted = Wanted(args.namespace, args.name, args.uid, args.node)
+        result = self._bind(wanted, deadline)
+        self.counts.result(result.kind)
+        end = Bound(time.time(), wanted.node, result.kind, result.error, result.devices)
+        self._record.bound(wanted.uid, wanted.namespace, wanted.name, end)
+        if result.error:
+            log.warning("bind: %s", result.error)
+        return Answer(encode_binding_result(result.error), 1, int(not result.error))
+
+    def _bind(self, wanted: Wanted, deadline: float) -> BindResult:
+        while True:
+            with self._lock:
+                other = self._under_way.get(wanted.uid)
+                if other is None:
+                    mine = self._under_way[wanted.uid] = _UnderWay(wanted.node)
+                    break
+            # The same again, or for another node: what becomes of the first decides.
+            try:
+                result = other.end.result(max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                return BindResult("unknown", f"{wanted.pod} is being bound to node {other.node} still")
+            if other.node == wanted.node:
+                return BindResult("repeated" if result.kind == "bound" else result.kind, result.error)
+        result = BindResult("failed", f"{wanted.pod} was not bound: internal error; see the log")
+        try:
+            problem = self._may_bind()
+            if problem is not None:
+                result = BindResult("standby", f"{wanted.pod} was not bound: {problem}")
+            else:
+                result = self._run(self._binding.bind(wanted), deadline)
+        except OverAllocationError:
+            log.exception("bind: a promise was refused that the filters allowed")
+        finally:
+            with self._lock:
+                del self._under_way[wanted.uid]
+            mine.end.set_result(result)
+        return result
+
+    def _run(self, steps: Steps[T], deadline: float) -> T:
+        """Make the calls that a bind wants, until it ends."""
+        with contextlib.ExitStack() as turn:
+            answer: object = None
+            while True:
+                try:
+                    call = steps.send(answer)
+                except StopIteration as end:
+                    value: T = end.value
+                    return value
+                if isinstance(call, OneWriter):
+                    answer = self._take_turn(call.node, turn, deadline)
+                    continue
+                if isinstance(call, PostBinding):
+                    # Others may write their intents while this one's Binding is on its way.
+                    turn.close()
+                answer = self._ended(call, deadline)
+
+    def _ended(self, call: Call, deadline: float) -> Outcome[Any]:
+        """How a call ended; what went wrong is logged here, for kube-scheduler is told in general words."""
+        try:
+            outcome = self._made(call, deadline)
+        except Exception:
+            log.exception("bind: a call failed")
+            return Unknown("internal error; see the log")
+        if isinstance(outcome, Unknown | Unsent):
+            log.warning("bind: %s: %s", type(call).__name__, outcome.message)
+        return outcome
+
+    def _take_turn(self, node: str, turn: contextlib.ExitStack, deadline: float) -> Outcome[None]:
+        with self._lock:
+            writer = self._writers[node]
+        if not writer.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return Unsent(f"others are being bound to node {node}, and no time was left")
+        turn.callback(writer.release)
+        return Done(None)
+
+    def _made(self, call: Call, deadline: float) -> Outcome[Any]:
+        match call:
+            case GetPod(namespace, name):
+                return self._now(self._api.get_pod(namespace, name, deadline))
+            case PodsOn(node):
+                return self._listed(node, deadline)
+            case GetReservation(node):
+                return self._api.get_reservation(node, deadline)
+            case PutReservation(wanted):
+                return self._api.put_reservation(wanted, deadline)
+            case PostBinding(reserved):
+                # Where no answer comes there is time left to read what became of it.
+                now = time.monotonic()
+                return self._posted(reserved, now + (deadline - now) * _POST_PART)
+        raise AssertionError(call)
+
+    def _posted(self, reserved: Reserved, deadline: float) -> Outcome[None]:
+        pod, node = reserved.pending.pod, reserved.node
+        annotations = device_annotations(node, pod.request, reserved.devices, self._resources)
+        metadata = kube.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
+        body = binding_body(metadata, node, annotations, reserved.pending.resource_version or None)
+        return self._api.post_binding(pod.namespace, pod.name, body, deadline)
+
+    def _now(self, read: Outcome[kube.Pod | None]) -> Outcome[PodNow | None]:
+        if not isinstance(read, Done):
+            return read
+        if read.value is None:
+            return Done(None)
+        pod = read.value
+        metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
+        try:
+            return Done(
+                PodNow(
+                    metadata.uid or "",
+                    spec.node_name or None,
+                    bound_pod(pod, self._resources) if spec.node_name else None,
+                    None if spec.node_name or is_finished(pod) else pending_pod(pod, self._resources),
+                )
+            )
+        except QuantityError as error:
+            return Unknown(f"pod {pod_name(pod)} cannot be read: {error}")
+
+    def _listed(self, node: str, deadline: float) -> Outcome[tuple[BoundPod, ...]]:
+        listed = self._api.pods_on(node, deadline)
+        if not isinstance(listed, Done):
+            return listed
+        if listed.value.broken:
+            return Unknown(f"pods on it cannot be read: {listed.value.broken[0]}")
+        try:
+            return Done(
+                tuple(
+                    bound_pod(pod, self._resources)
+                    for pod in listed.value.pods
+                    if asks_gpu(pod.spec or kube.PodSpec(), self._resources)
+                )
+            )
+        except QuantityError as error:
+            return Unknown(f"a pod on it cannot be read: {error}")
+
+    def _look_after(self) -> None:
+        """Find out what became of promises whose Binding was not answered, or that others left."""
+        looks: dict[tuple[str, tuple[str, str]], _Look] = {}
+        while not self._stopped.wait(_TICK_S):
+            if self._may_bind() is not None:
+                looks.clear()
+                continue
+            now = time.monotonic()
+            if self._again.is_set():
+                self._again.clear()
+                looks.clear()
+            with self._lock:
+                busy = set(self._under_way)
+            open_ones = [(node, intent) for node, intent in self._book.unsettled() if intent.uid not in busy]
+            there = {(node, intent.key): intent for node, intent in open_ones}
+            looks = {key: looks.get(key) or _Look(now + _FIRST_LOOK_S, _FIRST_LOOK_S) for key in there}
+            for key, look in looks.items():
+                heard = self._book.pending(key[1][0])
+                version = heard.resource_version if heard is not None else ""
+                # A Binding of another version than the pod has now is no longer open: look at once.
+                changed = version not in (look.version, there[key].resource_version)
+                if (look.at <= now or changed) and not self._stopped.is_set():
+                    self._look(key[0], there[key])
+                    look.version = version
+                    look.wait_s = min(look.wait_s * 2, _SELDOM_S)
+                    look.at = now + look.wait_s
+
+    def _look(self, node: str, intent: Intent) -> None:
+        try:
+            self._run(self._binding.settle(node, intent), time.monotonic() + self.deadline_s)
+        except Exception:
+            log.exception("what became of pod %s/%s is not known", intent.namespace, intent.name)

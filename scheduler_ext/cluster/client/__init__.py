@@ -1,0 +1,1 @@
+"""Requests to an API server: transport, kubeconfigs, retries and errors."""

@@ -1,0 +1,181 @@
+"""Kubeconfigs, read as kubectl reads them: several files as one, and of what stands in two the first.
+
+What a context needs to be reached is the official client's business; what its files say is read here, as
+the client lets the last file choose the context, and goes on without credentials where a plugin fails.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from scheduler_ext.cluster.client.wording import in_words, without_numbers
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, FileTooLargeError, UnansweredError, read_file
+
+if TYPE_CHECKING:
+    from kubernetes.client.configuration import Configuration
+
+_LISTS = ("clusters", "users", "contexts")
+_PLUGIN = "_load_from_exec_plugin"
+Named = dict[str, tuple[dict[str, Any], Path]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kubeconfig:
+    """Files, and the context that is meant; without one the current. Every method raises ClusterError naming
+    the files."""
+
+    paths: tuple[Path, ...]
+    context: str | None = None
+
+    def __str__(self) -> str:
+        return ":".join(map(str, self.paths))
+
+    def configuration(self) -> Configuration:
+        """How the client reaches the cluster; may run the program that gives the credentials."""
+        # Here, because importing the client takes longer than completing a name.
+        from kubernetes.client.configuration import Configuration
+
+        merged = self._merged()
+        found = Configuration()
+        with self._named():
+            # Raises whatever a plugin, a certificate or the file system raises.
+            _loaded(merged, self._chosen(merged), found)
+        return found
+
+    def namespace(self) -> str:
+        """The namespace of the context, "default" where it has none."""
+        merged = self._merged()
+        entry, _ = merged.contexts[self._chosen(merged)]
+        namespace: str = (entry.get("context") or {}).get("namespace") or "default"
+        return namespace
+
+    def contexts(self) -> list[str]:
+        """The names of all contexts."""
+        return list(self._merged().contexts)
+
+    def _chosen(self, merged: _Merged) -> str:
+        chosen = self.context or merged.current
+        if not chosen:
+            raise ClusterError(f"kubeconfig {self}: no current-context; give --context")
+        if chosen not in merged.contexts:
+            known = ", ".join(merged.contexts)[:200] or "none"
+            raise ClusterError(f"kubeconfig {self}: no context {chosen!r} in it; there are: {known}")
+        return chosen
+
+    def _merged(self) -> _Merged:
+        merged = _Merged("", {}, {}, {})
+        with self._named():
+            for path in self.paths:
+                _merge(merged, path)
+        return merged
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except ClusterError:
+            raise
+        except Exception as error:
+            raise ClusterError(f"kubeconfig {self}: {in_words(error)}") from None
+
+
+@dataclass(slots=True)
+class _Merged:
+    """What several files say together, each entry with the file that its relative paths start from."""
+
+    current: str
+    clusters: Named
+    users: Named
+    contexts: Named
+
+
+def _merge(merged: _Merged, path: Path) -> None:
+    try:
+        value = yaml.safe_load(read_file(path, MAX_CONFIGURATION_BYTES))
+    except (UnansweredError, FileTooLargeError) as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+    except yaml.YAMLError as error:
+        # Its own words quote the line, which may hold a token.
+        mark = getattr(error, "problem_mark", None)
+        raise ValueError(f"{path}: no YAML" + (f", line {mark.line + 1}" if mark else "")) from None
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: no kubeconfig")
+    current = value.get("current-context") or ""
+    if not isinstance(current, str):
+        raise ValueError(f"{path}: current-context: no name")
+    merged.current = merged.current or current
+    for name in _LISTS:
+        known: Named = getattr(merged, name)
+        for entry in value.get(name) or ():
+            if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+                raise ValueError(f"{path}: {name}: an entry without a name")
+            if not isinstance(entry.get(name.removesuffix("s")) or {}, dict):
+                raise ValueError(f"{path}: {name}: {entry['name'][:80]!r} is no mapping")
+            known.setdefault(entry["name"], (entry, path))
+
+
+def _loaded(merged: _Merged, context: str, into: Configuration) -> None:
+    """Tell the client's configuration what the files say of a context."""
+    from kubernetes.config import ConfigException
+    from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader
+
+    first = str(next((path for _, path in merged.contexts.values()), ""))
+    lists = {
+        name: [ConfigNode(key, entry, str(path)) for key, (entry, path) in getattr(merged, name).items()]  # type: ignore[no-untyped-call]
+        for name in _LISTS
+    }
+    config = ConfigNode("kubeconfig", {"current-context": context, **lists}, first)  # type: ignore[no-untyped-call]
+    # None as its base: relative paths start from the file that each entry is in.
+    loader = KubeConfigLoader(config, context, config_base_path=None)  # type: ignore[no-untyped-call]
+    run_plugin = getattr(loader, _PLUGIN)
+
+    def run_plugin_or_raise() -> Any:
+        with _said_at_root() as said:
+            done = run_plugin()
+        user = loader._user
+        if not done and user is not None and "exec" in user:
+            command = user.value["exec"].get("command")
+            # On a terminal the program says itself what is wrong, and the client stumbles over not having it.
+            why = "; ".join(each for each in said if "NoneType" not in each) or "it failed, as it says above"
+            # What the client raises for credentials, also when it renews them later.
+            raise ConfigException(f"no credentials of {command}: {why}")
+        return done
+
+    # Its own logs what went wrong, and goes on without credentials.
+    setattr(loader, _PLUGIN, run_plugin_or_raise)
+    loader.load_and_set(into)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _said_at_root() -> Iterator[list[str]]:
+    """What this thread logs at the root, which then nobody else hears."""
+    said: list[str] = []
+    mine = threading.get_ident()
+
+    def keep(record: logging.LogRecord) -> bool:
+        if record.thread != mine:
+            return True
+        said.append(without_numbers(record.getMessage()))
+        return False
+
+    root = logging.getLogger()
+    # Without any handler the logging of the first line would add one.
+    silent = logging.NullHandler()
+    root.addFilter(keep)
+    root.addHandler(silent)
+    try:
+        yield said
+    finally:
+        root.removeHandler(silent)
+        root.removeFilter(keep)

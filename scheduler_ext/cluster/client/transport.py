@@ -1,0 +1,399 @@
+"""Requests to a Kubernetes API: bytes there and back, over the official client's connections.
+
+Tokens that are renewed, exec plugins, TLS and proxies are the client's business; its models are not used (as
+those, 50,000 pods would take 5 GB).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import urllib3
+from kubernetes import config as kubernetes_config
+from kubernetes.client.configuration import Configuration
+from kubernetes.client.exceptions import ApiException
+from kubernetes.client.rest import RESTClientObject, RESTResponse
+from urllib3.connection import HTTPConnection
+
+from scheduler_ext import __version__
+from scheduler_ext.cluster.client.availability import QUIET_S, Availability
+from scheduler_ext.cluster.client.backoff import retry_after_s
+from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
+from scheduler_ext.cluster.client.reply import Reply as Reply
+from scheduler_ext.cluster.client.reply import ServerClock as ServerClock
+from scheduler_ext.cluster.client.wording import in_words
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.wire.watching import read_status
+
+if TYPE_CHECKING:
+    from websocket import WebSocket
+
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+JSON = "application/json"
+# Of each object its metadata alone, where the server can.
+_METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+_NAMES = 500
+CONNECT_S = 5.0
+_OPENING = Lock()
+# Between two bytes of an answer. A page of 500 objects takes a busy API server a second or two.
+READ_S = 30.0
+# A watch with bookmarks says something every minute; a connection that is silent for longer is none. A report
+# may be 72 s old when it falls silent, and must not be stale (150 s) before another brings the next.
+SILENCE_S = 75.0
+# A watch is answered at once. One that is not is begun again, with more patience each time.
+ANSWER_S = 10.0
+# A host that is gone is missed sooner, where nothing between answers for it: (idle, interval, probes), and
+# how long, in milliseconds, what was sent may stay without the acknowledgement that also a busy host gives.
+_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
+_CHUNK = 1 << 16
+_CONNECTIONS = 100
+Query = Mapping[str, str]
+NOTHING: Query = {}
+# No object is larger: etcd takes 1.5 MiB.
+_MAX_LINE = 64 << 20
+
+
+class RefusedError(ClusterError):
+    """The API server answered with an error; ``retry_after_s`` is how long it wants to be left alone."""
+
+    def __init__(self, status: int, reason: str, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(f"{status} {reason or 'error'}: {message}")
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+
+class UnreachableError(ClusterError):
+    """No answer, or a part of one: whether the server did what was asked is not known."""
+
+
+class UnsentError(UnreachableError):
+    """The request never left: the server did not do what was asked, and will not."""
+
+
+class SilentError(UnreachableError):
+    """A connection on which nothing came for too long."""
+
+
+def passes(error: ClusterError) -> bool:
+    """Whether the same request may do better a little later."""
+    if isinstance(error, RefusedError):
+        return error.status in (409, 429) or error.status >= 500
+    return isinstance(error, UnreachableError)
+
+
+class Stream:
+    """The lines of an answer that goes on."""
+
+    def __init__(
+        self, response: urllib3.BaseHTTPResponse, clock: ServerClock, heard: Callable[[], None]
+    ) -> None:
+        """``heard`` is called for each piece that comes."""
+        self._response = response
+        self._heard = heard
+        self.clock = clock
+
+    def batches(self) -> Iterator[list[bytes]]:
+        """Whole lines as they come, those that came together in one piece.
+
+        Raises UnreachableError; SilentError when nothing comes.
+        """
+        unfinished = bytearray()
+        while True:
+            with _translated():
+                chunk = self._response.read1(_CHUNK)
+            if not chunk:
+                return
+            self._heard()
+            unfinished += chunk
+            end = unfinished.rfind(b"\n")
+            if end >= 0:
+                lines = bytes(unfinished[:end]).split(b"\n")
+                del unfinished[: end + 1]
+                yield [line for line in lines if line]
+            elif len(unfinished) > _MAX_LINE:
+                raise UnreachableError(f"a line of more than {_MAX_LINE >> 20} MiB")
+
+    def stop(self) -> None:
+        """End it from another thread."""
+        with contextlib.suppress(Exception):
+            self._response.shutdown()
+
+
+class Transport:
+    """One API server; safe to use from several threads."""
+
+    def __init__(self, configuration: Configuration, monotonic: Callable[[], float] = time.monotonic) -> None:
+        configuration.socket_options = [*HTTPConnection.default_socket_options, *_keepalive()]
+        # More than ask at once: a connection beyond it would be closed after its answer, and made anew.
+        configuration.connection_pool_maxsize = _CONNECTIONS
+        # Whoever asks knows better when to ask again.
+        configuration.retries = False
+        self._configuration = configuration
+        self._rest = RESTClientObject(configuration)
+        self._monotonic = monotonic
+        self.server = Availability(monotonic)
+
+    @classmethod
+    def from_kubeconfig(cls, path: Path, context: str | None = None) -> Transport:
+        """The cluster of a kubeconfig's context. Raises ClusterError naming the file."""
+        return cls(Kubeconfig((path,), context).configuration())
+
+    @classmethod
+    def in_cluster(cls) -> Transport:
+        """The cluster this pod runs in. Raises ClusterError."""
+        configuration = Configuration()
+        try:
+            kubernetes_config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            raise ClusterError(
+                f"not in a cluster: {in_words(error)}; run in a pod with a ServiceAccount token, or give "
+                f"--kubeconfig"
+            ) from None
+        return cls(configuration)
+
+    def close(self) -> None:
+        """End the connections that wait for a next request."""
+        self._rest.close()
+
+    def get(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> Reply:
+        """One GET, within ``timeout_s`` where given. Raises RefusedError, UnreachableError."""
+        return self._whole("GET", path, query, None, JSON, timeout_s)
+
+    def names(self, path: str, timeout_s: float) -> list[str]:
+        """The names of a list's objects, one page of them. Raises ClusterError."""
+        body = self._whole("GET", path, {"limit": str(_NAMES)}, None, JSON, timeout_s, _METADATA).body
+        try:
+            return [item["metadata"]["name"] for item in json.loads(body)["items"]]
+        except (ValueError, KeyError, TypeError):
+            raise ClusterError(f"{path}: no list came") from None
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | dict[str, Any],
+        content_type: str,
+        query: Query = NOTHING,
+        timeout_s: float | None = None,
+    ) -> Reply:
+        """One write, within ``timeout_s`` where given; types of JSON take objects, others bytes.
+
+        Raises RefusedError; UnsentError where the server cannot have heard of it; UnreachableError where it
+        may have.
+        """
+        return self._whole(method, path, query, body, content_type, timeout_s)
+
+    def json(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> dict[str, Any]:
+        """A GET of one JSON object. Raises as ``get`` does; ClusterError where something else answers."""
+        body = self.get(path, query, timeout_s).body
+        try:
+            found = json.loads(body)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ClusterError(f"{path}: no JSON object came; is this an API server's address?")
+        return found
+
+    @contextlib.contextmanager
+    def watch(
+        self, path: str, query: Query, silence_s: float = SILENCE_S, answer_s: float = ANSWER_S
+    ) -> Iterator[Stream]:
+        """A GET that goes on, answered within ``answer_s`` and then silent for at most ``silence_s``.
+
+        Raises RefusedError, UnreachableError.
+        """
+        response = self._request("GET", path, query, None, JSON, (CONNECT_S, answer_s))
+        try:
+            if response.status != 200:
+                self._refuse(response)
+            connection = response.response.connection
+            if connection is not None and connection.sock is not None:
+                connection.sock.settimeout(silence_s)
+            yield Stream(response.response, self._clock(response), self.server.heard)
+        finally:
+            # A watch is never read to its end, so its connection cannot be used again.
+            response.response.close()
+
+    @contextlib.contextmanager
+    def websocket(self, path: str, query: Query, silence_s: float) -> Iterator[WebSocket]:
+        """A connection that carries messages both ways, silent for at most ``silence_s``.
+
+        Raises RefusedError, UnreachableError, also of what fails while it is open.
+        """
+        # Here, because a server never needs it.
+        from kubernetes.stream.ws_client import create_websocket, get_websocket_url
+        from websocket import (
+            WebSocketBadStatusException,
+            WebSocketException,
+            WebSocketTimeoutException,
+            setdefaulttimeout,
+        )
+
+        with _unsent():
+            bearer = self._configuration.auth_settings().get("BearerToken")
+        headers = {"authorization": bearer["value"]} if bearer is not None and bearer["value"] else {}
+        url = get_websocket_url(f"{self._configuration.host}{path}", query.items())  # type: ignore[no-untyped-call]
+        with _translated():
+            try:
+                # The client gives it none of its own, and waits for ever; what is set is the whole process's.
+                with _OPENING:
+                    setdefaulttimeout(CONNECT_S)
+                    try:
+                        websocket: WebSocket = create_websocket(self._configuration, url, headers)  # type: ignore[no-untyped-call]
+                    finally:
+                        setdefaulttimeout(None)
+                try:
+                    websocket.settimeout(silence_s)
+                    yield websocket
+                finally:
+                    websocket.shutdown()  # type: ignore[no-untyped-call]
+            except WebSocketBadStatusException as error:
+                status = read_status(error.resp_body or b"")
+                message = (status.message or "").strip()[:500]
+                raise RefusedError(error.status_code, status.reason or "", message) from None
+            except WebSocketTimeoutException:
+                raise SilentError("no answer in time") from None
+            except WebSocketException as error:
+                raise UnreachableError(in_words(error)) from None
+
+    def _whole(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: Any,
+        content_type: str,
+        timeout_s: float | None,
+        accept: str = JSON,
+    ) -> Reply:
+        end = None if timeout_s is None else self._monotonic() + timeout_s
+        timeouts = (CONNECT_S, READ_S) if timeout_s is None else timeout_s
+        response = self._request(method, path, query, body, content_type, timeouts, accept)
+        try:
+            if not 200 <= response.status < 300:
+                self._refuse(response, end)
+            clock = self._clock(response)
+            return Reply(self._body(response, end), clock)
+        finally:
+            response.response.release_conn()
+
+    def _body(self, response: RESTResponse, end: float | None) -> bytes:
+        """The body, if it is whole by then: an answer that drips must not hold anybody up."""
+        body = bytearray()
+        with _translated():
+            if end is None:
+                return bytes(response.response.data)
+            while (left_s := end - self._monotonic()) > 0:
+                # None as soon as all is read: the connection may be another request's then.
+                connection = response.response.connection
+                if connection is not None and connection.sock is not None:
+                    connection.sock.settimeout(left_s)
+                chunk = response.response.read1(_CHUNK)
+                if not chunk:
+                    return bytes(body)
+                body += chunk
+        # Its rest would be taken for the beginning of the next answer.
+        response.response.close()
+        raise SilentError("the answer was not whole in time")
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: Any,
+        content_type: str,
+        timeouts: float | tuple[float, float],
+        accept: str = JSON,
+    ) -> RESTResponse:
+        """Send it; ``timeouts`` are to connect and between two bytes, or one for both together."""
+        url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
+        headers = {
+            "Accept": accept,
+            "Content-Type": content_type,
+            "User-Agent": f"scheduler-ext/{__version__}",
+        }
+        with _unsent():
+            # Renews a token that has expired, which may run a program.
+            bearer = self._configuration.auth_settings().get("BearerToken")
+        if bearer is not None and bearer["value"]:
+            headers["Authorization"] = bearer["value"]
+        try:
+            with _translated():
+                response: RESTResponse = self._rest.request(  # type: ignore[no-untyped-call]
+                    method, url, headers=headers, body=body, _request_timeout=timeouts
+                )
+        except UnreachableError:
+            # A call that had little time left says nothing of the server.
+            if (timeouts if isinstance(timeouts, int | float) else timeouts[0]) >= QUIET_S:
+                self.server.unanswered()
+            raise
+        self.server.heard()
+        return response
+
+    def _clock(self, response: RESTResponse) -> ServerClock:
+        try:
+            said = parsedate_to_datetime(response.response.headers["Date"]).timestamp()
+        except (KeyError, TypeError, ValueError):
+            said = time.time()
+        return ServerClock(said, self._monotonic())
+
+    def _refuse(self, response: RESTResponse, end: float | None = None) -> None:
+        status = read_status(self._body(response, end))
+        raise RefusedError(
+            response.status,
+            status.reason or response.reason or "",
+            (status.message or "").strip()[:500],
+            retry_after_s(response.response.headers.get("Retry-After")),
+        )
+
+
+def _keepalive() -> list[tuple[int, int, int]]:
+    """As far as the platform has them."""
+    known = [(getattr(socket, name, None), value) for name, value in _KEEPALIVE.items()]
+    options = [(socket.IPPROTO_TCP, option, value) for option, value in known if option is not None]
+    return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *options]
+
+
+# What fails before a byte of the request is sent. A TLS handshake that breaks looks like any other break.
+_NOT_CONNECTED = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """The client's exceptions as ours."""
+    try:
+        yield
+    except _NOT_CONNECTED as error:
+        raise UnsentError(in_words(error)) from None
+    except urllib3.exceptions.ProxyError as error:
+        # Also said of a proxy that ended the connection when it had the request.
+        unsent = isinstance(error.original_error, _NOT_CONNECTED)
+        raise (UnsentError if unsent else UnreachableError)(in_words(error)) from None
+    except urllib3.exceptions.ReadTimeoutError as error:
+        raise SilentError(in_words(error)) from None
+    except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
+        raise UnreachableError(in_words(error)) from None
+
+
+_NO = "no credentials"
+
+
+@contextlib.contextmanager
+def _unsent() -> Iterator[None]:
+    """The same of what comes before a request."""
+    try:
+        yield
+    except (urllib3.exceptions.HTTPError, ApiException, OSError, kubernetes_config.ConfigException) as error:
+        words = in_words(error)
+        raise UnsentError(words if words.startswith(_NO) else f"{_NO}: {words}") from None

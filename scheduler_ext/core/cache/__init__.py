@@ -1,0 +1,1 @@
+"""The scheduler cache: observed objects, and the ledger of promised devices."""

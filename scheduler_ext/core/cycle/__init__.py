@@ -1,0 +1,1 @@
+"""One decision: filters, then scores, over a snapshot."""

@@ -1,0 +1,246 @@
+"""A snapshot in which a few nodes differ, as one pod sees them.
+
+Pods that are assumed on a node or nominated to it count against some pods only. An overlay adds columns for
+the few nodes where that matters and leaves the snapshot below unchanged, so a decision on that snapshot still
+holds for all other nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import chain
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.framework.criterion import Score, Scoring
+from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeColumns, UnitColumns
+from scheduler_ext.core.node.lazy import lazy
+from scheduler_ext.core.node.node import Node, NodeState
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.table import build_snapshot, slot_kinds, state_models
+
+_Columns = TypeVar("_Columns", DeviceColumns, UnitColumns, NodeColumns)
+_Value = TypeVar("_Value", bound=Hashable)
+
+
+class Overlay(Snapshot):
+    """``base``, the snapshot of a whole cluster, with some nodes replaced by ``nodes``. A replaced node has
+    the same devices; only the pods that hold them differ.
+
+    The states of ``base`` come first; those of ``part``, the snapshot of the replaced nodes, follow.
+    ``within`` is ``base`` where ``counts_alike``, else None. The joined columns are made when first read.
+    """
+
+    base: Snapshot
+    part: Snapshot
+    # The states of the replaced nodes, in ``base`` and in ``part``.
+    _changed: tuple[Ints, Ints]
+
+    def __init__(self, base: Snapshot, nodes: Mapping[str, Node]) -> None:
+        part = build_snapshot(nodes, base.generation, within=base)
+        rows = base.rows(list(nodes))
+        state_of = base.state_of.copy()
+        state_of[rows] = part.state_of[:-1] + np.int32(len(base.states))
+        # A frozen dataclass, whose columns are properties here.
+        self.__dict__.update(
+            base=base,
+            part=part,
+            generation=base.generation,
+            nodes=_Nodes(base.nodes, nodes),
+            row_of=base.row_of,
+            state_of=state_of,
+            name_rank=base.name_rank,
+            models=_with(base.models, list(chain.from_iterable(map(state_models, part.states)))),
+            kinds=_with(base.kinds, part.kinds),
+            shapes=_with(base.shapes, part.shapes),
+            mig_rooms=base.mig_rooms,
+            expected=base.forecast,
+            unsettled=base.unsettled,
+            within=None,
+            _changed=(base.state_of[rows], part.state_of[:-1]),
+        )
+        if self._counts_alike():
+            self.__dict__["within"] = base
+
+    @property
+    def counts_alike(self) -> bool:
+        """Whether everything that decisions compare nodes with is the same as in ``base``, so that a decision
+        on ``base`` holds for all nodes but the replaced ones."""
+        return self.within is not None
+
+    def _counts_alike(self) -> bool:
+        before, after = (
+            [of.states[state] for state in states.tolist()]
+            for of, states in zip((self.base, self.part), self._changed, strict=True)
+        )
+        if not all(map(_is_counted_alike, before, after)):
+            return False
+        cut = {
+            unit.resource
+            for state in (*before, *after)
+            for slot in state.slots
+            for unit in slot.units
+            if unit.mig_room is not None
+        }
+        return all(self.base.mig_loss(name).any() == self.mig_loss(name).any() for name in cut)
+
+    @lazy
+    def left(self) -> Ints:
+        """How many nodes are still in each state of ``base``, ``[state]``."""
+        left = self.base.node.count.copy()
+        np.subtract.at(left, self._changed[0], 1)
+        return left
+
+    def mig_loss(self, resource: str) -> Floats:
+        """As for every snapshot; 0 for states that no node is in any more."""
+        return np.append(
+            np.where(self.left > 0, self.base.mig_loss(resource), 0.0), self.part.mig_loss(resource)
+        )
+
+    @property
+    def states(self) -> tuple[NodeState, ...]:
+        """The states of ``base``, then those of ``part``."""
+        return self.base.states + self.part.states
+
+    @property
+    def devices(self) -> DeviceColumns:
+        """Joined columns."""
+        return self._joined[0]
+
+    @property
+    def units(self) -> Mapping[str, UnitColumns]:
+        """Joined columns, except ``mig_room``: ``mig_loss`` answers for it."""
+        return self._joined[1]
+
+    @property
+    def node(self) -> NodeColumns:
+        """Joined columns."""
+        return self._joined[2]
+
+    @lazy
+    def _joined(self) -> tuple[DeviceColumns, Mapping[str, UnitColumns], NodeColumns]:
+        base, part = self.base, self.part
+        depth = max(len(base.devices.healthy), len(part.devices.healthy))
+        width = len(base.states) + len(part.states)
+        model = _numbers(part.models, self.models)
+        devices = replace(
+            part.devices,
+            model=model[part.devices.model],
+            kind=_numbers(part.kinds, self.kinds)[part.devices.kind],
+        )
+        node = replace(part.node, shape=_numbers(part.shapes, self.shapes)[part.node.shape])
+        units = {}
+        for name in sorted({*base.units, *part.units}):
+            mine = part.units.get(name) or part.no_units
+            theirs = base.units.get(name) or base.no_units
+            units[name] = _beside(
+                theirs, replace(mine, model=model[mine.model]), UnitColumns.empty(depth, width)
+            )
+        return (
+            _beside(base.devices, devices, DeviceColumns.empty(depth, width)),
+            units,
+            _beside(replace(base.node, count=self.left), node, NodeColumns.empty(width)),
+        )
+
+
+class Overlaid(Decision):
+    """A decision on an overlay that counts alike: the decision on the snapshot below, and one on the replaced
+    nodes."""
+
+    def __init__(self, base: Decision, overlay: Overlay) -> None:
+        self.request, self.policy = base.request, base.policy
+        self.snapshot = overlay
+        self._base = base
+        # Both parts spend the search steps of one request.
+        self._steps = list(base._steps)
+        self._part = Decision(base.request, overlay.part, base.policy, self._steps)
+        self.verdict = np.concatenate((base.verdict, self._part.verdict))
+
+    @lazy
+    def terms(self) -> list[tuple[Score, float, Floats]]:
+        """As for every decision."""
+        return [
+            (score, weight, np.concatenate((value, own)))
+            for (score, weight, value), (_, _, own) in zip(self._base.terms, self._part.terms, strict=True)
+        ]
+
+    @lazy
+    def totals(self) -> Floats:
+        """As for every decision."""
+        return np.concatenate((self._base.totals, self._part.totals))
+
+    @property
+    def share_room_mib(self) -> Ints:
+        """As for every decision."""
+        return self._anew.share_room_mib
+
+    @lazy
+    def scoring(self) -> Scoring:
+        """As for every decision."""
+        return self._anew.scoring
+
+    @lazy
+    def _anew(self) -> Decision:
+        """The same decision on the joined columns, for what is rarely asked."""
+        return Decision(self.request, self.snapshot, self.policy)
+
+
+class _Nodes(Mapping[str, Node]):
+    """Nodes by name, some of them replaced."""
+
+    def __init__(self, nodes: Mapping[str, Node], own: Mapping[str, Node]) -> None:
+        self._nodes = nodes
+        self._own = own
+
+    def __getitem__(self, name: str) -> Node:
+        own = self._own.get(name)
+        return self._nodes[name] if own is None else own
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+
+def _is_counted_alike(one: NodeState, other: NodeState) -> bool:
+    """Whether a node counts the same in both states: as GPUs of its kinds and models, and as a node of its
+    shape, which the GPU in its first slot decides."""
+    if (one.gpus, one.cpu_milli, one.estimated) != (other.gpus, other.cpu_milli, other.estimated):
+        return False
+    kinds, others = list(slot_kinds(one)), list(slot_kinds(other))
+    same = kinds == others or (kinds[:1] == others[:1] and Counter(kinds) == Counter(others))
+    return same and set(state_models(one)) == set(state_models(other))
+
+
+def _with(known: tuple[_Value, ...], more: Sequence[_Value]) -> tuple[_Value, ...]:
+    """Each value once; the same object where nothing is new, because lookups are remembered by identity."""
+    if all(value in known for value in more):
+        return known
+    return tuple(dict.fromkeys((*known, *more)))
+
+
+def _numbers(values: Sequence[_Value], among: Sequence[_Value]) -> Ints:
+    """The place of each value, and -1 at the end, for none."""
+    places = {value: place for place, value in enumerate(among)}
+    # A part without any GPU has a placeholder for a model, which no node uses.
+    return np.array([*(places.get(value, 0) for value in values), -1], np.int32)
+
+
+def _beside(left: _Columns, right: _Columns, empty: _Columns) -> _Columns:
+    """``left`` and ``right`` side by side, written into ``empty``, which is wide and deep enough."""
+    for each in fields(empty):
+        one, other, both = (getattr(columns, each.name) for columns in (left, right, empty))
+        _fill(both[..., : one.shape[-1]], one)
+        _fill(both[..., one.shape[-1] :], other)
+    return empty
+
+
+def _fill(columns: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
+    """Write ``[slot, state]`` or ``[state]`` values into the first slots."""
+    columns[tuple(map(slice, values.shape))] = values

@@ -1,0 +1,83 @@
+"""Which GPUs of one node a pod's shares get: filters and choice of a decision, for this node alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from scheduler_ext.core.cycle.cycle import FITS, Decision
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.framework.reasons import REASONS
+from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
+from scheduler_ext.core.node.state import resolve
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.table import build_snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """What turns a node's sources into a decision: the policy, the names of resources, the headroom."""
+
+    policy: Policy
+    resources: ResourceNames
+    headroom_percent: int
+
+    def resolved(self, info: NodeInfo) -> Node:
+        """The node's state after all holdings."""
+        return resolve(info, self.resources, self.headroom_percent)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The GPU of each share, by container; what the device plugin picks is not in it."""
+
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def place(
+    info: NodeInfo, request: GpuRequest, sizing: Sizing, within: Snapshot | None = None
+) -> Placement | str:
+    """Where a pod's shares go on a node, or the reason why it does not fit.
+
+    ``within`` is the cluster that scores compare with, as filter and prioritize did.
+    """
+    node = sizing.resolved(info)
+    alone = build_snapshot({info.name: node}, 0, within=within)
+    decision = Decision(request, alone, sizing.policy)
+    state = int(alone.state_of[0])
+    verdict = int(decision.verdict[state])
+    if verdict != FITS:
+        return REASONS[verdict - 1].text
+    return Placement(share_devices(node, state, decision))
+
+
+def share_devices(node: Node, state: int, decision: Decision) -> dict[str, tuple[str, ...]]:
+    """The GPU that each container's share gets, as the score assumed."""
+    request = decision.request
+    if not isinstance(request, GpuRequest) or request.shares is None:
+        return {}
+    fit = decision.scoring.fit
+    assert fit is not None
+    names = [name for name, _ in request.shares.by_container]
+    uuids = [node.uuids[int(slots[state])] for slots in fit.slots]
+    return {name: (uuid,) for name, uuid in zip(names, uuids, strict=True) if uuid is not None}
+
+
+def place_nominated(info: NodeInfo, sizing: Sizing) -> NodeInfo:
+    """The node with a GPU for each share of its nominated pods, as if those they wait for had left.
+
+    One that does not fit even then is left without: its node takes no new share beside it.
+    """
+    placed: list[BoundPod] = []
+    for pod in sorted(info.nominated, key=lambda pod: (-pod.priority, pod.uid)):
+        staying = tuple(
+            replace(other, departed=True) if other.terminating and other.priority < pod.priority else other
+            for other in info.pods
+            if other.uid != pod.uid
+        )
+        beside = replace(info, pods=(*staying, *placed), nominated=())
+        found = place(beside, pod.request, sizing)
+        placed.append(pod if isinstance(found, str) else replace(pod, devices=found.devices))
+    return replace(info, nominated=tuple(sorted(placed, key=lambda pod: pod.uid)))

@@ -1,0 +1,1 @@
+"""Estimated future demand, and what a placement takes away from it."""

@@ -1,0 +1,1 @@
+"""What filters and scores have in common: their interface, reasons and exact allocation."""

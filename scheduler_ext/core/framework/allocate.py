@@ -1,0 +1,283 @@
+"""Which GPU each memory share gets: for all node states at once, and exactly.
+
+Shares of one pod are placed together. Greedy placement (largest first, each on the GPU that costs least)
+settles nearly all states; where it fails, a search decides, so that a pod is refused only if no placement
+exists. The search is bounded, because the question is bin packing and pods come from anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from scheduler_ext.core.node.columns import Bools, Floats, Ints
+from scheduler_ext.core.request.request import ShareAsk
+
+# Steps of search (a GPU looked at for a share) that one request may spend over all states, about 0.2 s; past
+# it, what is undecided counts as not fitting.
+MAX_SEARCH_STEPS = 2_000_000
+
+_TOO_DEAR = 1e18
+# More than any difference between GPUs, less than the order of wished models.
+_HELD_MORE = 1e8
+
+# What putting a share on a GPU costs, below that: (room before, room after) in MiB, all [slot, state].
+Cost = Callable[[Ints, Ints], Floats]
+
+
+def tightest(_before: Ints, after: Ints) -> Floats:
+    """Best fit: the GPU with the least room left."""
+    return after.astype(np.float64)
+
+
+class ShareFit:
+    """Where the shares of one request go in every state.
+
+    ``slots[i]`` is the slot of the i-th share (running ones first, then init ones), ``[state]``, -1 where
+    ``fits`` is false; ``load_mib`` is the peak of all of them on each GPU, ``[slot, state]``.
+    """
+
+    def __init__(
+        self,
+        room_mib: Ints,
+        shares: ShareAsk,
+        where: Bools,
+        cost: Cost = tightest,
+        steps: list[int] | None = None,
+    ) -> None:
+        """``steps[0]`` is what the search may still cost, counted down; without it, MAX_SEARCH_STEPS."""
+        states = room_mib.shape[1]
+        self._room = room_mib
+        self._shares = shares
+        self._columns = np.arange(states)
+        self.slots: list[Ints] = [
+            np.full(states, -1, np.int32) for _ in range(len(shares.running) + len(shares.init))
+        ]
+        self.fits: Bools = np.zeros(states, np.bool_)
+        possible = where & self._can_fit()
+        self._place_greedily(possible, cost)
+        # What best fit places is never left to the bounded search, so that whatever the cost, the same fit.
+        if cost is not tightest and len(self.slots) > 1 and (possible & ~self.fits).any():
+            self._place_greedily(possible & ~self.fits, tightest)
+        self._search(possible & ~self.fits, [MAX_SEARCH_STEPS] if steps is None else steps)
+        self.load_mib = self._peak()
+        if shares.init and len(self.slots) > 1:
+            self._hold_less(cost)
+
+    def _can_fit(self) -> Bools:
+        """Necessary: the largest share finds a GPU, and the sum does not exceed what all GPUs have."""
+        room = np.maximum(self._room, 0)
+        enough: Bools = room.max(0) >= self._shares.largest_mib
+        if len(self.slots) > 1:
+            enough &= room.sum(0, dtype=np.int64) >= self._shares.total_mib
+        return enough
+
+    def _place_greedily(self, undecided: Bools, cost: Cost) -> None:
+        """Places all shares in those of the states where no choice leads astray."""
+        running = self._shares.running
+        fits = undecided
+        slots = list(self.slots)
+        room = self._room.copy()
+        for i in sorted(range(len(running)), key=lambda i: -running[i][1]):
+            mib = running[i][1]
+            slot, fits = self._cheapest(room, mib, fits, cost)
+            slots[i] = np.where(fits, slot, np.int32(-1))
+            room[slot, self._columns] -= np.where(fits, np.int32(mib), np.int32(0))
+        fits = self._place_init(slots, self._room - room, fits, cost)
+        self.slots = [np.where(fits, new, old) for new, old in zip(slots, self.slots, strict=True)]
+        self.fits = self.fits | fits
+
+    def _cheapest(self, room: Ints, mib: int, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
+        """The slot where a share costs least, ``[state]``, and in which of the states ``fits`` it has one."""
+        after = room - mib
+        # Adding what no cost reaches is several times faster than choosing between two arrays.
+        price = cost(room, after) + (after < 0) * _TOO_DEAR
+        slot = price.argmin(0).astype(np.int32)
+        return slot, fits & (after[slot, self._columns] >= 0)
+
+    def _place_init(self, slots: list[Ints], load: Ints, fits: Bools, cost: Cost) -> Bools:
+        """Give init containers their slots beside what runs then, and raise ``load`` by them: what fits."""
+        for j, share in enumerate(self._shares.init, start=len(self._shares.running)):
+            there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
+            slots[j], fits = self._cheapest_beside(load, there, fits, cost)
+        return fits
+
+    def _cheapest_beside(self, load: Ints, there: Ints, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
+        """The same where the pod holds ``load`` of each GPU in any phase so far, and ``there`` in that of the
+        share, with it: what it holds anyway comes before all else. ``load`` is raised to what it holds."""
+        after = np.maximum(load, there)
+        price = cost(self._room - load, self._room - after)
+        price = price + (after > load) * _HELD_MORE + (there > self._room) * _TOO_DEAR
+        slot = price.argmin(0).astype(np.int32)
+        at = slot, self._columns
+        fits = fits & (there[at] <= self._room[at])
+        load[at] = np.where(fits, after[at], load[at])
+        return slot, fits
+
+    def _hold_less(self, cost: Cost) -> None:
+        """Where the app fits into what its init containers leave, it goes there: in the order in which they
+        start all are placed again, and that counts in those states where the pod then holds less in all."""
+        running = self._shares.running
+        early = {i for share in self._shares.init for i in share.beside}
+        slots = [np.full(len(self._columns), -1, np.int32) for _ in self.slots]
+        load, now, fits = np.zeros_like(self._room), np.zeros_like(self._room), self.fits
+
+        def start(those: set[int]) -> None:
+            nonlocal fits
+            for i in sorted(those, key=lambda i: -running[i][1]):
+                mib = np.int32(running[i][1])
+                slots[i], fits = self._cheapest_beside(load, now + mib, fits, cost)
+                now[slots[i], self._columns] += np.where(fits, mib, np.int32(0))
+
+        start(early)
+        fits = self._place_init(slots, load, fits, cost)
+        start(set(range(len(running))) - early)
+        less = fits & (load.sum(0, dtype=np.int64) < self.load_mib.sum(0, dtype=np.int64))
+        self.slots = [np.where(less, new, old) for new, old in zip(slots, self.slots, strict=True)]
+        self.load_mib = np.where(less, load, self.load_mib)
+
+    def _running_load(self, slots: Sequence[Ints], which: Sequence[int]) -> Ints:
+        """What the running shares of those numbers, as far as placed, put on each GPU."""
+        load = np.zeros_like(self._room)
+        for i in which:
+            mib = np.int32(self._shares.running[i][1])
+            load[slots[i], self._columns] += np.where(slots[i] >= 0, mib, np.int32(0))
+        return load
+
+    def _search(self, undecided: Bools, steps: list[int]) -> None:
+        if len(self.slots) < 2 or not undecided.any():
+            return
+        solved: dict[tuple[int, ...], tuple[int, ...] | None] = {}
+        for column in np.flatnonzero(undecided):
+            room = tuple(self._room[:, column].tolist())
+            if room not in solved:
+                solved[room] = (
+                    place_exactly(room, self._shares, steps) if _has_places(room, self._shares) else None
+                )
+            found = solved[room]
+            if found is not None:
+                self.fits[column] = True
+                for slots, slot in zip(self.slots, found, strict=True):
+                    slots[column] = slot
+
+    def _peak(self) -> Ints:
+        running = len(self._shares.running)
+        load = self._running_load(self.slots, range(running))
+        for slots, share in zip(self.slots[running:], self._shares.init, strict=True):
+            before = self._running_load(self.slots, share.beside)
+            before[slots, self._columns] += np.where(slots >= 0, np.int32(share.memory_mib), np.int32(0))
+            load = np.maximum(load, before)
+        return load
+
+
+def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] | None = None) -> Bools:
+    """In which of the states ``where`` all shares find a GPU; ``room_mib`` is -1 where none may go.
+
+    ``steps`` as for ShareFit.
+    """
+    if len(shares.running) + len(shares.init) == 1:
+        fits: Bools = np.any(room_mib >= shares.largest_mib, axis=0)
+        return fits
+    return ShareFit(room_mib, shares, where, steps=steps).fits
+
+
+def placeable(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> bool:
+    """Whether the shares find GPUs on one node, as ShareFit says it of many; ``steps`` as there."""
+    if len(shares.running) + len(shares.init) == 1:
+        return max(room_mib, default=-1) >= shares.largest_mib
+    room = [max(mib, 0) for mib in room_mib]
+    if max(room, default=0) < shares.largest_mib or sum(room) < shares.total_mib:
+        return False
+    if _placed_greedily(room_mib, shares):
+        return True
+    return _has_places(room_mib, shares) and place_exactly(room_mib, shares, steps) is not None
+
+
+def _has_places(room_mib: Sequence[int], shares: ShareAsk) -> bool:
+    """Necessary: of each size there are places for all shares that are as large."""
+    return all(
+        sum(mib // size for mib in room_mib if mib >= size) >= count for size, count in shares.at_least
+    )
+
+
+def _placed_greedily(room_mib: Sequence[int], shares: ShareAsk) -> bool:
+    """Whether best fit, the largest first, finds a GPU for each."""
+    left = list(room_mib)
+    slots = [-1] * len(shares.running)
+    for i in sorted(range(len(slots)), key=lambda i: -shares.running[i][1]):
+        mib = shares.running[i][1]
+        slot = min((s for s, r in enumerate(left) if r >= mib), key=left.__getitem__, default=None)
+        if slot is None:
+            return False
+        slots[i] = slot
+        left[slot] -= mib
+    for share in shares.init:
+        beside = list(room_mib)
+        for i in share.beside:
+            beside[slots[i]] -= shares.running[i][1]
+        if max(beside, default=-1) < share.memory_mib:
+            return False
+    return True
+
+
+def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:
+    """The slot of each share (running, then init) on one node, or None when no placement exists.
+
+    Depth first, largest first, one representative of equal GPUs; of equal shares none goes before the last.
+    ``steps[0]`` is the budget left and is counted down; when it is used up the answer is None.
+    """
+    running = shares.running
+    order = sorted(range(len(running)), key=lambda i: -running[i][1])
+    slots = [-1] * len(running)
+    left = list(room_mib)
+    # Of the shares that init containers start beside, those on each GPU, a bit each.
+    beside = {i for share in shares.init for i in share.beside}
+    marks = [0] * len(left)
+    init_steps = sum(len(share.beside) + len(left) for share in shares.init)
+
+    def place_init() -> tuple[int, ...] | None:
+        steps[0] -= init_steps
+        placed = []
+        for share in shares.init:
+            room = list(room_mib)
+            for i in share.beside:
+                room[slots[i]] -= running[i][1]
+            slot = min(
+                (s for s, r in enumerate(room) if r >= share.memory_mib), key=room.__getitem__, default=None
+            )
+            if slot is None:
+                return None
+            placed.append(slot)
+        return (*slots, *placed)
+
+    def place(depth: int) -> tuple[int, ...] | None:
+        if depth == len(order):
+            return place_init()
+        i = order[depth]
+        mib = running[i][1]
+        mark = 1 << i if i in beside else 0
+        tried = set()
+        # Where init containers start beside one of two equal shares, these are not the same.
+        first = 0 if depth == 0 or beside or running[order[depth - 1]][1] != mib else slots[order[depth - 1]]
+        for slot in range(first, len(left)):
+            room = left[slot]
+            if steps[0] <= 0:
+                return None
+            steps[0] -= 1
+            # GPUs with equal room, now, from the start and beside the init containers, are all the same.
+            kind = (room, room_mib[slot], marks[slot]) if init_steps else room
+            if room < mib or kind in tried:
+                continue
+            tried.add(kind)
+            left[slot] -= mib
+            marks[slot] ^= mark
+            slots[i] = slot
+            found = place(depth + 1)
+            if found is not None:
+                return found
+            left[slot] += mib
+            marks[slot] ^= mark
+        return None
+
+    return place(0)

@@ -1,0 +1,291 @@
+"""The one shape of a filter and the one shape of a score, and what they look at.
+
+A filter answers for all node states at once: a mask over ``[state]``. Filters run in order on one ``View``;
+those about single devices narrow the view, so that the next ones ask about the same GPUs. A score answers
+with one float per state, 0 (worst) to 1 (best).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from scheduler_ext.core.forecast.outlook import Outlook
+from scheduler_ext.core.framework.allocate import ShareFit
+from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.node.columns import Bools, Floats, Ints, UnitColumns
+from scheduler_ext.core.node.lazy import lazy
+from scheduler_ext.core.node.node import Node, Slot, Unit
+from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """GPUs as one part of a request meets them, ``[slot, state]``: what a wish about one device compares.
+
+    ``candidate`` are the GPUs it could get: all free healthy units where the device plugin picks, every GPU
+    a share may go to where we pick. ``any_gpu`` are those that could ever count.
+    """
+
+    candidate: Bools
+    any_gpu: Bools
+    model: Ints
+    compute_capability: Ints
+    total_mib: Ints
+    free_mib: Ints
+
+
+class View:
+    """One request looking at one snapshot; ``eligible`` are the GPUs a share may still go to, ``steps`` what
+    placing shares may cost (as for ShareFit)."""
+
+    def __init__(self, request: GpuRequest, snapshot: Snapshot, steps: list[int] | None = None) -> None:
+        self.steps = steps
+        self.snapshot = snapshot
+        # The state in question, where one is.
+        self.only = 0
+        self.request = request
+        self.units: list[tuple[UnitAsk, UnitColumns]] = [
+            (ask, snapshot.units.get(ask.resource) or snapshot.no_units) for ask in request.units
+        ]
+        devices = snapshot.devices
+        # Units on sick GPUs that would do if these were healthy, [slot, state], in the order of units.
+        self.sick: list[Ints] = [columns.sick for _, columns in self.units]
+        if request.shares is not None:
+            self.shareable = devices.share_free_mib >= 0
+            self.eligible = self.shareable & devices.healthy
+
+    def narrow(self, test: Callable[[Offer], Bools]) -> Bools:
+        """States on which a wish about one device holds; shares keep only the GPUs that meet it.
+
+        kubelet and the device plugin pick whole GPUs and MIG instances, not we, so there the wish holds only
+        if every one of them that is free meets it. Where none is free, any GPU of the node may speak for it,
+        and a node without such GPUs passes: the count is then what refuses it.
+        """
+        passed: Bools | None = None
+        devices = self.snapshot.devices
+        for i, (_, columns) in enumerate(self.units):
+            offer = Offer(
+                candidate=columns.has_free,
+                any_gpu=columns.offered,
+                model=columns.model,
+                compute_capability=devices.compute_capability,
+                total_mib=columns.memory_mib,
+                free_mib=columns.free_mib,
+            )
+            met = test(offer)
+            if columns.any_sick:
+                self.sick[i] = self.sick[i] * met
+            here = (offer.any_gpu & met).any(0) | ~columns.offered_anywhere
+            here &= ~(offer.candidate & ~met).any(0)
+            passed = here if passed is None else passed & here
+        if self.request.shares is not None:
+            met = test(
+                Offer(
+                    candidate=self.eligible,
+                    any_gpu=self.shareable,
+                    model=devices.model,
+                    compute_capability=devices.compute_capability,
+                    total_mib=devices.total_mib,
+                    free_mib=devices.share_free_mib,
+                )
+            )
+            had_any = np.any(self.shareable, axis=0)
+            self.shareable = self.shareable & met
+            self.eligible = self.eligible & met
+            here = np.any(self.shareable, axis=0) | ~had_any
+            passed = here if passed is None else passed & here
+        return np.ones(len(self.snapshot.states), np.bool_) if passed is None else passed
+
+    def share_room_mib(self, states: slice = slice(None)) -> Ints:
+        """Free MiB per GPU for the request's shares, ``[slot, state]`` of these states; -1 where none may go.
+
+        Where the pod also asks whole GPUs of the same node, the plugin may pick any unheld ones for them, so
+        the shares can only count on what is left if it picks the best.
+        """
+        free_mib = self.snapshot.devices.share_free_mib[:, states]
+        room = np.where(self.eligible[:, states], free_mib, np.int32(-1))
+        for ask, columns in self.units:
+            if ask.profile is None:
+                whole = np.where(columns.has_free[:, states] & (room >= 0), room, np.int32(-1))
+                best = np.argsort(-whole, axis=0, kind="stable")[: ask.count]
+                taken = np.zeros(room.shape, np.bool_)
+                np.put_along_axis(taken, best, True, axis=0)
+                room = np.where(taken & (whole >= 0), np.int32(-1), room)
+        return room
+
+    def room_here_mib(self) -> list[int]:
+        """The same of the state in question, ``[slot]``."""
+        room: list[int] = self.share_room_mib(slice(self.only, self.only + 1))[:, 0].tolist()
+        return room
+
+    def at(self, state: int) -> View:
+        """The same view, with this state in question."""
+        same = copy(self)
+        same.only = state
+        return same
+
+    def copy(self) -> View:
+        """The same view, to be narrowed apart from this one."""
+        same = copy(self)
+        same.sick = list(self.sick)
+        return same
+
+    def everywhere(self, value: bool) -> Bools:
+        """The same answer for every state."""
+        return np.full(len(self.snapshot.states), value)
+
+
+@dataclass(frozen=True, slots=True)
+class NearestMiss:
+    """What was closest to passing a filter on a node: the device (None: the node), needed and found."""
+
+    criterion: str
+    device: str | None
+    needed: str | int
+    have: str | int | None
+    unit: str
+
+
+class Filter(Protocol):
+    """One question that a node answers with yes or no."""
+
+    name: str
+    reason: Reason
+
+    def applies(self, request: GpuRequest) -> bool:
+        """False when the request makes every node pass."""
+
+    def passes(self, view: View) -> Bools:
+        """Which states pass, ``[state]``."""
+
+    def miss(self, view: View, node: Node) -> NearestMiss:
+        """For a node that did not pass, the one in question in the view: what was closest, in numbers.
+
+        The view is as the filters before left it.
+        """
+
+
+class Score(Protocol):
+    """One question that a node answers with how well, 0 to 1."""
+
+    name: str
+
+    def applies(self, scoring: Scoring) -> bool:
+        """False when the request makes every node equal."""
+
+    def value(self, scoring: Scoring) -> Floats:
+        """How well each state does, ``[state]``, 0 to 1; meaningless where the request does not fit."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What scores look at: the request on a snapshot, with each share already given its GPU.
+
+    ``fit`` says where the shares go (None: the pod asks none). ``strategy`` is fragmentation, binpack or
+    spread; ``level`` the pod's priority level, 0 to 1.
+    """
+
+    request: GpuRequest
+    snapshot: Snapshot
+    units: Sequence[tuple[UnitAsk, UnitColumns]]
+    fit: ShareFit | None
+    strategy: str
+    level: float
+
+    @lazy
+    def per_share(self) -> list[tuple[Ints, Ints]]:
+        """(slot, state) index pairs, one per share: where it goes; slot 0 where it does not fit."""
+        columns = np.arange(len(self.snapshot.states), dtype=np.int32)
+        return [(np.maximum(slots, 0), columns) for slots in (self.fit.slots if self.fit else ())]
+
+    @lazy
+    def packs(self) -> bool:
+        """Whether what is left for the pods to come decides."""
+        if self.strategy != "fragmentation":
+            return False
+        if self.request.asks_gpu:
+            return self.fit is not None or any(ask.profile is None for ask, _ in self.units)
+        # CPU alone matters to GPUs where it is known how much of it their pods want.
+        return self.request.cpu_milli > 0 and self.snapshot.forecast.knows_cpu
+
+    @lazy
+    def gpus(self) -> int:
+        """How many GPUs the request takes something of, MIG instances aside; 1 at least."""
+        shares = len(self.fit.slots) if self.fit is not None else 0
+        return max(1, shares + sum(ask.count for ask, _ in self.units if ask.profile is None))
+
+    @property
+    def before(self) -> Outlook:
+        """What nodes hold for the pods to come, as they are."""
+        return self.snapshot.outlook
+
+    @lazy
+    def after(self) -> Outlook:
+        """The same once the request is there."""
+        whole = sum(ask.count for ask, _ in self.units if ask.profile is None)
+        load = self.fit.load_mib if self.fit is not None else None
+        return self.snapshot.outlook.after(self.request.cpu_milli, whole, load)
+
+    @lazy
+    def share_part(self) -> Floats:
+        """How many GPUs' worth the shares take, ``[state]``."""
+        if self.fit is None:
+            return np.zeros(len(self.snapshot.states))
+        size = self.snapshot.devices.share_size_mib
+        if len(self.per_share) == 1:
+            where = self.per_share[0]
+            part: Floats = self.fit.load_mib[where] / size[where]
+        else:
+            part = (self.fit.load_mib / size).sum(0)
+        return part
+
+    @lazy
+    def idle_after(self) -> Floats:
+        """The part of each node's healthy GPUs that nobody would hold once the pod is there, ``[state]``,
+        0 to 1."""
+        idle = self.snapshot.idle - self.share_part
+        for ask, columns in self.units:
+            idle = idle - ask.count * columns.mean_gpu_part
+        after: Floats = np.clip(idle / np.maximum(self.snapshot.healthy, 1), 0.0, 1.0)
+        return after
+
+
+def shortest_unit(asks: Sequence[UnitAsk], node: Node) -> tuple[UnitAsk, int]:
+    """Of several counted asks, the one the node is furthest from, and how many units it has for it."""
+    have = {}
+    for ask in asks:
+        free = sum(
+            unit.free
+            for slot in node.state.slots
+            if slot.healthy
+            for unit in slot.units
+            if unit.resource == ask.resource
+        )
+        unknown, limit = next(((u, n) for name, u, n in node.state.limits if name == ask.resource), (0, free))
+        have[ask] = max(0, min(free - unknown, limit))
+    ask = max(asks, key=lambda ask: ask.count - have[ask])
+    return ask, have[ask]
+
+
+def offered_units(node: Node, request: GpuRequest) -> list[tuple[str | None, Slot, Unit]]:
+    """Device by device, what a node offers of the resources a request counts."""
+    asked = {ask.resource for ask in request.units}
+    return [
+        (uuid, slot, unit)
+        for uuid, slot in zip(node.uuids, node.state.slots, strict=True)
+        for unit in slot.units
+        if unit.resource in asked
+    ]
+
+
+def shareable_slots(node: Node) -> list[tuple[str | None, Slot]]:
+    """The GPUs of a node that take shares at all, healthy or not."""
+    return [
+        (u, slot) for u, slot in zip(node.uuids, node.state.slots, strict=True) if slot.share_free_mib >= 0
+    ]

@@ -1,0 +1,1 @@
+"""GPUs: models and their names, MIG geometry, and one GPU with what runs on it."""

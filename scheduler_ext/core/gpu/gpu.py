@@ -1,0 +1,116 @@
+"""One GPU as its node's agent reported it, and the arithmetic of its memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.gpu.models import GpuModel
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a device or an instance, as the agent saw it: uid or namespace and name, either may lack."""
+
+    uid: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    container: str | None = None
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MigInstance:
+    """A MIG instance that exists: units ``[start, start + size)`` of the device's placement grid.
+
+    ``start`` is None where the agent may not read it; the instance counts by its profile then.
+    """
+
+    uuid: str
+    profile: str
+    start: int | None
+    size: int
+    holder: Holder | None = None
+
+    @property
+    def mask(self) -> int:
+        """The grid units it occupies, as a bit mask; 0 where its place is not known."""
+        return 0 if self.start is None else ((1 << self.size) - 1) << self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Mig:
+    """A device's MIG state; ``geometry`` is its own placements, else the package's table, else None."""
+
+    enabled: bool = False
+    creatable: bool = False
+    geometry: Geometry | None = None
+    instances: tuple[MigInstance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A device's memory in MiB as NVML v2 counts it: ``used`` is without ``reserved``.
+
+    ``unaccounted`` is use that no known pod explains; None where use cannot be attributed.
+    """
+
+    total_mib: int
+    reserved_mib: int = 0
+    used_mib: int = 0
+    unaccounted_mib: int | None = None
+
+    def headroom_mib(self, percent: int) -> int:
+        """What shares leave untouched: ``percent`` of the total, rounded up (CUDA contexts, page tables)."""
+        return -(-self.total_mib * percent // 100)
+
+    def free_mib(
+        self, requested_mib: int, headroom_mib: int = 0, foreign_mib: int = 0, departed_mib: int = 0
+    ) -> int:
+        """What can still be promised: never below 0.
+
+        total − reserved − unaccounted − max(requests, used − unaccounted) − headroom: the larger of what
+        pods asked and what they use, so that neither a quiet nor a greedy pod is double-booked. What pods
+        use that hold nothing here, ``foreign_mib``, is unaccounted too. ``departed_mib`` of the use was by
+        pods that have left since.
+        """
+        unaccounted = (self.unaccounted_mib or 0) + foreign_mib
+        explained = max(requested_mib, self.used_mib - unaccounted - departed_mib)
+        return max(0, self.total_mib - self.reserved_mib - unaccounted - explained - headroom_mib)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One physical GPU of a report; one that an operator cordoned keeps what it has and takes nothing new."""
+
+    uuid: str
+    index: int
+    vendor: str
+    product: str
+    model: GpuModel
+    compute_capability: tuple[int, int] | None
+    memory: Memory
+    healthy: bool = True
+    health_reason: str = ""
+    cordoned: bool = False
+    mig: Mig = Mig()
+    holders: tuple[Holder, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything one node's agent said about its GPUs at one moment.
+
+    ``cordoned_strangers`` are UUIDs that an operator cordoned and no device has.
+    """
+
+    devices: tuple[Device, ...]
+    driver_version: str | None = None
+    cuda_version: tuple[int, ...] | None = None
+    mig_strategy: str = "none"
+    sharing_strategy: str = "none"
+    replicas: int = 1
+    boot_id: str | None = None
+    sequence: int | None = None
+    reported_at: str | None = None
+    cordoned_strangers: tuple[str, ...] = ()

@@ -1,0 +1,1 @@
+"""One node: what it has, what its pods hold, and the state that decisions compare."""

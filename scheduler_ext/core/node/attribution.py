@@ -1,0 +1,140 @@
+"""What pods hold on GPUs that are not known: how much of a node that takes at least, and where it may be.
+
+Kubelet hands out a GPU before the agent can see which one. Until then the pod holds it all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
+from scheduler_ext.core.node.holdings import Holdings
+from scheduler_ext.core.node.node import Node, NodeInfo, Slot
+from scheduler_ext.core.node.state import resolve_held
+from scheduler_ext.core.request.resources import ResourceNames
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """The holdings of a node, with what is held on unknown devices put on as few of them as it takes.
+
+    ``devices`` and ``instances`` are the UUIDs of those that may be held and may be free: which of them are
+    charged in ``held`` is arbitrary, sums over the node are right. ``unknown`` is how many units of each
+    resource pods hold on devices that are not known.
+    """
+
+    held: Holdings
+    devices: frozenset[str] = frozenset()
+    instances: frozenset[str] = frozenset()
+    unknown: Mapping[str, int] = field(default_factory=dict)
+
+
+def attribute(
+    info: NodeInfo, held: Holdings, resources: ResourceNames, node: Node | None = None
+) -> Attribution:
+    """Put what a node's pods hold on unknown devices where it may be.
+
+    GPUs that take something new come first, because decisions subtract it from these. Of these the one with
+    the least free memory comes first, so that no more is taken than must be. Where shares are placed it is
+    the one with the most, because shares are kept off the emptiest ones (``core.state``). ``node`` is the one
+    that these holdings resolve to, where it is known.
+    """
+    unknown = {name: count for name, count in sorted(held.unknown.items()) if count}
+    if not unknown:
+        return Attribution(held)
+    if info.report is None:
+        return Attribution(held, unknown=unknown)
+    node = node or resolve_held(info, held, resources, 0)
+    slots = {uuid: slot for uuid, slot in zip(node.uuids, node.state.slots, strict=True) if uuid is not None}
+    charging = _Charging(info, info.report, held, slots)
+    for name, count in unknown.items():
+        charging.charge(name, count)
+    return replace(charging.done(), unknown=unknown)
+
+
+class _Charging:
+    """The holdings of one node while units are put on its devices."""
+
+    def __init__(self, info: NodeInfo, report: Report, held: Holdings, slots: Mapping[str, Slot]) -> None:
+        self._report = report
+        self._before = held
+        self._slots = slots
+        self._devices = {
+            uuid: replace(here, instances=set(here.instances)) for uuid, here in held.devices.items()
+        }
+        self._replicas = report.replicas if report.sharing_strategy != "none" else 1
+        asks = (ask for pod in info.pods for ask in pod.request.units)
+        self._profiles = {ask.resource: ask.profile for ask in asks if ask.profile is not None}
+        sign = -1 if info.share_node else 1
+        # The charges follow this order; a GPU that a pod has a part of is taken before an untouched one.
+        self._order = sorted(
+            report.devices,
+            key=lambda device: (
+                not device.healthy,
+                device.cordoned,
+                not held.devices[device.uuid].units,
+                sign * held.devices[device.uuid].free_mib(device.memory),
+                device.index,
+            ),
+        )
+        # One set per charge: one profile may be held completely while another is partly free.
+        self._maybe: list[set[str]] = []
+        self._maybe_instances: list[set[str]] = []
+
+    def charge(self, resource: str, count: int) -> None:
+        """Put so many units of a resource on devices that offer it."""
+        if resource in self._profiles:
+            self._charge_instances(resource, self._profiles[resource], count)
+            return
+        whole = []
+        for device, free in self._offering(resource):
+            if device.mig.enabled and self._report.mig_strategy == "single":
+                self._charge_instances(resource, None, count)
+                return
+            whole.append((device, free))
+        self._maybe.append({device.uuid for device, _ in whole})
+        for device, free in whole:
+            taken = min(free, count)
+            self._devices[device.uuid].units += taken
+            count -= taken
+
+    def _offering(self, resource: str) -> Iterator[tuple[Device, int]]:
+        """The devices with free units of a resource; the names of whole GPUs mean the same units."""
+        for device in self._order:
+            units = self._slots[device.uuid].units
+            free = sum(unit.free for unit in units if unit.resource == resource)
+            free -= self._devices[device.uuid].units - self._before.devices[device.uuid].units
+            if free > 0:
+                yield device, free
+
+    def _charge_instances(self, resource: str, profile: str | None, count: int) -> None:
+        free: list[tuple[Device, MigInstance]] = []
+        for device in self._order:
+            offered = any(unit.resource == resource for unit in self._slots[device.uuid].units)
+            for instance in device.mig.instances if offered else ():
+                if profile not in (None, instance.profile):
+                    continue
+                if instance.uuid in self._devices[device.uuid].instances:
+                    # Where instances are shared, all but one of its replicas may be those that are unknown.
+                    count -= self._replicas - 1
+                else:
+                    free.append((device, instance))
+        needed = -(-max(0, count) // self._replicas)
+        self._maybe_instances.append({instance.uuid for _, instance in free if needed})
+        for device, instance in free[:needed]:
+            self._devices[device.uuid].instances.add(instance.uuid)
+
+    def done(self) -> Attribution:
+        """The result. Where a charge takes every place that it may be on, all are held for certain."""
+        full = {uuid for uuid, here in self._devices.items() if here.units >= self._replicas}
+        taken = {uuid for here in self._devices.values() for uuid in here.instances}
+        maybe = set().union(*(places for places in self._maybe if not places <= full))
+        instances = set().union(*(places for places in self._maybe_instances if not places <= taken))
+        partly = {
+            device.uuid
+            for device in self._report.devices
+            if any(instance.uuid in instances for instance in device.mig.instances)
+        }
+        held = replace(self._before, devices=self._devices)
+        return Attribution(held, frozenset(maybe | partly), frozenset(instances))

@@ -1,0 +1,184 @@
+"""What a node's labels alone say about its GPUs, for nodes no agent reports on.
+
+Labels tell model, count, total memory and sharing; never free memory, health or placement. A cloud's
+instance type is the last source, because labels describe the machine as it is set up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from scheduler_ext.core.gpu.model_table import InstanceTypeRow
+from scheduler_ext.core.gpu.models import GpuModel, canonical_model
+from scheduler_ext.core.node import node_labels
+from scheduler_ext.core.node.node_labels import COUNT_LABELS, GFD_COUNT, GFD_PRODUCT, GKE, Labels, natural
+from scheduler_ext.core.node.node_labels import change_in_progress as change_in_progress
+from scheduler_ext.core.node.node_labels import is_spot as is_spot
+
+_RESOURCES = {
+    "nvidia": ("nvidia.com/gpu", "nvidia.com/gpu.shared"),
+    "amd": ("amd.com/gpu",),
+    "habana": ("habana.ai/gaudi",),
+    "intel": ("gpu.intel.com/i915", "gpu.intel.com/xe"),
+}
+# A mistyped label must not make us build millions of devices; 16 GPUs of 7 slices are 112.
+MAX_COUNT = 256
+_PROFILE_GB = re.compile(r"G\.(\d{1,4})GB")
+_MIG_COUNT_LABEL = re.compile(r"nvidia\.com/mig-\d.*\.count")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A node's GPUs as its labels describe them: `count` equal devices.
+
+    `count` is the GPUs that are handed out whole, or the MIG devices under strategy single; `memory_mib`
+    is the total of one such device (MiB), not divided by `replicas`, which is how many pods may share it
+    (>= 1). `sharing_strategy` is none, time-slicing or mps; `mig_strategy` is none, single or mixed.
+    """
+
+    vendor: str
+    model: GpuModel
+    count: int
+    memory_mib: int | None
+    compute_capability: tuple[int, int] | None
+    cuda_version: tuple[int, ...] | None
+    driver_version: str | None
+    sharing_strategy: str
+    replicas: int
+    mig_strategy: str
+
+
+def estimate_from_labels(labels: Labels, capacity: Mapping[str, int]) -> Estimate | None:
+    """Return what a Node's labels say about its GPUs, or None when they speak of no GPU; never fails.
+
+    `capacity` maps resource names to counts (status.capacity). It may be empty, as for a node that has
+    not registered yet; in one that is not empty, an absent resource counts as 0.
+    """
+    machine = node_labels.instance_type(labels)
+    model = _model(labels, machine)
+    if model is None:
+        return None
+    is_nvidia = model.vendor == "nvidia"
+    sharing_strategy, replicas = node_labels.sharing(labels) if is_nvidia else ("none", 1)
+    mig_strategy = _mig_strategy(labels, model)
+    handed_out = _from_capacity(capacity, model, replicas)
+    if model.is_mig_slice or mig_strategy == "mixed":
+        count = _count_in_mig_mode(labels, model, handed_out)
+    else:
+        count = _count(labels, model, handed_out, machine)
+    return Estimate(
+        vendor=model.vendor,
+        model=model,
+        count=count,
+        memory_mib=_memory_mib(labels, model, count, machine),
+        compute_capability=(node_labels.compute_capability(labels) if is_nvidia else None)
+        or model.compute_capability,
+        cuda_version=node_labels.cuda_version(labels) if is_nvidia else None,
+        driver_version=node_labels.driver_version(labels) if is_nvidia else None,
+        sharing_strategy=sharing_strategy,
+        replicas=replicas,
+        mig_strategy=mig_strategy,
+    )
+
+
+def _model(labels: Labels, machine: InstanceTypeRow | None) -> GpuModel | None:
+    named = node_labels.product(labels)
+    if named is None and machine is not None:
+        named = machine.model, "nvidia"
+    if named is None:
+        vendor = node_labels.vendor_only(labels)
+        return canonical_model("", vendor=vendor) if vendor is not None else None
+    product, vendor = named
+    gke_partition = labels.get(f"{GKE}gpu-partition-size", "").strip()
+    if gke_partition and vendor == "nvidia" and "-MIG-" not in product:
+        product = f"{product}-MIG-{gke_partition}"
+    if "-MIG-" in product:
+        return canonical_model(product, vendor=vendor, memory_mib=_gfd_slice_memory_mib(labels))
+    model = canonical_model(product, vendor=vendor, memory_mib=node_labels.memory_mib(labels, vendor))
+    partition, _ = node_labels.amd_partitions(labels)
+    if partition and model.vendor == "amd":
+        name = f"{model.name}-{partition.upper().replace('_', '-')}"
+        return replace(model, name=name, family=name)
+    return model
+
+
+def _mig_strategy(labels: Labels, model: GpuModel) -> str:
+    if model.is_mig_slice:
+        return "single"
+    strategy = labels.get("nvidia.com/mig.strategy", "").lower()
+    return strategy if model.vendor == "nvidia" and strategy in ("single", "mixed") else "none"
+
+
+def _from_capacity(capacity: Mapping[str, int], model: GpuModel, replicas: int) -> int | None:
+    """Devices behind the vendor's whole-GPU resources; None without a capacity."""
+    if not capacity:
+        return None
+    handed_out = sum(max(0, capacity.get(name, 0)) for name in _RESOURCES.get(model.vendor, ()))
+    return min(handed_out // replicas, MAX_COUNT)
+
+
+def _count(labels: Labels, model: GpuModel, handed_out: int | None, machine: InstanceTypeRow | None) -> int:
+    is_fraction = machine is not None and machine.fraction > 1
+    counts = [natural(labels.get(GFD_COUNT))] if model.vendor == "nvidia" else []
+    for label in COUNT_LABELS[model.vendor]:
+        count = natural(labels.get(label))
+        if count == 0:  # beside a named GPU this is EC2's way to write a fraction of one (g6f)
+            is_fraction = True
+        counts.append(count or None)
+    known = next((count for count in counts if count is not None and count <= MAX_COUNT), handed_out)
+    if known is not None:
+        return known
+    return 1 if is_fraction else 0
+
+
+def _count_in_mig_mode(labels: Labels, model: GpuModel, handed_out: int | None) -> int:
+    """GPUs handed out whole beside slices (mixed), or slices handed out as GPUs (single)."""
+    if model.name.endswith("-MIG-INVALID"):
+        return 0
+    counted = natural(labels.get(GFD_COUNT))
+    counted = counted if counted is not None and counted <= MAX_COUNT else None
+    if not model.is_mig_slice:
+        # GFD's count includes GPUs in MIG mode, which are not handed out whole: the capacity knows better.
+        has_slices = any(_MIG_COUNT_LABEL.fullmatch(label) for label in labels)
+        if handed_out is not None:
+            return handed_out
+        return 0 if has_slices else counted or 0
+    if counted is not None and _gfd_sees_slices(labels):
+        return counted
+    if handed_out is not None:
+        return handed_out
+    # The clouds count GPUs; every one is at least one slice.
+    return min(natural(labels.get(f"{GKE}accelerator-count")) or 0, MAX_COUNT)
+
+
+def _memory_mib(labels: Labels, model: GpuModel, count: int, machine: InstanceTypeRow | None) -> int | None:
+    if model.is_mig_slice:
+        return _gfd_slice_memory_mib(labels) or _least_slice_memory_mib(model)
+    memory_mib = node_labels.memory_mib(labels, model.vendor)
+    if memory_mib is None and model.vendor == "intel" and count:
+        node_bytes = natural(labels.get("gpu.intel.com/memory.max"), digits=15)
+        memory_mib = node_labels.possible_mib(node_bytes // (1024 * 1024) // count) if node_bytes else None
+    if memory_mib is None and model.memory_mib is not None:
+        is_of_machine = machine is not None and canonical_model(machine.model).name == model.name
+        memory_mib = model.memory_mib // (machine.fraction if machine and is_of_machine else 1)
+    if memory_mib is not None and model.vendor == "amd":
+        # At least this much: whether the label means the partition or the GPU depends on the driver.
+        memory_mib //= node_labels.amd_partitions(labels)[1]
+    return memory_mib
+
+
+def _gfd_sees_slices(labels: Labels) -> bool:
+    """Whether GFD's count and memory are of slices; beside GKE's own partitioning they are of GPUs."""
+    return "-MIG-" in labels.get(GFD_PRODUCT, "")
+
+
+def _gfd_slice_memory_mib(labels: Labels) -> int | None:
+    return node_labels.gfd_memory_mib(labels) if _gfd_sees_slices(labels) else None
+
+
+def _least_slice_memory_mib(model: GpuModel) -> int | None:
+    """A lower bound from the profile's name, whose GB are rounded up (an H200's 18gb are 16384 MiB)."""
+    size = _PROFILE_GB.search(model.name)
+    return int(size[1]) * 1024 * 7 // 8 if size else None

@@ -1,0 +1,229 @@
+"""Who holds what on one node: pods, and what the agent saw of pods nobody else told us about."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, MigInstance, Report
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.request.request import ShareAsk
+from scheduler_ext.core.request.resources import ResourceNames, vendor_of
+
+
+@dataclass(slots=True)
+class DeviceHoldings:
+    """What is held on one device: whole units, MIG instances by UUID, and MiB promised to shares.
+
+    ``foreign_mib`` is used by pods that hold nothing there, ``departed_mib`` by pods that have left since the
+    report; ``pods`` are the uids of those that hold something.
+    """
+
+    units: int = 0
+    instances: set[str] = field(default_factory=set)
+    requested_mib: int = 0
+    foreign_mib: int = 0
+    departed_mib: int = 0
+    pods: set[str] = field(default_factory=set)
+
+    @property
+    def amounts(self) -> Hashable:
+        """All that the device's state follows from, whoever holds it."""
+        return self.units, frozenset(self.instances), self.requested_mib, self.foreign_mib, self.departed_mib
+
+    def free_mib(self, memory: Memory, headroom_mib: int = 0, requested_mib: int | None = None) -> int:
+        """What can still be promised of the device's memory."""
+        requested_mib = self.requested_mib if requested_mib is None else requested_mib
+        return memory.free_mib(requested_mib, headroom_mib, self.foreign_mib, self.departed_mib)
+
+
+@dataclass(slots=True)
+class Holdings:
+    """What is held on one node; ``unknown`` counts units per resource whose device nobody has told yet.
+
+    ``unplaced`` are the pods with a share whose device is not in their annotations: bound by somebody else.
+    """
+
+    devices: dict[str, DeviceHoldings] = field(default_factory=dict)
+    unplaced: list[BoundPod] = field(default_factory=list)
+    unknown: Counter[str] = field(default_factory=Counter)
+    requested: Counter[str] = field(default_factory=Counter)
+
+
+def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
+    """All that is held on a node.
+
+    A pod's whole GPUs and instances are found through the report's holders; what is not found there is
+    counted, without a device. A share whose device nobody knows is counted on every device it could be
+    on, which can only err towards refusing. Holders that are no known pod hold what the agent saw.
+    """
+    held = Holdings()
+    devices = node.report.devices if node.report else ()
+    held.devices = {device.uuid: DeviceHoldings() for device in devices}
+    for device in devices:
+        _hold_seen(device, node.pods, held.devices[device.uuid])
+    for pod in node.pods:
+        if pod.holds:
+            _hold_pod(pod, node.report, held, resources)
+    for device in devices:
+        _count_foreign(device, node.pods, held.devices[device.uuid])
+    for pod in node.pods:
+        if pod.departed:
+            _count_departed(pod, devices, held)
+    return held
+
+
+def unknown_gpus(node: NodeInfo, held: Holdings) -> int:
+    """How many whole GPUs pods hold without anybody having told which; instances do not count."""
+    whole = {ask.resource for pod in node.pods for ask in pod.request.units if ask.profile is None}
+    return sum(held.unknown[resource] for resource in whole)
+
+
+def pod_of(holder: Holder, pods: tuple[BoundPod, ...]) -> BoundPod | None:
+    """The known pod that a holder is, None for a stranger."""
+    mine = [pod for pod in pods if pod.is_holder(holder)]
+    # By name it may be one that has left, too.
+    return next((pod for pod in mine if pod.holds), mine[0] if mine else None)
+
+
+def _hold_seen(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings) -> None:
+    """Instances in use, and devices in use by holders that are none of the known pods."""
+    for instance in device.mig.instances:
+        if instance.holder is not None:
+            pod = pod_of(instance.holder, pods)
+            if pod is None or pod.holds:
+                held.instances.add(instance.uuid)
+    held.units += sum(holder.memory_mib is None and pod_of(holder, pods) is None for holder in device.holders)
+
+
+def _count_foreign(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings) -> None:
+    """Use by pods that hold nothing on the device, known ones and others."""
+    for holder in device.holders:
+        pod = pod_of(holder, pods)
+        if (pod is None or pod.uid not in held.pods) and not (pod is not None and pod.departed):
+            held.foreign_mib += holder.memory_mib or 0
+
+
+def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: ResourceNames) -> None:
+    devices = report.devices if report else ()
+    # Who is told by kubelet needs no guess from what it uses: a pod may use a GPU that it does not hold.
+    allocated = any(
+        holder.memory_mib is None and pod.is_holder(holder) for device in devices for holder in device.holders
+    )
+    single = report is not None and report.mig_strategy == "single"
+    for ask in pod.request.units:
+        held.requested[ask.resource] += ask.count
+        # The same annotation names the device of a share: only those of containers that ask this count.
+        askers = [name for name, resource, _ in pod.request.by_container if resource == ask.resource]
+        annotated = [uuid for name in askers for uuid in {*pod.devices.get(name, ())}]
+        vendor = vendor_of(ask.resource)
+        found = 0
+        for device in devices:
+            if ask.profile is None and vendor in (None, device.vendor):
+                told = annotated.count(device.uuid)
+                seen = min(max(told, _units_seen(device, pod, allocated)), ask.count - found)
+                held.devices[device.uuid].units += seen
+                found += seen
+                if seen:
+                    held.devices[device.uuid].pods.add(pod.uid)
+            if ask.profile is not None or single:
+                found += sum(_is_asked(instance, pod, ask.profile) for instance in device.mig.instances)
+        held.unknown[ask.resource] += max(0, ask.count - found)
+    if pod.request.shares is not None:
+        held.requested[resources.share] += pod.request.shares.total_mib
+        _hold_shares(pod, pod.request.shares, devices, held)
+
+
+def _units_seen(device: Device, pod: BoundPod, allocated: bool) -> int:
+    """Units of a device that the agent saw the pod hold: as allocated, else one that it uses."""
+    mine = [holder for holder in device.holders if pod.is_holder(holder)] if device.holders else []
+    if allocated:
+        return sum(holder.memory_mib is None for holder in mine)
+    return 1 if mine else 0
+
+
+def _is_asked(instance: MigInstance, pod: BoundPod, profile: str | None) -> bool:
+    """True when the pod holds this instance under that ask; a whole GPU may be any instance (MIG single)."""
+    return (
+        instance.holder is not None and pod.is_holder(instance.holder) and profile in (None, instance.profile)
+    )
+
+
+def _hold_shares(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...], held: Holdings) -> None:
+    names = [name for name, _ in shares.by_container]
+    # What it is seen to use may be a part of what it will, so that no sighting opens the node.
+    if devices and not all(_annotated(pod, name, devices) for name in names):
+        held.unplaced.append(pod)
+    for uuid, asked in share_peaks(pod, shares, devices).items():
+        held.devices[uuid].requested_mib += asked
+        held.devices[uuid].pods.add(pod.uid)
+
+
+def _count_departed(pod: BoundPod, devices: tuple[Device, ...], held: Holdings) -> None:
+    """What the report counts as used that a pod used which has left since.
+
+    As the agent saw it, else as much as the pod asked. Of a GPU that it had to itself, all.
+    """
+    asked = share_peaks(pod, pod.request.shares, devices) if pod.request.shares is not None else {}
+    for device in devices:
+        mine = [holder for holder in device.holders if pod.is_holder(holder)]
+        used = sum(holder.memory_mib or 0 for holder in mine)
+        if mine and not used and len(mine) == len(device.holders):
+            used = device.memory.used_mib
+        held.devices[device.uuid].departed_mib += used or asked.get(device.uuid, 0)
+
+
+def share_peaks(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...]) -> dict[str, int]:
+    """The peak of a pod's shares on each device that it may have one on, in MiB."""
+    running = [_share_devices(pod, container, devices) for container, _ in shares.running]
+    init = [_share_devices(pod, share.container, devices) for share in shares.init]
+    peaks = {}
+    for device in devices:
+        sizes = [
+            mib if device.uuid in where else 0
+            for (_, mib), where in zip(shares.running, running, strict=True)
+        ]
+        before = [
+            share.memory_mib + sum(sizes[i] for i in share.beside)
+            for share, where in zip(shares.init, init, strict=True)
+            if device.uuid in where
+        ]
+        peak = max([sum(sizes), *before])
+        if peak:
+            peaks[device.uuid] = peak
+    return peaks
+
+
+def _share_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
+    """The devices a container's share is on, as far as known; all when nobody has told."""
+    return known_devices(pod, container, devices) or frozenset(device.uuid for device in devices)
+
+
+def known_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
+    """The devices of a container's share as its pod's annotation says, else as the agent saw it; none where
+    nobody has told."""
+    told = _annotated(pod, container, devices)
+    if told:
+        return told
+    seen = [(device.uuid, holder) for device in devices for holder in device.holders if pod.is_holder(holder)]
+    return frozenset(uuid for uuid, holder in seen if holder.container in (None, container))
+
+
+def unknown_shares(node: NodeInfo) -> list[int]:
+    """The shares of a node's pods, in MiB each, that may be on any of several GPUs."""
+    devices = node.report.devices if node.report is not None else ()
+    if len(devices) < 2:
+        return []
+    return [
+        mib
+        for pod in node.pods
+        if pod.holds and pod.request.shares is not None
+        for container, mib in pod.request.shares.by_container
+        if mib and not known_devices(pod, container, devices)
+    ]
+
+
+def _annotated(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
+    """The devices of a container's share as its pod's annotation says."""
+    return frozenset({device.uuid for device in devices} & set(pod.devices.get(container, ())))

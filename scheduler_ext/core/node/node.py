@@ -1,0 +1,245 @@
+"""One node: what was reported or estimated of its GPUs, what its pods hold, and the state that follows.
+
+``NodeInfo`` has names and identities; ``NodeState`` is only what a decision can see, so that equal
+nodes have equal states and are decided once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+
+from scheduler_ext.core.gpu.gpu import Holder, Report
+from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.node.estimate import Estimate
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.resources import MIG_PREFIX
+from scheduler_ext.core.request.workload import TaskClass
+
+# No amount in a state exceeds this, so that every one fits a 32-bit column.
+UNLIMITED = 2**30
+# The rank of neighbours where there are none: above that of any priority, which has ten digits at most.
+NOBODY = 11
+
+
+@dataclass(frozen=True, slots=True)
+class BoundPod:
+    """A pod on a node, whoever bound it; ``devices`` are the GPU UUIDs known per container.
+
+    A ``finished`` pod (Succeeded, Failed) holds nothing, whatever an older report still says of it; one that
+    ``departed`` (or is taken to, in a dry run) did so after the report, which still counts what it used.
+    ``terminating`` ones hold until they are gone. ``other_requests`` are of resources that are no GPU's.
+    ``asked`` is the kind of pod it was when it came, None where that is not known or no GPU is asked.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    priority: int
+    request: GpuRequest
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    finished: bool = False
+    departed: bool = False
+    terminating: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    other_requests: Mapping[str, Fraction] = field(default_factory=dict)
+    started_at: float | None = None
+    cpu_milli: int = 0
+    created_at: float | None = field(default=None, compare=False)
+    asked: TaskClass | None = field(default=None, compare=False)
+
+    @property
+    def holds(self) -> bool:
+        """False for one that is only remembered for what an older report says of it."""
+        return not (self.finished or self.departed)
+
+    def is_holder(self, holder: Holder) -> bool:
+        """True when an agent's holder entry means this pod."""
+        if holder.uid is not None:
+            return holder.uid == self.uid
+        return (holder.namespace, holder.name) == (self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPod:
+    """A pod that is not bound yet: what it asks (``invalid`` says why that cannot be read), and who binds it.
+
+    ``nominated_node`` is where it waits for others to leave; ``manifest`` is the pod as JSON, redacted.
+    """
+
+    pod: BoundPod
+    resource_version: str
+    scheduler_name: str
+    nominated_node: str | None = None
+    invalid: str | None = None
+    manifest: bytes = field(default=b"", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """A node as its sources know it; ``allocatable`` is None when no Node object is known.
+
+    ``assumed`` are the uids of those pods whose binding is under way. ``nominated`` ones are not bound: they
+    are to come when others have left, and count against some pods only (``core.nominated``).
+    ``cpu_milli`` is the allocatable CPU, None where unknown, ``cpu_elsewhere_milli`` what pods have of it
+    that ask no GPU. ``pool`` is the node pool its labels name, for people to tell nodes apart by.
+    """
+
+    name: str
+    uid: str | None = None
+    report: Report | None = None
+    estimate: Estimate | None = None
+    freshness: str = "Fresh"
+    allocatable: Mapping[str, int] | None = None
+    share_node: bool = False
+    spot: bool = False
+    changing: bool = False
+    pods: tuple[BoundPod, ...] = ()
+    assumed: frozenset[str] = frozenset()
+    nominated: tuple[BoundPod, ...] = ()
+    cpu_milli: int | None = None
+    cpu_elsewhere_milli: int = 0
+    pool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MigRoom:
+    """Where the next instance of a profile may come to lie on one GPU: at any of ``starts``, as the device
+    plugin picks; ``held`` is the occupancy mask of what pods have of it."""
+
+    geometry: Geometry
+    held: int
+    profile: str
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one device offers under one resource name: so many units still free, each of this size.
+
+    ``gpu_part`` is how much of the GPU one unit is, 0 to 1. ``mig_room`` is where a free MIG instance may
+    lie; None where there is none, or nobody knows.
+    """
+
+    resource: str
+    free: int
+    memory_mib: int
+    free_mib: int
+    model: GpuModel
+    gpu_part: float = 1.0
+    mig_room: MigRoom | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One device as a decision sees it, without identity. ``share_free_mib`` is -1 where no share may go.
+
+    ``idle`` is the part of the device that nobody holds, 0 to 1.
+    """
+
+    model: GpuModel
+    healthy: bool
+    compute_capability: int
+    total_mib: int
+    share_total_mib: int
+    share_free_mib: int
+    idle: float
+    units: tuple[Unit, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the device plugin may still hand out the GPU, or a replica of it, as a whole one."""
+        return any(unit.free and not unit.resource.startswith(MIG_PREFIX) for unit in self.units)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """Everything a decision can see of a node. ``limits`` per resource: (resource, held on devices not
+    known, allocatable less requests). ``gpus`` is how many it has (an estimate has one slot for all);
+    ``adrift`` how many GPUs' worth is held on devices nobody told; ``neighbours`` how hard it is to evict the
+    pod that is evicted most easily (``core.neighbours``); ``cpu_milli`` its CPU and ``cpu_free_milli`` what
+    nobody asked of it, in coarse steps, so that more nodes are equal. ``offers_shares`` and
+    ``offers_whole``: whether it hands out memory shares and whole GPUs at all, held or not."""
+
+    slots: tuple[Slot, ...] = ()
+    gpus: int = 0
+    adrift: float = 0.0
+    limits: tuple[tuple[str, int, int], ...] = ()
+    share_limit: int = UNLIMITED
+    fresh: bool = True
+    estimated: bool = False
+    changing: bool = False
+    shared: bool = False
+    cuda: int = 0
+    spot: bool = False
+    neighbours: int = NOBODY
+    cpu_milli: int = UNLIMITED
+    cpu_free_milli: int = UNLIMITED
+    offers_shares: bool = True
+    offers_whole: bool = True
+
+    @property
+    def counts_alone(self) -> bool:
+        """Whether its whole GPUs are no more than a number: of an estimated node, or where several pods share
+        each, and a part of one is what a pod that asks a whole one gets."""
+        return self.estimated or any(
+            unit.gpu_part < 1 and not unit.resource.startswith(MIG_PREFIX)
+            for slot in self.slots
+            for unit in slot.units
+        )
+
+    @property
+    def takes_shares(self) -> bool:
+        """Whether the node still hands out memory shares."""
+        return self.share_limit > 0
+
+    @property
+    def takes_whole(self) -> bool:
+        """Whether it still hands out whole GPUs."""
+        return any(limit > 0 and not name.startswith(MIG_PREFIX) for name, _, limit in self.limits)
+
+
+UNKNOWN_NODE = NodeState(fresh=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node with its state; ``uuids[i]`` names the device in slot i (None: estimated)."""
+
+    info: NodeInfo
+    state: NodeState
+    uuids: tuple[str | None, ...]
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models of its GPUs, each once."""
+        return tuple(dict.fromkeys(slot.model.name for slot in self.state.slots))
+
+    @property
+    def free_gpus(self) -> int:
+        """How many GPUs take something new and have no part that a pod holds; at least so many are free.
+
+        GPUs that are held on devices not known count as the free ones; those of a node whose agent is
+        Missing are not free, for they may be gone.
+        """
+        if self.info.freshness == "Missing":
+            return 0
+        report = self.info.report
+        if report is None:
+            free = self.state.gpus
+        else:
+            closed = {device.uuid for device in report.devices if device.cordoned}
+            free = sum(
+                slot.healthy and slot.idle == 1 and uuid not in closed
+                for slot, uuid in zip(self.state.slots, self.uuids, strict=True)
+            )
+        return max(0, free - ceil(self.state.adrift))
+
+
+def version_number(version: tuple[int, ...] | None) -> int:
+    """A version as one comparable integer, each part cut at 999; 0 when unknown."""
+    major, minor, patch = (min(part, 999) for part in (*(version or ()), 0, 0, 0)[:3])
+    return (major * 1000 + minor) * 1000 + patch

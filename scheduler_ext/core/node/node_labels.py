@@ -1,0 +1,240 @@
+"""What single node labels say about GPUs: their names, precedence and units.
+
+For every fact there is an ordered list of labels; an absent or unreadable one means the next. Sources of
+the names: NVIDIA GPU Feature Discovery (k8s-device-plugin), GKE, Karpenter, EKS Auto Mode and AKS
+documentation, the AMD node labeller, Intel's NFD rules. `estimate` puts the facts together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from scheduler_ext.core.gpu.model_table import INSTANCE_TYPE_ROWS, InstanceTypeRow
+
+Labels = Mapping[str, str]
+
+NVIDIA = "nvidia.com/"
+GFD_PRODUCT = "nvidia.com/gpu.product"
+GFD_COUNT = "nvidia.com/gpu.count"
+GKE = "cloud.google.com/gke-"
+# Karpenter's and EKS Auto Mode's label families, each with -name, -manufacturer, -count and -memory.
+AWS = ("eks.amazonaws.com/instance-gpu", "karpenter.k8s.aws/instance-gpu")
+_AZURE = "karpenter.azure.com/sku-gpu"
+_AMD = ("amd.com/gpu", "beta.amd.com/gpu")
+_INSTANCE_TYPE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+
+VENDORS = ("nvidia", "amd", "intel", "habana")
+# (model label, its vendor or the label that names it)
+_MODEL_LABELS = (
+    (GFD_PRODUCT, "nvidia"),
+    (f"{GKE}accelerator", "nvidia"),
+    *((f"{family}-name", f"{family}-manufacturer") for family in (*AWS, _AZURE)),
+    *((f"{prefix}.product-name", "amd") for prefix in _AMD),
+    ("habana.ai/product.name", "habana"),
+    ("gpu.intel.com/product", "intel"),
+)
+# Labels that say only whose GPUs there are: (label, value that says so or None for a count, vendor).
+_VENDOR_LABELS = (
+    (f"{NVIDIA}gpu.present", "true", "nvidia"),
+    (GFD_COUNT, None, "nvidia"),
+    ("kubernetes.azure.com/accelerator", "nvidia", "nvidia"),
+    ("accelerator", "nvidia", "nvidia"),
+    ("gpu.intel.com/device.count", None, "intel"),
+)
+AGENT_LABEL = "gpu.scheduler-ext.io/agent"
+# Labels that bring an agent to a node, with the value that does; None: any. As in the DaemonSet's affinity.
+_AGENT_LABELS = (
+    (AGENT_LABEL, "true"),
+    (f"{NVIDIA}gpu.present", "true"),
+    ("feature.node.kubernetes.io/pci-10de.present", "true"),
+    (f"{GKE}accelerator", None),
+    *((f"{family}-manufacturer", "nvidia") for family in (*AWS, _AZURE)),
+    ("kubernetes.azure.com/accelerator", "nvidia"),
+)
+_CLOUD_COUNTS = tuple(f"{family}-count" for family in (*AWS, _AZURE))
+# Counts of physical GPUs, but for GFD's, which is read apart: it counts MIG devices under strategy single.
+COUNT_LABELS = {
+    "nvidia": (f"{GKE}accelerator-count", *_CLOUD_COUNTS),
+    "amd": _CLOUD_COUNTS,
+    "habana": _CLOUD_COUNTS,
+    "intel": ("gpu.intel.com/device.count",),
+}
+_SPOT_LABELS = (
+    ("karpenter.sh/capacity-type", "spot"),
+    ("eks.amazonaws.com/capacityType", "spot"),
+    (f"{GKE}spot", "true"),
+    (f"{GKE}preemptible", "true"),
+    (f"{GKE}provisioning", "spot"),
+    ("kubernetes.azure.com/scalesetpriority", "spot"),
+)
+_SHARING = {"time-slicing": "time-slicing", "time-sharing": "time-slicing", "mps": "mps"}
+_SETTLED_UPGRADES = ("", "upgrade-done", "upgrade-required")
+# Devices that one AMD GPU is seen as, by compute partition mode; spx is the whole GPU.
+_AMD_PARTITIONS = {"dpx": 2, "tpx": 3, "qpx": 4, "cpx": 8}
+
+_AMD_SIZE = re.compile(r"([0-9]{1,9})([MGT])(?:i?B)?", re.IGNORECASE)
+_MIB = {"M": 1, "G": 1024, "T": 1024 * 1024}
+# As a report's: no GPU has more, and sums over a node stay inside 32 bits.
+MAX_MEMORY_MIB = 2**24
+_VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}")
+
+
+def natural(text: str | None, *, digits: int = 9) -> int | None:
+    """Return a label value that is a whole number >= 0 of at most so many digits, else None."""
+    if text is None or len(text) > digits or not (text.isascii() and text.isdigit()):
+        return None
+    return int(text)
+
+
+def is_spot(labels: Labels) -> bool:
+    """Whether the node may be taken back at short notice (spot, preemptible)."""
+    return any(labels.get(label, "").lower() == value for label, value in _SPOT_LABELS)
+
+
+def change_in_progress(labels: Labels) -> bool:
+    """Whether a MIG reconfiguration or a driver upgrade is under way, or has failed, on the node.
+
+    Read from the MIG manager's and the GPU Operator's state labels; a state unknown to us counts as in
+    progress, an empty one says nothing.
+    """
+    mig_state = labels.get(f"{NVIDIA}mig.config.state", "")
+    upgrade_state = labels.get(f"{NVIDIA}gpu-driver-upgrade-state", "")
+    return mig_state not in ("", "success") or upgrade_state not in _SETTLED_UPGRADES
+
+
+def lacks_agent_label(labels: Labels) -> bool:
+    """Whether no label brings an agent to the node, and no administrator has kept it away by one."""
+    return AGENT_LABEL not in labels and not any(
+        label in labels and wanted in (None, labels[label]) for label, wanted in _AGENT_LABELS
+    )
+
+
+def product(labels: Labels) -> tuple[str, str] | None:
+    """Return (product string, vendor) of the first label that names a product.
+
+    The product is "" on a node of several AMD products, which has one label for each.
+    """
+    for label, maker in _MODEL_LABELS:
+        name = labels.get(label, "").strip()
+        if name:
+            vendor = labels.get(maker, "").lower() if "/" in maker else maker
+            return name, vendor if vendor in VENDORS else "nvidia"
+    names = _amd_values(labels, "product-name")
+    return (names[0] if len(names) == 1 else "", "amd") if names else None
+
+
+def vendor_only(labels: Labels) -> str | None:
+    """Return the vendor of GPUs whose product no label names."""
+    for label, value, vendor in _VENDOR_LABELS:
+        text = labels.get(label, "")
+        if text.lower() == value if value is not None else natural(text):
+            return vendor
+    return "amd" if _amd_values(labels, "vram") else None
+
+
+def instance_type(labels: Labels) -> InstanceTypeRow | None:
+    """Return what the node's cloud instance type is known to carry."""
+    return _instance_type(next((labels[label] for label in _INSTANCE_TYPE if labels.get(label)), "").lower())
+
+
+@lru_cache(maxsize=1024)
+def _instance_type(name: str) -> InstanceTypeRow | None:
+    return next((row for row in INSTANCE_TYPE_ROWS if re.fullmatch(row.pattern, name)), None)
+
+
+def gfd_memory_mib(labels: Labels) -> int | None:
+    """Return GFD's total memory (MiB) of one device as pods get it (one slice under strategy single)."""
+    return possible_mib(natural(labels.get(f"{NVIDIA}gpu.memory")))
+
+
+def possible_mib(mib: int | None) -> int | None:
+    """Return an amount of memory that one GPU may have; what is mistyped says nothing."""
+    return mib if mib and mib <= MAX_MEMORY_MIB else None
+
+
+def memory_mib(labels: Labels, vendor: str) -> int | None:
+    """Return the total memory (MiB) of one GPU as labels state it; the least on a node with several sizes."""
+    mib = gfd_memory_mib(labels) if vendor == "nvidia" else None
+    if vendor != "intel":
+        for family in AWS:
+            mib = mib or possible_mib(natural(labels.get(f"{family}-memory")))
+    if mib is None and vendor == "amd":
+        sizes = [_AMD_SIZE.fullmatch(value) for value in _amd_values(labels, "vram")]
+        known = [possible_mib(int(size[1]) * _MIB[size[2].upper()]) for size in sizes if size]
+        mib = min((size for size in known if size), default=None)
+    return mib
+
+
+def amd_partitions(labels: Labels) -> tuple[str, int]:
+    """Return the AMD partition mode that cuts each GPU ("cpx_nps4") and into how many; ("", 1) if none."""
+    mode = labels.get("amd.com/compute-memory-partition", "").lower()
+    count = _AMD_PARTITIONS.get(mode.partition("_")[0])
+    return (mode, count) if count is not None else ("", 1)
+
+
+def sharing(labels: Labels) -> tuple[str, int]:
+    """Return the sharing strategy (none, time-slicing, mps) and how many pods may share one GPU (>= 1)."""
+    # 0 replicas is GFD's word for a full GPU in MIG mode, which nobody shares.
+    replicas = natural(labels.get(f"{NVIDIA}gpu.replicas")) or 1
+    strategy = _SHARING.get(labels.get(f"{NVIDIA}gpu.sharing-strategy", "").lower())
+    if strategy is not None:
+        return strategy, replicas
+    strategy = _SHARING.get(labels.get(f"{GKE}gpu-sharing-strategy", "").lower())
+    if strategy is not None:
+        return strategy, natural(labels.get(f"{GKE}max-shared-clients-per-gpu")) or 1
+    looks_shared = replicas > 1 or labels.get(GFD_PRODUCT, "").endswith("-SHARED")
+    if looks_shared and f"{NVIDIA}gpu.sharing-strategy" not in labels:
+        return "time-slicing", replicas  # before GFD wrote the strategy there was no other
+    return "none", 1
+
+
+def compute_capability(labels: Labels) -> tuple[int, int] | None:
+    """Return the CUDA compute capability that GFD read."""
+    major = natural(labels.get(f"{NVIDIA}gpu.compute.major"))
+    minor = natural(labels.get(f"{NVIDIA}gpu.compute.minor"))
+    return (major, minor) if major and minor is not None else None
+
+
+def cuda_version(labels: Labels) -> tuple[int, ...] | None:
+    """Return the newest CUDA version the node's driver serves."""
+    version = _version(labels, f"{NVIDIA}cuda.runtime-version", "major", "minor")
+    version = version or _version(labels, f"{NVIDIA}cuda.runtime", "major", "minor")
+    return tuple(int(part) for part in version.split(".")) if version else None
+
+
+def driver_version(labels: Labels) -> str | None:
+    """Return the NVIDIA driver's version, as far as labels tell it ("570.124.06")."""
+    version = _version(labels, f"{NVIDIA}cuda.driver-version", "major", "minor", "revision")
+    version = version or _version(labels, f"{NVIDIA}cuda.driver", "major", "minor", "rev")
+    on_gke = labels.get(f"{GKE}gpu-driver-version", "")  # often a channel such as "latest"
+    return version or (on_gke if _VERSION.fullmatch(on_gke) else None)
+
+
+def _version(labels: Labels, prefix: str, *parts: str) -> str | None:
+    """The whole version, or its parts from the first on as far as they are numbers."""
+    full = labels.get(f"{prefix}.full", "")
+    if _VERSION.fullmatch(full):
+        return full
+    numbers = []
+    for part in parts:
+        text = labels.get(f"{prefix}.{part}", "")
+        if natural(text) is None:
+            break
+        numbers.append(text)
+    return ".".join(numbers) or None
+
+
+def _amd_values(labels: Labels, kind: str) -> list[str]:
+    """The values of one AMD fact: of one label, or of one per value on mixed nodes (`…gpu.vram.64G=4`)."""
+    for prefix in _AMD:
+        value = labels.get(f"{prefix}.{kind}")
+        if value:
+            return [value]
+    for prefix in _AMD:
+        start = f"{prefix}.{kind}."
+        values = sorted(label.removeprefix(start) for label in labels if label.startswith(start))
+        if values:
+            return values
+    return []

@@ -1,0 +1,73 @@
+"""Pods that wait for a node where others are leaving for them: who may count on what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from scheduler_ext.core.node.holdings import holdings_of
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.request.resources import ResourceNames
+
+
+def seen_differently(infos: Iterable[NodeInfo], uid: str, priority: int) -> dict[str, NodeInfo]:
+    """Those of the unsettled nodes that a pod of that uid and priority sees otherwise, as it sees them."""
+    return {info.name: seen for info in infos if (seen := seen_by(info, uid, priority)) is not info}
+
+
+def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
+    """The node as a pod of that uid and priority may count on it; the same object where nothing applies.
+
+    Nominated pods of equal or higher priority hold their place against it, as in kube-scheduler; those of
+    lower priority do not, nor does what the pod itself holds or waits for there. Of two nominated pods of one
+    priority that do not fit together, the one that has a place is not kept out by the one that has none.
+    """
+    others = tuple(pod for pod in info.pods if pod.uid != uid) if uid else info.pods
+    bound = {pod.uid for pod in info.pods if pod.uid} if info.nominated else set()
+    waits = bool(uid) and any(pod.uid == uid for pod in info.nominated)
+    waiting = tuple(
+        pod
+        for pod in info.nominated
+        if pod.priority >= priority and not (uid and pod.uid == uid) and pod.uid not in bound
+        if not (waits and pod.priority == priority and _has_no_place(pod))
+    )
+    if not waiting and len(others) == len(info.pods):
+        return info
+    return replace(info, pods=others + waiting, nominated=())
+
+
+def with_place(info: NodeInfo, pod: BoundPod, victims: Collection[str]) -> NodeInfo:
+    """The node as it is once the pod is nominated to it and its victims (uids) are terminating."""
+    nominated = info.nominated
+    if all(other.uid != pod.uid for other in nominated):
+        nominated = (*nominated, pod)
+    pods = tuple(replace(other, terminating=True) if other.uid in victims else other for other in info.pods)
+    return replace(info, pods=pods, nominated=nominated)
+
+
+def room_for_both(
+    info: NodeInfo, one: BoundPod, other: BoundPod, gone: Collection[str], resources: ResourceNames
+) -> bool:
+    """Whether the node's amounts suffice for both pods, as kube-scheduler counts them for ``other``, when the
+    pods in ``gone`` (uids) and those that leave anyway have left; true where they do not compete."""
+    if info.allocatable is None:
+        return True
+    both = (one.uid, other.uid)
+    waiting = (pod for pod in info.nominated if pod.priority >= other.priority)
+    beside = {
+        pod.uid: pod
+        for pod in (*waiting, *info.pods)
+        if pod.uid not in gone and pod.uid not in both and not pod.terminating
+    }
+
+    def requested(*pods: BoundPod) -> dict[str, int]:
+        return dict(holdings_of(replace(info, report=None, pods=pods, nominated=()), resources).requested)
+
+    together = requested(*beside.values(), one, other)
+    wanted_by_both = requested(one).keys() & requested(other).keys()
+    return all(together[name] <= info.allocatable.get(name, 0) for name in wanted_by_both)
+
+
+def _has_no_place(pod: BoundPod) -> bool:
+    """Whether a nominated pod's shares fit nowhere, even when all have left that it waits for."""
+    return pod.request.shares is not None and not pod.devices

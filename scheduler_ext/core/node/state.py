@@ -1,0 +1,309 @@
+"""From a node's sources to the state a decision compares."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import replace
+
+from scheduler_ext.core.gpu.gpu import Device, Report
+from scheduler_ext.core.gpu.mig import resource_from_profile
+from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.node.estimate import Estimate
+from scheduler_ext.core.node.holdings import DeviceHoldings, Holdings, holdings_of
+from scheduler_ext.core.node.mig_instances import instance_memory_mib, mig_room, slice_model
+from scheduler_ext.core.node.neighbours import neighbours
+from scheduler_ext.core.node.node import (
+    UNLIMITED,
+    MigRoom,
+    Node,
+    NodeInfo,
+    NodeState,
+    Slot,
+    Unit,
+    version_number,
+)
+from scheduler_ext.core.request.resources import MIG_PREFIX, ResourceNames, vendor_of
+
+# What is free of a node's CPU counts in parts of so many: fewer distinct nodes, and no placement the worse.
+_CPU_STEPS = 16
+
+
+def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> Node:
+    """The node's state after all holdings; devices of equal state stay in their reported order."""
+    node = resolve_held(info, holdings_of(info, resources), resources, headroom_percent)
+    state = replace(node.state, neighbours=neighbours(info.pods), cpu_free_milli=cpu_free_milli(info))
+    return replace(node, state=state)
+
+
+def resolve_held(
+    info: NodeInfo,
+    held: Holdings,
+    resources: ResourceNames,
+    headroom_percent: int,
+    known: dict[tuple[str, Hashable], Slot] | None = None,
+) -> Node:
+    """The same after these holdings, whatever its pods hold and whoever they are; ``known`` are slots of the
+    same report."""
+    known = {} if known is None else known
+    slots: list[tuple[Slot, str | None]] = []
+    if info.report is not None:
+        whole = _WholeUnits(info.report, resources)
+        for device in info.report.devices:
+            here = held.devices[device.uuid]
+            slot = known.get((device.uuid, here.amounts))
+            if slot is None:
+                slot = known[device.uuid, here.amounts] = _slot(device, here, whole, headroom_percent)
+            slots.append((slot, device.uuid))
+        slots.sort(key=lambda pair: _slot_key(pair[0]))
+    elif info.estimate is not None:
+        slots = [(_estimated_slot(info.estimate, resources), None)]
+    slots = _without_taken(slots, held)
+    state = NodeState(
+        slots=tuple(slot for slot, _ in slots),
+        gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
+        adrift=_adrift(held, [slot for slot, _ in slots]),
+        limits=_limits(info, held, slots, _cordoned(info.report, held, slots)),
+        # A share that somebody else bound may be on any GPU: until it is gone, nothing new is promised there.
+        share_limit=0 if held.unplaced else _limit(info, held, resources.share),
+        # A Node object that speaks of no GPU says that there is none, which is not the same as unknown.
+        fresh=info.freshness == "Fresh"
+        and (info.report is not None or info.estimate is not None or info.allocatable is not None),
+        estimated=info.report is None,
+        changing=info.changing,
+        shared=_sharing(info) != "none",
+        cuda=version_number(info.report.cuda_version if info.report else _estimated_cuda(info)),
+        spot=info.spot,
+        cpu_milli=UNLIMITED if info.cpu_milli is None else min(info.cpu_milli, UNLIMITED),
+        offers_shares=_offers(info, resources.share),
+        offers_whole=any(
+            _offers(info, unit.resource)
+            for slot, _ in slots
+            for unit in slot.units
+            if not unit.resource.startswith(MIG_PREFIX)
+        ),
+    )
+    return Node(info, state, tuple(uuid for _, uuid in slots))
+
+
+def cpu_free_milli(info: NodeInfo) -> int:
+    """The CPU nobody asked, in coarse steps; UNLIMITED where nothing is known of it."""
+    if info.cpu_milli is None:
+        return UNLIMITED
+    asked = info.cpu_elsewhere_milli + sum(pod.cpu_milli for pod in info.pods if pod.holds)
+    return coarse_free_milli(info.cpu_milli, asked)
+
+
+def coarse_free_milli(cpu_milli: int, asked_milli: int) -> int:
+    """What is left of so much CPU, in the steps by which nodes are told apart."""
+    free = min(UNLIMITED, max(0, cpu_milli - asked_milli))
+    return free - free % max(1, cpu_milli // _CPU_STEPS)
+
+
+def _sharing(info: NodeInfo) -> str:
+    if info.report is not None:
+        return info.report.sharing_strategy
+    return info.estimate.sharing_strategy if info.estimate is not None else "none"
+
+
+def _estimated_cuda(info: NodeInfo) -> tuple[int, ...] | None:
+    return info.estimate.cuda_version if info.estimate is not None else None
+
+
+def _slot_key(slot: Slot) -> tuple[object, ...]:
+    units = tuple((unit.resource, unit.free, unit.free_mib, _room_key(unit.mig_room)) for unit in slot.units)
+    return (slot.model.name, not slot.healthy, slot.total_mib, slot.share_free_mib, slot.idle, units)
+
+
+def _room_key(room: MigRoom | None) -> tuple[object, ...]:
+    return () if room is None else (room.held, room.profile, room.starts)
+
+
+def _without_taken(slots: list[tuple[Slot, str | None]], held: Holdings) -> list[tuple[Slot, str | None]]:
+    """Whole GPUs held on devices nobody told are no room for shares: the emptiest ones they could be are
+    taken out, so that a share fits whichever they are."""
+    for vendor in {slot.model.vendor for slot, _ in slots}:
+        unknown = max((_unknown(held, name) for name in held.unknown if vendor_of(name) == vendor), default=0)
+        takers = [
+            i
+            for i, (slot, _) in enumerate(slots)
+            if slot.share_free_mib >= 0 and slot.model.vendor == vendor and slot.is_whole
+        ]
+        for i in sorted(takers, key=lambda i: -slots[i][0].share_free_mib)[:unknown]:
+            slots[i] = (replace(slots[i][0], share_free_mib=-1), slots[i][1])
+    return slots
+
+
+def _adrift(held: Holdings, slots: list[Slot]) -> float:
+    """How many GPUs' worth is held on devices nobody told."""
+    worth = 0.0
+    for resource, count in held.unknown.items():
+        parts = [unit.gpu_part for slot in slots for unit in slot.units if unit.resource == resource]
+        worth += count * sum(parts) / max(len(parts), 1)
+    return round(worth, 9)
+
+
+def _limit(info: NodeInfo, held: Holdings, resource: str) -> int:
+    if info.allocatable is None:
+        return UNLIMITED
+    return min(UNLIMITED, max(0, info.allocatable.get(resource, 0) - held.requested[resource]))
+
+
+def _offers(info: NodeInfo, resource: str) -> bool:
+    return info.allocatable is None or info.allocatable.get(resource, 0) > 0
+
+
+def _limits(
+    info: NodeInfo, held: Holdings, slots: Iterable[tuple[Slot, str | None]], closed: set[str]
+) -> tuple[tuple[str, int, int], ...]:
+    offered = {unit.resource for slot, _ in slots for unit in slot.units}
+    return tuple(
+        (name, _unknown(held, name), 0 if name in closed else _limit(info, held, name))
+        for name in sorted(offered)
+    )
+
+
+def _cordoned(report: Report | None, held: Holdings, slots: Iterable[tuple[Slot, str | None]]) -> set[str]:
+    """Resources of which a cordoned GPU has a unit that kubelet may hand out: it picks, and may pick that
+    one, so that only refusing the node keeps it from taking something new."""
+    devices = report.devices if report is not None else ()
+    # Kubelet knows neither shares nor strangers: without a holder of its own, the GPU is free to it.
+    cordoned = {
+        device.uuid: not (held.devices[device.uuid].units or device.mig.enabled)
+        for device in devices
+        if device.cordoned and device.healthy
+    }
+    return {
+        unit.resource
+        for slot, uuid in slots
+        if uuid is not None and uuid in cordoned
+        for unit in slot.units
+        if unit.free or cordoned[uuid]
+    }
+
+
+def _unknown(held: Holdings, resource: str) -> int:
+    """Units held on devices nobody has told; one vendor's whole GPUs are one pool under several names."""
+    vendor = vendor_of(resource)
+    if resource.startswith(MIG_PREFIX) or vendor is None:
+        return min(UNLIMITED, held.unknown[resource])
+    whole = [name for name in held.unknown if not name.startswith(MIG_PREFIX)]
+    return min(UNLIMITED, sum(held.unknown[name] for name in whole if vendor_of(name) == vendor))
+
+
+class _WholeUnits:
+    """What one reported device offers as whole GPUs, under MIG strategy and sharing of its node."""
+
+    def __init__(self, report: Report, resources: ResourceNames) -> None:
+        self._report = report
+        self._resources = resources
+        self._shared = report.sharing_strategy != "none"
+        self.replicas = report.replicas if self._shared else 1
+        enabled = [device.mig.enabled for device in report.devices]
+        profiles = {instance.profile for device in report.devices for instance in device.mig.instances}
+        # Under strategy single the plugin offers instances as whole GPUs, but only when every GPU is
+        # partitioned into one identical profile; anything else is an error and offers nothing.
+        self._single = report.mig_strategy == "single" and any(enabled)
+        self._single_valid = all(enabled) and len(profiles) == 1
+        self._partitioned_is_whole = report.mig_strategy == "none"
+
+    def of(self, device: Device, held: DeviceHoldings) -> Iterator[Unit]:
+        """The units of every whole-GPU resource name, then of every MIG resource name."""
+        names = [name for name in self._resources.whole if self._offers(name, device.vendor)]
+        if self._single:
+            if self._single_valid:
+                yield from (unit for name in names for unit in self._instances(device, held, name))
+        elif not device.mig.enabled or self._partitioned_is_whole:
+            yield from (self._whole(device, held, name) for name in names)
+        if device.mig.enabled and self._report.mig_strategy == "mixed":
+            for profile in sorted({instance.profile for instance in device.mig.instances}):
+                resource = resource_from_profile(profile)
+                yield from self._instances(device, held, resource, profile)
+                if self._shared:
+                    yield from self._instances(device, held, f"{resource}.shared", profile)
+
+    def _offers(self, name: str, vendor: str) -> bool:
+        return vendor_of(name) in (None, vendor) and (self._shared or not name.endswith(".shared"))
+
+    def _whole(self, device: Device, held: DeviceHoldings, name: str) -> Unit:
+        """A device, or its replicas; under MPS each replica has an equal part of the memory."""
+        memory = device.memory
+        parts = self._report.replicas if self._report.sharing_strategy == "mps" else 1
+        busy = held.units or (1 if held.requested_mib or held.instances else 0)
+        return Unit(
+            name,
+            free=max(0, self.replicas - busy),
+            memory_mib=memory.total_mib // parts,
+            free_mib=held.free_mib(memory) // parts,
+            model=device.model,
+            gpu_part=1 / self.replicas,
+        )
+
+    def _instances(
+        self, device: Device, held: DeviceHoldings, name: str, profile: str | None = None
+    ) -> Iterator[Unit]:
+        """The free instances of a profile (of the only one there is, under strategy single)."""
+        same = [instance for instance in device.mig.instances if profile in (None, instance.profile)]
+        free = [instance for instance in same if instance.uuid not in held.instances]
+        if not same:
+            return
+        memory_mib = instance_memory_mib(device, same[0])
+        yield Unit(
+            name,
+            free=len(free) * self.replicas,
+            memory_mib=memory_mib,
+            free_mib=memory_mib,
+            model=device.model if profile else slice_model(device.model, same[0].profile),
+            gpu_part=same[0].size / sum(instance.size for instance in device.mig.instances) / self.replicas,
+            mig_room=mig_room(device, held, free),
+        )
+
+
+def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_percent: int) -> Slot:
+    memory = device.memory
+    headroom = memory.headroom_mib(headroom_percent)
+    share_total = max(0, memory.total_mib - memory.reserved_mib - headroom)
+    share_free = -1
+    if device.mig.enabled:
+        share_total = 0
+    elif not held.units and not device.cordoned:
+        share_free = held.free_mib(memory, headroom)
+    return Slot(
+        model=device.model,
+        healthy=device.healthy,
+        compute_capability=version_number(device.compute_capability),
+        total_mib=memory.total_mib,
+        share_total_mib=share_total,
+        share_free_mib=share_free,
+        idle=_idle(device, held, share_total, whole.replicas),
+        units=tuple(whole.of(device, held)),
+    )
+
+
+def _idle(device: Device, held: DeviceHoldings, share_total_mib: int, replicas: int) -> float:
+    if device.mig.enabled and device.mig.instances:
+        grid = sum(instance.size for instance in device.mig.instances)
+        # By their sizes: an agent may not be able to read where they are.
+        taken = sum(each.size for each in device.mig.instances if each.uuid in held.instances)
+        return round(1 - taken / grid, 9)
+    if held.units:
+        return round(max(0, replicas - held.units) / replicas, 9)
+    left = max(0, share_total_mib - held.requested_mib - held.foreign_mib)
+    return round(left / share_total_mib, 9) if share_total_mib else 0.0
+
+
+def _estimated_slot(estimate: Estimate, resources: ResourceNames) -> Slot:
+    """A node known by its labels: one slot that stands for all its devices, for whole GPUs only."""
+    model: GpuModel = estimate.model
+    shared = estimate.sharing_strategy != "none"
+    memory_mib = estimate.memory_mib or model.memory_mib or 0
+    if estimate.sharing_strategy == "mps":
+        memory_mib //= estimate.replicas
+    capability = estimate.compute_capability or model.compute_capability
+    # Labels are typed by people: a mistyped number of replicas must not overflow a column.
+    free = min(UNLIMITED, estimate.count * estimate.replicas)
+    units = tuple(
+        Unit(name, free, memory_mib, memory_mib, model, gpu_part=1 / estimate.replicas)
+        for name in resources.whole
+        if vendor_of(name) in (None, estimate.vendor) and (shared or not name.endswith(".shared"))
+    )
+    return Slot(model, True, version_number(capability), memory_mib, 0, -1, 1.0, units)

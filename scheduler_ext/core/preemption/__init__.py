@@ -1,0 +1,1 @@
+"""Which pods leave a node so that a more important one fits."""

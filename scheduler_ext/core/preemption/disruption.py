@@ -1,0 +1,104 @@
+"""PodDisruptionBudgets: how many of the pods that are to leave violate one, as kube-scheduler counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler_ext.core.intree import Requirement
+from scheduler_ext.core.node.node import BoundPod
+
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A label selector: every label and every expression must be met; without any, every pod meets it.
+
+    A malformed expression makes the whole selector one that no pod meets, as kube-scheduler has it.
+    """
+
+    labels: Mapping[str, str]
+    expressions: tuple[Requirement, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether it asks for nothing."""
+        return not self.labels and not self.expressions
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels meets it."""
+        return all(labels.get(key) == value for key, value in self.labels.items()) and all(
+            expression.operator in _OPERATORS and expression.matches(labels)
+            for expression in self.expressions
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A PodDisruptionBudget: ``allowed`` more pods may be disrupted now; no ``selector`` means no pod.
+
+    ``disrupted`` are the names of pods whose eviction the API server has granted already.
+    """
+
+    namespace: str
+    name: str
+    selector: Selector | None
+    allowed: int
+    disrupted: frozenset[str] = frozenset()
+
+    def covers(self, pod: BoundPod) -> bool:
+        """Whether it is the pod's budget, as policy/v1 says: an empty selector means all of its namespace."""
+        return (
+            self.namespace == pod.namespace
+            and self.selector is not None
+            and self.selector.matches(pod.labels)
+        )
+
+    def counts(self, pod: BoundPod) -> bool:
+        """Whether kube-scheduler takes one from what is allowed when the pod leaves.
+
+        Not for a pod whose disruption is counted already; not for one without labels, nor by an empty
+        selector: kube-scheduler takes both to match nothing (filterPodsWithPDBViolation).
+        """
+        return (
+            bool(pod.labels)
+            and self.selector is not None
+            and not self.selector.empty
+            and pod.name not in self.disrupted
+            and self.covers(pod)
+        )
+
+
+def most_important_first(pods: Iterable[BoundPod]) -> list[BoundPod]:
+    """In kube-scheduler's order: by priority, then who started first; who has not started comes last."""
+    return sorted(pods, key=_importance)
+
+
+def _importance(pod: BoundPod) -> tuple[float, float, str]:
+    return (-pod.priority, float("inf") if pod.started_at is None else pod.started_at, pod.uid)
+
+
+def budgets_of(pods: Sequence[BoundPod], budgets: Sequence[Budget]) -> list[tuple[int, ...]]:
+    """For each pod, the budgets that it would be counted against, by their place."""
+    by_namespace: dict[str, list[int]] = {}
+    for i, budget in enumerate(budgets):
+        by_namespace.setdefault(budget.namespace, []).append(i)
+    return [tuple(i for i in by_namespace.get(pod.namespace, ()) if budgets[i].counts(pod)) for pod in pods]
+
+
+def over_budget(counted: Iterable[tuple[int, ...]], allowed: Sequence[int]) -> list[bool]:
+    """Which pods, leaving in this order, find one of their budgets used up; ``counted`` as by budgets_of."""
+    left = list(allowed)
+    over = []
+    for places in counted:
+        for i in places:
+            left[i] -= 1
+        over.append(any(left[i] < 0 for i in places))
+    return over
+
+
+def violations(pods: Iterable[BoundPod], budgets: Sequence[Budget]) -> int:
+    """How many of these pods violate a budget when all leave, the most important first."""
+    ordered = most_important_first(pods)
+    return sum(over_budget(budgets_of(ordered, budgets), [budget.allowed for budget in budgets]))

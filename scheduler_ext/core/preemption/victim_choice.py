@@ -1,0 +1,127 @@
+"""The choice of victims on one node: what is good enough at once, and what a search finds cheaper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import merge
+
+from scheduler_ext.core.preemption.departures import Departures, Gone
+from scheduler_ext.core.preemption.victim_kinds import focuses
+from scheduler_ext.core.preemption.victim_search import Cost, Need, Pricing, Steps, cheapest_first
+from scheduler_ext.core.request.request import GpuRequest
+
+# Sets begun per set asked about: beginning one costs a tenth.
+_STEPS_PER_EVALUATION = 12
+# So many sets are looked at together, at first and at most.
+_TOGETHER = (1, 16)
+
+
+class Choice:
+    """One node with the pods that may leave it, and what they must free."""
+
+    def __init__(
+        self,
+        departures: Departures,
+        needs: Sequence[Need],
+        pricing: Pricing,
+        request: GpuRequest,
+        evaluations: int,
+    ) -> None:
+        self.departures = departures
+        self.pods = departures.pods
+        self.pricing = pricing
+        self._needs = needs
+        self._request = request
+        self._evaluations = evaluations
+        self._reprieved: dict[Gone, Gone | None] = {}
+
+    def suffices(self, gone: Gone) -> bool:
+        """Whether the request fits when these leave."""
+        return all(need.met_by(gone) for need in self._needs) and self.departures.fits(gone)
+
+    def at_once(self, proposed: Gone) -> Gone | None:
+        """Of those proposed, or else of all, those that remain when who can be spared is; None where not even
+        all suffice."""
+        gone = self._at_once(proposed)
+        return gone if self._confirmed(gone) else self._at_once(proposed)
+
+    def _confirmed(self, gone: Gone | None) -> bool:
+        if gone is None or self.departures.confirm(gone):
+            return True
+        self._reprieved.clear()
+        return False
+
+    def _at_once(self, proposed: Gone) -> Gone | None:
+        everybody = tuple(range(len(self.pods)))
+        starts = (proposed, everybody) if proposed else (everybody,)
+        return next((gone for start in starts if (gone := self.reprieved(start)) is not None), None)
+
+    def cheapest(self, known: Gone | None, *, keep: bool) -> Gone | None:
+        """The cheapest that suffice, as far as the search goes; ``known`` where nothing is cheaper, nor as
+        cheap unless that is to ``keep``."""
+        gone = self._cheapest(known, keep=keep)
+        # Whoever is known has been confirmed.
+        return gone if gone == known or self._confirmed(gone) else self._cheapest(known, keep=keep)
+
+    def _cheapest(self, known: Gone | None, *, keep: bool) -> Gone | None:
+        steps = Steps(self._evaluations * _STEPS_PER_EVALUATION)
+        below = None if known is None else self.pricing.cost(known)
+        if below is not None and not keep:
+            below = below._replace(age=float("inf"))
+        found = self._search(below, steps)
+        if not steps.exhausted:
+            return known if found is None else found
+        # What was found may not be the cheapest, nor the least.
+        starts = [start for start in (found, tuple(range(len(self.pods)))) if start is not None]
+        sets = [known, *map(self.reprieved, starts)]
+        return min((gone for gone in sets if gone is not None), key=self.pricing.cost, default=None)
+
+    def reprieved(self, gone: Gone) -> Gone | None:
+        """Of pods that suffice those that remain when one after the other is spared, as kube-scheduler does:
+        who violates a budget first, then the most important; None where these do not suffice."""
+        if gone not in self._reprieved:
+            self._reprieved[gone] = self._reprieve(gone) if self.suffices(gone) else None
+        return self._reprieved[gone]
+
+    def _reprieve(self, gone: Gone) -> Gone:
+        over = self.pricing.over(gone)
+        order = tuple(i for _, i in sorted(zip((not each for each in over), gone, strict=True)))
+        fewer = self._spared(gone, order)
+        # Again, for who could not be spared while another had left may be now, where more may be too much.
+        while fewer != gone and not self.departures.only_room_grows:
+            gone = fewer
+            for i in order:
+                fewer = self._spared(fewer, (i,))
+        return fewer
+
+    def _spared(self, gone: Gone, order: Gone) -> Gone:
+        """What remains when those are spared in that order; many can be, so they are tried together first."""
+        fewer = tuple(i for i in gone if i not in order)
+        if len(fewer) == len(gone) or self.suffices(fewer):
+            return fewer
+        if len(order) == 1:
+            return gone
+        half = len(order) // 2
+        return self._spared(self._spared(gone, order[:half]), order[half:])
+
+    def _search(self, below: Cost | None, steps: Steps) -> Gone | None:
+        sets = merge(
+            *(
+                cheapest_first(focus.kinds, [*focus.needs, *self._needs], self.pricing, below, steps)
+                for focus in focuses(self.departures, self.pricing, self._needs, self._request)
+            )
+        )
+        together, most = _TOGETHER
+        batch: list[Gone] = []
+        looked_at = self.departures.evaluations
+        for _, gone in sets:
+            batch.append(gone)
+            if len(batch) < together:
+                continue
+            if (found := self.departures.first_fit(batch)) is not None:
+                return found
+            batch, together = [], min(most, 2 * together)
+            if self.departures.evaluations - looked_at >= self._evaluations:
+                steps.left = -1
+                return None
+        return self.departures.first_fit(batch)

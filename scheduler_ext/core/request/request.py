@@ -1,0 +1,312 @@
+"""What a pod asks of GPUs, parsed once into one value that every decision compares against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+
+from scheduler_ext.core.gpu.mig import profile_from_resource
+from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.request.other_spellings import MODEL_HINT, part_hint
+from scheduler_ext.core.request.quantity import MAX_COUNT, QuantityError, as_count, parse_quantity
+from scheduler_ext.core.request.resources import MIG_PREFIX, ResourceNames, vendor_of
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WishError, parse_wishes, shown
+
+# Placing shares costs their number squared; no pod of this size has been seen.
+MAX_SHARES = 64
+
+
+class Role(Enum):
+    """When a container runs: ``APP`` and ``SIDECAR`` together, each ``INIT`` before them, alone but for
+    the sidecars started earlier."""
+
+    APP = "app"
+    INIT = "init"
+    SIDECAR = "sidecar"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerAsk:
+    """One container's GPU resources as written: quantity texts by resource name."""
+
+    name: str
+    role: Role
+    requests: Mapping[str, str]
+    limits: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PodAsk:
+    """The parts of a pod that matter here, still unparsed; containers in start order, init first."""
+
+    namespace: str
+    name: str
+    uid: str
+    priority: int
+    annotations: Mapping[str, str]
+    containers: Sequence[ContainerAsk]
+    soft_preferences: bool = False
+    cpu_milli: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UnitAsk:
+    """A number of whole GPUs or MIG instances, which kube-scheduler counts and the device plugin hands out.
+
+    ``count`` is the effective one (the peak over the pod's phases).
+    """
+
+    resource: str
+    count: int
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InitShare:
+    """An init container's share; ``beside`` are the indices of the running shares started before it."""
+
+    container: str
+    memory_mib: int
+    beside: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareAsk:
+    """Memory shares, each on one GPU of its own choice: ``running`` ones together, ``init`` ones before."""
+
+    running: tuple[tuple[str, int], ...]
+    init: tuple[InitShare, ...] = ()
+
+    @property
+    def by_container(self) -> tuple[tuple[str, int], ...]:
+        """Each container's share in MiB, running ones first."""
+        return (*self.running, *((share.container, share.memory_mib) for share in self.init))
+
+    @property
+    def largest_mib(self) -> int:
+        """The largest single share."""
+        return max([mib for _, mib in self.running] + [share.memory_mib for share in self.init])
+
+    @property
+    def at_least(self) -> list[tuple[int, int]]:
+        """How many running shares are of each size or larger: (MiB, count), the largest first."""
+        sizes = sorted((mib for _, mib in self.running), reverse=True)
+        return [(mib, i + 1) for i, mib in enumerate(sizes) if mib and sizes[i + 1 : i + 2] != [mib]]
+
+    @property
+    def total_mib(self) -> int:
+        """The effective sum as kube-scheduler counts it: the peak over the phases."""
+        return max(
+            [sum(mib for _, mib in self.running)]
+            + [share.memory_mib + sum(self.running[i][1] for i in share.beside) for share in self.init]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRequest:
+    """What a pod asks, effective and checked; equal asks are equal values, whichever pod they come from."""
+
+    units: tuple[UnitAsk, ...] = ()
+    shares: ShareAsk | None = None
+    models: tuple[str, ...] = ()
+    min_memory_mib: int = 0
+    min_free_mib: int = 0
+    min_compute_capability: tuple[int, int] | None = None
+    min_cuda: tuple[int, ...] | None = None
+    strategy: str | None = None
+    exclusive: bool = False
+    priority: int = 0
+    soft_preferences: bool = False
+    cpu_milli: int = 0
+    # Which container asks how many of which resource: who gets or holds what, nothing to decide by.
+    by_container: tuple[tuple[str, str, int], ...] = field(default=(), compare=False)
+
+    @property
+    def asks_gpu(self) -> bool:
+        """False for a pod that asks nothing of a GPU: every node is fine then."""
+        return bool(self.units) or self.shares is not None
+
+    def model_rank(self, model: GpuModel) -> int | None:
+        """The place of the first wish that the model meets, by exact name or family; None if none does."""
+        names = (model.name, model.family)
+        return next((rank for rank, wish in enumerate(self.models) if wish in names), None)
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidRequest:
+    """A pod whose wish cannot be read, is absurd or contradicts itself; ``message`` names field and fix."""
+
+    message: str
+
+
+def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | InvalidRequest:
+    """A pod's wish as one ``GpuRequest``, or why it is none.
+
+    Effective amounts follow Kubernetes: max(sum of app containers and sidecars, max over each init
+    container of itself plus the sidecars started before it).
+    """
+    try:
+        amounts = [_amounts(container, resources) for container in pod.containers]
+        wishes = parse_wishes(pod.annotations)
+        request = GpuRequest(
+            units=_units(pod.containers, amounts, resources),
+            shares=_shares(pod.containers, amounts, resources.share),
+            priority=pod.priority,
+            soft_preferences=pod.soft_preferences,
+            cpu_milli=pod.cpu_milli,
+            by_container=_by_container(pod.containers, amounts),
+            **wishes,  # type: ignore[arg-type]  # keys and types are those of WISHES
+        )
+        _refuse_absurdities(request)
+        _refuse_contradictions(request)
+    except WishError as error:
+        return InvalidRequest(str(error))
+    return request
+
+
+def parse_holding(pod: PodAsk, resources: ResourceNames) -> GpuRequest:
+    """What a pod that is on a node holds there: its amounts alone, for its wishes no longer matter.
+
+    What cannot be read holds nothing: no device plugin offers a resource of that name or amount, and a pod
+    that anybody may have created must not keep a whole inventory from being read.
+    """
+    amounts: list[dict[str, int]] = []
+    for container in pod.containers:
+        amounts.append({})
+        for resource in _asked(container):
+            with suppress(WishError):
+                _profile(resource)
+                if amount := _amount(container, resource, resources):
+                    amounts[-1][resource] = amount
+    return GpuRequest(
+        units=_units(pod.containers, amounts, resources),
+        shares=_shares(pod.containers, amounts, resources.share),
+        priority=pod.priority,
+        cpu_milli=pod.cpu_milli,
+        by_container=_by_container(pod.containers, amounts),
+    )
+
+
+def _by_container(
+    containers: Sequence[ContainerAsk], amounts: Sequence[Mapping[str, int]]
+) -> tuple[tuple[str, str, int], ...]:
+    return tuple(
+        (container.name, resource, count)
+        for container, asked in zip(containers, amounts, strict=True)
+        for resource, count in asked.items()
+    )
+
+
+def _asked(container: ContainerAsk) -> dict[str, None]:
+    return dict.fromkeys((*container.requests, *container.limits))
+
+
+def _amounts(container: ContainerAsk, resources: ResourceNames) -> dict[str, int]:
+    """The container's positive amounts by resource."""
+    amounts = {resource: _amount(container, resource, resources) for resource in _asked(container)}
+    return {resource: amount for resource, amount in amounts.items() if amount}
+
+
+def _amount(container: ContainerAsk, resource: str, resources: ResourceNames) -> int:
+    """One amount; requests default to limits, and must equal them."""
+    where = f"container {shown(container.name)}: {shown(resource)}"
+    request, limit = container.requests.get(resource), container.limits.get(resource)
+    try:
+        amount = as_count((limit if request is None else request) or "")
+        if request is not None and limit is not None and parse_quantity(limit) != amount:
+            raise WishError(
+                f"{where}: request {shown(request)} and limit {shown(limit)} differ; make them equal"
+            )
+    except QuantityError as error:
+        hint = _amount_hint(resource, (request, limit), resources)
+        raise WishError(f"{where}: {error}{hint}") from None
+    return amount
+
+
+def _amount_hint(resource: str, texts: Iterable[str | None], resources: ResourceNames) -> str:
+    """What an amount that counts no GPUs was probably meant to say."""
+    if resource == resources.share:
+        return "; the number counts MiB: 8192 means 8 GiB"
+    if resource not in resources.whole:
+        return ""
+    try:
+        for text in texts:
+            parse_quantity(text or "0")
+    except QuantityError:
+        return f"; {MODEL_HINT}"
+    return f"; {part_hint(resources.share)}"
+
+
+def _profile(resource: str) -> str | None:
+    """The MIG profile a resource names, None for a whole GPU or a share."""
+    if not resource.startswith(MIG_PREFIX):
+        return None
+    try:
+        return profile_from_resource(resource)[0]
+    except ValueError as error:
+        raise WishError(f"resource {shown(resource)}: {error}") from None
+
+
+def _units(
+    containers: Sequence[ContainerAsk], amounts: Sequence[Mapping[str, int]], resources: ResourceNames
+) -> tuple[UnitAsk, ...]:
+    units = []
+    for resource in sorted({name for asked in amounts for name in asked} - {resources.share}):
+        profile = _profile(resource)
+        peak = sidecars = apps = 0
+        for container, asked in zip(containers, amounts, strict=True):
+            amount = asked.get(resource, 0)
+            if container.role is Role.INIT:
+                peak = max(peak, amount + sidecars)
+            elif container.role is Role.SIDECAR:
+                sidecars += amount
+            else:
+                apps += amount
+        units.append(UnitAsk(resource, max(peak, apps + sidecars), profile))
+    return tuple(units)
+
+
+def _shares(
+    containers: Sequence[ContainerAsk], amounts: Sequence[Mapping[str, int]], resource: str
+) -> ShareAsk | None:
+    running: list[tuple[str, int]] = []
+    init: list[InitShare] = []
+    for container, asked in zip(containers, amounts, strict=True):
+        mib = asked.get(resource, 0)
+        if not mib:
+            continue
+        if container.role is Role.INIT:
+            # Init containers come before app containers, so what runs already are sidecars.
+            init.append(InitShare(container.name, mib, tuple(range(len(running)))))
+        else:
+            running.append((container.name, mib))
+    return ShareAsk(tuple(running), tuple(init)) if running or init else None
+
+
+def _refuse_absurdities(request: GpuRequest) -> None:
+    """Amounts that are each legal and too much together; what runs already holds them all the same."""
+    for ask in request.units:
+        if ask.count > MAX_COUNT:
+            where = f"resource {shown(ask.resource)}"
+            raise WishError(f"{where}: {ask.count} over all containers is absurd; at most {MAX_COUNT}")
+    if request.shares is not None:
+        count = len(request.shares.running) + len(request.shares.init)
+        if count > MAX_SHARES:
+            raise WishError(f"{count} containers ask a share of GPU memory; at most {MAX_SHARES} may")
+
+
+def _refuse_contradictions(request: GpuRequest) -> None:
+    whole = [ask.resource for ask in request.units if ask.profile is None]
+    for vendor in {vendor_of(resource) for resource in whole} - {None}:
+        names = [resource for resource in whole if vendor_of(resource) == vendor]
+        if len(names) > 1:
+            raise WishError(
+                f"asks {' and '.join(names)}: a node offers its GPUs under one of these names; ask one"
+            )
+    shared = [ask.resource for ask in request.units if ask.resource.endswith(".shared")]
+    if request.exclusive and shared:
+        raise WishError(
+            f"annotation {ANNOTATION_PREFIX}sharing is exclusive, yet {shared[0]} asks a shared GPU; drop one"
+        )

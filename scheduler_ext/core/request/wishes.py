@@ -1,0 +1,111 @@
+"""The annotations by which users restrict or prefer GPUs, read one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from scheduler_ext.core.gpu.models import normalise_wish
+from scheduler_ext.core.request.quantity import QuantityError, as_mib
+
+ANNOTATION_PREFIX = "gpu.scheduler-ext.io/"
+MAX_ANNOTATION_CHARS = 4096
+
+
+class WishError(ValueError):
+    """A wish that cannot be read or contradicts itself; never leaves the parsing of a request."""
+
+
+@lru_cache(maxsize=1024)  # the pods of a Deployment wish alike
+def _models(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(normalise_wish(part) for part in text.split(",")))
+
+
+def _version(pattern: str, example: str) -> Callable[[str], tuple[int, ...]]:
+    compiled = re.compile(pattern, re.ASCII)
+
+    def parse(text: str) -> tuple[int, ...]:
+        if not compiled.fullmatch(text):
+            raise ValueError(f"is no version such as {example}")
+        return tuple(int(part) for part in text.split("."))
+
+    return parse
+
+
+_capability = _version(r"\d{1,2}(\.\d{1,2})?", '"8.0"')
+
+
+def _compute_capability(text: str) -> tuple[int, int]:
+    major, *minor = _capability(text)
+    return major, minor[0] if minor else 0
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
+def _positive_mib(text: str) -> int:
+    mib = as_mib(text)
+    if mib == 0:
+        raise ValueError("is 0; leave the annotation out to ask nothing")
+    return mib
+
+
+# annotation key -> (field of GpuRequest, parser); a parser raises ValueError with the rest of a sentence.
+WISHES: dict[str, tuple[str, Callable[[str], object]]] = {
+    "model": ("models", _models),
+    "min-memory": ("min_memory_mib", _positive_mib),
+    "min-free-memory": ("min_free_mib", _positive_mib),
+    "min-compute-capability": ("min_compute_capability", _compute_capability),
+    "min-cuda": ("min_cuda", _version(r"\d{1,3}(\.\d{1,3}){0,2}", '"12.4"')),
+    "strategy": ("strategy", _one_of("binpack", "spread")),
+    "sharing": ("exclusive", lambda text: _one_of("exclusive", "any")(text) == "exclusive"),
+}
+
+
+def parse_wishes(annotations: Mapping[str, str]) -> dict[str, object]:
+    """The fields of a request that the annotations set. Raises WishError naming the annotation."""
+    wishes = {}
+    for key, (attribute, parse) in WISHES.items():
+        text = annotations.get(ANNOTATION_PREFIX + key)
+        if text is None:
+            continue
+        where = f"annotation {ANNOTATION_PREFIX}{key}: {shown(text)}"
+        if len(text) > MAX_ANNOTATION_CHARS:
+            raise WishError(f"{where} has {len(text)} characters; at most {MAX_ANNOTATION_CHARS} are read")
+        try:
+            wishes[attribute] = parse(text.strip())
+        except QuantityError as error:
+            # Its text says what was read.
+            raise WishError(f"annotation {ANNOTATION_PREFIX}{key}: {error}") from None
+        except ValueError as error:
+            raise WishError(f"{where} {error}") from None
+    return wishes
+
+
+def wished_models(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The models that the annotations name; none where that cannot be read."""
+    text = annotations.get(f"{ANNOTATION_PREFIX}model")
+    if text is None or len(text) > MAX_ANNOTATION_CHARS:
+        return ()
+    try:
+        return _models(text.strip())
+    except ValueError:
+        return ()
+
+
+def unknown_annotations(annotations: Mapping[str, str]) -> list[str]:
+    """Keys under our prefix that users do not set or that mean nothing: most likely a typing mistake."""
+    known = {ANNOTATION_PREFIX + key for key in (*WISHES, "assigned")}
+    return sorted(key for key in annotations if key.startswith(ANNOTATION_PREFIX) and key not in known)
+
+
+def shown(text: str) -> str:
+    """A foreign text fit for one line of message: quoted, control characters escaped, cut at 80."""
+    return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -1,0 +1,170 @@
+"""All nodes at one generation: an immutable table that a decision reads without locks.
+
+Columns are ``[slot, state]``: one column per *distinct* node state, one row per device, so that equal nodes
+cost nothing extra. ``state_of`` maps a node's row to its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler_ext.core.forecast.forecast import NO_FORECAST, DeviceKind, Forecast, NodeShape
+from scheduler_ext.core.forecast.mig_rooms import MigRooms
+from scheduler_ext.core.forecast.outlook import Outlook, outlook
+from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeColumns, UnitColumns
+from scheduler_ext.core.node.lazy import lazy
+from scheduler_ext.core.node.node import Node, NodeState
+from scheduler_ext.core.snapshot.name_index import NameIndex
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, which
+    names of no node map to, is in the state of an unknown node.
+
+    ``unsettled`` names the nodes that not all pods see alike: what is assumed there or nominated does not
+    count against the pod itself. ``within`` is the whole cluster's snapshot where this one holds only the
+    nodes of one request."""
+
+    generation: int
+    nodes: Mapping[str, Node]
+    row_of: NameIndex
+    state_of: Ints
+    name_rank: Ints
+    states: tuple[NodeState, ...]
+    models: tuple[GpuModel, ...]
+    kinds: tuple[DeviceKind, ...]
+    shapes: tuple[NodeShape, ...]
+    devices: DeviceColumns
+    units: Mapping[str, UnitColumns]
+    node: NodeColumns
+    mig_rooms: MigRooms
+    expected: Forecast = NO_FORECAST
+    unsettled: frozenset[str] = frozenset()
+    within: Snapshot | None = None
+
+    @property
+    def cluster(self) -> Snapshot:
+        """What is compared with: how scarce a model is, say, is a matter of all nodes."""
+        return self.within or self
+
+    def rows(self, names: Sequence[str]) -> Ints:
+        """Row per name, -1 for names of no node."""
+        return self.row_of.rows(names)
+
+    @lazy
+    def forecast(self) -> Forecast:
+        """What is expected of the pods to come, for the GPUs there are."""
+        return self.expected.covering(self.kinds)
+
+    @lazy
+    def outlook(self) -> Outlook:
+        """What nodes hold for the pods to come."""
+        return outlook(self.forecast, self.kinds, self.devices, self.node)
+
+    @lazy
+    def scarcity(self) -> Floats:
+        """How much of each model pods want that do not take any, by how much of it there is, ``[model]``, 0
+        to 1.
+
+        The root of it, for else a little demand would count for nothing (docs/concepts/placement.md).
+        """
+        cluster = self.cluster
+        if cluster is not self:
+            if cluster.models == self.models:
+                return cluster.scarcity
+            known = dict(zip(cluster.models, cluster.scarcity.tolist(), strict=True))
+            return np.array([known.get(model, 0.0) for model in self.models])
+        # One slot stands for all GPUs of an estimated node; the first count is of slots without one.
+        each = np.where(self.node.estimated, self.node.gpus, 1) * self.node.count
+        there = np.broadcast_to(each, self.devices.kind.shape).ravel()
+        gpus = np.bincount(self.devices.kind.ravel() + 1, there, len(self.kinds) + 1)[1:].astype(np.float64)
+        wanted = self.forecast.wanted(self.kinds, gpus) * gpus.sum()
+        number = {model: index for index, model in enumerate(self.models)}
+        model = [number[kind.model] for kind in self.kinds]
+        ratio = np.bincount(model, wanted, len(self.models)) / np.maximum(
+            np.bincount(model, gpus, len(self.models)), 1e-9
+        )
+        scarcity: Floats = np.minimum(np.sqrt(ratio), 1.0)
+        return scarcity
+
+    @lazy
+    def host_scarcity(self) -> Floats:
+        """How much of each node's GPUs pods want that find few nodes large enough, by how much there is of
+        such nodes, ``[state]``, 0 to 1."""
+        # Nothing at the end, for nodes without GPUs.
+        hosted: Floats = np.append(self._scarcity_of_shapes, 0.0).take(self.node.shape)
+        return hosted
+
+    @lazy
+    def _scarcity_of_shapes(self) -> Floats:
+        """The same of each shape, ``[shape]``; 0 of those that no node of the cluster has."""
+        cluster = self.cluster
+        if cluster is not self:
+            if cluster.shapes == self.shapes:
+                return cluster._scarcity_of_shapes
+            known = dict(zip(cluster.shapes, cluster._scarcity_of_shapes.tolist(), strict=True))
+            return np.array([known.get(shape, 0.0) for shape in self.shapes])
+        nodes = np.bincount(self.node.shape + 1, self.node.count, len(self.shapes) + 1)[1:].astype(np.float64)
+        return self.forecast.hosted(self.shapes, nodes)
+
+    def mig_loss(self, resource: str) -> Floats:
+        """What holding the next unit costs the MIG pods to come, in GPUs, ``[state]``.
+
+        The device plugin picks the instance, so it is the mean over the GPUs with a free one.
+        """
+        loss = self._mig_loss.get(resource)
+        if loss is None:
+            columns = self.units.get(resource)
+            if columns is None or not columns.mig_room.any():
+                loss = np.zeros(len(self.states))
+            else:
+                losses = self.mig_rooms.losses(self.forecast.workload, self.forecast.mig_tables)
+                loss = columns.mean_over_free(losses.take(columns.mig_room))
+            self._mig_loss[resource] = loss
+        return loss
+
+    @lazy
+    def _mig_loss(self) -> dict[str, Floats]:
+        return {}
+
+    @lazy
+    def no_units(self) -> UnitColumns:
+        """What a resource looks like that no node offers."""
+        return UnitColumns.empty(len(self.devices.healthy), len(self.states))
+
+    @lazy
+    def healthy(self) -> Ints:
+        """How many healthy GPUs each node has, ``[state]``; an estimated one has all of its."""
+        return np.where(self.node.estimated, self.node.gpus, self.devices.healthy.sum(0, dtype=np.int32))
+
+    @lazy
+    def health(self) -> Floats:
+        """The healthy part of each node's GPUs, ``[state]``, 0 to 1."""
+        health: Floats = self.healthy / np.maximum(self.node.gpus, 1)
+        return health
+
+    @lazy
+    def idle(self) -> Floats:
+        """Each node's idle GPUs, ``[state]``, less what is held on devices nobody told; a sick GPU is no room
+        for anybody, however idle."""
+        seen = np.where(self.node.estimated, self.node.gpus, self._idle_devices.sum(0))
+        idle: Floats = np.maximum(seen - self.node.adrift, 0.0)
+        return idle
+
+    @lazy
+    def _idle_devices(self) -> Floats:
+        idle: Floats = self.devices.idle * self.devices.healthy
+        return idle
+
+    @lazy
+    def some_estimated(self) -> bool:
+        """Whether some GPU nodes are known by their labels only while others have a report."""
+        looked_at = (self.node, self.cluster.node)
+        return any(bool((node.estimated & (node.gpus > 0)).any()) for node in looked_at) and not all(
+            bool(node.estimated.all()) for node in looked_at
+        )

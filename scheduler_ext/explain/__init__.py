@@ -1,0 +1,1 @@
+"""Why a pod fits, does not fit, or waits."""

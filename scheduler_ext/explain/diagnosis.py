@@ -1,0 +1,179 @@
+"""Why a pod fits nowhere, and what would have to change: for whoever waits for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from scheduler_ext.core.cycle.cycle import FITS, Decision
+from scheduler_ext.core.cycle.placement import Sizing
+from scheduler_ext.core.framework.reasons import CHANGE_IN_PROGRESS, NO_FRESH_INVENTORY, REASONS, UNHEALTHY
+from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds
+from scheduler_ext.core.node.columns import Bools
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.explain.blockers import blockers
+from scheduler_ext.explain.kubernetes_advice import remedy
+from scheduler_ext.explain.nearest import Refused, miss_of, nearest
+from scheduler_ext.explain.relaxations import relaxations
+from scheduler_ext.explain.unoffered import nodes_in_words, unoffered
+from scheduler_ext.explain.wording import cure_of, device_of, leavers, obstacle, visible
+
+_REMEDIES = {reason.text: reason.remedy for reason in REASONS}
+# What ends without a change of the pod.
+_NOT_THE_PODS = frozenset((CHANGE_IN_PROGRESS.text, NO_FRESH_INVENTORY.text))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A pod and the nodes it was decided for. ``in_tree`` is what kube-scheduler refuses, by node; ``facts``
+    of the nodes as its filters see them, where they are known. ``namespace`` is the only one of which other
+    pods are named; None: of all."""
+
+    uid: str
+    request: GpuRequest
+    needs: PodNeeds
+    decision: Decision
+    sizing: Sizing
+    in_tree: Mapping[str, InTreeRejection]
+    facts: Mapping[str, NodeFacts]
+    ours: frozenset[str]
+    namespace: str | None
+
+
+def diagnosis(case: Case) -> dict[str, Any]:
+    """How many nodes each reason refuses, the refusal that is nearest to a fit, and what would help.
+
+    Plain JSON values: ``counts`` by reason; ``nearest`` (node, by, reason, nearestMiss, text,
+    wouldFitWithout) or None where it fits or there are no nodes; ``advice``, sentences, the best first.
+    """
+    refused = _refused(case)
+    counts = Counter({each.reason: 0 for each in refused})
+    for each in refused:
+        counts[each.reason] += 1
+    told: dict[str, Any] = {"counts": dict(counts.most_common()), "nearest": None, "advice": []}
+    if len(refused) < len(case.decision.snapshot.nodes):
+        return told
+    near = nearest(refused, case.decision, case.needs, case.ours)
+    if near is None:
+        return told | {"advice": [f"There are {NO_NODES}: none has been seen yet, or there is none"]}
+    miss = miss_of(near, case.decision)
+    leaving: list[BoundPod] = []
+    if near.in_tree is None:
+        leaving = blockers(near.node, case.request, case.sizing, case.uid)
+    text = obstacle(near.node, near.reason, miss)
+    if leaving:
+        text += f"; would fit if {leavers(leaving, case.namespace)} left"
+    told["nearest"] = {
+        "node": near.node.info.name,
+        "by": "gpu" if near.in_tree is None else "kubernetes",
+        "reason": near.reason,
+        "nearestMiss": miss,
+        "text": text,
+        "wouldFitWithout": [_leaver(pod, case.namespace) for pod in leaving],
+    }
+    ways = [_changes(case), _of_kubernetes(refused, near, case)]
+    told["advice"] = [
+        *unoffered(case.request, case.decision.snapshot, case.sizing.resources),
+        *_waiting(near, leaving, case),
+        *_of_operators(near, miss),
+        # First what the nearest node wants.
+        *chain.from_iterable(ways if near.in_tree is None else reversed(ways)),
+    ]
+    if not told["advice"]:
+        told["advice"] = [_REMEDIES.get(near.reason, near.reason)]
+    told["advice"] = [advice[0].upper() + advice[1:] for advice in told["advice"]]
+    return told
+
+
+def _refused(case: Case) -> list[Refused]:
+    decision, snapshot = case.decision, case.decision.snapshot
+    codes = decision.verdict[snapshot.state_of[:-1]].tolist()
+    return [
+        Refused(node, code, case.in_tree.get(name), case.facts.get(name))
+        for (name, node), code in zip(snapshot.nodes.items(), _in_order(case, codes), strict=True)
+        if code != FITS or name in case.in_tree
+    ]
+
+
+def _in_order(case: Case, codes: Sequence[int]) -> list[int]:
+    """The verdicts in the order of the nodes, whose rows may be in another."""
+    row_of = case.decision.snapshot.row_of
+    return [codes[row_of[name]] for name in case.decision.snapshot.nodes]
+
+
+def _leaver(pod: BoundPod, namespace: str | None) -> dict[str, Any]:
+    seen = visible(pod, namespace)
+    return {
+        "namespace": pod.namespace if seen else None,
+        "name": pod.name if seen else None,
+        "priority": pod.priority,
+        "terminating": pod.terminating,
+    }
+
+
+def _waiting(near: Refused, leaving: Sequence[BoundPod], case: Case) -> list[str]:
+    """Whom to wait for, and whether kube-scheduler would make them leave."""
+    if not leaving:
+        return []
+    who = leavers(leaving, case.namespace)
+    ends = "ends" if len(leaving) == 1 else "end"
+    highest = max(pod.priority for pod in leaving)
+    text = f"it fits on {near.node.info.name} as soon as {who} {ends}"
+    if all(pod.terminating for pod in leaving):
+        return [text]
+    if highest < case.request.priority:
+        return [f"{text}; kube-scheduler may evict for it, as its priority {case.request.priority} is higher"]
+    return [f"{text}; with a priority above {highest} kube-scheduler might evict for it"]
+
+
+def _changes(case: Case) -> list[str]:
+    asked: Bools = np.ones(len(case.decision.snapshot.state_of) - 1, np.bool_)
+    snapshot = case.decision.snapshot
+    asked[snapshot.rows([name for name in case.in_tree if name in snapshot.nodes])] = False
+    return [
+        f"{change.change} it would fit on {nodes_in_words(change.nodes)} now"
+        for change in relaxations(case.request, snapshot, case.sizing.policy, asked)
+    ]
+
+
+def _of_operators(near: Refused, miss: dict[str, Any] | None) -> list[str]:
+    """What the nearest node wants of those who run it."""
+    if near.in_tree is not None:
+        return []
+    if near.reason == UNHEALTHY.text:
+        uuid = miss["device"] if miss is not None else None
+        gpu = f"{device_of(near.node, uuid) or ' a GPU'} of {near.node.info.name}"
+        needs = cure_of(near.node, uuid)
+        return [
+            f"have an operator see to{gpu}: it needs {needs}"
+            if needs
+            else f"have an operator reset or replace{gpu}"
+        ]
+    return [_REMEDIES[near.reason]] if near.reason in _NOT_THE_PODS else []
+
+
+def _of_kubernetes(refused: Sequence[Refused], near: Refused, case: Case) -> list[str]:
+    """What keeps it from nodes whose GPUs would do."""
+    kept: dict[tuple[str, str], list[Refused]] = {}
+    for each in refused:
+        if each.in_tree is not None and each.code == FITS:
+            kept.setdefault((each.in_tree.plugin, each.in_tree.reason), []).append(each)
+    told = []
+    for (_, reason), nodes in sorted(kept.items(), key=lambda item: -len(item[1])):
+        example = nearest(nodes, case.decision, case.needs, case.ours)
+        assert example is not None
+        why = reason
+        if example is not near:
+            why = obstacle(example.node, reason, miss_of(example, case.decision))
+        them = "it" if len(nodes) == 1 else "them"
+        told.append(
+            f"the GPUs of {nodes_in_words(len(nodes))} would do, but kube-scheduler refuses {them} ({why}): "
+            f"{remedy(example, nodes, case.needs)}"
+        )
+    return told

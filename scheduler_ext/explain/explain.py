@@ -1,0 +1,305 @@
+"""Why a pod would go to a node or not, in numbers: for people and programs that ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from scheduler_ext.core.cycle.cycle import BEST_POINTS, FITS, Decision, best_candidates, points
+from scheduler_ext.core.cycle.placement import Sizing, share_devices
+from scheduler_ext.core.errors import PodError
+from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.framework.reasons import INVALID_REQUEST, REASONS
+from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
+from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.node.state import resolve
+from scheduler_ext.core.request.other_spellings import resource_hint, spelling_hint
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES, unknown_annotations
+from scheduler_ext.core.snapshot.table import build_snapshot
+from scheduler_ext.explain.diagnosis import Case, diagnosis
+from scheduler_ext.explain.intree_nodes import InTreeNodes
+from scheduler_ext.explain.nearest import gpu_miss, in_tree_miss
+from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs, pod_request, pod_uid, resource_names
+
+API_VERSION = "cli.scheduler-ext.io/v1alpha1"
+
+
+@dataclass(frozen=True, slots=True)
+class KubeView:
+    """What kube-scheduler's own filters say: whom they refuse, by node, and the nodes as they see them, where
+    that is known."""
+
+    refused: Mapping[str, InTreeRejection] = field(default_factory=dict)
+    facts: Mapping[str, NodeFacts] = field(default_factory=dict)
+
+
+def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[str, Any]:
+    """The Explanation of a pod on a cluster, best node first, as plain JSON values.
+
+    kube-scheduler's own filters run first where Node objects are known, then ours, as they would live.
+    Raises PodError for the pod, InventoryError for an object of the inventory, naming what cannot be read.
+    """
+    resources = config.resource_names()
+    nodes = {
+        name: resolve(info, resources, config.memory.headroom_percent) for name, info in state.infos.items()
+    }
+    snapshot = build_snapshot(nodes, 1, forecast=Forecast(state.workload, ()))
+    decision = Decision(wish(pod, config), snapshot, config.policy())
+    # kube-scheduler never sees a pod that cannot be read: there is nothing it would say.
+    invalid = isinstance(decision.request, InvalidRequest)
+    kube_view = KubeView() if invalid else _kube_view(pod, state, config)
+    return explanation(pod, decision, kube_view, config, warnings(pod, decision.request, state, resources))
+
+
+def explanation(
+    pod: kube.Pod, decision: Decision, kube_view: KubeView, config: Configuration, warned: list[str]
+) -> dict[str, Any]:
+    """The Explanation of one decision, as plain JSON values. Raises PodError for a quantity of the pod."""
+    refused_in_tree = kube_view.refused
+    entries = _fitting(decision, refused_in_tree) + [
+        _refused(name, decision, refused_in_tree.get(name), config)
+        for name in sorted(decision.snapshot.nodes)
+        if name in refused_in_tree or not _passes(decision, name)
+    ]
+    request = decision.request
+    namespace, _, name = pod_name(pod).partition("/")
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Explanation",
+        "pod": {"namespace": namespace, "name": name},
+        "request": asked(request),
+        "invalid": request.message if isinstance(request, InvalidRequest) else None,
+        "fits": any(entry["verdict"] == "fits" for entry in entries),
+        "best": [entry["node"] for entry in entries if entry["score"] == BEST_POINTS],
+        **diagnosed(pod, decision, kube_view, config),
+        "nodes": entries,
+        "notModelled": not_modelled(pod),
+        "warnings": warned,
+    }
+
+
+def diagnosed(
+    pod: kube.Pod, decision: Decision, kube_view: KubeView, config: Configuration
+) -> dict[str, Any]:
+    """The part of an Explanation that is of all nodes together: counts, nearest, advice. Raises PodError."""
+    request = decision.request
+    if isinstance(request, InvalidRequest):
+        count = len(decision.snapshot.nodes)
+        counts = {INVALID_REQUEST.text: count} if count else {}
+        return {"counts": counts, "nearest": None, "advice": [request.message]}
+    needs = _needs(pod)
+    resources = config.resource_names()
+    hides = config.inspection.hide_other_namespaces
+    case = Case(
+        uid=pod_uid(pod),
+        request=request,
+        needs=needs,
+        decision=decision,
+        sizing=Sizing(decision.policy, resources, config.memory.headroom_percent),
+        in_tree=kube_view.refused,
+        facts=kube_view.facts,
+        ours=frozenset(name for name in needs.requests if resources.is_gpu(name)),
+        namespace=pod_name(pod).partition("/")[0] if hides else None,
+    )
+    return diagnosis(case)
+
+
+def wish(pod: kube.Pod, config: Configuration) -> GpuRequest | InvalidRequest:
+    """What a pod asks of GPUs. Raises PodError for an amount of the wrong JSON type."""
+    try:
+        return pod_request(pod, config.resource_names())
+    except QuantityError as error:
+        raise PodError(f"Pod {pod_name(pod)}: {error}") from None
+
+
+def _passes(decision: Decision, name: str) -> bool:
+    snapshot = decision.snapshot
+    return bool(decision.verdict[snapshot.state_of[snapshot.row_of[name]]] == FITS)
+
+
+def _kube_view(pod: kube.Pod, state: ClusterState, config: Configuration) -> KubeView:
+    """What kube-scheduler's own filters say; our resources are ours to judge, with better numbers."""
+    needs = _needs(pod)
+    nodes = InTreeNodes(state.objects, config.resource_names(), state.infos)
+    return KubeView(nodes.refused(needs), nodes.known)
+
+
+def _needs(pod: kube.Pod) -> PodNeeds:
+    try:
+        return pod_needs(pod)
+    except QuantityError as error:
+        raise PodError(f"Pod {pod_name(pod)}: {error}") from None
+
+
+def _fitting(decision: Decision, refused_in_tree: Mapping[str, object]) -> list[dict[str, Any]]:
+    """The nodes that fit, best first, with the points kube-scheduler would get for those given back."""
+    snapshot = decision.snapshot
+    names = sorted(name for name in snapshot.nodes if name not in refused_in_tree and _passes(decision, name))
+    rows = snapshot.rows(names)
+    states = snapshot.state_of[rows]
+    given_back = best_candidates(decision, rows, decision.policy.max_candidates)
+    scores = np.zeros(len(names), np.int64)
+    scores[given_back] = points(decision.totals[states[given_back]], decision.tolerance)
+    order = sorted(range(len(names)), key=lambda i: (-scores[i], -decision.totals[states[i]], names[i]))
+    return [_fit(snapshot.nodes[names[i]], int(states[i]), int(scores[i]), decision) for i in order]
+
+
+def _fit(node: Node, state: int, score: int, decision: Decision) -> dict[str, Any]:
+    terms = [
+        {"name": criterion.name, "weight": round(weight, 6), "value": round(float(value[state]), 6)}
+        for criterion, weight, value in decision.terms
+    ]
+    return {
+        **_gpus(node),
+        "verdict": "fits",
+        "by": "gpu",
+        "reason": None,
+        "resolvable": False,
+        "nearestMiss": None,
+        "score": score,
+        "total": round(float(decision.totals[state]), 6),
+        "terms": terms,
+        "devices": allocation(node, state, decision),
+    }
+
+
+def _gpus(node: Node) -> dict[str, Any]:
+    """The node with its models, None where it has no GPU, and how many GPUs it has and has free."""
+    return {
+        "node": node.info.name,
+        "model": ", ".join(node.models) or None,
+        "gpus": node.state.gpus,
+        "freeGpus": node.free_gpus,
+    }
+
+
+def allocation(node: Node, state: int, decision: Decision) -> list[dict[str, Any]]:
+    """Who would get what: a GPU for each share; resource and count alone where the device plugin picks."""
+    request = decision.request
+    if isinstance(request, InvalidRequest) or not request.asks_gpu:
+        return []
+    profiles = {ask.resource: ask.profile for ask in request.units}
+    devices = [
+        _device(container, None, profiles[resource], None)
+        for container, resource, count in request.by_container
+        if resource in profiles
+        for _ in range(count)
+    ]
+    uuids = share_devices(node, state, decision)
+    if request.shares is not None:
+        shares = [*request.shares.running, *((s.container, s.memory_mib) for s in request.shares.init)]
+        devices += [_device(container, next(iter(uuids[container])), None, mib) for container, mib in shares]
+    return devices
+
+
+def _device(container: str, uuid: str | None, profile: str | None, mib: int | None) -> dict[str, Any]:
+    return {"container": container, "uuid": uuid, "profile": profile, "start": None, "memoryMiB": mib}
+
+
+def _refused(
+    name: str, decision: Decision, in_tree: InTreeRejection | None, config: Configuration
+) -> dict[str, Any]:
+    snapshot = decision.snapshot
+    node = snapshot.nodes[name]
+    entry: dict[str, Any] = {
+        **_gpus(node),
+        "verdict": "rejected",
+        "score": 0,
+        "total": None,
+        "terms": [],
+        "devices": [],
+    }
+    if in_tree is not None:
+        return entry | {
+            "by": "kubernetes",
+            "reason": in_tree.reason,
+            "resolvable": in_tree.resolvable,
+            "nearestMiss": in_tree_miss(in_tree),
+        }
+    code = int(decision.verdict[snapshot.state_of[snapshot.row_of[name]]])
+    return entry | {
+        "by": "gpu",
+        "reason": REASONS[code - 1].text,
+        "resolvable": _resolvable(node.info, decision, config),
+        "nearestMiss": gpu_miss(name, decision),
+    }
+
+
+def _resolvable(info: NodeInfo, decision: Decision, config: Configuration) -> bool:
+    """Would it fit if the pods of lower priority left?"""
+    request = decision.request
+    if isinstance(request, InvalidRequest) or not any(pod.priority < request.priority for pod in info.pods):
+        return False
+    left = replace(
+        info,
+        pods=tuple(
+            replace(pod, departed=True) if pod.priority < request.priority else pod for pod in info.pods
+        ),
+    )
+    node = resolve(left, config.resource_names(), config.memory.headroom_percent)
+    alone = Decision(request, build_snapshot({info.name: node}, 1), decision.policy)
+    return _passes(alone, info.name)
+
+
+def asked(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
+    """A request as plain values; nothing of one that cannot be read."""
+    if isinstance(request, InvalidRequest):
+        return {"gpus": {}, "mig": {}, "shares": []}
+    shares: Sequence[tuple[str, int]] = ()
+    if request.shares is not None:
+        shares = [*request.shares.running, *((s.container, s.memory_mib) for s in request.shares.init)]
+    return {
+        "gpus": {ask.resource: ask.count for ask in request.units if ask.profile is None},
+        "mig": {ask.resource: ask.count for ask in request.units if ask.profile is not None},
+        "shares": [{"container": container, "memoryMiB": mib} for container, mib in shares],
+    }
+
+
+def warnings(
+    pod: kube.Pod, request: GpuRequest | InvalidRequest, state: ClusterState, resources: ResourceNames
+) -> list[str]:
+    """What of a pod does nothing, or is not compared, though somebody may think so."""
+    found = pod_warnings(pod, request, resources)
+    bare = sorted(name for name in state.infos if name not in state.objects.nodes)
+    if bare:
+        which = bare[0] + (f" and {len(bare) - 1} more" if bare[1:] else "")
+        found.append(
+            f"no Node object of {which}: selectors, affinity, taints, CPU and memory are not compared there"
+        )
+    return found
+
+
+def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources: ResourceNames) -> list[str]:
+    """What of a pod does nothing, though somebody may think so."""
+    annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
+    found = [
+        f"annotation {key}: unknown, does nothing{_meant(key, resources.share)}"
+        for key in unknown_annotations(annotations)
+    ]
+    others = [name for name in resource_names(pod.spec or kube.PodSpec()) if not resources.is_gpu(name)]
+    hints = [(f"annotation {name}", spelling_hint(name, resources.share)) for name in sorted(annotations)]
+    hints += [(f"resource {name}", resource_hint(name, resources.share)) for name in others]
+    found += [f"{what} has no effect in this extender; {hint}" for what, hint in hints if hint]
+    if isinstance(request, GpuRequest) and not request.asks_gpu:
+        asked = [key for key in annotations if key.startswith(ANNOTATION_PREFIX)]
+        text = "the pod asks no GPU resource, so every node is fine"
+        found.append(f"{text} and its annotations do nothing" if asked else text)
+    return found
+
+
+def _meant(key: str, share: str) -> str:
+    """The annotation that the author may have meant, or where the resource of shares belongs."""
+    if key == share:
+        return "; it is a resource: ask it in a container's resources.limits"
+    close = get_close_matches(key.removeprefix(ANNOTATION_PREFIX).lower(), WISHES, n=1)
+    return f"; did you mean {ANNOTATION_PREFIX}{close[0]}?" if close else ""

@@ -1,0 +1,266 @@
+"""Why a pod went somewhere, or waits: what was decided of it, and what would be decided now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Protocol
+
+from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.overlay import Overlay
+from scheduler_ext.core.cycle.placement import Sizing
+from scheduler_ext.core.errors import PodError, RequestError
+from scheduler_ext.core.intree import InTreeRejection, NodeFacts, intree_rejection
+from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.node.nominated import seen_differently
+from scheduler_ext.core.preemption.departures import without
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, pod_warnings
+from scheduler_ext.explain.pod_list import held_devices
+from scheduler_ext.explain.recorded import recorded_values, unschedulable_message
+from scheduler_ext.explain.snapshots import taken
+from scheduler_ext.extender.places import Places
+from scheduler_ext.extender.record import Record, Recorded
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.pod import pod_name, pod_needs, pod_priority, pod_request, pod_uid
+from scheduler_ext.wire.redacted import read_redacted
+from scheduler_ext.wire.snapshot_file import encode_snapshot_file
+from scheduler_ext.wire.times import time_text
+
+_CPU = "cpu"
+NOT_OFFERED = "kube-scheduler did not ask about this node"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A pod that somebody asks about, as far as it is known here."""
+
+    pod: kube.Pod
+    request: GpuRequest | InvalidRequest
+    record: Recorded | None = None
+    holder: BoundPod | None = None
+    bound_to: str | None = None
+    # Its GPUs and MIG instances there, as far as they are known.
+    holds: Sequence[Mapping[str, Any]] = ()
+    warnings: Sequence[str] = ()
+    # Nobody of that name waits or holds anything any more.
+    gone: bool = False
+
+
+class Seen(Protocol):
+    """What pods are explained on: a running extender's source, or a replayed one."""
+
+    @property
+    def snapshot(self) -> Snapshot | None: ...
+
+    def pending(self) -> Sequence[PendingPod]: ...
+
+    def is_gone(self, uid: str) -> bool: ...
+
+    def node_facts(self) -> Mapping[str, NodeFacts]: ...
+
+
+def other_scheduler(name: str, was_asked: bool, config: Configuration) -> str | None:
+    """What to know of a pod that waits for a scheduler which does not ask us, as far as is known."""
+    if was_asked or not name or name in config.scheduler_names:
+        return None
+    ours = ", ".join(config.scheduler_names)
+    return f"its schedulerName is {name}, and that one has not asked about it; what asks is {ours}"
+
+
+class Explainer:
+    """Explains the pods of a running extender. Safe to use from any thread."""
+
+    def __init__(
+        self, source: Seen, record: Record, config: Configuration, places: Places | None = None
+    ) -> None:
+        """``places`` are what preempt of a running extender has named lately."""
+        self._places = places
+        self._source = source
+        self._record = record
+        self.config = config
+        self._resources = config.resource_names()
+        self._sizing = Sizing(config.policy(), self._resources, config.memory.headroom_percent)
+
+    def of_name(self, namespace: str, name: str) -> dict[str, Any]:
+        """The Explanation of a pod that is waiting, was decided about lately, or holds GPUs.
+
+        Raises RequestError: 404 for any other, 503 before the first inventory.
+        """
+        return self._explained(self._found(namespace, name))
+
+    def of_manifest(self, pod: kube.Pod, notes: Sequence[str] = ()) -> dict[str, Any]:
+        """The Explanation of a pod that need not exist, with notes about it among the warnings.
+
+        Raises RequestError (400) naming what is wrong.
+        """
+        return self._explained(_Found(pod, self._request(pod), warnings=notes))
+
+    def of_waiting(self, waiting: PendingPod) -> dict[str, Any]:
+        """Of a pod that waits, the part of its Explanation that is of all nodes together: ``counts``,
+        ``nearest``, ``advice``, and how many ``nodes`` there are. Raises RequestError."""
+        pod = read_redacted(waiting.manifest)
+        found = _Found(pod, self._request(pod), self._record.of_pod(waiting.pod))
+        decision, kube_view = self._decided(found)
+        try:
+            told = diagnosed(pod, decision, kube_view, self.config)
+        except PodError as error:
+            raise RequestError(400, str(error)) from None
+        return told | {"nodes": len(decision.snapshot.nodes)}
+
+    def snapshot_file(self) -> bytes:
+        """All that decisions follow from, packed. Raises RequestError (503) before the first inventory."""
+        snapshot = self._source.snapshot
+        if snapshot is None:
+            raise RequestError(503, "no inventory yet; try again")
+        return encode_snapshot_file(
+            taken(
+                snapshot,
+                self._source.pending(),
+                self._source.node_facts(),
+                self._record,
+                self.config,
+                self._source.is_gone,
+            )
+        )
+
+    def _explained(self, found: _Found) -> dict[str, Any]:
+        decision, kube_view = self._decided(found)
+        # Who it is comes before what is odd about the request.
+        warnings = [*found.warnings, *pod_warnings(found.pod, found.request, self._resources)]
+        try:
+            told = explanation(found.pod, decision, kube_view, self.config, warnings)
+        except PodError as error:
+            raise RequestError(400, str(error)) from None
+        return told | {
+            "generation": decision.snapshot.generation,
+            "gone": found.gone,
+            "boundTo": found.bound_to,
+            "holds": list(found.holds),
+            "kubeScheduler": unschedulable_message(found.pod),
+            "recorded": recorded_values(found.record) if found.record is not None else None,
+        }
+
+    def _decided(self, found: _Found) -> tuple[Decision, KubeView]:
+        decision = Decision(found.request, self._seen_by(found), self._sizing.policy)
+        if isinstance(found.request, InvalidRequest):
+            return decision, KubeView()
+        try:
+            return decision, self._kube_view(found, decision.snapshot)
+        except QuantityError as error:
+            raise RequestError(400, f"Pod {pod_name(found.pod)}: {error}") from None
+
+    def _kube_view(self, found: _Found, snapshot: Snapshot) -> KubeView:
+        """What kube-scheduler's own filters say, as far as they can be followed here: all about the node
+        itself, and CPU; and of the last time whom they kept from us. Raises QuantityError."""
+        needs = pod_needs(found.pod)
+        ignored = frozenset({*needs.requests, "pods"}) - {_CPU}
+        facts = {
+            name: _with_cpu(each, snapshot.nodes[name].info)
+            for name, each in self._source.node_facts().items()
+            if name in snapshot.nodes
+        }
+        refused: dict[str, InTreeRejection] = dict(_not_offered(found.record, snapshot))
+        for name, each in facts.items():
+            rejection = intree_rejection(needs, each, ignore_resources=ignored)
+            if rejection is not None:
+                refused[name] = rejection
+        return KubeView(refused, facts)
+
+    def _request(self, pod: kube.Pod) -> GpuRequest | InvalidRequest:
+        try:
+            return pod_request(pod, self._resources)
+        except QuantityError as error:
+            raise RequestError(400, f"Pod {pod_name(pod)}: {error}") from None
+
+    def _found(self, namespace: str, name: str) -> _Found:
+        waiting = next(
+            (p for p in self._source.pending() if (p.pod.namespace, p.pod.name) == (namespace, name)), None
+        )
+        if waiting is not None:
+            # Newer than what kube-scheduler sent, and what it wrote on the pod since is there as well.
+            pod = read_redacted(waiting.manifest)
+            # Of this pod, and not of another that had its name before.
+            record = self._record.of_pod(waiting.pod)
+            was_asked = record is not None and record.filters > 0
+            stranger = other_scheduler(waiting.scheduler_name, was_asked, self.config)
+            return _Found(pod, self._request(pod), record, warnings=(stranger,) if stranger else ())
+        holder = self._holder(namespace, name)
+        if holder is not None:
+            record = self._record.of_pod(holder[0])
+            if record is not None and record.pod:
+                pod = read_redacted(record.pod)
+                return _Found(pod, self._request(pod), record, *holder)
+            return _Found(_named(holder[0]), holder[0].request, record, *holder)
+        record = self._record.of(namespace, name)
+        if record is not None and record.pod:
+            pod = read_redacted(record.pod)
+            gone = self._source.is_gone(record.uid)
+            warnings = (_no_longer(record),) if gone else ()
+            return _Found(pod, self._request(pod), record, warnings=warnings, gone=gone)
+        raise RequestError(
+            404,
+            f"pod {namespace}/{name}: no pod of this name waits for GPUs or holds some here, and none was "
+            "decided about lately; POST its manifest to ask what would become of it",
+        )
+
+    def _holder(self, namespace: str, name: str) -> tuple[BoundPod, str, Sequence[Mapping[str, Any]]] | None:
+        snapshot = self._source.snapshot
+        for node in snapshot.nodes.values() if snapshot is not None else ():
+            for pod in node.info.pods:
+                if (pod.namespace, pod.name) == (namespace, name) and pod.holds:
+                    return pod, node.info.name, held_devices(pod, node.info)
+        return None
+
+    def _seen_by(self, found: _Found) -> Snapshot:
+        """The snapshot as this pod may count on it, as filter sees it; without itself, where it is bound."""
+        snapshot = self._source.snapshot
+        if snapshot is None:
+            raise RequestError(503, "no inventory yet; try again")
+        uid, priority = pod_uid(found.pod), pod_priority(found.pod)
+        unsettled: Iterable[NodeInfo] = (snapshot.nodes[name].info for name in snapshot.unsettled)
+        if self._places is not None:
+            unsettled = self._places.unsettled(snapshot).values()
+        infos = seen_differently(unsettled, uid, priority)
+        if found.holder is not None and found.bound_to is not None:
+            info = infos.get(found.bound_to, snapshot.nodes[found.bound_to].info)
+            infos[found.bound_to] = without(info, [found.holder])
+        own = {name: self._sizing.resolved(info) for name, info in infos.items()}
+        return Overlay(snapshot, own) if own else snapshot
+
+
+def _no_longer(record: Recorded) -> str:
+    """What to know of a pod that is known by its record alone."""
+    return (
+        f"no pod {record.namespace}/{record.name} waits for GPUs or holds any now; this is of the last one "
+        f"of that name that was decided about: uid {record.uid}, at {time_text(record.at)}"
+    )
+
+
+def _named(pod: BoundPod) -> kube.Pod:
+    """A pod of which the manifest is not known: its name, and nothing that kube-scheduler's filters read."""
+    metadata = kube.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
+    return kube.Pod(metadata=metadata, spec=kube.PodSpec(priority=pod.priority))
+
+
+def _with_cpu(facts: NodeFacts, info: NodeInfo) -> NodeFacts:
+    """With what is known of the node's CPU; without end where nothing is."""
+    if info.cpu_milli is None:
+        return replace(facts, allocatable={_CPU: Fraction(UNLIMITED)})
+    asked = info.cpu_elsewhere_milli + sum(pod.cpu_milli for pod in info.pods if pod.holds)
+    return replace(
+        facts, allocatable={_CPU: Fraction(info.cpu_milli, 1000)}, requested={_CPU: Fraction(asked, 1000)}
+    )
+
+
+def _not_offered(record: Recorded | None, snapshot: Snapshot) -> Mapping[str, InTreeRejection]:
+    """The nodes that kube-scheduler's own filters kept from us the last time."""
+    offered = record.offered if record is not None else None
+    if offered is None:
+        return {}
+    rejection = InTreeRejection("NotOffered", NOT_OFFERED, resolvable=False, needed=None, have=None)
+    return {name: rejection for name in snapshot.nodes if offered.knows(name) and name not in offered}

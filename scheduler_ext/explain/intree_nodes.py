@@ -1,0 +1,123 @@
+"""What kube-scheduler's own filters say of every Node, while pods come to it and leave it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.intree import (
+    InTreeRejection,
+    NodeFacts,
+    PodNeeds,
+    intree_rejection,
+    name_rejection,
+)
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.wire.node import node_facts
+from scheduler_ext.wire.objects import Objects
+
+# Pods that need the same are judged once; so many different needs are remembered.
+_REMEMBERED = 64
+
+_Key = tuple[Hashable, ...]
+
+
+@dataclass(slots=True)
+class _Judged:
+    """The nodes that refuse some needs, as of so many changes."""
+
+    refused: dict[str, InTreeRejection] = field(default_factory=dict)
+    changes: int = 0
+
+
+class InTreeNodes:
+    """The nodes of a cluster. Of those without a Node object only the name is compared.
+
+    Raises InventoryError for a Node, or a pod on it, with an amount that cannot be read.
+    """
+
+    def __init__(self, objects: Objects, resources: ResourceNames, names: Iterable[str]) -> None:
+        self._resources = resources
+        self._bare = [name for name in names if name not in objects.nodes]
+        self._facts: dict[str, NodeFacts] = {}
+        self._changes: list[str] = []
+        self._judged: OrderedDict[_Key, _Judged] = OrderedDict()
+        pods = objects.pods_by_node()
+        for name, node in objects.nodes.items():
+            try:
+                self._facts[name] = node_facts(node, pods.get(name, ()))
+            except QuantityError as error:
+                raise InventoryError(f"Node {name} or a pod on it: {error}") from None
+
+    def facts(self, name: str) -> NodeFacts | None:
+        """A node as those filters see it now; None without a Node object."""
+        return self._facts.get(name)
+
+    @property
+    def known(self) -> Mapping[str, NodeFacts]:
+        """Every node that has a Node object, as those filters see it now."""
+        return self._facts
+
+    def ours(self, needs: PodNeeds) -> frozenset[str]:
+        """The resources that a pod needs and the extender judges, with better numbers."""
+        return frozenset(name for name in needs.requests if self._resources.is_gpu(name))
+
+    def refused(self, needs: PodNeeds, *, with_gpus: bool = False) -> Mapping[str, InTreeRejection]:
+        """Every node that refuses a pod, and why; ``with_gpus``: GPUs counted as kube-scheduler does."""
+        ignored = frozenset[str]() if with_gpus else self.ours(needs)
+        key = (*_key(needs), with_gpus)
+        judged = self._judged.get(key)
+        if judged is None:
+            names = list(self._facts)
+            judged = self._judged[key] = _Judged(self._misnamed(needs))
+            if len(self._judged) > _REMEMBERED:
+                self._judged.popitem(last=False)
+        else:
+            names = self._changes[judged.changes :]
+            self._judged.move_to_end(key)
+        for name in dict.fromkeys(names):
+            judged.refused.pop(name, None)
+            rejection = intree_rejection(needs, self._facts[name], ignore_resources=ignored)
+            if rejection is not None:
+                judged.refused[name] = rejection
+        judged.changes = len(self._changes)
+        return judged.refused
+
+    def _misnamed(self, needs: PodNeeds) -> dict[str, InTreeRejection]:
+        told = ((name, name_rejection(needs, name)) for name in self._bare)
+        return {name: rejection for name, rejection in told if rejection is not None}
+
+    def add(self, name: str, amounts: Mapping[str, Fraction]) -> None:
+        """A pod with these requests is on a node."""
+        self._change(name, amounts, 1)
+
+    def remove(self, name: str, amounts: Mapping[str, Fraction]) -> None:
+        """A pod with these requests has left a node."""
+        self._change(name, amounts, -1)
+
+    def _change(self, name: str, amounts: Mapping[str, Fraction], pods: int) -> None:
+        if name in self._facts:
+            self._facts[name] = with_pods(self._facts[name], amounts, pods)
+            self._changes.append(name)
+
+
+def with_pods(facts: NodeFacts, amounts: Mapping[str, Fraction], pods: int) -> NodeFacts:
+    """A node with so many pods more (or less, below zero), each with these requests."""
+    requested = dict(facts.requested)
+    for name, amount in amounts.items():
+        requested[name] = requested.get(name, Fraction(0)) + amount * pods
+    return replace(facts, requested=requested, pod_count=facts.pod_count + pods)
+
+
+def _key(needs: PodNeeds) -> _Key:
+    return (
+        needs.node_name,
+        frozenset(needs.node_selector.items()),
+        needs.required_terms,
+        needs.tolerations,
+        frozenset(needs.requests.items()),
+    )

@@ -1,0 +1,248 @@
+"""Of nodes that all refuse a pod, the one that came nearest to taking it: what a user would change first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from fractions import Fraction
+from typing import Any
+
+from scheduler_ext.core.cycle.cycle import FITS, Decision
+from scheduler_ext.core.framework.criterion import NearestMiss
+from scheduler_ext.core.framework.reasons import (
+    CHANGE_IN_PROGRESS,
+    COMPUTE_CAPABILITY_TOO_LOW,
+    CUDA_TOO_OLD,
+    GPU_TOO_SMALL,
+    INSUFFICIENT_GPUS,
+    INSUFFICIENT_MEMORY,
+    NO_FRESH_INVENTORY,
+    NO_MIG_PLACEMENT,
+    REASONS,
+    UNHEALTHY,
+    Reason,
+)
+from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
+from scheduler_ext.core.intree.resources import shortages
+from scheduler_ext.core.node.node import Node, NodeState, version_number
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.resources import MIG_PREFIX
+
+
+def _codes(*reasons: Reason) -> frozenset[int]:
+    return frozenset(code for code, reason in enumerate(REASONS, start=1) if reason in reasons)
+
+
+_AMOUNTS = _codes(INSUFFICIENT_GPUS, NO_MIG_PLACEMENT, INSUFFICIENT_MEMORY)
+# Of these the node that misses by the least is the nearest, too.
+_SIZES = _codes(GPU_TOO_SMALL, COMPUTE_CAPABILITY_TOO_LOW, CUDA_TOO_OLD)
+# What ends by itself, or by an operator's hand, without any change of the pod.
+_PASSING = _codes(NO_FRESH_INVENTORY, CHANGE_IN_PROGRESS)
+_UNHEALTHY = _codes(UNHEALTHY)
+_REMEMBERED = 65_536
+# kube-scheduler's filters about the node itself, in their order; first where all that is known is that one
+# of them refused.
+_ABOUT_THE_NODE = ("NotOffered", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity")
+
+# How much of what a request needs the nodes of a state lack, 0 to 1.
+Lacks = dict[tuple[GpuRequest, NodeState], float]
+# How near a refusal is: its kind, and among mismatches how late the filter asks.
+_Stage = tuple["_Kind", int]
+
+
+class _Kind(IntEnum):
+    """What stands between a pod and a node, the farthest first."""
+
+    NO_GPUS = 0
+    TWO_OBSTACLES = 1
+    AMOUNT_IT_NEVER_HAS = 2
+    OUR_MISMATCH = 3
+    MISMATCH_OF_THE_NODE = 4
+    PASSES_BY_ITSELF = 5
+    AMOUNT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A node (or ``alike`` ones) that refuses a pod: ``code`` is the verdict of our filters (FITS: only
+    kube-scheduler's refuse), ``facts`` are those its own filters saw."""
+
+    node: Node
+    code: int
+    in_tree: InTreeRejection | None = None
+    facts: NodeFacts | None = None
+    alike: int = 1
+
+    @property
+    def reason(self) -> str:
+        """The first to refuse speaks, and that is kube-scheduler."""
+        return self.in_tree.reason if self.in_tree is not None else REASONS[self.code - 1].text
+
+
+def nearest(
+    refused: Iterable[Refused],
+    decision: Decision,
+    needs: PodNeeds,
+    ours: frozenset[str],
+    known: Lacks | None = None,
+) -> Refused | None:
+    """The refusal that came nearest to a fit; None of none.
+
+    One obstacle comes before two. Of single ones an amount that others hold comes first, then what passes by
+    itself (a change in progress, a report that is late), then a mismatch of the node (kube-scheduler's), then
+    one of its GPUs (ours), of each the one that a later filter sees, and last an amount that the node does
+    not have when it is empty. Of amounts, sizes and versions the one of which the smallest part is missing
+    comes first; of equals a node with MIG instances where those are asked, the commonest reason, then the
+    first name. ``decision`` is that of these
+    nodes; ``ours`` are resources that kube-scheduler's filters left to us; ``known`` is kept between calls,
+    where there are several about the same nodes.
+    """
+    assert isinstance(decision.request, GpuRequest)
+    near: list[Refused] = []
+    best: _Stage = (_Kind.NO_GPUS, -1)
+    counts: Counter[str] = Counter()
+    for each in refused:
+        counts[each.reason] += each.alike
+        stage = _stage(each, decision)
+        if stage > best:
+            best, near = stage, []
+        if stage == best:
+            near.append(each)
+    kind, code = best
+    graded = kind in (_Kind.AMOUNT, _Kind.AMOUNT_IT_NEVER_HAS) or (
+        kind is _Kind.OUR_MISMATCH and code in _SIZES
+    )
+    lacks = [_lacks(each, decision, needs, ours, known) if graded else 1.0 for each in near]
+    of_mig = any(ask.profile is not None for ask in decision.request.units)
+    return min(
+        zip(lacks, near, strict=True),
+        key=lambda pair: (
+            pair[0],
+            of_mig and not _has_mig(pair[1].node),
+            -counts[pair[1].reason],
+            pair[1].node.info.name,
+        ),
+        default=(0.0, None),
+    )[1]
+
+
+def _has_mig(node: Node) -> bool:
+    return any(unit.resource.startswith(MIG_PREFIX) for slot in node.state.slots for unit in slot.units)
+
+
+def _stage(refused: Refused, decision: Decision) -> _Stage:
+    request, rejection = decision.request, refused.in_tree
+    assert isinstance(request, GpuRequest)
+    if rejection is not None:
+        if refused.code != FITS or not rejection.alone:
+            return _Kind.TWO_OBSTACLES, 0
+        if rejection.plugin in _ABOUT_THE_NODE:
+            return _Kind.MISMATCH_OF_THE_NODE, _ABOUT_THE_NODE.index(rejection.plugin)
+        return (_Kind.AMOUNT if rejection.resolvable else _Kind.AMOUNT_IT_NEVER_HAS), 0
+    if refused.code in _AMOUNTS and not refused.node.state.gpus:
+        return _Kind.NO_GPUS, 0
+    has_when_empty = _has_when_empty(refused.node, request)
+    if refused.code in _AMOUNTS:
+        return (_Kind.AMOUNT if has_when_empty else _Kind.AMOUNT_IT_NEVER_HAS), 0
+    if refused.code in _PASSING and _is_alone(refused, decision):
+        return _Kind.PASSES_BY_ITSELF, 0
+    # The device plugin withdraws sick GPUs, so there are fewer than there will be.
+    if refused.code in _UNHEALTHY or has_when_empty:
+        return _Kind.OUR_MISMATCH, refused.code
+    return _Kind.TWO_OBSTACLES, 0
+
+
+def _is_alone(refused: Refused, decision: Decision) -> bool:
+    snapshot = decision.snapshot
+    return bool(decision.obstacles[snapshot.state_of[snapshot.row_of[refused.node.info.name]]] == 1)
+
+
+def _has_when_empty(node: Node, request: GpuRequest) -> bool:
+    """Whether a node has as many of what is asked as the pod wants, held or not, as far as is told."""
+    if request.shares is not None and not (node.state.offers_shares and node.state.gpus):
+        return False
+    allocatable = node.info.allocatable
+    if allocatable is not None:
+        return all(allocatable.get(ask.resource, 0) >= ask.count for ask in request.units)
+    offered: Counter[str] = Counter()
+    for slot in node.state.slots:
+        for unit in slot.units:
+            offered[unit.resource] += round(1 / unit.gpu_part) if unit.gpu_part else 1
+    # An estimate has one slot for all GPUs; of MIG instances nobody tells how many there might be.
+    least = node.state.gpus if node.state.estimated else 0
+    return all(
+        offered[ask.resource] > 0
+        if ask.profile is not None
+        else max(offered[ask.resource], least) >= ask.count
+        for ask in request.units
+    )
+
+
+def _lacks(
+    refused: Refused, decision: Decision, needs: PodNeeds, ours: frozenset[str], known: Lacks | None
+) -> float:
+    if refused.in_tree is not None:
+        assert refused.facts is not None
+        facts = refused.facts
+        short = shortages(
+            needs.requests,
+            allocatable=facts.allocatable,
+            requested=facts.requested,
+            pod_count=facts.pod_count,
+            ignore_resources=ours,
+        )
+        return max(
+            (float((each.needed - max(each.free, Fraction(0))) / each.needed) for each in short), default=1.0
+        )
+    assert isinstance(decision.request, GpuRequest)
+    if known is None:
+        return _lacking(decision.nearest_miss(refused.node.info.name))
+    key = decision.request, refused.node.state
+    if key not in known:
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        known[key] = _lacking(decision.nearest_miss(refused.node.info.name))
+    return known[key]
+
+
+def _lacking(miss: NearestMiss | None) -> float:
+    if miss is None or miss.have is None:
+        return 1.0
+    needed, have = miss.needed, miss.have
+    if miss.criterion in ("cuda", "compute-capability"):
+        needed, have = _number(str(needed)), _number(str(have))
+    if not isinstance(needed, int) or not isinstance(have, int):
+        return 1.0
+    return (needed - have) / max(needed, 1)
+
+
+def _number(version: str) -> int:
+    return version_number(tuple(map(int, version.split("."))))
+
+
+def miss_of(refused: Refused, decision: Decision) -> dict[str, Any] | None:
+    """What was closest on the filter that refuses, as plain values."""
+    if refused.in_tree is not None:
+        return in_tree_miss(refused.in_tree)
+    return gpu_miss(refused.node.info.name, decision)
+
+
+def gpu_miss(name: str, decision: Decision) -> dict[str, Any] | None:
+    """What was closest on the first of our filters that refuses a node, as plain values."""
+    miss = decision.nearest_miss(name)
+    return asdict(miss) if miss is not None else None
+
+
+def in_tree_miss(rejection: InTreeRejection) -> dict[str, Any] | None:
+    """The numbers behind a refusal of kube-scheduler's, as plain values; None where there are none."""
+    if rejection.needed is None and rejection.have is None:
+        return None
+    return {
+        "criterion": rejection.plugin,
+        "device": None,
+        "needed": rejection.needed,
+        "have": rejection.have,
+        "unit": "",
+    }

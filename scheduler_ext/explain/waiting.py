@@ -1,0 +1,179 @@
+"""The pods that wait for GPUs, each with its reason and what is nearest to a fit: for pages and metrics."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Lock
+from typing import Any, Protocol
+
+from scheduler_ext.core.errors import RequestError
+from scheduler_ext.core.framework.reasons import INVALID_REQUEST
+from scheduler_ext.core.node.node import BoundPod, PendingPod
+from scheduler_ext.explain.decision_rows import asks
+from scheduler_ext.explain.explainer import Explainer, other_scheduler
+from scheduler_ext.extender.record import Record, Recorded
+from scheduler_ext.wire.redacted import spec_of
+from scheduler_ext.wire.times import micro_time
+
+log = logging.getLogger(__name__)
+
+NOT_ASKED = "kube-scheduler has not asked about it"
+FITS_NOW = "it fits now; kube-scheduler has yet to try again"
+UNREADABLE = "something that cannot be read"
+# Who waits is listed this often at most.
+_LIST_S = 2.0
+# Finding the nearest node looks at all of them: it may take this part of the time, so much of it at once.
+_PART = 0.05
+_AT_ONCE_S = 0.5
+# A scrape waits less long.
+_AT_SCRAPE_S = 0.05
+MOST_LINES = 500
+
+# Pods alike: of one namespace, whose pods alone an explanation names, and of one spec.
+_Kind = tuple[str, bytes]
+_Told = Mapping[str, Any] | None
+
+
+class Waiters(Protocol):
+    """Who waits."""
+
+    def pending(self) -> Sequence[PendingPod]: ...
+
+
+class Waiting:
+    """Safe to use from any thread. What is nearest is found for pods alike together, a few kinds at a time,
+    so that little time goes there; what was found stays until its turn comes again."""
+
+    def __init__(
+        self,
+        source: Waiters,
+        record: Record,
+        explainer: Explainer,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._record = record
+        self._explainer = explainer
+        self._monotonic = monotonic
+        self._lock = Lock()
+        self._lines: list[dict[str, Any]] = []
+        self._listed_until = self._idle_until = 0.0
+        # The one that was looked into longest ago first.
+        self._told: OrderedDict[_Kind, _Told] = OrderedDict()
+
+    def reasons(self) -> dict[str, int]:
+        """How many pods wait for which reason: the one of ``lines``; of those that are not looked into yet,
+        what refused most nodes the last time."""
+        known = {(line["namespace"], line["name"]): line["reason"] for line in self._listed(_AT_SCRAPE_S)}
+        pods = ((each, known.get((each.pod.namespace, each.pod.name))) for each in self._source.pending())
+        return dict(Counter(reason or self._reason(each, self._of(each)) for each, reason in pods))
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The pods that wait, the highest priority first, then the longest waiting; at most 500.
+
+        Plain JSON values: ``namespace``, ``name``, ``uid``, ``priority``, ``since``,
+        ``asks``, ``filters`` (how often kube-scheduler asked), ``reason`` (of the node that is nearest to a
+        fit; until that is known, what refused most nodes the last time), ``nearest`` (a sentence, or None),
+        ``commonest`` (the ``reason`` that refuses most, how many ``nodes``, ``of`` how many; or None),
+        ``nominated`` (the node where it waits for others to leave).
+        """
+        return self._listed(_AT_ONCE_S)
+
+    def _listed(self, at_once_s: float) -> list[dict[str, Any]]:
+        with self._lock:
+            now = self._monotonic()
+            if now >= self._listed_until:
+                self._listed_until = now + _LIST_S
+                self._lines = self._found(now, at_once_s)
+            return self._lines
+
+    def _found(self, now: float, at_once_s: float) -> list[dict[str, Any]]:
+        waiting = sorted(self._source.pending(), key=lambda each: (-each.pod.priority, _since(each.pod)))
+        pods = waiting[:MOST_LINES]
+        kinds = [(each.pod.namespace, spec_of(each.manifest)) for each in pods]
+        # Of each kind the first.
+        alike = dict(zip(reversed(kinds), reversed(pods), strict=True))
+        for gone in self._told.keys() - alike.keys():
+            del self._told[gone]
+        if now >= self._idle_until:
+            self._look_into(alike, dict.fromkeys(kinds), now, at_once_s)
+        return [self._line(each, self._told.get(kind)) for each, kind in zip(pods, kinds, strict=True)]
+
+    def _look_into(
+        self, alike: Mapping[_Kind, PendingPod], kinds: Iterable[_Kind], begun: float, at_once_s: float
+    ) -> None:
+        """As many kinds as there is time for: new ones first, the most urgent before others."""
+        new = [kind for kind in kinds if kind not in self._told]
+        now = begun
+        for kind in [*new, *self._told]:
+            self._told[kind] = self._diagnosed(alike[kind])
+            self._told.move_to_end(kind)
+            now = self._monotonic()
+            if now - begun >= at_once_s:
+                break
+        self._idle_until = now + (now - begun) / _PART
+
+    def _diagnosed(self, waiting: PendingPod) -> _Told:
+        try:
+            return self._explainer.of_waiting(waiting)
+        except RequestError:
+            return None
+        except Exception:
+            # One pod that cannot be made sense of must not take the list, nor a scrape, from all others.
+            log.exception("pod %s/%s: cannot be looked into", waiting.pod.namespace, waiting.pod.name)
+            return None
+
+    def _line(self, waiting: PendingPod, told: _Told) -> dict[str, Any]:
+        pod, entry = waiting.pod, self._of(waiting)
+        reason = self._reason(waiting, entry)
+        nearest = told["nearest"] if told is not None and waiting.invalid is None else None
+        if waiting.invalid is not None:
+            text: str | None = waiting.invalid
+        elif nearest is not None:
+            text, reason = nearest["text"], nearest["reason"]
+        else:
+            text = FITS_NOW if told is not None and sum(told["counts"].values()) < told["nodes"] else None
+        was_asked = entry is not None and entry.filters > 0
+        text = other_scheduler(waiting.scheduler_name, was_asked, self._explainer.config) or text
+        return {
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+            "priority": pod.priority,
+            "since": micro_time(pod.created_at) if pod.created_at is not None else None,
+            "asks": _asks(waiting),
+            "filters": entry.filters if entry is not None else 0,
+            "reason": reason,
+            "nearest": text,
+            "commonest": _commonest(told) if told is not None and nearest is not None else None,
+            "nominated": waiting.nominated_node,
+        }
+
+    def _of(self, waiting: PendingPod) -> Recorded | None:
+        return self._record.of_pod(waiting.pod)
+
+    @staticmethod
+    def _reason(waiting: PendingPod, entry: Recorded | None) -> str:
+        if waiting.invalid is not None:
+            return INVALID_REQUEST.text
+        return (entry.main_reason if entry is not None else None) or NOT_ASKED
+
+
+def _asks(waiting: PendingPod) -> str:
+    """With what is known of a request that cannot be read; ``nearest`` says what is wrong with it."""
+    known = asks(waiting.pod.request)
+    if waiting.invalid is None:
+        return known
+    return f"{known}, and {UNREADABLE}" if known else UNREADABLE
+
+
+def _commonest(told: Mapping[str, Any]) -> dict[str, Any]:
+    reason, nodes = next(iter(told["counts"].items()))
+    return {"reason": reason, "nodes": nodes, "of": told["nodes"]}
+
+
+def _since(pod: BoundPod) -> float:
+    return pod.created_at if pod.created_at is not None else 0.0

@@ -1,0 +1,1 @@
+"""HTTP/1.1 and TLS on one listener."""

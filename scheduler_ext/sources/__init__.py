@@ -1,0 +1,1 @@
+"""Where the inventory comes from: files, a dump of a cluster, or a live one."""

@@ -1,0 +1,55 @@
+"""A cluster at one moment, for commands that answer one question and end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.node.node import NodeInfo, PendingPod
+from scheduler_ext.core.request.workload import UNKNOWN, Workload
+from scheduler_ext.sources.reading import load_objects
+from scheduler_ext.wire.arrivals import workload_of
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import Objects, assemble, refuse_without_nodes, waiting
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """Every node as a decision would know it, and the objects it came from, as far as they are kept.
+
+    ``source`` names it in messages; by node, ``ages_s`` are the ages of reports (absent: just received) and
+    ``problems`` why reports had to be left out. ``workload`` is what its pods say of those to come;
+    ``pending`` are the pods that ask GPUs and have no node.
+    """
+
+    source: str
+    objects: Objects
+    infos: Mapping[str, NodeInfo]
+    ages_s: Mapping[str, float] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+    workload: Workload = UNKNOWN
+    pending: Sequence[PendingPod] = ()
+
+
+def file_state(path: Path, config: Configuration) -> ClusterState:
+    """The cluster of an inventory file. Raises InventoryError naming file, object and field."""
+    objects = load_objects(path)
+    try:
+        return state_of(objects, str(path), config)
+    except InventoryError as error:
+        raise InventoryError(f"{path}: {error}") from None
+
+
+def state_of(objects: Objects, source: str, config: Configuration) -> ClusterState:
+    """The cluster of an inventory. Raises InventoryError naming object and field; it has to have a node."""
+    resources = config.resource_names()
+    refuse_without_nodes(objects)
+    return ClusterState(
+        source,
+        objects,
+        assemble(objects, resources),
+        workload=workload_of(objects.pods, resources),
+        pending=waiting(objects, resources),
+    )

@@ -1,0 +1,166 @@
+"""The inventory as a list for people and programs: every GPU, what is used, promised and free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from scheduler_ext.core.gpu.gpu import Device, MigInstance
+from scheduler_ext.core.node.attribution import Attribution, attribute
+from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.explain.explain import API_VERSION
+from scheduler_ext.explain.wording import unattributed
+from scheduler_ext.views.device_usage import device_usage
+from scheduler_ext.views.node_usage import instances_of
+from scheduler_ext.wire.config import Configuration
+
+NO_AGES: Mapping[str, float] = {}
+NO_PROBLEMS: Mapping[str, str] = {}
+
+
+def inventory_list(
+    infos: Iterable[NodeInfo],
+    config: Configuration,
+    ages_s: Mapping[str, float] = NO_AGES,
+    problems: Mapping[str, str] = NO_PROBLEMS,
+) -> dict[str, Any]:
+    """The InventoryList of these nodes, by name; nodes that have no GPU are left out.
+
+    By node, ``ages_s`` are the ages of reports, 0 where absent, and ``problems`` why they are refused.
+    """
+    items = [
+        _item(info, config, round(ages_s.get(info.name, 0.0), 1), problems.get(info.name))
+        for info in sorted(infos, key=lambda info: info.name)
+        if info.report is not None
+        or info.estimate is not None
+        or info.freshness != "Fresh"
+        or info.name in problems
+    ]
+    return {"apiVersion": API_VERSION, "kind": "InventoryList", "items": items}
+
+
+def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | None) -> dict[str, Any]:
+    held = holdings_of(info, config.resource_names())
+    unknown = unknown_gpus(info, held)
+    attribution = attribute(info, held, config.resource_names())
+    not_known = unattributed(info, attribution.unknown, config.resource_names().share)
+    if info.report is None:
+        return {
+            "node": info.name,
+            "source": "labels",
+            "state": info.freshness,
+            "ageSeconds": age_s,
+            "problem": problem,
+            "unknownDeviceGpus": unknown,
+            "unattributed": not_known,
+            "cordonsUnknown": [],
+            "migFree": {},
+            "devices": _estimated(info),
+        }
+    devices = sorted(info.report.devices, key=lambda device: device.index)
+    return {
+        "node": info.name,
+        "source": "report",
+        "state": info.freshness,
+        "ageSeconds": age_s,
+        "problem": problem,
+        "unknownDeviceGpus": unknown,
+        "unattributed": not_known,
+        "cordonsUnknown": list(info.report.cordoned_strangers),
+        "migFree": _mig_free(info, attribution.held),
+        "devices": [
+            _device(info, device, held, attribution, config.memory.headroom_percent) for device in devices
+        ],
+    }
+
+
+def _mig_free(info: NodeInfo, held: Holdings) -> dict[str, int]:
+    """The instances that a pod may still have, by profile."""
+    free: dict[str, int] = {}
+    for (_, profile), instances in sorted(instances_of(info, held).items()):
+        free[profile] = free.get(profile, 0) + instances.free
+    return free
+
+
+def _device(
+    info: NodeInfo, device: Device, known: Holdings, attribution: Attribution, headroom_percent: int
+) -> dict[str, Any]:
+    memory = device.memory
+    held = attribution.held.devices[device.uuid]
+    usage = device_usage(info, device, held, headroom_percent)
+    may_be_held = device.uuid in attribution.devices
+    certain = usage
+    if may_be_held:
+        certain = device_usage(info, device, known.devices[device.uuid], headroom_percent)
+    return {
+        "uuid": device.uuid,
+        "index": device.index,
+        "model": device.model.name,
+        "family": device.model.family,
+        "healthy": device.healthy,
+        "healthReason": device.health_reason or None,
+        "cordoned": device.cordoned,
+        "mayBeHeld": may_be_held,
+        "memory": {
+            "totalMiB": memory.total_mib,
+            "reservedMiB": memory.reserved_mib,
+            "usedMiB": memory.used_mib,
+            "unaccountedMiB": usage.unaccounted_mib,
+            "requestedMiB": usage.requested_mib,
+            "freeMiB": usage.free_mib,
+            "requestedAtLeastMiB": certain.requested_mib,
+            "freeAtMostMiB": certain.free_mib,
+        },
+        "mig": {
+            "enabled": device.mig.enabled,
+            "instances": [
+                {
+                    "uuid": instance.uuid,
+                    "profile": instance.profile,
+                    "start": instance.start,
+                    "size": instance.size,
+                    "free": instance.uuid not in held.instances or instance.uuid in attribution.instances,
+                    "mayBeHeld": instance.uuid in attribution.instances,
+                }
+                for instance in sorted(device.mig.instances, key=mig_place)
+            ],
+        },
+    }
+
+
+def mig_place(instance: MigInstance) -> tuple[bool, int, str]:
+    """By start; those whose place is not known last."""
+    return instance.start is None, instance.start or 0, instance.uuid
+
+
+def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
+    """What labels tell: how many of what; nothing of use, so free memory is not known."""
+    estimate = info.estimate
+    if estimate is None:
+        return []
+    memory = {
+        "totalMiB": estimate.memory_mib,
+        "reservedMiB": None,
+        "usedMiB": None,
+        "unaccountedMiB": None,
+        "requestedMiB": None,
+        "freeMiB": None,
+        "requestedAtLeastMiB": None,
+        "freeAtMostMiB": None,
+    }
+    return [
+        {
+            "uuid": None,
+            "index": index,
+            "model": estimate.model.name,
+            "family": estimate.model.family,
+            "healthy": True,
+            "healthReason": None,
+            "cordoned": False,
+            "mayBeHeld": False,
+            "memory": dict(memory),
+            "mig": {"enabled": estimate.mig_strategy != "none", "instances": []},
+        }
+        for index in range(estimate.count)
+    ]

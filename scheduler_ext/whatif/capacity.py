@@ -1,0 +1,181 @@
+"""How many more of a pod a cluster takes, node by node, and what refuses the next one."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.placement import Sizing
+from scheduler_ext.core.errors import PodError
+from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.framework.reasons import INVALID_REQUEST
+from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds, intree_rejection
+from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.snapshot.table import build_snapshot
+from scheduler_ext.explain.explain import API_VERSION, asked, warnings, wish
+from scheduler_ext.explain.intree_nodes import InTreeNodes, with_pods
+from scheduler_ext.explain.nearest import Refused, miss_of, nearest
+from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.whatif.copies import NO_LIMIT, Vessel, fill_all
+from scheduler_ext.whatif.rooms import Rooms, filled, rooms_of
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs
+
+
+def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[str, Any]:
+    """The Capacity of a cluster for a pod, as plain JSON values: nodes with most first, then by name.
+
+    A count is null, and so is the total, where nothing that is known limits it. Raises PodError for the pod,
+    InventoryError for an object of the inventory, naming what cannot be read.
+    """
+    request = wish(pod, config)
+    namespace, _, name = pod_name(pod).partition("/")
+    answer: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": "Capacity",
+        "pod": {"namespace": namespace, "name": name},
+        "request": asked(request),
+        "invalid": request.message if isinstance(request, InvalidRequest) else None,
+    }
+    if isinstance(request, InvalidRequest):
+        reason = INVALID_REQUEST.text
+        nodes = [{"node": name, "count": 0, "limit": reason} for name in sorted(state.infos)]
+        counted: dict[str, Any] = {
+            "total": 0,
+            "nodes": nodes,
+            "next": {"node": None, "reason": reason, "nearestMiss": None},
+        }
+    else:
+        try:
+            needs = pod_needs(pod)
+        except QuantityError as error:
+            raise PodError(f"Pod {pod_name(pod)}: {error}") from None
+        counted = _counted(request, needs, state, config)
+    warned = warnings(pod, request, state, config.resource_names())
+    return answer | counted | {"notModelled": not_modelled(pod), "warnings": warned}
+
+
+@dataclass(slots=True)
+class _Alike:
+    """Nodes that take equally many: the first by name is looked at, and answers for the others."""
+
+    vessel: Vessel
+    names: list[str] = field(default_factory=list)
+
+
+def _counted(
+    request: GpuRequest, needs: PodNeeds, state: ClusterState, config: Configuration
+) -> dict[str, Any]:
+    sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
+    in_tree = _InTree(InTreeNodes(state.objects, sizing.resources, state.infos), needs)
+    groups: dict[Hashable, _Alike] = {}
+    resolved = {name: sizing.resolved(state.infos[name]) for name in sorted(state.infos)}
+    for name, node in resolved.items():
+        rooms = rooms_of(node, sizing) if request.shares is not None else Rooms()
+        key = node.state, rooms, in_tree.key(name)
+        if key not in groups:
+            groups[key] = _Alike(Vessel(node, rooms, in_tree.most(name)))
+        groups[key].names.append(name)
+    alike = list(groups.values())
+    cluster = build_snapshot(resolved, 1, forecast=Forecast(state.workload, ()))
+    fills = fill_all([each.vessel for each in alike], request, sizing, cluster)
+    full: dict[str, Node] = {}
+    for each, fill in zip(alike, fills, strict=True):
+        # Without end, or without a GPU, it stays as it is.
+        node = each.vessel.node
+        held = replace(fill, copies=0) if fill.copies >= NO_LIMIT else fill
+        full[node.info.name] = sizing.resolved(filled(node, request, held, sizing))
+    decision = Decision(request, build_snapshot(full, 1), sizing.policy)
+    codes = decision.verdict[decision.snapshot.state_of[:-1]].tolist()
+    refused = []
+    counts: dict[str, tuple[int | None, str | None]] = {}
+    for each, fill, code in zip(alike, fills, codes, strict=True):
+        name = each.names[0]
+        if fill.copies >= NO_LIMIT:
+            counts.update((name, (None, None)) for name in each.names)
+            continue
+        last = in_tree.refusal(name, fill.copies)
+        why = Refused(full[name], code, last, in_tree.full(name, fill.copies), len(each.names))
+        refused.append(why)
+        counts.update((name, (fill.copies, why.reason)) for name in each.names)
+    first = nearest(refused, decision, needs, in_tree.ours)
+    numbers = [count for count, _ in counts.values()]
+    order = sorted(counts.items(), key=lambda item: (_most_first(item[1][0]), item[0]))
+    nothing = None if alike else NO_NODES
+    return {
+        "total": None if None in numbers else sum(count or 0 for count in numbers),
+        "nodes": [{"node": name, "count": count, "limit": limit} for name, (count, limit) in order],
+        "next": {
+            "node": first.node.info.name if first is not None else None,
+            "reason": first.reason if first is not None else nothing,
+            "nearestMiss": miss_of(first, decision) if first is not None else None,
+        },
+    }
+
+
+def _most_first(count: int | None) -> int:
+    return -NO_LIMIT if count is None else -count
+
+
+class _InTree:
+    """How many copies of a pod kube-scheduler's own filters let a node take, and what they tell the next."""
+
+    def __init__(self, nodes: InTreeNodes, needs: PodNeeds) -> None:
+        self.ours = nodes.ours(needs)
+        self._nodes = nodes
+        self._needs = needs
+        self._refused: Mapping[str, InTreeRejection] = nodes.refused(needs)
+        self._most: dict[Hashable, int] = {}
+        self._counted = [name for name in needs.requests if name not in self.ours]
+
+    def key(self, name: str) -> Hashable:
+        """What tells nodes apart that take a different number, or refuse in other words."""
+        facts = self._nodes.facts(name)
+        free = self._free(facts) if facts is not None else None
+        return self._refused.get(name), free
+
+    def most(self, name: str) -> int:
+        """How many copies they let it take; NO_LIMIT of a node without a Node object, if it has the name."""
+        if name in self._refused:
+            return 0
+        facts = self._nodes.facts(name)
+        if facts is None:
+            return NO_LIMIT
+        key = self._free(facts)
+        if key not in self._most:
+            # One more is refused for good once one is; the places for pods bound the search.
+            places = int(facts.allocatable.get("pods", 0)) - facts.pod_count
+            self._most[key] = bisect_left(
+                range(min(NO_LIMIT, max(0, places))),
+                True,
+                key=lambda copies: self._says(facts, copies) is not None,
+            )
+        return self._most[key]
+
+    def refusal(self, name: str, copies: int) -> InTreeRejection | None:
+        """What they say to one more beside so many copies."""
+        facts = self._nodes.facts(name)
+        return self._says(facts, copies) if facts is not None else self._refused.get(name)
+
+    def full(self, name: str, copies: int) -> NodeFacts | None:
+        """The node with so many copies."""
+        facts = self._nodes.facts(name)
+        return with_pods(facts, self._needs.requests, copies) if facts is not None else None
+
+    def _says(self, facts: NodeFacts, copies: int) -> InTreeRejection | None:
+        there = with_pods(facts, self._needs.requests, copies)
+        return intree_rejection(self._needs, there, ignore_resources=self.ours)
+
+    def _free(self, facts: NodeFacts) -> Hashable:
+        return (
+            facts.allocatable.get("pods", 0) - facts.pod_count,
+            *(facts.allocatable.get(name, 0) - facts.requested.get(name, 0) for name in self._counted),
+            # Whether too little is free for now or for good is told as well.
+            *(facts.allocatable.get(name, 0) for name in self._counted),
+        )

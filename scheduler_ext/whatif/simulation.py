@@ -1,0 +1,133 @@
+"""What would happen to pods that come to a cluster one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.framework.reasons import INVALID_REQUEST
+from scheduler_ext.core.intree import NO_NODES
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import InvalidRequest
+from scheduler_ext.explain.explain import API_VERSION
+from scheduler_ext.explain.nearest import Refused
+from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.whatif.eviction import find_eviction
+from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.pod import (
+    is_finished,
+    is_terminating,
+    not_modelled,
+    pod_name,
+    pod_needs,
+    pod_priority,
+    pod_request,
+    pod_uid,
+)
+
+Json = dict[str, Any]
+
+_ENDED = "a pod that has ended or is being deleted (it is placed as a new one)"
+
+
+def by_priority(pods: Sequence[kube.Pod]) -> list[kube.Pod]:
+    """The highest priority first, as kube-scheduler's queue has pods that wait; equals as they were."""
+    return sorted(pods, key=lambda pod: -pod_priority(pod))
+
+
+def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuration) -> Json:
+    """The Simulation of these pods on a cluster, in their order, as plain JSON values.
+
+    Each is bound before the next is looked at, evicting others where kube-scheduler would; a pod that cannot
+    be read is an item that says so. Raises SimulationError for a pod that the cluster runs already,
+    InventoryError for an object of the cluster, naming it and its field.
+    """
+    cluster = WhatIf(state, config)
+    bound = cluster.bound()
+    running = [pod_name(pod) for pod in pods if pod_name(pod) in bound]
+    if running:
+        raise SimulationError(
+            f"Pod {running[0]} is on node {bound[running[0]]} already"
+            + (f", and {len(running) - 1} more are on theirs" if running[1:] else "")
+            + "; give the pods that are to come only"
+        )
+    run = _Run(cluster, state.objects.budgets, config, pods)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Simulation",
+        "items": [run.next(pod) for pod in pods],
+    }
+
+
+class _Run:
+    """The cluster by now, and what PodDisruptionBudgets still allow."""
+
+    def __init__(
+        self, cluster: WhatIf, budgets: Sequence[Budget], config: Configuration, pods: Sequence[kube.Pod]
+    ) -> None:
+        self._cluster = cluster
+        self._budgets = list(budgets)
+        self._resources = config.resource_names()
+        self._empty_victims = config.preemption.empty_victims
+        taken = {resident.pod.uid for name in cluster.names for resident in cluster.residents(name)}
+        self._uids = Counter([*taken, *(pod_uid(pod) for pod in pods)])
+
+    def next(self, pod: kube.Pod) -> Json:
+        """Where a pod goes, or why nowhere."""
+        item: Json = {
+            "pod": pod_name(pod),
+            "node": None,
+            "devices": [],
+            "reason": None,
+            "nearestMiss": None,
+            "nearestNode": None,
+            "victims": [],
+            "message": None,
+            "notModelled": not_modelled(pod) + ([_ENDED] if is_finished(pod) or is_terminating(pod) else []),
+        }
+        asker = self._asker(pod)
+        if isinstance(asker, str):
+            return item | {"reason": INVALID_REQUEST.text, "message": asker}
+        node = self._cluster.best(asker)
+        if node is None:
+            eviction = find_eviction(asker, self._cluster, self._budgets, empty_victims=self._empty_victims)
+            if eviction is None:
+                refused = self._cluster.refusal(asker)
+                return item | ({"reason": NO_NODES} if refused is None else self._told(refused, asker))
+            node = eviction.node
+            victims = self._cluster.evict(node, eviction.uids)
+            self._spend(victims)
+            item["victims"] = [name_of(victim) for victim in victims]
+        return item | {"node": node, "devices": self._cluster.bind(asker, node)}
+
+    def _asker(self, pod: kube.Pod) -> Asker | str:
+        """The pod as it looks for a node, or why it cannot be read."""
+        try:
+            request, needs = pod_request(pod, self._resources), pod_needs(pod)
+        except QuantityError as error:
+            return str(error)
+        if isinstance(request, InvalidRequest):
+            return request.message
+        uid = pod_uid(pod)
+        # Copies of a manifest carry one uid; each is a pod of its own here.
+        return Asker(pod, uid if uid and self._uids[uid] == 1 else pod_name(pod), request, needs)
+
+    def _spend(self, victims: Sequence[BoundPod]) -> None:
+        """Who is evicted counts against its budgets from then on."""
+        for i, budget in enumerate(self._budgets):
+            covered = sum(budget.counts(victim) for victim in victims)
+            self._budgets[i] = replace(budget, allowed=max(0, budget.allowed - covered))
+
+    def _told(self, refused: Refused, asker: Asker) -> Json:
+        return {
+            "reason": refused.reason,
+            "nearestMiss": self._cluster.miss(refused, asker),
+            "nearestNode": refused.node.info.name,
+        }

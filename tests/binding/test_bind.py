@@ -1,0 +1,532 @@
+"""One bind, call by call: every outcome of every call, what is asked next, and what stays promised."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler_ext.binding.bind import (
+    Binding,
+    BindResult,
+    Call,
+    GetPod,
+    GetReservation,
+    OneWriter,
+    PodNow,
+    PodsOn,
+    PostBinding,
+    PutReservation,
+    Steps,
+    Wanted,
+)
+from scheduler_ext.binding.book import Book
+from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsent
+from scheduler_ext.core.cache.intent import MAX_INTENTS, Intent, Reservation
+from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from tests.binding.bind_states import EXTENDER, SHARE, Held, Pod, Setting, Written, report
+from tests.core.reported import ONE_G, device, sliced
+
+SETTING = Setting({"n": ("g0", "g1"), "m": ("m0",)}, {"p": 600, "q": 600, "r": 600, "s": 600})
+WHOLE = "nvidia.com/gpu"
+P = Pod("p-1", 1)
+NAMES = {
+    GetPod: "get",
+    PodsOn: "list",
+    GetReservation: "read",
+    PutReservation: "put",
+    PostBinding: "post",
+    OneWriter: "turn",
+}
+FAULTS: dict[str, Outcome[Any]] = {
+    "unknown": Unknown("no answer"),
+    "unsent": Unsent("no time was left"),
+    "403": Refused(403, "forbidden"),
+    "404": Refused(404, "not found"),
+    "409": Refused(409, "conflict"),
+    "429": Refused(429, "too many requests"),
+}
+
+
+def now(pod: Pod | None) -> PodNow | None:
+    if pod is None:
+        return None
+    waits = pod.node is None and not pod.finished
+    bound = SETTING.bound(pod) if pod.node is not None else None
+    return PodNow(pod.uid, pod.node, bound, SETTING.pending(pod) if waits else None)
+
+
+ANSWERS: dict[str, Any] = {
+    "get same": now(P),
+    "get changed": now(P._replace(version=2)),
+    "get again": now(P._replace(version=3)),
+    "get bound": now(P._replace(version=2, node="n", gpu="g0")),
+    "get elsewhere": now(P._replace(version=2, node="m", gpu="m0")),
+    "get deleting": now(P._replace(version=2, deleting=True)),
+    "get finished": now(P._replace(version=2, finished=True)),
+    "get gone": None,
+    "get another": now(Pod("p-2", 9)),
+    "read none": None,
+    "read q": SETTING.reservation("n", Written(5, (Held("q-1", "1", "g0", "you"),))),
+    "read q, r": SETTING.reservation(
+        "n", Written(5, (Held("q-1", "1", "g0", "you"), Held("r-1", "1", "g1", "you")))
+    ),
+    "read mine": SETTING.reservation("n", Written(5, (Held("p-1", "1", "g1", "you"),))),
+    "list q": (SETTING.bound(Pod("q-1", 2, "n", "g0")),),
+    "list q, r": (SETTING.bound(Pod("q-1", 2, "n", "g0")), SETTING.bound(Pod("r-1", 2, "n", "g1"))),
+    "list none": (),
+    "turn ok": None,
+    "post ok": None,
+}
+
+
+class Driven:
+    """An extender that is asked, and whose calls are answered in words: "post 409", "get changed"."""
+
+    def __init__(self) -> None:
+        self.book = Book(Inventory(150.0, 300.0), EXTENDER, "me", lambda: 0.0)
+        for node, uuids in SETTING.gpus.items():
+            record = NodeRecord(f"uid-{node}", {SHARE: 1000 * len(uuids), WHOLE: len(uuids)})
+            self.book.inventory.node_seen(node, record, 0.0)
+            self.book.inventory.report_seen(node, report(uuids), 0.0, 0.0)
+        sole = Report((device(0, mig=sliced(("1g.10gb", 0))),), mig_strategy="mixed")
+        self.book.inventory.node_seen("mig", NodeRecord("uid-mig", {ONE_G: 1}), 0.0)
+        self.book.inventory.report_seen("mig", sole, 0.0, 0.0)
+        self.counts: Counter[str] = Counter()
+        self.binding = Binding(
+            self.book, lambda name: name == "ours", lambda kind: self.counts.update([kind])
+        )
+        self.versions = iter(range(10, 100))
+        self.calls: list[Call] = []
+
+    def knows(self, waiting: Pod = P, **fields: Any) -> Driven:
+        """It waits for a node, as far as the watch told."""
+        self.book.inventory.pod_pending(replace(SETTING.pending(waiting), **fields))
+        return self
+
+    def bind(self, *told: str, node: str = "n") -> BindResult:
+        """How it ends, when its calls are these and end so."""
+        result = self.drive(self.binding.bind(Wanted("ns", "p", "p-1", node)), *told)
+        assert isinstance(result, BindResult)
+        return result
+
+    def drive(self, steps: Steps[Any], *told: str) -> Any:
+        outcome: Outcome[Any] | None = None
+        for word in told:
+            call = steps.send(outcome)
+            self.calls.append(call)
+            assert NAMES[type(call)] == word.split()[0], f"{call} and not {word}"
+            outcome = self._outcome(call, word)
+        with pytest.raises(StopIteration) as end:
+            pytest.fail(f"{steps.send(outcome)} is asked after all")
+        return end.value.value
+
+    def _outcome(self, call: Call, word: str) -> Outcome[Any]:
+        fault = FAULTS.get(word.split()[1])
+        if fault is not None:
+            return fault
+        if isinstance(call, PutReservation):
+            return Done(replace(call.wanted, resource_version=str(next(self.versions))))
+        return Done(ANSWERS[word])
+
+    def holds(self) -> str:
+        """Who holds what: p on g0!, where it is promised."""
+        words = []
+        for info in self.book.inventory.infos():
+            for pod in info.pods:
+                if pod.holds:
+                    gpus = "+".join(pod.devices.get("main", (info.name,)))
+                    words.append(f"{pod.name} on {gpus}" + ("!" if pod.uid in info.assumed else ""))
+        return ", ".join(sorted(set(words)))
+
+
+FENCED = ("turn ok", "read none", "list none", "put ok")
+
+
+@pytest.mark.parametrize(
+    ("told", "kind", "holds"),
+    [
+        pytest.param(("post ok",), "bound", "p on g0", id="bound, and confirmed"),
+        pytest.param(("post 403",), "failed", "", id="refused, and forgotten"),
+        pytest.param(("post 404",), "failed", "", id="no such pod"),
+        pytest.param(("post 429",), "failed", "", id="left alone"),
+        pytest.param(("post unsent",), "failed", "", id="no time was left: it can be no more"),
+        pytest.param(("post unknown", "get same"), "unknown", "p on g0!", id="on its way still: kept"),
+        pytest.param(("post unknown", "get unknown"), "unknown", "p on g0!", id="nor can it be read: kept"),
+        pytest.param(("post unknown", "get unsent"), "unknown", "p on g0!", id="nor was there time: kept"),
+        pytest.param(("post unknown", "get bound"), "bound", "p on g0", id="it was bound"),
+        pytest.param(("post unknown", "get elsewhere"), "refused", "p on m0", id="somebody else bound it"),
+        pytest.param(("post unknown", "get gone"), "refused", "", id="it is gone"),
+        pytest.param(("post unknown", "get another"), "refused", "", id="another one has its name"),
+        pytest.param(("post unknown", "get finished"), "refused", "", id="it has finished unbound"),
+        pytest.param(("post unknown", "get deleting"), "refused", "", id="it is being deleted"),
+        pytest.param(
+            ("post unknown", "get changed", "turn ok", "put ok", "post ok"),
+            "bound",
+            "p on g0",
+            id="it changed, so that it was not bound: once more",
+        ),
+        pytest.param(
+            ("post 409", "get changed", "turn ok", "put ok", "post ok"), "bound", "p on g0", id="as after 409"
+        ),
+        pytest.param(
+            ("post 409", "get changed", "turn ok", "put ok", "post 409", "get again"),
+            "failed",
+            "",
+            id="and not a third time",
+        ),
+        pytest.param(
+            ("post 409", "get same", "turn ok", "put ok", "post ok"),
+            "bound",
+            "p on g0",
+            id="409, and yet nothing changed: once more, too",
+        ),
+        pytest.param(
+            ("post 409", "get same", "turn ok", "put ok", "post 409", "get same"),
+            "failed",
+            "",
+            id="and that was refused",
+        ),
+        pytest.param(("post 409", "get bound"), "bound", "p on g0", id="409: an earlier try had bound it"),
+        pytest.param(("post 409", "get deleting"), "refused", "", id="409: it is being deleted"),
+        pytest.param(("post 409", "get unknown"), "unknown", "p on g0!", id="409, and not to be read"),
+    ],
+)
+def test_the_binding(told: tuple[str, ...], kind: str, holds: str) -> None:
+    driven = Driven().knows()
+    result = driven.bind(*FENCED, *told)
+    assert (result.kind, bool(result.error)) == (kind, kind != "bound")
+    assert driven.holds() == holds
+
+
+@pytest.mark.parametrize(
+    ("told", "kind", "holds"),
+    [
+        pytest.param(("turn unsent",), "failed", "", id="others took all the time"),
+        pytest.param(("turn ok", "read unknown"), "failed", "", id="what is written cannot be read"),
+        pytest.param(("turn ok", "read none", "list unknown"), "failed", "", id="nor what is bound"),
+        pytest.param(("turn ok", "read none", "list none", "put unknown"), "failed", "", id="nor written"),
+        pytest.param(("turn ok", "read none", "list none", "put 403"), "failed", "", id="nor may it be"),
+        pytest.param((*FENCED, "post ok"), "bound", "p on g0", id="nobody has written: where it scored best"),
+        pytest.param(
+            ("turn ok", "read q", "list none", "put ok", "post ok"),
+            "bound",
+            "p on g1, q on g0!",
+            id="another is coming there: on the other GPU",
+        ),
+        pytest.param(
+            ("turn ok", "read none", "list q", "put ok", "post ok"),
+            "bound",
+            "p on g1, q on g0",
+            id="another was bound there",
+        ),
+        pytest.param(
+            ("turn ok", "read q, r", "list none"), "conflict", "q on g0!, r on g1!", id="both taken"
+        ),
+        pytest.param(("turn ok", "read q", "list q, r"), "conflict", "q on g0, r on g1", id="both bound"),
+        pytest.param(
+            ("turn ok", "read mine", "list none", "put ok", "post ok"),
+            "bound",
+            "p on g1",
+            id="another extender is binding it: to the same GPU",
+        ),
+        pytest.param(
+            ("turn ok", "read mine", "list none", "put ok", "post 403"),
+            "failed",
+            "p on g1!",
+            id="refused to us, it may be bound by the other still",
+        ),
+        pytest.param(
+            ("turn ok", "read none", "list none", "put 409", "read q", "list none", "put ok", "post ok"),
+            "bound",
+            "p on g1, q on g0!",
+            id="somebody was faster: read, and decided anew",
+        ),
+        pytest.param(
+            ("turn ok", "read q", "list none", "put 404", "read none", "list none", "put ok", "post ok"),
+            "bound",
+            "p on g0",
+            id="somebody deleted it, and what it said",
+        ),
+        pytest.param(
+            ("turn ok", *("read none", "list none", "put 409") * 4), "failed", "", id="four times, no more"
+        ),
+    ],
+)
+def test_the_fence(told: tuple[str, ...], kind: str, holds: str) -> None:
+    driven = Driven().knows()
+    result = driven.bind(*told)
+    assert (result.kind, bool(result.error)) == (kind, kind != "bound")
+    assert driven.holds() == holds
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        pytest.param(("get same", *FENCED, "post ok"), "bound", id="it waits: kube-scheduler knew it first"),
+        pytest.param(("get bound",), "repeated", id="it is bound there"),
+        pytest.param(("get elsewhere",), "refused", id="it is bound elsewhere"),
+        pytest.param(("get gone",), "refused", id="it is gone"),
+        pytest.param(("get another",), "refused", id="another one has its name"),
+        pytest.param(("get finished",), "refused", id="it has finished"),
+        pytest.param(("get deleting",), "refused", id="it is being deleted"),
+        pytest.param(("get unknown",), "failed", id="nobody answers"),
+    ],
+)
+def test_a_pod_nobody_told_of_is_read(told: tuple[str, ...], kind: str) -> None:
+    assert Driven().bind(*told).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        pytest.param({"scheduler_name": "another"}, "scheduler 'another', not of ours", id="not ours"),
+        pytest.param({"pod": replace(SETTING.bound(P), terminating=True)}, "being deleted", id="going"),
+        pytest.param({"invalid": "what is that"}, "what is that", id="asks what cannot be meant"),
+    ],
+)
+def test_a_pod_that_is_not_to_be_bound_is_refused(fields: dict[str, Any], why: str) -> None:
+    driven = Driven().knows(**fields)
+    result = driven.bind()
+    assert result.kind == "refused"
+    assert why in result.error
+    assert driven.holds() == ""
+
+
+def test_the_second_bind_on_a_node_reads_nothing() -> None:
+    driven = Driven().knows().knows(Pod("q-1", 1))
+    driven.bind(*FENCED, "post ok")
+    asked = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
+    assert driven.drive(asked, "turn ok", "put ok", "post ok") == BindResult("bound")
+    written = [call.wanted for call in driven.calls if isinstance(call, PutReservation)]
+    # What is known to be bound is taken out with the next write.
+    assert [[intent.uid for intent in wanted.intents] for wanted in written] == [["p-1"], ["q-1"]]
+    assert [wanted.resource_version for wanted in written] == [None, "10"]
+    assert len({wanted.stamp for wanted in written}) == 2
+
+
+def test_asked_again_it_says_where_the_pod_is() -> None:
+    driven = Driven().knows()
+    driven.bind(*FENCED, "post ok")
+    assert driven.bind() == BindResult("repeated")
+    elsewhere = driven.bind(node="m")
+    assert elsewhere.kind == "refused"
+    assert "is bound to node n already, not to m" in elsewhere.error
+
+
+def test_where_nothing_fits_nothing_is_asked() -> None:
+    driven = Driven().knows()
+    for name, gpu in (("q", "g0"), ("r", "g1")):
+        driven.book.inventory.pod_seen(SETTING.bound(Pod(f"{name}-1", 2, "n", gpu)), "n", 0.0)
+    result = driven.bind()
+    assert result.kind == "conflict"
+    assert "pod ns/p no longer fits on node n: " in result.error
+    assert driven.counts == {"gone": 1}
+    assert Driven().knows().bind(node="nowhere").kind == "conflict"
+
+
+@pytest.mark.parametrize(
+    ("told", "counts"),
+    [
+        pytest.param(("post ok",), {}, id="none"),
+        pytest.param(("post 409", "get bound"), {"pod": 1}, id="the pod is another"),
+        pytest.param(("post unknown", "get same"), {}, id="no answer is none"),
+    ],
+)
+def test_conflicts_are_counted(told: tuple[str, ...], counts: dict[str, int]) -> None:
+    driven = Driven().knows()
+    driven.bind(*FENCED, *told)
+    assert driven.counts == counts
+
+
+WHOLE_POD = replace(SETTING.bound(P), request=GpuRequest(units=(UnitAsk(WHOLE, 1),)), devices={})
+MIG_POD = replace(WHOLE_POD, request=GpuRequest(units=(UnitAsk(ONE_G, 1, "1g.10gb"),)))
+
+
+@pytest.mark.parametrize(
+    ("told", "kind", "holds"),
+    [
+        pytest.param(("post ok",), "bound", "p on {}", id="bound, and confirmed"),
+        pytest.param(("post 403",), "failed", "", id="refused"),
+        pytest.param(("post unknown", "get same"), "unknown", "p on {}!", id="kept while nobody knows"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("pod", "node"),
+    [pytest.param(WHOLE_POD, "n", id="a whole GPU"), pytest.param(MIG_POD, "mig", id="a MIG instance")],
+)
+def test_what_a_device_plugin_picks_is_fenced_like_a_share(
+    pod: BoundPod, node: str, told: tuple[str, ...], kind: str, holds: str
+) -> None:
+    driven = Driven().knows(pod=pod)
+    assert driven.bind(*FENCED, *told, node=node).kind == kind
+    assert driven.holds() == holds.format(node)
+    [written] = [call.wanted for call in driven.calls if isinstance(call, PutReservation)]
+    assert [(intent.pod.request.units, intent.pod.devices) for intent in written.intents] == [
+        (pod.request.units, {})
+    ]
+
+
+def test_the_only_instance_is_promised_once() -> None:
+    driven = Driven().knows(pod=MIG_POD)
+    driven.knows(Pod("q-1", 1), pod=replace(MIG_POD, uid="q-1", name="q"))
+    driven.bind(*FENCED, "post unknown", "get same", node="mig")
+    result = driven.drive(driven.binding.bind(Wanted("ns", "q", "q-1", "mig")))
+    assert result.kind == "conflict"
+    assert driven.holds() == "p on mig!"
+
+
+def test_a_pod_that_asks_nothing_of_a_gpu_is_bound_without_more() -> None:
+    driven = Driven().knows(pod=replace(WHOLE_POD, request=GpuRequest()))
+    assert driven.bind("post ok").kind == "bound"
+
+
+def test_what_asks_nothing_is_not_written_with_others() -> None:
+    driven = Driven().knows(pod=replace(WHOLE_POD, request=GpuRequest())).knows(Pod("q-1", 1))
+    driven.book.fence(Reservation("n", resource_version="5"), ())
+    assert driven.bind("post unknown", "get same").kind == "unknown"
+    asked = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
+    assert driven.drive(asked, "turn ok", "put ok", "post ok").kind == "bound"
+    [written] = [call.wanted for call in driven.calls if isinstance(call, PutReservation)]
+    assert [intent.uid for intent in written.intents] == ["q-1"]
+
+
+def test_a_whole_gpu_stays_promised_while_an_earlier_binding_is_open() -> None:
+    driven = Driven().knows(pod=WHOLE_POD)
+    driven.bind(*FENCED, "post unknown", "get same")
+    assert driven.bind("turn ok", "put ok", "post unsent").kind == "failed"
+    assert driven.holds() == "p on n!"
+    [(node, intent)] = driven.book.unsettled()
+    assert driven.drive(driven.binding.settle(node, intent), "get changed")
+    assert driven.holds() == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "known", "holds"),
+    [
+        pytest.param("get same", False, "p on g0!", id="still open"),
+        pytest.param("get unknown", False, "p on g0!", id="not to be read"),
+        pytest.param("get changed", True, "", id="changed: that Binding comes too late"),
+        pytest.param("get bound", True, "p on g0", id="bound"),
+        pytest.param("get elsewhere", True, "p on m0", id="bound elsewhere"),
+        pytest.param("get gone", True, "", id="gone"),
+        pytest.param("get another", True, "", id="another of its name"),
+        pytest.param("get finished", True, "", id="finished"),
+    ],
+)
+def test_looking_after_what_stayed_open(told: str, known: bool, holds: str) -> None:
+    driven = Driven().knows()
+    driven.bind(*FENCED, "post unknown", "get same")
+    [(node, intent)] = driven.book.unsettled()
+    assert driven.drive(driven.binding.settle(node, intent), told) is known
+    assert driven.holds() == holds
+    assert (driven.book.unsettled() == []) is known
+
+
+def test_two_binds_of_one_extender_see_what_one_of_them_read() -> None:
+    """The second was decided before the first read that both GPUs are taken."""
+    driven = Driven().knows().knows(Pod("q-1", 1))
+    first = driven.binding.bind(Wanted("ns", "p", "p-1", "n"))
+    second = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
+    assert isinstance(first.send(None), OneWriter)
+    assert isinstance(second.send(None), OneWriter)
+    first.send(Done(None))
+    first.send(Done(SETTING.reservation("n", Written(5, (Held("r-1", "1", "g0", "you"),)))))
+    with pytest.raises(StopIteration) as end:
+        first.send(Done((SETTING.bound(Pod("s-1", 2, "n", "g1")),)))
+    assert end.value.value.kind == "conflict"
+    with pytest.raises(StopIteration) as end:
+        second.send(Done(None))
+    assert end.value.value.kind == "conflict"
+
+
+class TestWaitingForATurn:
+    """q is asked for while p's intent is not written yet."""
+
+    def asked(self, driven: Driven) -> tuple[Steps[BindResult], Steps[BindResult]]:
+        driven.knows().knows(Pod("q-1", 1))
+        binds = (
+            driven.binding.bind(Wanted("ns", "p", "p-1", "n")),
+            driven.binding.bind(Wanted("ns", "q", "q-1", "n")),
+        )
+        for steps in binds:
+            assert isinstance(steps.send(None), OneWriter)
+        return binds
+
+    def written(self, steps: Steps[BindResult], outcome: Outcome[Any]) -> PutReservation:
+        """The write that comes next."""
+        call = steps.send(outcome)
+        assert isinstance(call, PutReservation)
+        return call
+
+    def test_one_write_is_enough_for_both(self) -> None:
+        driven = Driven()
+        driven.book.fence(Reservation("n", resource_version="5"), ())
+        first, second = self.asked(driven)
+        wrote = self.written(first, Done(None))
+        assert [intent.uid for intent in wrote.wanted.intents] == ["q-1", "p-1"]
+        assert isinstance(first.send(Done(replace(wrote.wanted, resource_version="6"))), PostBinding)
+        posted = second.send(Done(None))
+        assert isinstance(posted, PostBinding)
+        assert posted.reserved.devices == {"main": ("g1",)}
+
+    def test_who_was_decided_before_others_were_read_is_left_out(self) -> None:
+        driven = Driven()
+        first, second = self.asked(driven)
+        assert isinstance(first.send(Done(None)), GetReservation)
+        assert isinstance(first.send(Done(None)), PodsOn)
+        wrote = self.written(first, Done(()))
+        assert [intent.uid for intent in wrote.wanted.intents] == ["p-1"]
+        first.send(Done(replace(wrote.wanted, resource_version="6")))
+        again = self.written(second, Done(None))
+        assert [intent.uid for intent in again.wanted.intents] == ["p-1", "q-1"]
+
+    def test_who_was_written_and_has_no_time_left_holds_nothing(self) -> None:
+        driven = Driven()
+        driven.book.fence(Reservation("n", resource_version="5"), ())
+        first, second = self.asked(driven)
+        wrote = self.written(first, Done(None))
+        first.send(Done(replace(wrote.wanted, resource_version="6")))
+        with pytest.raises(StopIteration) as end:
+            second.send(Unsent(""))
+        assert end.value.value.kind == "failed"
+        assert driven.holds() == "p on g0!"
+
+    def test_where_the_write_failed_the_next_writes_for_itself(self) -> None:
+        driven = Driven()
+        driven.book.fence(Reservation("n", resource_version="5"), ())
+        first, second = self.asked(driven)
+        self.written(first, Done(None))
+        with pytest.raises(StopIteration):
+            first.send(Unknown(""))
+        assert isinstance(second.send(Done(None)), GetReservation)
+
+    def test_no_more_are_written_than_there_is_room_for(self) -> None:
+        driven = Driven()
+        units = GpuRequest(units=(UnitAsk(WHOLE, 1),))
+        held = tuple(
+            Intent(replace(WHOLE_POD, uid=f"s-{i}", request=GpuRequest()), "1", "you")
+            for i in range(MAX_INTENTS - 1)
+        )
+        driven.book.fence(Reservation("n", "", "5", held), ())
+        driven.knows(pod=replace(WHOLE_POD, request=units))
+        driven.knows(Pod("q-1", 1), pod=replace(WHOLE_POD, uid="q-1", name="q", request=units))
+        first = driven.binding.bind(Wanted("ns", "p", "p-1", "n"))
+        second = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
+        for steps in (first, second):
+            assert isinstance(steps.send(None), OneWriter)
+        wrote = self.written(first, Done(None))
+        assert len(wrote.wanted.intents) == MAX_INTENTS
+        assert wrote.wanted.intents[-1].uid == "p-1"
+        first.send(Done(replace(wrote.wanted, resource_version="6")))
+        with pytest.raises(StopIteration) as end:
+            second.send(Done(None))
+        assert end.value.value == BindResult(
+            "failed", "pod ns/q was not bound: too many pods are being bound to node n"
+        )
+        assert "q on" not in driven.holds()

@@ -1,0 +1,431 @@
+"""All orders of all steps of two extenders and an API server: no memory is promised twice in any.
+
+Each search is complete: every state that can be reached within what may happen there. What the fence is made
+of is left out piece by piece, too, and each time the search finds how memory is promised twice.
+
+``--hypothesis-profile=long`` searches what takes minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from scheduler_ext.binding import book
+from scheduler_ext.binding.bind import Binding, BindResult, GetReservation, PodsOn, Steps
+from scheduler_ext.binding.book import Book, Reserved
+from scheduler_ext.binding.outcome import Done
+from scheduler_ext.core.cache.intent import Intent, Reservation
+from scheduler_ext.core.cache.ledger import NodePods, _Account
+from scheduler_ext.core.cycle.placement import place
+from scheduler_ext.core.node.node import BoundPod, PendingPod
+from scheduler_ext.core.node.nominated import seen_by
+from tests.binding.bind_model import Asked, Budget, Found, Model, World, search
+from tests.binding.bind_states import EXTENDER, Locals, Setting, Value
+from tests.examples import LONG
+
+ONE_GPU = {"n": ("g0",)}
+TWO_GPUS = {"n": ("g0", "g1")}
+TWO_NODES = {"m": ("g0",), "n": ("g1",)}
+TWO = {"p": 600, "q": 600}
+THREE = {"p": 600, "q": 600, "r": 600}
+# Two of A's fit together, and none of them beside B's.
+SMALL = {"p": 600, "q": 600, "r": 300}
+SMALLER = {"p": 600, "q": 100, "r": 300}
+UNEVEN = {"p": 400, "q": 400, "r": 700}
+
+LONG_ALONE = pytest.mark.skipif(not LONG, reason="takes long; the long profile")
+
+
+def asked(*requests: str) -> tuple[Asked, ...]:
+    """Requests as "A p n": of which extender, for which pod, on which node."""
+    found = []
+    for request in requests:
+        name, pod, node = request.split()
+        found.append(Asked("AB".index(name), pod, node))
+    return tuple(found)
+
+
+def told(found: Found) -> str:
+    """What a search found, step by step."""
+    return "\n".join([f"{found.problem}, after", *found.steps])
+
+
+QUICK = {
+    "two pods for one GPU": Model(Setting(ONE_GPU, TWO), asked("A p n", "B q n"), Budget(lost=2, looked=2)),
+    "two of one extender against one of the other": Model(
+        Setting(ONE_GPU, UNEVEN), asked("A p n", "A q n", "B r n"), Budget(lost=1)
+    ),
+    "pods that somebody changes": Model(
+        Setting(ONE_GPU, TWO), asked("A p n", "B q n"), Budget(lost=1, touched=2, looked=1)
+    ),
+    "pods that finish, or are deleted and made anew": Model(
+        Setting(ONE_GPU, TWO), asked("A p n", "B q n", "B p n"), Budget(ended=1)
+    ),
+    "an extender that is killed": Model(
+        Setting(ONE_GPU, TWO), asked("A p n", "B q n", "A q n"), Budget(lost=1, restarted=1)
+    ),
+    "an old leader that wakes up": Model(
+        Setting(ONE_GPU, TWO), asked("A p n", "B q n", "A q n"), Budget(turned=1)
+    ),
+    "watches that are late by any time": Model(
+        Setting(ONE_GPU, TWO), asked("A p n", "B q n"), Budget(lost=1, looked=1), watches=True
+    ),
+    "a pod that is asked for again on another node": Model(
+        Setting(TWO_NODES, TWO), asked("A p n", "B q n", "B p m"), Budget(lost=1)
+    ),
+    "a Binding that is refused, and asked for again of both": Model(
+        Setting(ONE_GPU, TWO), asked("A p n", "A q n", "B p n"), Budget(refused=1, lost=1)
+    ),
+    "a Binding that is refused though nothing changed": Model(
+        Setting(ONE_GPU, TWO), asked("A p n", "A q n", "B p n"), Budget(conflicted=2)
+    ),
+    "a pod of both, and another": Model(Setting(TWO_GPUS, THREE), asked("A p n", "B p n", "B r n"), Budget()),
+    "a Binding that no time was left for": Model(
+        Setting(TWO_GPUS, THREE), asked("A p n", "A p n", "B r n"), Budget(unsent=1, lost=1)
+    ),
+}
+
+LARGE = {
+    "an old leader that wakes up, and answers that are lost": Model(
+        Setting(ONE_GPU, TWO), asked("A p n", "B q n", "A q n"), Budget(lost=1, turned=1)
+    ),
+    "a Binding that is refused though nothing changed, and answers that are lost": Model(
+        Setting(ONE_GPU, TWO), asked("A p n", "A q n", "B p n"), Budget(conflicted=2, lost=1)
+    ),
+    "a pod of both, refused to one, and others": Model(
+        Setting(ONE_GPU, {"p": 600, "q": 100, "r": 600}),
+        asked("A p n", "B p n", "A q n", "A r n"),
+        Budget(refused=1),
+    ),
+    "a pod of both, changed, and another": Model(
+        Setting(TWO_GPUS, THREE), asked("A p n", "B p n", "B r n"), Budget(touched=1)
+    ),
+    "a pod of both, refused though nothing changed, and another": Model(
+        Setting(TWO_GPUS, THREE), asked("A p n", "B p n", "B r n"), Budget(conflicted=1)
+    ),
+    "two pods for one GPU, with everything": Model(
+        Setting(ONE_GPU, TWO),
+        asked("A p n", "B q n"),
+        Budget(lost=2, refused=1, unsent=1, touched=1, ended=1, restarted=1, looked=1),
+    ),
+    "three pods for two GPUs": Model(
+        Setting(TWO_GPUS, THREE), asked("A p n", "A q n", "B r n"), Budget(lost=1, looked=1)
+    ),
+    "two of one extender against one of the other, changed": Model(
+        Setting(ONE_GPU, UNEVEN), asked("A p n", "A q n", "B r n"), Budget(lost=1, touched=1, looked=1)
+    ),
+    "killed twice": Model(
+        Setting(ONE_GPU, TWO), asked("A p n", "B q n", "A q n"), Budget(lost=1, restarted=2, looked=1)
+    ),
+    "pods that finish, or are deleted and made anew, looked after": Model(
+        Setting(ONE_GPU, TWO), asked("A p n", "B q n", "B p n"), Budget(lost=1, ended=1, looked=1)
+    ),
+    "late watches, and a leader that wakes up": Model(
+        Setting(ONE_GPU, TWO),
+        asked("A p n", "B q n"),
+        Budget(lost=1, turned=1, looked=1, touched=1),
+        watches=True,
+    ),
+    "two nodes, asked for by turns": Model(
+        Setting(TWO_NODES, TWO), asked("A p n", "B q n", "A p m", "B p m"), Budget(lost=1)
+    ),
+    "refused, and asked for again": Model(
+        Setting(TWO_GPUS, THREE), asked("A p n", "A p n", "A q n", "B r n"), Budget(refused=1, lost=1)
+    ),
+    "no time left, killed and asked for again": Model(
+        Setting(ONE_GPU, SMALL),
+        asked("A p n", "A p n", "A r n"),
+        Budget(unsent=1, lost=1, restarted=1, looked=1),
+    ),
+    "refused while the other takes over and is killed": Model(
+        Setting(ONE_GPU, TWO),
+        asked("A p n", "B p n", "A q n"),
+        Budget(refused=1, lost=1, restarted=1, looked=1),
+    ),
+    "refused, and asked for again of both": Model(
+        Setting(ONE_GPU, TWO), asked("A p n", "A p n", "A q n", "B p n"), Budget(refused=1, lost=1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_no_memory_is_promised_twice(name: str) -> None:
+    found = search(QUICK[name])
+    assert found.problem is None, told(found)
+    assert found.complete
+
+
+@LONG_ALONE
+@pytest.mark.parametrize("name", LARGE)
+def test_no_memory_is_promised_twice_in_the_long_run(name: str) -> None:
+    found = search(LARGE[name], most=4_000_000)
+    print(f"{name}: {found.states} states, {found.locals} of an extender, complete: {found.complete}")
+    assert found.problem is None, told(found)
+
+
+class Twice(Locals):
+    """Notes every other way to a state that is known."""
+
+    def __init__(self, setting: Setting, name: str) -> None:
+        super().__init__(setting, name)
+        self.other_ways: list[tuple[int, int, Value]] = []
+
+    def _find(self, number: int | None, given: Value) -> int:
+        known = len(self)
+        found = super()._find(number, given)
+        if found < known and number is not None:
+            self.other_ways.append((found, number, given))
+        return found
+
+
+def test_states_that_look_alike_are_alike() -> None:
+    """Whatever comes next, it leads to states that look alike: so one of them stands for both."""
+    setting = Setting(ONE_GPU, UNEVEN)
+    model = Model(setting, asked("A p n", "A q n", "B r n"), Budget(lost=1, looked=1))
+    model.locals = [Twice(setting, name) for name in setting.names]
+    assert search(model).problem is None
+    compared = 0
+    with patch.object(book, "place", setting.place):
+        for local in model.locals:
+            assert isinstance(local, Twice)
+            ways = {number: given for number, given in local._after if number is not None}
+            for found, number, given in local.other_ways[:400]:
+                if found in ways:
+                    machine = local.machine(number)
+                    machine.take(given)
+                    machine.take(ways[found])
+                    assert local._numbers[machine.image()] == local._after[found, ways[found]]
+                    compared += 1
+    assert compared > 50
+
+
+class NoFence(Binding):
+    """The preconditions of the Binding alone."""
+
+    def _fenced(self, reserved: Reserved) -> Steps[Reserved | BindResult]:
+        return reserved
+        yield
+
+
+class BareCounter(Book):
+    """A version that counts up, and says nothing of what is coming."""
+
+    def with_intent(self, reserved: Reserved) -> Reservation:
+        return replace(super().with_intent(reserved), intents=())
+
+
+class PodsFirst(Binding):
+    """The pods of a node are listed before its intents are read."""
+
+    def _catch_up(self, node: str) -> Steps[str | None]:
+        listed = yield PodsOn(node)
+        read = yield GetReservation(node)
+        if not isinstance(read, Done) or not isinstance(listed, Done):
+            return "not read"
+        self.book.fence(read.value or Reservation(node), listed.value)
+        return None
+
+
+class Impatient(Binding):
+    """A promise is dropped when a time has passed."""
+
+    def settle(self, node: str, intent: Intent) -> Steps[bool]:
+        self.book.forget(intent.key, node)
+        return True
+        yield
+
+
+class Optimist(Binding):
+    """What was not answered was not done."""
+
+    def _settle(self, reserved: Reserved, conflict: bool) -> Steps[PendingPod | BindResult]:
+        self.book.forget(reserved.key, reserved.node)
+        return BindResult("failed")
+        yield
+
+
+class Believer(Book):
+    """What a watch says of a reservation counts, also where we wrote it ourselves."""
+
+    def heard(self, node: str, intents: Iterable[Intent]) -> None:
+        self.inventory.intents_seen(node, intents)
+
+
+class ChoosesAnew(Book):
+    """A pod that is bound again at the same version may get another GPU."""
+
+    def reserve(self, pending: PendingPod, node: str) -> Reserved | str:
+        info = self.inventory.info(node)
+        assert info is not None
+        found = place(seen_by(info, pending.pod.uid, 0), pending.pod.request, EXTENDER.sizing)
+        if isinstance(found, str):
+            return found
+        placed = replace(pending.pod, devices=found.devices)
+        intent = Intent(placed, pending.resource_version, self._name, self._reads[node])
+        self.inventory.assume(intent, node)
+        return Reserved(node, pending, intent)
+
+
+class ReadsForItself(Book):
+    """What one bind read does not count for another that was decided before."""
+
+    just_read = False
+
+    def fence(self, found: Reservation, pods: Iterable[BoundPod] | None = None) -> None:
+        self.just_read = pods is not None
+        super().fence(found, pods)
+
+    def is_outdated(self, reserved: Reserved) -> bool:
+        read, self.just_read = self.just_read, False
+        return read
+
+
+class WritesForAll(Book):
+    """What was decided before others were read is written for those who wait, too."""
+
+    def with_intent(self, reserved: Reserved) -> Reservation:
+        with self.lock:
+            waiting = self.inventory.assumed_on(reserved.node)
+        found = super().with_intent(reserved)
+        return replace(found, intents=tuple({i.key: i for i in (*waiting.values(), *found.intents)}.values()))
+
+    def is_outdated(self, reserved: Reserved) -> bool:
+        return super().is_outdated(reserved) and not self.is_written(reserved)
+
+
+class WritesOverOthers(Book):
+    """What another extender wrote of a pod is written anew with others, in our name."""
+
+    def with_intent(self, reserved: Reserved) -> Reservation:
+        with self.lock:
+            assumed = self.inventory.assumed_on(reserved.node)
+        found = super().with_intent(reserved)
+        return replace(found, intents=tuple(assumed.get(i.key, i) for i in found.intents))
+
+
+class ForgetsForOthers(Book):
+    """A refusal settles what others wrote as well."""
+
+    def withdraw(self, reserved: Reserved) -> None:
+        self.forget(reserved.key, reserved.node)
+
+
+class NoStamp(Book):
+    """A write that changes nothing leaves the version as it was."""
+
+    @staticmethod
+    def _stamp() -> str:
+        return ""
+
+
+class AnyVersion(Model):
+    """Bindings that do not name the version of their pod."""
+
+    def _done(self, world: World, write: Value) -> tuple[World, Value]:
+        if write[0] == "post":
+            now = next((pod.version for pod in world.pods if pod.uid == write[1]), 0)
+            write = (*write[:2], now, *write[3:])
+        return super()._done(world, write)
+
+
+def planted(
+    gpus: Any = ONE_GPU, sizes: Any = TWO, model: type[Model] = Model, names: Any = ("A", "B"), **parts: Any
+) -> Any:
+    """A model with a bug in it."""
+    setting = Setting(gpus, sizes, parts.pop("book", Book), parts.pop("binding", Binding), names)
+    requests = asked(*parts.pop("asked", ("A p n", "B q n")))
+    watches = parts.pop("watches", False)
+    return model(setting, requests, Budget(**parts), watches, only_memory=True)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(planted(binding=NoFence), id="no fence"),
+        pytest.param(planted(book=BareCounter), id="a bare counter"),
+        pytest.param(
+            planted(sizes=SMALL, binding=PodsFirst, asked=("A p n", "A r n", "B q n")), id="pods listed first"
+        ),
+        pytest.param(
+            planted(binding=Impatient, lost=1, looked=1, asked=("A p n", "A q n")), id="a time that passes"
+        ),
+        pytest.param(planted(binding=Optimist, lost=1, asked=("A p n", "A q n")), id="no answer, not done"),
+        pytest.param(
+            planted(TWO_GPUS, THREE, book=ChoosesAnew, asked=("A p n", "B q n", "B p n", "A r n")),
+            id="other devices for the same Binding",
+            marks=LONG_ALONE,
+        ),
+        pytest.param(
+            planted(sizes=UNEVEN, book=ReadsForItself, asked=("A p n", "A q n", "B r n")),
+            id="each its own reads",
+        ),
+        pytest.param(
+            planted(TWO_GPUS, THREE, book=WritesForAll, asked=("A p n", "A q n", "B r n")),
+            id="outdated decisions written with others",
+        ),
+        pytest.param(
+            planted(
+                sizes={"p": 600, "q": 100, "r": 600},
+                book=WritesOverOthers,
+                refused=1,
+                asked=("A p n", "B p n", "A q n", "A r n"),
+            ),
+            id="what others wrote is written over",
+            marks=LONG_ALONE,
+        ),
+        pytest.param(
+            planted(book=ForgetsForOthers, refused=1, asked=("A p n", "B p n", "A q n")),
+            id="a refusal to one settles it for all",
+        ),
+        pytest.param(
+            planted(names=("A", "A"), refused=1, asked=("A p n", "B p n", "A q n")), id="two of one name"
+        ),
+        pytest.param(
+            planted(model=AnyVersion, lost=1, touched=1, looked=1, asked=("A p n", "A q n")), id="any version"
+        ),
+    ],
+)
+def test_without_a_part_of_the_fence_memory_is_promised_twice(model: Model) -> None:
+    found = search(model, most=400_000)
+    assert found.problem is not None, f"not found in {found.states} states"
+    assert "are bound on" in found.problem
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(
+            planted(sizes=SMALLER, book=Believer, watches=True, asked=("B q n", "A p n", "A r n")),
+            id="a watch that is believed",
+        ),
+        pytest.param(
+            planted(sizes=SMALL, book=NoStamp, unsent=1, lost=1, asked=("A p n", "A p n", "A r n")),
+            id="no stamp",
+        ),
+    ],
+)
+def test_without_a_part_of_the_fence_a_coming_pod_is_overlooked(model: Model) -> None:
+    """From here two steps more promise its memory twice, and thousands of states."""
+    found = search(replace(model, only_memory=False), most=400_000)
+    assert found.problem is not None, f"not found in {found.states} states"
+    assert "whose Binding may succeed" in found.problem or "does not count" in found.problem
+
+
+def hiding(account: _Account) -> NodePods:
+    """What we assume hides what another extender wrote of the same pod."""
+    assumed = account.intents | account.assumed
+    return NodePods(tuple(intent.pod for intent in assumed.values()), frozenset(uid for uid, _ in assumed))
+
+
+def test_what_is_assumed_hides_nothing_that_is_written() -> None:
+    """The other one chose another GPU for the same pod."""
+    model = planted(TWO_GPUS, THREE, asked=("A p n", "B p n", "B r n"))
+    with patch.object(_Account, "pods", hiding):
+        found = search(model)
+    assert found.problem is not None
+    assert "are bound on" in found.problem

@@ -1,0 +1,286 @@
+"""The inventory behind its lock, with what is written of each node: who is told what, and what counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+
+from scheduler_ext.binding.book import NEVER_WRITTEN, Book, Reserved
+from scheduler_ext.core.cache.intent import Intent, Reservation
+from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.request import Role
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.wire.config import Configuration, MemorySection
+from tests.binding.bind_states import SHARE, Held, Pod, Setting, Written, report
+from tests.core.reported import ask, wants
+from tests.extender.preempting import asks_shares, nominated, preempt
+from tests.kube_objects import Json
+
+SETTING = Setting({"n": ("g0", "g1"), "m": ("m0",)}, {"p": 600, "q": 600, "r": 600})
+P, Q = SETTING.pending(Pod("p-1", 1)), SETTING.pending(Pod("q-1", 1))
+KEY = ("p-1", "1")
+
+
+def built(extender: Extender | None = None) -> Book:
+    book = Book(
+        Inventory(150.0, 300.0),
+        extender or Extender(Configuration(memory=MemorySection(headroom_percent=0))),
+        "me",
+        lambda: 0.0,
+    )
+    for node, uuids in SETTING.gpus.items():
+        book.inventory.node_seen(node, NodeRecord(f"uid-{node}", {SHARE: 1000 * len(uuids)}), 0.0)
+        book.inventory.report_seen(node, report(uuids), 0.0, 0.0)
+    return book
+
+
+def intent(uid: str, gpu: str, extender: str = "you") -> Intent:
+    return SETTING.intent(Held(uid, "1", gpu, extender))
+
+
+def read(version: int, *intents: Held) -> Reservation:
+    found = SETTING.reservation("n", Written(version, intents))
+    assert found is not None
+    return found
+
+
+def reserved(book: Book, pending: object = P, node: str = "n") -> Reserved:
+    found = book.reserve(pending, node)  # type: ignore[arg-type]
+    assert isinstance(found, Reserved), found
+    return found
+
+
+def held(book: Book, node: str = "n") -> dict[str, tuple[str, ...]]:
+    info = book.inventory.info(node)
+    assert info is not None
+    return {pod.name: pod.devices["main"] for pod in info.pods if pod.holds}
+
+
+class TestReserve:
+    def test_a_place_is_promised_at_once(self) -> None:
+        book = built()
+        assert reserved(book).devices == {"main": ("g0",)}
+        assert reserved(book, Q).devices == {"main": ("g1",)}
+        assert held(book) == {"p": ("g0",), "q": ("g1",)}
+
+    def test_where_it_does_not_fit_the_reason_is_told_and_nothing_promised(self) -> None:
+        book = built()
+        reserved(book, P, "m")
+        assert book.reserve(Q, "m") == "Insufficient GPU memory on one device"
+        assert book.reserve(Q, "nowhere") == "node(s) had no fresh GPU inventory"
+        assert held(book, "m") == {"p": ("m0",)}
+
+    def test_an_init_container_has_its_gpu_in_the_intent(self) -> None:
+        """Beside its sidecar it asks more than the app: that much is promised."""
+        book = built()
+        asked = ask(
+            wants(100, SHARE, "log", Role.SIDECAR), wants(700, SHARE, "load", Role.INIT), wants(300, SHARE)
+        )
+        found = reserved(book, replace(P, pod=replace(P.pod, request=asked)))
+        [written] = book.with_intent(found).intents
+        assert written.pod.devices == {"log": ("g0",), "main": ("g0",), "load": ("g0",)}
+        assert written.pod.request.shares == asked.shares
+        rest = ask(wants(201, SHARE))
+        assert reserved(book, replace(Q, pod=replace(Q.pod, request=rest))).devices == {"main": ("g1",)}
+
+    def test_what_it_was_promised_elsewhere_is_not_in_its_way(self) -> None:
+        book = built()
+        reserved(book, P, "m")
+        later = replace(P, resource_version="2")
+        assert reserved(book, later, "m").devices == {"main": ("m0",)}
+
+    def test_what_another_writes_of_it_is_done_again_in_our_name(self) -> None:
+        book = built()
+        book.fence(read(5, Held("p-1", "1", "g1", "you")), ())
+        found = reserved(book)
+        assert (found.devices, found.again) == ({"main": ("g1",)}, True)
+        assert [(i.uid, i.extender) for i in book.with_intent(found).intents] == [("p-1", "me")]
+
+    def test_where_its_place_was_given_away_it_is_refused(self) -> None:
+        book = built()
+        reserved(book, Q)
+        book.fence(read(5, Held("p-1", "1", "g0", "you")), ())
+        assert book.reserve(P, "n") == "pod ns/p on node n: GPU g0 would be promised 1200 of 1000 MiB"
+        assert held(book)["q"] == ("g0",)
+
+
+class TestFence:
+    def test_it_is_up_once_it_was_read_or_written_and_down_when_asked(self) -> None:
+        book = built()
+        assert book.version("n") is None
+        book.fence(Reservation("n"), ())
+        assert book.version("n") == NEVER_WRITTEN
+        book.fence(read(7))
+        assert (book.version("n"), book.version("m")) == ("7", None)
+        book.lower("m")
+        assert book.version("n") == "7"
+        book.lower("n")
+        assert book.version("n") is None
+        book.fence(read(8))
+        book.lower()
+        assert book.version("n") is None
+
+    def test_what_is_read_of_a_node_outdates_what_was_decided_there(self) -> None:
+        book = built()
+        found = reserved(book)
+        book.fence(Reservation("m", resource_version="4"), ())
+        assert not book.is_outdated(found)
+        book.fence(replace(book.with_intent(found), resource_version="5"))
+        assert not book.is_outdated(found)
+        book.fence(read(6), ())
+        assert book.is_outdated(found)
+
+    def test_all_that_is_open_is_written(self) -> None:
+        book = built()
+        book.fence(read(5, Held("q-1", "1", "g0", "you"), Held("r-1", "1", "g1", "you")), ())
+        book.forget(("r-1", "1"), "n")
+        wanted = book.with_intent(reserved(book))
+        assert [(i.uid, i.extender) for i in wanted.intents] == [("q-1", "you"), ("p-1", "me")]
+        assert (wanted.resource_version, wanted.node_uid) == ("5", "uid-n")
+
+    @pytest.mark.parametrize("up", [False, True], ids=["down", "never written"])
+    def test_without_a_version_it_is_created(self, up: bool) -> None:
+        """Which is refused where one exists."""
+        book = built()
+        if up:
+            book.fence(Reservation("n"), ())
+        assert book.with_intent(reserved(book)).resource_version is None
+
+    def test_no_two_writes_are_the_same(self) -> None:
+        book = built()
+        found = reserved(book)
+        assert book.with_intent(found).stamp != book.with_intent(found).stamp
+
+    def test_a_watch_is_heard_where_it_is_down(self) -> None:
+        book = built()
+        book.heard("n", [intent("q-1", "g0")])
+        assert held(book) == {"q": ("g0",)}
+        book.heard("n", [])
+        assert held(book) == {}
+
+    def test_and_not_where_it_is_up(self) -> None:
+        book = built()
+        book.fence(read(5, Held("q-1", "1", "g0", "you")))
+        book.heard("n", [])
+        assert held(book) == {"q": ("g0",)}
+
+    def test_whoever_was_decided_before_a_read_is_outdated(self) -> None:
+        book = built()
+        first = reserved(book)
+        book.fence(read(5))
+        assert not book.is_outdated(first)
+        book.fence(read(6), ())
+        assert book.is_outdated(first)
+        assert not book.is_outdated(reserved(book, Q))
+
+
+class TestSettling:
+    @pytest.mark.parametrize(
+        ("again", "stays"),
+        [
+            pytest.param(False, False, id="ours alone: it is over"),
+            pytest.param(True, True, id="another may have posted it"),
+        ],
+    )
+    def test_what_is_withdrawn(self, again: bool, stays: bool) -> None:
+        book = built()
+        if again:
+            book.fence(read(5, Held("p-1", "1", "g0", "you")), ())
+        found = reserved(book)
+        book.fence(replace(book.with_intent(found), resource_version="6"))
+        book.withdraw(found)
+        assert held(book) == ({"p": ("g0",)} if stays else {})
+
+    def test_refused_to_us_it_counts_again_when_another_takes_it_over(self) -> None:
+        book = built()
+        found = reserved(book)
+        book.fence(replace(book.with_intent(found), resource_version="6"))
+        book.withdraw(found)
+        book.fence(read(6, Held("p-1", "1", "g0", "me")), ())
+        assert held(book) == {}
+        book.fence(read(7, Held("p-1", "1", "g0", "you")), ())
+        assert held(book) == {"p": ("g0",)}
+
+    def test_an_answer_may_be_older_than_what_the_watch_told(self) -> None:
+        book = built()
+        found = reserved(book)
+        over = SETTING.bound(Pod("p-1", 3, "n", "g0", deleting=True))
+        book.inventory.pod_seen(over, "n", 0.0)
+        book.confirm(found.intent.pod, "n")
+        book.fence(read(5), [SETTING.bound(Pod("p-1", 2, "n", "g0"))])
+        info = book.inventory.info("n")
+        assert info is not None
+        assert [pod.terminating for pod in info.pods] == [True]
+
+    def test_all_that_is_open_is_told(self) -> None:
+        book = built()
+        book.fence(read(5, Held("q-1", "1", "g1", "you")), ())
+        found = reserved(book)
+        assert [(node, i.uid) for node, i in book.unsettled()] == [("n", "q-1"), ("n", "p-1")]
+        book.gone("q-1")
+        book.confirm(found.intent.pod, "n")
+        assert book.unsettled() == []
+        assert book.node_of("p-1") == "n"
+
+
+def published(extender: Extender) -> list[str] | None:
+    snapshot = extender.snapshot
+    return [pod.name for pod in snapshot.nodes["n"].info.pods] if snapshot is not None else None
+
+
+def test_filter_sees_a_promise_at_once() -> None:
+    extender = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
+    book = built(extender)
+    # Before the first inventory nothing is published.
+    book.withdraw(reserved(book))
+    assert published(extender) is None
+    extender.replace_nodes(book.inventory.infos())
+    found = reserved(book)
+    assert published(extender) == ["p"]
+    with book.publishing:
+        # What is on its way would be overtaken: whoever sends that sends this after it.
+        book.withdraw(found)
+        assert published(extender) == ["p"]
+    book.publish_owed()
+    assert published(extender) == []
+
+
+class TestAPodWhoseBindingIsUnderWay:
+    """kube-scheduler knows it on its node already, and no watch has told of it yet."""
+
+    ASKING = asks_shares("urgent", 600)
+    PROPOSED: ClassVar[Json] = {"Pods": [{"UID": "p-1"}]}
+
+    def extender(self) -> Extender:
+        extender = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
+        book = built(extender)
+        extender.replace_nodes(book.inventory.infos())
+        reserved(book, P, "m")
+        reserved(book, Q, "n")
+        return extender
+
+    def test_leaves_where_it_is_named(self) -> None:
+        extender = self.extender()
+        assert preempt(extender, self.ASKING, {"m": self.PROPOSED}) == {"m": ["p-1"]}
+        assert preempt(extender, self.ASKING, {"m": {"Pods": []}}) == {}
+
+    def test_is_waited_for_once_it_is(self) -> None:
+        extender = self.extender()
+        waiting = nominated(self.ASKING, "m")
+        other = {"n": {"Pods": [{"UID": "q-1"}]}}
+        extender.update_nodes({"n": full(extender)})
+        assert preempt(extender, waiting, other) == {"n": ["q-1"]}
+        extender.places.forget("uid-urgent")
+        assert preempt(extender, self.ASKING, {"m": self.PROPOSED}) == {"m": ["p-1"]}
+        assert preempt(extender, waiting, other) == {}
+
+
+def full(extender: Extender) -> NodeInfo:
+    """The node with two GPUs, of which a pod that stays has one."""
+    assert extender.snapshot is not None
+    info = extender.snapshot.nodes["n"].info
+    stays = replace(SETTING.bound(Pod("r-1", 1, "n", "g1")), priority=1000)
+    return replace(info, pods=(*info.pods, stays))

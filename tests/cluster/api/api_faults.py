@@ -1,0 +1,174 @@
+"""What can go wrong between a client and an API server, to be asked for by tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tests.cluster.api.api_requests import Match, Request, everything
+from tests.cluster.api.api_status import ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A Status instead of the answer, such as 429 or 503 with Retry-After in seconds."""
+
+    code: int
+    reason: str = "ServiceUnavailable"
+    message: str = "asked for by the test"
+    retry_after_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """The connection is reset instead of an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """No answer until the fault is lifted; then the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """Bytes that are no HTTP, and the end of the connection."""
+
+    data: bytes = b"\x16\x03\x01\x02\x00garbage\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The connection ends, or is reset, after so many bytes of the body (of a watch: of its chunks)."""
+
+    after_bytes: int
+    reset: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drip:
+    """The body comes in pieces of so many bytes, with a pause after each."""
+
+    piece_bytes: int
+    pause_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """What is asked is done, and answered, so much later, whether the client still waits or not."""
+
+    pause_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """What is asked is done, and then its answer meets this fault: it is lost, late, or another one."""
+
+    fault: Refuse | Reset | Hang | Garbage
+
+
+@dataclass(frozen=True, slots=True)
+class Mute:
+    """A watch stays connected and sends nothing, not even its end, until the fault is lifted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A watch sends these bytes as they are before what comes next."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A watch ends: as a whole answer does, by the end of the connection, or by a reset."""
+
+    how: str = "answer"
+
+    def __post_init__(self) -> None:
+        if self.how not in ("answer", "connection", "reset"):
+            raise ValueError(f'how a watch ends is "answer", "connection" or "reset", not {self.how!r}')
+
+
+# The first are met when a request comes; the others by watches, also by those that run already.
+AnswerFault = Refuse | Reset | Hang | Garbage | Cut | Drip | Delay | After
+WatchFault = Mute | Line | End
+_Kind = TypeVar("_Kind")
+
+
+def malformed_line() -> Line:
+    """A line that is no JSON."""
+    return Line(b'{"type":"MODIFIED","object":{"metadata":{"name":\n')
+
+
+def huge_line(size_bytes: int = 11 << 20) -> Line:
+    """A line about some ConfigMap that is larger than an object may be."""
+    data = b"x" * size_bytes
+    return Line(b'{"type":"MODIFIED","object":{"metadata":{"name":"huge"},"data":{"x":"%s"}}}\n' % data)
+
+
+def error_line(code: int = 410, reason: str = "Expired", message: str = "too old resource version") -> Line:
+    """An ERROR event; a server ends the watch after it, so ``End`` should follow."""
+    return Line(b'{"type":"ERROR","object":%s}\n' % ApiError(code, reason, message).body())
+
+
+@dataclass(slots=True)
+class Placed:
+    """A fault in its place: whom it meets, how often yet (None: until lifted), and how often it did."""
+
+    fault: AnswerFault | WatchFault
+    match: Match
+    left: int | None
+    hits: int = 0
+    lifted: threading.Event = field(default_factory=threading.Event)
+
+    def lift(self) -> None:
+        """No longer meet anyone, and let those go on that wait."""
+        self.left = 0
+        self.lifted.set()
+
+
+class Faults:
+    """The faults of a server; ``changed`` is called after one was placed. Safe to call from any thread."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._placed: list[Placed] = []
+        self._lock = threading.Lock()
+
+    def place(
+        self, fault: AnswerFault | WatchFault, match: Match = everything, times: int | None = 1
+    ) -> Placed:
+        """Let the next ``times`` requests that match meet a fault, or all until it is lifted (None)."""
+        if isinstance(fault, Line) and times is None:
+            raise ValueError("a line is sent a number of times")
+        placed = Placed(fault, match, times)
+        with self._lock:
+            self._placed.append(placed)
+        self._changed()
+        return placed
+
+    def lift(self) -> None:
+        """Lift all of them."""
+        with self._lock:
+            placed, self._placed = self._placed, []
+        for one in placed:
+            one.lift()
+
+    def on_answer(self, request: Request) -> Placed | None:
+        """The fault that a new request meets; counts as met."""
+        return self._take(request, (Refuse, Reset, Hang, Garbage, Cut, Drip, Delay, After))
+
+    def on_watch(self, request: Request) -> Placed | None:
+        """The fault that a watch meets now; counts as met."""
+        return self._take(request, (Mute, Line, End))
+
+    def _take(self, request: Request, kinds: tuple[type, ...]) -> Placed | None:
+        with self._lock:
+            for placed in self._placed:
+                if isinstance(placed.fault, kinds) and placed.left != 0 and placed.match(request):
+                    placed.hits += 1
+                    placed.left = None if placed.left is None else placed.left - 1
+                    return placed
+        return None

@@ -1,0 +1,188 @@
+"""A server that speaks LIST and WATCH as a Kubernetes API does, and fails where it is asked to.
+
+For faults that a real kube-apiserver cannot be asked for, and for clusters that are too large for one on a
+small machine. Plain HTTP on loopback, a thread per connection. By itself, with a large cluster and events:
+
+    python -m tests.cluster.api.api_server --nodes 5000 --pods 50000 --events-per-second 500
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.cluster.api.api_faults import Faults
+from tests.cluster.api.api_handler import Answer, Handler
+from tests.cluster.api.api_output import is_reset
+from tests.cluster.api.api_requests import Match, Request, RequestLog, everything
+from tests.cluster.api.api_store import Store
+from tests.kube_objects import Json
+
+_STOP_S = 60
+Hook = Callable[[Request], Answer | None]
+
+
+class Listener(ThreadingHTTPServer):
+    """Knows its connections, so that all of them end when it stops."""
+
+    daemon_threads = True
+    request_queue_size = 512
+
+    def __init__(self, port: int, api: ApiServer) -> None:
+        self.api = api
+        self.stopping = threading.Event()
+        self.connections: dict[socket.socket, threading.Thread] = {}
+        self.known = threading.Lock()
+        super().__init__(("127.0.0.1", port), Handler)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        with self.known:
+            self.connections[request] = threading.current_thread()
+        if self.stopping.is_set():
+            # The others have been cut already.
+            self.shutdown_request(request)
+        else:
+            super().process_request_thread(request, client_address)
+        with self.known:
+            del self.connections[request]
+
+    def shutdown_request(self, request: Any) -> None:
+        # A connection that is shut down first ends with a FIN, whatever follows.
+        if is_reset(request):
+            request.close()
+        else:
+            super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+@dataclass
+class ApiServer:
+    """A Kubernetes API on loopback, which is there while it is entered as a context.
+
+    ``store`` has its objects, ``log`` what it was asked, ``faults`` what goes wrong. ``hook`` may answer a
+    request instead of it (None: it does not); ``clock`` is what the Date header says and timestamps take, in
+    seconds since 1970; where ``tokens`` are set, one of them has to come with each request. ``gone_at_once``
+    answers a watch from a forgotten version with HTTP 410, where kube-apiserver sends an ERROR event.
+    ``ports`` is where the ports of pods are, by namespace, pod and port.
+    """
+
+    clock: Callable[[], float] = time.time
+    tokens: set[str] = field(default_factory=set)
+    hook: Hook | None = None
+    gone_at_once: bool = False
+    history: int = 10_000
+    ports: dict[tuple[str, str, int], tuple[str, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.store = Store(history=self.history, clock=lambda: self.clock())
+        self.log = RequestLog()
+        self.faults = Faults(self.store.wake)
+        self.port = 0
+        self._listener: Listener | None = None
+        self._accepting: threading.Thread | None = None
+        self._watching: list[Request] = []
+        self._watching_changed = threading.Condition()
+
+    @property
+    def url(self) -> str:
+        """Where it is; the same after it was stopped and started again."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Listen, on the port of the last time if there was one."""
+        self._listener = Listener(self.port, self)
+        self.port = self._listener.server_address[1]
+        self._accepting = threading.Thread(target=self._listener.serve_forever, args=(60,), daemon=True)
+        self._accepting.start()
+
+    def stop(self) -> None:
+        """Be away: end all connections and listen no more; the objects stay."""
+        listener, accepting = self._listener, self._accepting
+        if listener is None or accepting is None:
+            return
+        self._listener = self._accepting = None
+        listener.stopping.set()
+        # What wakes the thread that accepts, which otherwise looks once a minute.
+        listener.socket.shutdown(socket.SHUT_RDWR)
+        listener.shutdown()
+        listener.server_close()
+        accepting.join(_STOP_S)
+        with listener.known:
+            connections = dict(listener.connections)
+        for connection in connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                # It has ended by itself.
+                continue
+        self.store.wake()
+        for thread in connections.values():
+            thread.join(_STOP_S)
+            if thread.is_alive():
+                raise RuntimeError(
+                    f"a connection of the API server is still served {_STOP_S} s after its end"
+                )
+
+    def __enter__(self) -> ApiServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def watch_began(self, request: Request) -> None:
+        """Told by the handler."""
+        with self._watching_changed:
+            self._watching.append(request)
+            self._watching_changed.notify_all()
+
+    def watch_ended(self, request: Request) -> None:
+        """Told by the handler."""
+        with self._watching_changed:
+            # Two watches may be equal and are not the same.
+            self._watching = [one for one in self._watching if one is not request]
+            self._watching_changed.notify_all()
+
+    def watching(self, match: Match = everything) -> int:
+        """How many watches are connected; a client that went away is missed within a tenth of a second."""
+        with self._watching_changed:
+            return sum(map(match, self._watching))
+
+    def wait_for_watches(self, count: int, match: Match = everything, timeout_s: float = 60) -> None:
+        """Wait until just so many watches are connected; raises TimeoutError."""
+        with self._watching_changed:
+            if not self._watching_changed.wait_for(lambda: self.watching(match) == count, timeout_s):
+                raise TimeoutError(f"{self.watching(match)} watches, not {count}, after {timeout_s} s")
+
+    def kubeconfig(self, path: Path, *, token: str | None = None, token_file: Path | None = None) -> Path:
+        """Write a kubeconfig for it, without credentials, with a token or with a file that has one."""
+        user: Json = {"token": token} if token else {"tokenFile": str(token_file)} if token_file else {}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": {"server": self.url}}],
+            "users": [{"name": "test", "user": user}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+            "current-context": "test",
+        }
+        # JSON is YAML.
+        path.write_bytes(msgspec.json.encode(config))
+        return path
+
+
+if __name__ == "__main__":
+    from tests.cluster.large.large_server import main
+
+    main()

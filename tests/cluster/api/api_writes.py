@@ -1,0 +1,225 @@
+"""What POST, PUT, PATCH and DELETE do: enough of the API's rules for writers that meet.
+
+Simpler than the real thing: a status is written through ``/status`` alone, whatever the kind; server-side
+apply owns the first level of spec, status, labels and annotations and sees no conflicts; a strategic merge
+patch is taken for a merge patch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import yaml
+
+from tests.cluster.api.api_entry import Entry
+from tests.cluster.api.api_paths import PODS, Target
+from tests.cluster.api.api_requests import Request
+from tests.cluster.api.api_status import ApiError, bad_request
+from tests.cluster.api.api_store import Store
+from tests.kube_objects import Json
+
+_MERGE = ("application/merge-patch+json", "application/strategic-merge-patch+json")
+_APPLY = "application/apply-patch+yaml"
+_SUCCESS = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}'
+
+
+def write(store: Store, request: Request, asked: Target) -> tuple[int, bytes]:
+    """Do what a request asks; the HTTP status, and the object after it or a Status. Raises ApiError."""
+    if request.method == "POST" and asked.name is None:
+        return 201, _create(store, request, asked).body
+    if request.method == "POST" and asked.collection == PODS and asked.subresource == "binding":
+        return 201, _bind(store, _decoded(request), asked)
+    if request.method == "PUT" and asked.name is not None:
+        return 200, _change(store, asked, partial(_replaced, _decoded(request), asked)).body
+    if request.method == "DELETE" and asked.name is not None:
+        _delete(store, request, asked)
+        return 200, _SUCCESS
+    if request.method == "PATCH" and asked.name is not None:
+        code, entry = _patch(store, request, asked, asked.name)
+        return code, entry.body
+    raise ApiError(405, "MethodNotAllowed", f"{request.method} is not supported on {request.path}")
+
+
+def _decoded(request: Request) -> Json:
+    try:
+        # Applied configurations are YAML by name; clients write JSON, which yaml reads slowly.
+        text = request.body.lstrip()
+        found = json.loads(text) if text.startswith(b"{") else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
+        raise bad_request(f"the body is neither JSON nor YAML: {error}") from None
+    if not isinstance(found, dict):
+        raise bad_request("the body is no object")
+    return found
+
+
+def _create(store: Store, request: Request, asked: Target) -> Entry:
+    found = _decoded(request)
+    metadata = found.setdefault("metadata", {})
+    if metadata.get("generateName"):
+        metadata.setdefault("name", f"{metadata['generateName']}{store.version}")
+    name = metadata.get("name")
+    if not name:
+        raise ApiError(422, "Invalid", "metadata.name: Required value: name or generateName is required")
+    with store.lock:
+        metadata = found["metadata"] | ({"namespace": asked.namespace} if asked.namespace else {})
+        collection = store.collection(asked.collection)
+        if collection.get(metadata.get("namespace"), name) is not None:
+            raise ApiError(409, "AlreadyExists", f'{collection.resource} "{name}" already exists')
+        kept = {key: value for key, value in found.items() if key != "status"}
+        return store.put(asked.collection, kept | {"metadata": metadata})
+
+
+def _bind(store: Store, given: Json, asked: Target) -> bytes:
+    """A Binding: sets the node and copies annotations, in one step, on a pod that is free to be bound."""
+    metadata, target = given.get("metadata") or {}, given.get("target") or {}
+    if metadata.get("name") != asked.name:
+        raise bad_request(f"name in URL does not match name in Binding object: {metadata.get('name')}")
+    if target.get("kind") not in (None, "", "Node", "Minion") or not target.get("name"):
+        raise ApiError(422, "Invalid", "target: Required value: a Node's kind and name")
+
+    def bound(before: Json) -> Json:
+        there = before["metadata"]
+        for field in ("uid", "resourceVersion"):
+            if metadata.get(field) not in (None, "", there[field]):
+                raise _conflict(asked, f"Precondition failed: {field} is {there[field]}")
+        if there.get("deletionTimestamp"):
+            raise _conflict(asked, f"pod {asked.name} is being deleted, cannot be assigned to a host")
+        if before["spec"].get("nodeName"):
+            raise _conflict(
+                asked, f"pod {asked.name} is already assigned to node {before['spec']['nodeName']!r}"
+            )
+        annotations = (there.get("annotations") or {}) | (metadata.get("annotations") or {})
+        return before | {
+            "metadata": there | {"annotations": annotations},
+            "spec": before["spec"] | {"nodeName": target["name"]},
+        }
+
+    _change(store, asked, bound)
+    return _SUCCESS
+
+
+def _delete(store: Store, request: Request, asked: Target) -> None:
+    assert asked.name is not None
+    wanted = (_decoded(request) if request.body else {}).get("preconditions") or {}
+    with store.lock:
+        there = store.get(asked.collection, asked.name, asked.namespace).object()["metadata"]
+        for field, value in wanted.items():
+            if value != there[field]:
+                raise _conflict(asked, f"Precondition failed: {field} is {there[field]}")
+        store.delete(asked.collection, asked.name, asked.namespace)
+
+
+def _conflict(asked: Target, why: str) -> ApiError:
+    return ApiError(409, "Conflict", f'Operation cannot be fulfilled on "{asked.name}": {why}')
+
+
+def _change(store: Store, asked: Target, change: Callable[[Json], Json]) -> Entry:
+    assert asked.name is not None
+    return store.update(asked.collection, asked.name, change, asked.namespace)
+
+
+def _patch(store: Store, request: Request, asked: Target, name: str) -> tuple[int, Entry]:
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+    patch = _decoded(request)
+    if content_type in _MERGE:
+        return 200, _change(store, asked, partial(_merged, patch, asked))
+    if content_type != _APPLY:
+        raise ApiError(
+            415, "UnsupportedMediaType", f"the body of the request was in an unknown format {content_type}"
+        )
+    manager = request.query.get("fieldManager")
+    if not manager:
+        message = "PatchOptions: fieldManager: Required value: is required for apply patch"
+        raise ApiError(422, "Invalid", message)
+    with store.lock:
+        missing = store.collection(asked.collection).get(asked.namespace, name) is None
+        if missing and asked.subresource is None:
+            kept = {key: value for key, value in patch.items() if key not in ("status", "metadata")}
+            metadata = {"name": name} | ({"namespace": asked.namespace} if asked.namespace else {})
+            store.put(asked.collection, kept | {"metadata": metadata})
+        entry = _change(store, asked, partial(_applied, patch, asked, manager, store.now()))
+        return 201 if missing else 200, entry
+
+
+def _check_version(before: Json, given: Json, asked: Target) -> None:
+    version = given.get("metadata", {}).get("resourceVersion")
+    if version not in (None, "", before["metadata"]["resourceVersion"]):
+        raise _conflict(asked, "the object has been modified")
+
+
+def _within(before: Json, after: Json, asked: Target) -> Json:
+    """What a path lets through of a change: ``/status`` the status, any other everything else."""
+    if asked.subresource == "status":
+        changed = before | {"status": after.get("status", {})}
+    else:
+        changed = {key: value for key, value in after.items() if key != "status"}
+        changed |= {"status": before["status"]} if "status" in before else {}
+        fixed = ("name", "namespace", "uid", "creationTimestamp", "resourceVersion")
+        old = {key: before["metadata"][key] for key in fixed if key in before["metadata"]}
+        changed["metadata"] = after.get("metadata", {}) | old
+    return before if changed == before else changed
+
+
+def _replaced(given: Json, asked: Target, before: Json) -> Json:
+    given_uid = given.get("metadata", {}).get("uid")
+    if given_uid not in (None, "", before["metadata"]["uid"]):
+        raise _conflict(asked, f"Precondition failed: uid is {before['metadata']['uid']}")
+    custom = asked.collection.startswith("/apis/gpu.scheduler-ext.io/")
+    if custom and not given.get("metadata", {}).get("resourceVersion"):
+        raise ApiError(422, "Invalid", "metadata.resourceVersion: must be specified for an update")
+    _check_version(before, given, asked)
+    return _within(before, given, asked)
+
+
+def _merged(patch: Json, asked: Target, before: Json) -> Json:
+    _check_version(before, patch, asked)
+    return _within(before, merge(before, patch), asked)
+
+
+def merge(before: Any, patch: Any) -> Any:
+    """A JSON merge patch (RFC 7396) applied; nothing given is changed."""
+    if not isinstance(patch, dict):
+        return patch
+    after = dict(before) if isinstance(before, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            after.pop(key, None)
+        else:
+            after[key] = merge(after.get(key), value)
+    return after
+
+
+def _applied(patch: Json, asked: Target, manager: str, now: str, before: Json) -> Json:
+    _check_version(before, patch, asked)
+    entries: list[Json] = before["metadata"].get("managedFields", [])
+    mine = (manager, "Apply", asked.subresource)
+    owned: Json = next((entry["fieldsV1"] for entry in entries if _owner(entry) == mine), {})
+    after = before | {"metadata": dict(before["metadata"])}
+    fields: Json = {}
+    for section in _sections(asked):
+        parent = after if section in ("spec", "status") else after["metadata"]
+        given = (patch if parent is after else patch.get("metadata", {})).get(section) or {}
+        dropped = {key.removeprefix("f:") for key in owned.get(f"f:{section}", {})} - set(given)
+        values = {key: value for key, value in (parent.get(section) or {}).items() if key not in dropped}
+        if values or given:
+            parent |= {section: values | given}
+        if given:
+            fields[f"f:{section}"] = {f"f:{key}": {} for key in given}
+    if after == before and fields == owned:
+        return before
+    entry = {"manager": manager, "operation": "Apply", "apiVersion": patch.get("apiVersion"), "time": now}
+    entry |= {"fieldsType": "FieldsV1", "fieldsV1": fields}
+    entry |= {"subresource": asked.subresource} if asked.subresource else {}
+    after["metadata"]["managedFields"] = [e for e in entries if _owner(e) != mine] + [entry]
+    return after
+
+
+def _sections(asked: Target) -> tuple[str, ...]:
+    return ("status",) if asked.subresource == "status" else ("spec", "labels", "annotations")
+
+
+def _owner(entry: Json) -> tuple[str, str, str | None]:
+    return entry["manager"], entry["operation"], entry.get("subresource")

@@ -1,0 +1,181 @@
+"""When the API server is asked again: soon where it was away, later where it is sick, by one at a time."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+
+from scheduler_ext.cluster.client.availability import PROBE_S, QUIET_S, Availability
+from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.retry import EARLY_EVERY_S, Retry
+from scheduler_ext.cluster.client.transport import RefusedError, SilentError, UnreachableError, UnsentError
+
+GONE = UnsentError("refused")
+SICK = RefusedError(503, "ServiceUnavailable", "")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Asking:
+    """Several that ask one server, which was heard of just now; chance always takes the longest wait."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.clock = Clock()
+        self.server = Availability(self.clock, lambda: 1.0)
+        self.server.heard()
+        self.retries = [self.another() for _ in range(count)]
+
+    def another(self, *, probes: bool = True) -> Retry:
+        return Retry(self.server, Backoff(0.5, 30.0, lambda: 1.0), probes=probes, monotonic=self.clock)
+
+    def fail(self, retry: Retry, error: Exception = GONE) -> float:
+        """How long it waits then."""
+        if isinstance(error, UnreachableError):
+            self.server.unanswered()
+        else:
+            self.server.heard()
+        retry.failed(error)
+        return retry.left_s()
+
+    def outage(self) -> None:
+        """It is away, and known to be."""
+        self.clock.now += QUIET_S
+        self.server.unanswered()
+        assert self.server.away
+
+
+def test_one_lost_request_beside_others_that_are_answered_is_no_outage() -> None:
+    asking = Asking()
+    waits = []
+    for _ in range(8):
+        waits.append(asking.fail(asking.retries[0]))
+        asking.server.heard()
+    assert waits == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    assert asking.server.returns == 0
+
+
+def test_those_who_wait_for_a_server_that_is_away_take_turns() -> None:
+    asking = Asking(5)
+    asking.outage()
+    waits = [asking.fail(retry) for retry in asking.retries]
+    assert waits == pytest.approx([PROBE_S * turn for turn in range(1, 6)])
+    # For as long as it is away: one try in each such time, not more and not fewer.
+    tries = []
+    for _ in range(600):
+        asking.clock.now += 0.1
+        for number, retry in enumerate(asking.retries):
+            if not retry.left_s():
+                tries.append((asking.clock.now, number))
+                asking.fail(retry)
+    assert len(tries) == pytest.approx(60 / PROBE_S, abs=2)
+    assert {number for _, number in tries} == set(range(5))
+    gaps = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(tries)]
+    assert max(gaps) < PROBE_S + 0.2
+
+
+@pytest.mark.parametrize(
+    "error", [GONE, SilentError("nothing"), UnreachableError("reset")], ids=["refused", "silent", "reset"]
+)
+def test_the_first_answer_ends_the_wait_of_all(error: Exception) -> None:
+    asking = Asking(5)
+    writer = asking.another(probes=False)
+    asking.outage()
+    for _ in range(10):
+        asking.fail(writer, error)
+    for retry in asking.retries:
+        assert asking.fail(retry, error) > 0
+    assert writer.left_s() == 30
+    asking.server.heard()
+    assert [retry.left_s() for retry in (*asking.retries, writer)] == [0] * 6
+    assert (asking.server.away, asking.server.returns) == (False, 1)
+
+
+def test_errors_after_an_outage_are_first_errors() -> None:
+    """A server that starts refuses for a moment; how long it was away says nothing of that."""
+    asking = Asking()
+    (retry,) = asking.retries
+    for _ in range(3):
+        asking.fail(retry)
+    asking.outage()
+    asking.fail(retry)
+    assert asking.fail(retry, SICK) == 0.5
+    assert asking.fail(retry, SICK) == 1
+
+
+def test_a_sick_server_is_left_alone_for_longer_each_time() -> None:
+    asking = Asking(5)
+    waits = [[asking.fail(retry, SICK) for retry in asking.retries] for _ in range(8)]
+    assert waits == [[wait] * 5 for wait in (0.5, 1, 2, 4, 8, 16, 30, 30)]
+
+
+def test_the_return_of_one_watch_ends_waits_after_errors_but_not_again_and_again() -> None:
+    asking = Asking()
+    (retry,) = asking.retries
+    for _ in range(8):
+        asking.fail(retry, SICK)
+    asking.server.heard()
+    assert retry.left_s() == 30
+    asking.clock.now += 1
+    asking.server.watch_is_back()
+    assert retry.left_s() == 0
+    # It was back too early for this one, and comes and goes.
+    assert asking.fail(retry, SICK) == 30
+    tries = 0
+    for _ in range(300):
+        asking.clock.now += 0.1
+        asking.server.watch_is_back()
+        if not retry.left_s():
+            tries += 1
+            asking.fail(retry, SICK)
+    assert tries == pytest.approx(30 / EARLY_EVERY_S, abs=1)
+
+
+def test_nothing_shortens_what_the_server_asked_for() -> None:
+    asking = Asking()
+    (retry,) = asking.retries
+    assert asking.fail(retry, RefusedError(429, "TooManyRequests", "", 20.0)) == 25
+    asking.clock.now += 1
+    asking.server.watch_is_back()
+    asking.outage()
+    asking.server.heard()
+    assert retry.left_s() == pytest.approx(25 - 1 - QUIET_S)
+
+
+def test_what_went_well_waits_for_nothing() -> None:
+    asking = Asking()
+    (retry,) = asking.retries
+    for _ in range(5):
+        asking.fail(retry, SICK)
+    retry.reset()
+    assert retry.left_s() == 0
+    assert asking.fail(retry, SICK) == 0.5
+
+
+def test_a_server_never_heard_of_is_away_at_the_first_failure() -> None:
+    server = Availability()
+    server.unanswered()
+    assert server.away
+
+
+def test_a_wait_ends_with_what_it_waits_for() -> None:
+    server = Availability()
+    server.unanswered()
+    retry = Retry(server, Backoff(60.0, 60.0), probes=False)
+    retry.failed(GONE)
+    stopped = threading.Event()
+    ended: list[bool] = []
+    waiting = threading.Thread(target=lambda: ended.append(retry.wait(stopped)))
+    waiting.start()
+    server.heard()
+    waiting.join(60)
+    assert ended == [True]
+    stopped.set()
+    assert not retry.wait(stopped)

@@ -1,0 +1,334 @@
+"""Requests to an API server: what is sent, what comes back, and every way in which it does not."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from scheduler_ext.cluster.client import transport as transport_module
+from scheduler_ext.cluster.client.transport import (
+    APPLY,
+    MERGE,
+    RefusedError,
+    ServerClock,
+    SilentError,
+    Transport,
+    UnreachableError,
+    UnsentError,
+)
+from tests.cluster.api.api_faults import AnswerFault, Cut, Drip, End, Garbage, Hang, Line, Mute, Refuse, Reset
+from tests.cluster.api.api_handler import Answer
+from tests.cluster.api.api_paths import GPU_NODES, NODES
+from tests.cluster.api.api_requests import everything
+from tests.cluster.api.api_server import ApiServer
+from tests.kube_objects import gpu_node, node
+
+WATCH = {"watch": "1", "allowWatchBookmarks": "true"}
+
+
+@pytest.fixture(autouse=True)
+def some_nodes(server: ApiServer) -> None:
+    server.store.put_all(NODES, [node(f"n{number}") for number in range(20)])
+
+
+def now(server: ApiServer) -> dict[str, str]:
+    return WATCH | {"resourceVersion": str(server.store.version)}
+
+
+def test_an_answer_comes_with_the_servers_time(server: ApiServer, tmp_path: Path) -> None:
+    server.clock = lambda: 1_800_000_000.75
+    built = Transport.from_kubeconfig(server.kubeconfig(tmp_path / "kubeconfig"))
+    built._monotonic = lambda: 77.0
+    reply = built.get(NODES, {"limit": "1"})
+    built.close()
+    assert b'"name":"n0"' in reply.body
+    assert reply.clock == ServerClock(1_800_000_000.0, 77.0)
+
+
+@pytest.mark.parametrize(
+    ("stamp", "at"),
+    [
+        pytest.param(1000.0, 50.0, id="now"),
+        pytest.param(400.0, -550.0, id="ten minutes ago, before this machine started"),
+        pytest.param(1003.0, 50.0, id="never later than it was heard of"),
+    ],
+)
+def test_the_servers_times_by_our_clock(stamp: float, at: float) -> None:
+    assert ServerClock(said=1000.0, heard_at=50.0).monotonic(stamp) == at
+
+
+def test_what_is_asked_names_us_and_asks_for_json(server: ApiServer, transport: Transport) -> None:
+    transport.get(NODES, {"fieldSelector": "metadata.name=n1"})
+    (request,) = server.log.all()
+    assert request.query == {"fieldSelector": "metadata.name=n1"}
+    assert request.headers["accept"] == "application/json"
+    assert request.headers["user-agent"].startswith("scheduler-ext/")
+    assert "authorization" not in request.headers
+
+
+def test_a_token_is_shown(server: ApiServer, tmp_path: Path) -> None:
+    server.tokens = {"secret"}
+    known = Transport.from_kubeconfig(server.kubeconfig(tmp_path / "known", token="secret"))
+    assert b"NodeList" in known.get(NODES).body
+    known.close()
+    unknown = Transport.from_kubeconfig(server.kubeconfig(tmp_path / "unknown", token="guess"))
+    with pytest.raises(RefusedError, match="401 Unauthorized") as refusal:
+        unknown.get(NODES)
+    unknown.close()
+    assert refusal.value.status == 401
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "path"),
+    [
+        pytest.param(
+            MERGE, {"metadata": {"annotations": {"a": "b"}}}, f"{NODES}/n1", id="a merge patch of objects"
+        ),
+        pytest.param(
+            APPLY,
+            b'{"apiVersion":"gpu.scheduler-ext.io/v1alpha1","kind":"GPUNode","metadata":{"name":"n1"}}',
+            f"{GPU_NODES}/n1",
+            id="an apply of bytes",
+        ),
+    ],
+)
+def test_writes_arrive_as_they_are(
+    server: ApiServer, transport: Transport, kind: str, body: bytes | dict[str, object], path: str
+) -> None:
+    server.store.put(GPU_NODES, gpu_node("n1", []))
+    transport.send("PATCH", path, body, kind, {"fieldManager": "test", "force": "true"})
+    (request,) = server.log.all(lambda request: request.method == "PATCH")
+    assert request.headers["content-type"] == kind
+    assert request.body == body if isinstance(body, bytes) else request.json() == body
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "message", "retry_after_s"),
+    [
+        pytest.param(
+            Refuse(403, "Forbidden", "may not"), 403, "403 Forbidden: may not", None, id="no right to"
+        ),
+        pytest.param(
+            Refuse(429, "TooManyRequests", "slow down", 7),
+            429,
+            "429 TooManyRequests: slow down",
+            7.0,
+            id="busy",
+        ),
+        pytest.param(
+            Refuse(503, "", ""), 503, "503 Service Unavailable: ", None, id="a status without words"
+        ),
+    ],
+)
+def test_a_refusal_is_told(
+    server: ApiServer,
+    transport: Transport,
+    fault: AnswerFault,
+    status: int,
+    message: str,
+    retry_after_s: float | None,
+) -> None:
+    server.faults.place(fault)
+    with pytest.raises(RefusedError) as refusal, transport.watch(NODES, now(server)):
+        pass
+    assert (str(refusal.value), refusal.value.status) == (message, status)
+    assert refusal.value.retry_after_s == retry_after_s
+    # The same connection, or another, serves the next one.
+    assert transport.get(NODES).body
+
+
+@pytest.mark.parametrize(
+    ("header", "least_s", "most_s"),
+    [
+        pytest.param("30", 30, 30, id="seconds"),
+        pytest.param("Fri, 01 Jan 2100 00:00:00 GMT", 1e9, 1e10, id="a date to come"),
+        pytest.param("Fri, 01 Jan 1999 00:00:00 GMT", 0, 0, id="a date that has passed"),
+        pytest.param("soon", None, None, id="a word"),
+        pytest.param("-1", None, None, id="a negative number"),
+        pytest.param("", None, None, id="nothing"),
+    ],
+)
+def test_retry_after(
+    server: ApiServer, transport: Transport, header: str, least_s: float | None, most_s: float | None
+) -> None:
+    server.hook = lambda _: Answer(503, b"<html>down", {"Retry-After": header})
+    with pytest.raises(RefusedError, match="503 Service Unavailable: <html>down") as refusal:
+        transport.get(NODES)
+    found = refusal.value.retry_after_s
+    if least_s is None or most_s is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert least_s <= found <= most_s
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(Reset(), id="a reset"),
+        pytest.param(Garbage(), id="bytes that are no HTTP"),
+        pytest.param(Cut(100), id="half an answer"),
+        pytest.param(Cut(100, reset=True), id="a reset in the middle"),
+    ],
+)
+def test_no_whole_answer_is_none(server: ApiServer, transport: Transport, fault: AnswerFault) -> None:
+    server.faults.place(fault)
+    with pytest.raises(UnreachableError) as error:
+        transport.get(NODES)
+    assert not isinstance(error.value, SilentError)
+    assert "\n" not in str(error.value)
+    assert transport.get(NODES).body
+
+
+def test_connections_of_a_burst_are_kept(
+    server: ApiServer, transport: Transport, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = server.faults.place(Hang(), everything, None)
+    with ThreadPoolExecutor(64) as pool:
+        answers = [pool.submit(transport.get, NODES) for _ in range(64)]
+        server.log.wait_for(everything, 64)
+        held.lift()
+        assert len({answer.result().body for answer in answers}) == 1
+    # What is over the size of the pool, urllib3 discards with a warning.
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_a_server_that_is_not_there(server: ApiServer, transport: Transport) -> None:
+    server.stop()
+    with pytest.raises(UnreachableError, match="refused"):
+        transport.get(NODES)
+
+
+def test_silence_is_noticed(server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport_module, "READ_S", 0.1)
+    hanging = server.faults.place(Hang())
+    # Whoever waits for longer than he should is answered.
+    late = threading.Timer(30.0, hanging.lift)
+    late.start()
+    with pytest.raises(SilentError, match="no answer in time"):
+        transport.get(NODES)
+    late.cancel()
+
+
+def test_an_answer_in_drips_is_not_waited_for(server: ApiServer, transport: Transport) -> None:
+    server.faults.place(Drip(100, 0.005))
+    seconds = itertools.count()
+    transport._monotonic = lambda: float(next(seconds))
+    with pytest.raises(SilentError, match="not whole in time"):
+        transport.get(NODES, timeout_s=6.0)
+    server.hook = lambda _: Answer(500, b"x" * 8000)
+    server.faults.place(Drip(100, 0.005))
+    with pytest.raises(SilentError, match="not whole in time"):
+        transport.get(NODES, timeout_s=6.0)
+    server.hook = None
+    # The next one does not begin with the rest of it.
+    assert transport.get(NODES).body.startswith(b'{"kind":"NodeList"')
+
+
+def test_a_request_that_never_left_is_told_from_one_that_did(server: ApiServer, transport: Transport) -> None:
+    server.faults.place(Reset())
+    with pytest.raises(UnreachableError) as error:
+        transport.send("PATCH", f"{NODES}/n1", {}, MERGE, timeout_s=5.0)
+    assert not isinstance(error.value, UnsentError)
+    server.stop()
+    with pytest.raises(UnsentError):
+        transport.send("PATCH", f"{NODES}/n1", {}, MERGE, timeout_s=5.0)
+
+
+def test_without_credentials_nothing_is_sent(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    built = Transport.from_kubeconfig(server.kubeconfig(tmp_path / "kubeconfig", token_file=token))
+    built.get(NODES)
+
+    def fail(_: object) -> None:
+        raise OSError("no such file")
+
+    monkeypatch.setattr(built._configuration, "refresh_api_key_hook", fail)
+    with pytest.raises(UnsentError, match="no credentials: no such file"):
+        built.get(NODES)
+    built.close()
+    assert server.log.count() == 1
+
+
+def test_a_half_open_watch_is_noticed(server: ApiServer, transport: Transport) -> None:
+    version = now(server)
+    server.faults.place(Mute())
+    # Whoever waits for longer than he should sees the watch end in order.
+    server.faults.place(End())
+    late = threading.Timer(30.0, server.faults.lift)
+    late.start()
+    with transport.watch(NODES, version, silence_s=0.1) as stream:
+        server.store.put(NODES, node("n20"))
+        with pytest.raises(SilentError, match="no answer in time"):
+            list(stream.batches())
+    late.cancel()
+    server.faults.lift()
+
+
+class TestWatch:
+    def lines(self, server: ApiServer, transport: Transport, count: int) -> list[bytes]:
+        found: list[bytes] = []
+        with transport.watch(NODES, WATCH | {"resourceVersion": "1"}) as stream:
+            for lines in stream.batches():
+                found += lines
+                if len(found) >= count:
+                    break
+        return found
+
+    def test_lines_are_whole(self, server: ApiServer, transport: Transport) -> None:
+        found = self.lines(server, transport, 20)
+        assert len(found) == 20
+        assert all(line.startswith(b'{"type":"ADDED"') and line.endswith(b"}}") for line in found)
+
+    def test_also_where_they_come_in_pieces(self, server: ApiServer, transport: Transport) -> None:
+        whole = self.lines(server, transport, 20)
+        server.faults.place(Drip(97, 0.0))
+        assert self.lines(server, transport, 20) == whole
+
+    def test_empty_lines_mean_nothing(self, server: ApiServer, transport: Transport) -> None:
+        version = now(server)
+        server.faults.place(Line(b"\n\n{}\n\n"))
+        server.faults.place(End())
+        with transport.watch(NODES, version) as stream:
+            assert [line for lines in stream.batches() for line in lines] == [b"{}"]
+
+    @pytest.mark.parametrize("how", ["connection", "reset"])
+    def test_one_that_breaks_off_is_lost(self, server: ApiServer, transport: Transport, how: str) -> None:
+        version = now(server)
+        server.faults.place(End(how))
+        with transport.watch(NODES, version) as stream, pytest.raises(UnreachableError):
+            list(stream.batches())
+
+    def test_a_line_without_end_is_lost(
+        self, server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(transport_module, "_MAX_LINE", 1 << 20)
+        version = now(server)
+        server.faults.place(Line(b"x" * (2 << 20)))
+        with (
+            transport.watch(NODES, version) as stream,
+            pytest.raises(UnreachableError, match="a line of more than 1 MiB"),
+        ):
+            list(stream.batches())
+
+    def test_it_ends_when_another_thread_says_so(self, server: ApiServer, transport: Transport) -> None:
+        with transport.watch(NODES, now(server)) as stream:
+            other = threading.Timer(0.02, stream.stop)
+            other.start()
+            with pytest.raises(UnreachableError):
+                list(stream.batches())
+            other.join()
+
+    def test_its_connection_ends_with_it(self, server: ApiServer, transport: Transport) -> None:
+        with transport.watch(NODES, now(server)) as stream:
+            server.wait_for_watches(1)
+        server.wait_for_watches(0)
+        # Not because nobody knows of it any more.
+        del stream

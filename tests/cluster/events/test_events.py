@@ -1,0 +1,235 @@
+"""Events: where a pod was placed and why, nodes whose reports grow old, memory that nobody known uses."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.events import notices as notices_module
+from scheduler_ext.cluster.events.inventory_events import InventoryEvents
+from scheduler_ext.cluster.events.notices import Notices
+from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.node.node import NodeInfo
+from tests.cluster.api.api_faults import Hang, Refuse
+from tests.cluster.api.api_paths import NODES, PODS
+from tests.cluster.api.api_requests import writes
+from tests.cluster.api.api_server import ApiServer
+from tests.cluster.following import eventually
+from tests.cluster.living import ROOM, Living
+from tests.core.reported import device
+from tests.kube_objects import Json, gpu, names_body, node, pod
+
+WHOLE = "nvidia.com/gpu"
+EVENTS = "/apis/events.k8s.io/v1/events"
+pytestmark = pytest.mark.usefixtures("impatient")
+
+
+def decide(living: Living, asking: Json, names: str = "ab") -> list[str]:
+    """What kube-scheduler does with a pod before it is bound."""
+    extender = living.extender
+    answer = extender.filter(names_body(asking, list(names)), time.monotonic() + 60)
+    extender.record.answered("filter", answer)
+    passed: list[str] = json.loads(answer.body)["NodeNames"]
+    if len(passed) > 1:
+        answer = extender.prioritize(names_body(asking, passed), time.monotonic() + 60)
+        extender.record.answered("prioritize", answer)
+    return passed
+
+
+def bind(living: Living, asking: Json, where: str, **annotations: str) -> None:
+    asking["spec"]["nodeName"] = where
+    asking["metadata"]["annotations"] = annotations
+    living.server.store.put(PODS, asking)
+
+
+def events(living: Living, count: int) -> list[Json]:
+    return [request.json() for request in living.server.log.wait_for(writes(EVENTS), count)][:count]
+
+
+def test_a_pod_that_comes_to_its_node_is_told_where_and_why(living: Living) -> None:
+    living.report("b", *(gpu(i) for i in range(2)))
+    living.start()
+    living.fits("ab")
+    asking = pod("p", {WHOLE: "1"})
+    living.server.store.put(PODS, pod("p", {WHOLE: "1"}))
+    assert decide(living, asking) == ["a", "b"]
+    found = living.extender.record.of("default", "p")
+    assert found is not None
+    best = found.candidates[0]
+    bind(living, asking, best.node)
+    (event,) = events(living, 1)
+    assert event["metadata"] == {"generateName": "p-", "namespace": "default"}
+    assert (event["type"], event["reason"], event["action"]) == ("Normal", "GPUPlacement", "Binding")
+    assert event["regarding"] | {"uid": ""} == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": "default",
+        "name": "p",
+        "uid": "",
+    }
+    assert event["related"] == {"apiVersion": "v1", "kind": "Node", "name": best.node}
+    reasons = ", ".join(f"{term.name} {term.value:.2f} (mean {term.mean:.2f})" for term in best.strongest)
+    assert best.strongest
+    assert event["note"] == (
+        f"on {best.node}, GPUs picked by the device plugin; best of 2 that fitted: {reasons}"
+    )
+    found = living.extender.record.of("default", "p")
+    assert found is not None
+    assert found.bound is not None
+    assert (found.bound.kind, found.bound.node) == ("seen", best.node)
+
+
+def test_devices_are_told_where_they_are_known(living: Living) -> None:
+    living.start()
+    living.fits("ab")
+    asking = pod("p", {WHOLE: "1"})
+    assert decide(living, asking, "b") == ["b"]
+    bind(living, asking, "b", **{"devices.gpu.scheduler-ext.io/main": "GPU-0"})
+    (event,) = events(living, 1)
+    assert event["note"] == "on b (main: GPU-0); the only node that fitted"
+
+
+def test_pods_that_nobody_asked_about_are_not_told(living: Living) -> None:
+    living.start()
+    living.fits("ab")
+    living.bind("stranger", "a")
+    living.fits("b")
+    asking = pod("p", {WHOLE: "1"})
+    decide(living, asking, "b")
+    bind(living, asking, "b")
+    assert [event["regarding"]["name"] for event in events(living, 1)] == ["p"]
+
+
+def test_one_event_for_one_placement_whatever_the_pod_does_afterwards(living: Living) -> None:
+    living.start()
+    living.fits("ab")
+    asking = pod("p", {WHOLE: "1"})
+    decide(living, asking)
+    bind(living, asking, "b")
+    events(living, 1)
+    for phase in ("Running", "Running"):
+        asking["status"] = {"phase": phase}
+        living.server.store.put(PODS, asking)
+    last = pod("q", {WHOLE: "1"})
+    decide(living, last, "a")
+    bind(living, last, "a")
+    told = [event["regarding"]["name"] for event in events(living, 2)]
+    assert told == ["p", "q"]
+
+
+@pytest.mark.parametrize("fault", [Refuse(403, "Forbidden", "may not"), Hang()], ids=["refused", "hanging"])
+def test_events_that_cannot_be_written_hold_up_nothing(living: Living, fault: Refuse | Hang) -> None:
+    living.start()
+    living.fits("ab")
+    living.server.faults.place(fault, writes(EVENTS), times=None)
+    for i in range(4):
+        asking = pod(f"p{i}", {WHOLE: "1"})
+        decide(living, asking, "b")
+        bind(living, asking, "b")
+    living.fits("a")
+    asking = pod("q", {WHOLE: "1"})
+    assert decide(living, asking) == ["a"]
+    bind(living, asking, "a")
+    living.fits("")
+
+
+def test_too_many_at_once_are_dropped_and_counted(
+    server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However long it takes to tell of them, it is at once.
+    monkeypatch.setattr(notices_module, "_POD_EVENTS_PER_S", 0.0)
+    notices = Notices(transport, lambda: True)
+    for i in range(80):
+        notices.tell(lambda i=i: placed(i))  # type: ignore[misc]
+    notices.start()
+    found = server.log.wait_for(writes(EVENTS), 50)
+    eventually(lambda: notices.events["written"] == 50)
+    notices.stop()
+    assert [request.json()["note"] for request in found] == [str(i) for i in range(50)]
+    assert notices.events == {"written": 50, "dropped": 30}
+
+
+def placed(number: int) -> Json:
+    return {"metadata": {"generateName": "p-", "namespace": "default"}, "note": str(number)}
+
+
+def test_a_report_that_grows_old_is_an_event_of_its_node(living: Living) -> None:
+    living.report("a", gpu(0), ago_s=200)
+    living.start()
+    (event,) = events(living, 1)
+    assert (event["reason"], event["type"], event["regarding"]["name"]) == (
+        "GPUInventoryStale",
+        "Warning",
+        "a",
+    )
+    assert event["note"].startswith("the report of its GPUs is old")
+
+
+def test_a_node_that_gets_no_agent_is_an_event_with_the_command_that_helps(living: Living) -> None:
+    living.server.store.put(NODES, node("bare", {WHOLE: "8"}))
+    living.server.store.put(NODES, node("found", {WHOLE: "8"}, labels={"nvidia.com/gpu.present": "true"}))
+    living.server.store.put(NODES, node("cpu"))
+    living.start()
+    (event,) = events(living, 1)
+    assert (event["reason"], event["type"], event["regarding"]["name"], event["regarding"]["uid"]) == (
+        "GPUNodeUnlabelled",
+        "Warning",
+        "bare",
+        "uid-bare",
+    )
+    assert event["note"].endswith("kubectl label node bare gpu.scheduler-ext.io/agent=true")
+    assert living.server.log.count(writes(EVENTS)) == 1
+
+
+def test_a_node_that_gets_no_agent_is_not_said_to_have_an_old_report_as_well() -> None:
+    told: list[tuple[str, str]] = []
+    found = InventoryEvents(lambda name, uid, reason, note, about: told.append((name, reason)))
+    found.follow({"n": NodeInfo("n", freshness="Missing")}, {"n"})
+    assert told == [("n", "GPUNodeUnlabelled")]
+    found.follow({"n": NodeInfo("n", freshness="Missing")})
+    assert told[1:] == [("n", "GPUInventoryStale")], "it is labelled now, and its agent has yet to report"
+
+
+def test_memory_that_nobody_known_uses_is_an_event_of_its_node(living: Living) -> None:
+    living.report("a", gpu(3, memory={"totalMiB": 81920, "usedMiB": 9000, "unaccountedMiB": 9000}))
+    living.start()
+    (event,) = events(living, 1)
+    assert (event["reason"], event["regarding"]["name"]) == ("GPUUnaccountedUsage", "a")
+    assert event["note"].startswith("memory of GPU 3 (GPU-3) is used by no pod that holds it")
+
+
+def node_in(state: str, name: str = "n") -> NodeInfo:
+    return NodeInfo(name, report=Report((device(0),)), freshness=state)
+
+
+def test_a_node_that_is_well_again_is_told_no_more() -> None:
+    told: list[str] = []
+    found = InventoryEvents(lambda name, uid, reason, note, about: told.append(name))
+    stale = node_in("Stale")
+    found.follow({"n": stale})
+    found.follow({})
+    assert told == ["n", "n"]
+    found.follow({"n": node_in("Fresh")})
+    found.follow({"n": stale})
+    found.follow({"n": None})
+    assert told == ["n"] * 3
+
+
+def test_many_nodes_in_trouble_are_one_event() -> None:
+    told: list[tuple[str, str]] = []
+    found = InventoryEvents(lambda name, uid, reason, note, about: told.append((name, note)))
+    found.follow({f"n{i}": node_in("Missing", f"n{i}") for i in range(5000)})
+    ((name, note),) = told
+    assert name == "n0"
+    assert note.endswith("; 4999 more nodes are in the same trouble")
+
+
+def test_a_cluster_of_cpu_nodes_tells_nothing(living: Living) -> None:
+    living.server.store.put("/api/v1/nodes", node("cpu"))
+    living.server.store.put("/api/v1/nodes", node("c", ROOM))
+    living.start()
+    living.greeted()
+    assert living.server.log.count(writes(EVENTS)) == 0

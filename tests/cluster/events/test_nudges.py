@@ -1,0 +1,253 @@
+"""kube-scheduler is told what it cannot see: once, by the active extender, and only where it helps a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler_ext.cluster import live as live_module
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.core.cache.cause import Cause
+from tests.cluster.api.api_paths import NODES, PODS
+from tests.cluster.api.api_requests import writes
+from tests.cluster.api.api_server import ApiServer
+from tests.cluster.following import eventually
+from tests.cluster.living import ONE, SICK, TWO, WHOLE, Living
+from tests.extender.preempting import preempt, uids
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, holder, node, pod
+
+pytestmark = pytest.mark.usefixtures("impatient")
+EVENTS = "/apis/events.k8s.io/v1/events"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases"
+# As if everything had been refused long before.
+LONG_AGO_S = -60.0
+SLICE = {"enabled": True, "instances": [{"uuid": "MIG-0", "profile": "1g.10gb", "start": 0, "size": 1}]}
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
+    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
+    monkeypatch.setattr(live_module, "_NUDGE_EVERY_S", 0.05)
+
+
+@pytest.fixture
+def living(server: ApiServer, transport: Transport) -> Iterator[Living]:
+    built = Living(server, transport)
+    yield built
+    built.live.stop()
+
+
+def full(living: Living) -> None:
+    """Nothing is free, and both GPUs are sick."""
+    for name in "ab":
+        living.report(name, gpu(0, **SICK))
+    living.start()
+    living.greeted()
+
+
+def looked(living: Living) -> None:
+    """Wait until the changes so far were looked at, twice over."""
+    for _ in range(2):
+        before = living.live._cured_at
+        living.live._inventory._changed.setdefault("nobody", Cause.NODE)
+        eventually(lambda before=before: living.live._cured_at > before)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("asking", "devices"),
+    [
+        pytest.param(ONE, [gpu(0)], id="a GPU is healthy again"),
+        pytest.param(pod("s", {"nvidia.com/mig-1g.10gb": "1"}), [gpu(0, mig=SLICE)], id="instances appear"),
+        pytest.param(TWO, [gpu(0), gpu(1)], id="there is one more"),
+    ],
+)
+def test_what_cures_a_refusal_is_told(
+    living: Living, monkeypatch: pytest.MonkeyPatch, asking: Json, devices: list[Json]
+) -> None:
+    monkeypatch.setattr(live_module, "_BEHIND_S", LONG_AGO_S)
+    full(living)
+    assert living.fitting(asking) == ""
+    living.report("b", *devices)
+    living.server.log.wait_for(writes(NODES))
+    looked(living)
+    assert living.nudged() == ["b"]
+    annotations = living.server.store.get(NODES, "b").object()["metadata"]["annotations"]
+    assert list(annotations) == ["gpu.scheduler-ext.io/inventory-changed"]
+    assert living.live.status().nudges == 2
+
+
+def test_memory_that_no_pod_gave_back_is_told(living: Living) -> None:
+    busy = {"memory": {"totalMiB": 81920, "usedMiB": 80000, "unaccountedMiB": 80000}}
+    for name in "ab":
+        living.report(name, gpu(0) | busy)
+    living.start()
+    living.greeted()
+    assert living.fitting(pod("share", {SHARE: "20000"})) == ""
+    living.report("a", gpu(0))
+    living.server.log.wait_for(writes(NODES))
+    assert living.nudged() == ["a"]
+
+
+def test_many_changes_at_once_are_one_nudge(living: Living) -> None:
+    full(living)
+    assert living.fitting() == ""
+    for name in "abab":
+        living.report(name, gpu(0))
+    living.server.log.wait_for(writes(NODES))
+    looked(living)
+    assert len(living.nudged()) == 1
+
+
+def test_what_helps_nobody_is_not_told(living: Living) -> None:
+    full(living)
+    assert living.fitting(TWO) == ""
+    living.report("a", gpu(0))
+    eventually(lambda: living.healthy("a"))
+    looked(living)
+    assert living.nudged() == []
+
+
+def test_the_end_of_a_place_that_preempt_named_is_told(
+    living: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU became free meanwhile, and was refused to all pods but one."""
+    monkeypatch.setattr(live_module, "_BEHIND_S", LONG_AGO_S)
+    for name in "ab":
+        living.bind(f"p-{name}", on=name)
+    living.start()
+    living.greeted()
+    urgent = pod("urgent", {WHOLE: "1"}, priority=100)
+    assert preempt(living.extender, urgent, {"a": uids("p-a")}) == {"a": ["p-a"]}
+    living.server.store.delete(PODS, "p-a", "default")
+    eventually(lambda: not living.live.snapshot.nodes["a"].info.pods[0].holds)  # type: ignore[union-attr]
+    assert living.fitting() == ""
+    looked(living)
+    assert living.nudged() == []
+    living.server.store.put(PODS, urgent)
+    living.server.store.delete(PODS, "urgent", "default")
+    living.server.log.wait_for(writes(NODES))
+    assert living.nudged() == ["a"]
+
+
+def test_a_release_that_kube_scheduler_saw_first_is_told(living: Living) -> None:
+    """It heard of the pod's end, asked, and was refused, because we had not heard yet."""
+    for name in "ab":
+        living.bind(f"p-{name}", on=name)
+    living.start()
+    living.greeted()
+    assert living.fitting() == ""
+    living.server.store.delete(PODS, "p-a", "default")
+    living.server.log.wait_for(writes(NODES))
+    assert living.nudged() == ["a"]
+
+
+def test_a_release_long_after_is_its_own_to_see(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_module, "_BEHIND_S", LONG_AGO_S)
+    for name in "ab":
+        living.bind(f"p-{name}", on=name)
+    living.start()
+    living.greeted()
+    assert living.fitting() == ""
+    living.server.store.delete(PODS, "p-a", "default")
+    eventually(lambda: not any(pod.holds for pod in living.info("a").pods))
+    looked(living)
+    assert living.nudged() == []
+
+
+def test_a_nudge_is_no_change_that_is_nudged_about(living: Living) -> None:
+    full(living)
+    living.fitting()
+    generation = living.live.snapshot and living.live.snapshot.generation
+    living.live._notices.nudge("a")
+    living.server.log.wait_for(writes(NODES))
+    living.server.store.put(NODES, node("c"))
+    eventually(lambda: living.live.snapshot is not None and "c" in living.live.snapshot.nodes)
+    assert living.live.snapshot is not None
+    assert living.live.snapshot.generation == (generation or 0) + 1
+    assert living.nudged() == ["a"]
+
+
+def test_the_beginning_is_told_on_a_node_with_gpus(living: Living) -> None:
+    """Pods may wait that were refused before this process began."""
+    for name in "ab":
+        living.server.store.delete(NODES, name)
+    living.server.store.put_all(NODES, [node("0-cpu"), node("c", {WHOLE: "8"}, labels=GFD_H100)])
+    living.start()
+    living.server.log.wait_for(writes(NODES))
+    assert living.nudged() == ["c"]
+
+
+class TestOfTwoExtenders:
+    def lease(self, server: ApiServer, holder: str) -> None:
+        spec = {"holderIdentity": f"{holder}_1"}
+        server.store.put(LEASES, {"metadata": {"name": "lease", "namespace": "gpu-scheduler"}, "spec": spec})
+
+    @pytest.fixture
+    def pair(self, server: ApiServer, transport: Transport) -> Iterator[Living]:
+        built = Living(server, transport, ("gpu-scheduler", "lease", "me"))
+        yield built
+        built.live.stop()
+
+    def test_the_standby_writes_nothing(self, server: ApiServer, pair: Living) -> None:
+        self.lease(server, "other")
+        pair.report("a", gpu(0, **SICK))
+        pair.start()
+        assert not pair.live.status().active
+        assert [watch.name for watch in pair.live.status().watches][-1] == "leases"
+        assert pair.fitting(TWO) == ""
+        pair.report("a", gpu(0), gpu(1))
+        pair.report("b", gpu(0), gpu(0, "GPU-1"))
+        pair.fits("a", TWO)
+        eventually(lambda: pair.live.status().reports_refused == {"b": 1})
+        looked(pair)
+        assert server.log.count(writes()) == 0
+
+    def test_whoever_takes_over_writes(self, server: ApiServer, pair: Living) -> None:
+        self.lease(server, "other")
+        pair.start()
+        assert pair.fitting(TWO) == ""
+        # Requests are answered a moment before the beginning is told to whoever is active.
+        looked(pair)
+        self.lease(server, "me")
+        eventually(lambda: pair.live.status().active)
+        pair.report("b", gpu(0), gpu(1))
+        server.log.wait_for(writes(NODES))
+        assert pair.nudged() == ["b"]
+
+    def test_whoever_takes_over_tells_what_was_refused_before(self, server: ApiServer, pair: Living) -> None:
+        self.lease(server, "other")
+        pair.start()
+        for index in (1, 2):
+            pair.report("b", gpu(0), gpu(0, f"GPU-{index}"))
+            eventually(lambda index=index: pair.live.status().reports_refused == {"b": index})  # type: ignore[misc]
+        pair.report("a", gpu(0), gpu(0, "GPU-1"))
+        eventually(lambda: pair.live.status().reports_refused == {"a": 1, "b": 2})
+        pair.report("a", gpu(0, healthy=True))
+        looked(pair)
+        self.lease(server, "me")
+        (event,) = server.log.wait_for(writes(EVENTS))
+        # What was put right meanwhile is nobody's business; of the others the latest is.
+        assert (event.json()["regarding"]["name"], event.json()["regarding"]["uid"]) == ("b", "uid-b")
+        assert "GPUNode b" in event.json()["note"]
+        looked(pair)
+        assert server.log.count(writes(EVENTS)) == 1
+
+    def test_it_is_ready_when_it_knows_who_leads(self, server: ApiServer, pair: Living) -> None:
+        pair.start()
+        assert not pair.live.status().active
+        assert pair.notes()["watch-leases"] == "ok"
+        assert pair.fitting() == "ab"
+
+
+def test_what_the_last_report_says_of_a_pod_that_is_gone_does_not_count(living: Living) -> None:
+    """The agent's next one may be ten seconds away; kube-scheduler's retry is now."""
+    living.report("a", gpu(0, holders=[holder("p-a", container="main")]))
+    for name in "ab":
+        living.bind(f"p-{name}", on=name)
+    living.start()
+    living.greeted()
+    assert living.fitting() == ""
+    living.server.store.delete(PODS, "p-a", "default")
+    eventually(lambda: living.fitting() == "a")

@@ -1,0 +1,84 @@
+"""What people are told of nodes that are to take shares, and cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler_ext.cluster.events.share_nodes import ShareNodes
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, wants
+
+PLACED = bound("placed", wants(1000, SHARE), devices={"main": ("GPU-0",)})
+UNPLACED = bound("unplaced", wants(1000, SHARE))
+
+
+def shared(*pods: BoundPod, plugin: int = 0) -> NodeInfo:
+    """A node of shares with one GPU, and so many GPUs that a device plugin hands out."""
+    allocatable = {WHOLE: plugin, SHARE: 70_000}
+    return replace(node(device(0), pods=pods), uid="node-uid", share_node=True, allocatable=allocatable)
+
+
+class Told:
+    """What people are told of node n."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+        self.notes: list[str] = []
+        self.nodes = ShareNodes(self.warn, NAMES)
+
+    def warn(self, name: str, uid: str | None, reason: str, note: str, about: str) -> None:
+        assert (name, uid, about) == ("n", "node-uid", note)
+        self.reasons.append(reason)
+        self.notes.append(note)
+
+
+@pytest.mark.parametrize(
+    ("info", "reasons"),
+    [
+        pytest.param(shared(), [], id="nothing of one that is as it is to be"),
+        pytest.param(shared(PLACED), [], id="nor of a share whose GPU is known"),
+        pytest.param(shared(PLACED, UNPLACED), ["ShareWithoutGPU"], id="of one whose GPU nobody knows"),
+        pytest.param(shared(plugin=1), ["SharedByDevicePlugin"], id="of a device plugin that is there, too"),
+        pytest.param(
+            shared(UNPLACED, plugin=1), ["ShareWithoutGPU"], id="of the pods first, where there is both"
+        ),
+        pytest.param(
+            replace(shared(plugin=1), share_node=False), [], id="nothing of a node that is not labelled"
+        ),
+    ],
+)
+def test_what_is_told(info: NodeInfo, reasons: list[str]) -> None:
+    told = Told()
+    told.nodes.follow({"n": info})
+    assert told.reasons == reasons
+
+
+def test_pods_are_named_and_counted() -> None:
+    told = Told()
+    told.nodes.follow({"n": shared(UNPLACED, bound("other", wants(5, SHARE)))})
+    assert told.notes[0].endswith(": ns/unplaced, ns/other")
+    assert told.nodes.unplaced() == {"n": 2}
+
+
+def test_a_node_without_a_pod_of_unknown_place_is_not_counted() -> None:
+    told = Told()
+    told.nodes.follow({"n": shared(plugin=1)})
+    assert told.nodes.unplaced() == {}
+
+
+def test_it_is_told_again_while_it_lasts_for_the_active_one_may_have_changed() -> None:
+    told = Told()
+    told.nodes.follow({"n": shared(UNPLACED)})
+    told.nodes.follow({})
+    assert told.reasons == ["ShareWithoutGPU"] * 2
+
+
+@pytest.mark.parametrize("after", [None, shared()], ids=["it is gone", "the pod is gone"])
+def test_nothing_is_told_when_it_is_over(after: NodeInfo | None) -> None:
+    told = Told()
+    told.nodes.follow({"n": shared(UNPLACED)})
+    told.nodes.follow({"n": after})
+    assert told.reasons == ["ShareWithoutGPU"]
+    assert told.nodes.unplaced() == {}

@@ -1,0 +1,347 @@
+"""Events in, what is known of each node out: against a model of a few dictionaries, and case by case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from scheduler_ext.core.cache.cause import Cause
+from scheduler_ext.core.cache.intent import Intent
+from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.node.caps import Caps
+from scheduler_ext.core.node.estimate import Estimate, estimate_from_labels
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.request.resources import ResourceNames
+from tests.core.reported import SHARE, WHOLE, bound, device, wants
+
+STALE_S, MISSING_S = 150.0, 300.0
+LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8"}
+ONE, TWO = Report((device(0),)), Report((device(0), device(1)))
+
+
+def estimate(vendor: str = "nvidia") -> Estimate:
+    found = estimate_from_labels(LABELS, {})
+    assert found is not None
+    return replace(found, vendor=vendor)
+
+
+RECORDS = (
+    NodeRecord("first", {WHOLE: 2}),
+    NodeRecord("first", {WHOLE: 2}, estimate()),
+    NodeRecord("second", {WHOLE: 1}, estimate(), caps=Caps(count=1)),
+    NodeRecord("second", {}, estimate("amd"), spot=True),
+    NodeRecord(None, {}, changing=True),
+)
+REPORTS = (ONE, TWO, replace(ONE, sequence=7, reported_at="later"))
+NAMES = st.sampled_from(("a", "b"))
+UIDS = st.sampled_from("pqrstu")
+AGES_S = st.sampled_from((0.0, 1.0, 100.0, 149.0, 150.0, 299.0, 300.0, 1000.0))
+
+
+def pod(uid: str, count: int) -> BoundPod:
+    return replace(bound(uid, wants(count, WHOLE)), uid=uid)
+
+
+@dataclass
+class Told:
+    """A report as the model keeps it."""
+
+    report: Report
+    received_at: float
+    owner: str | None
+
+
+class Model(RuleBasedStateMachine):
+    """Everything that was told last, and what follows by the rules of the reference."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.inventory = Inventory(STALE_S, MISSING_S)
+        self.records: dict[str, NodeRecord] = {}
+        self.since: dict[str, float] = {}
+        self.reports: dict[str, Told] = {}
+        self.pods: dict[str, tuple[str, BoundPod]] = {}
+        self.gone: set[str] = set()
+        self.departed: dict[str, tuple[str, BoundPod, float]] = {}
+        self.shown: dict[str, NodeInfo | None] = {}
+
+    @rule(name=NAMES, record=st.sampled_from(RECORDS))
+    def node_seen(self, name: str, record: NodeRecord) -> None:
+        if name not in self.records or self.records[name].uid != record.uid:
+            self.since[name] = self.now
+        self.records[name] = record
+        self.inventory.node_seen(name, record, self.now)
+
+    @rule(name=NAMES)
+    def node_gone(self, name: str) -> None:
+        self.records.pop(name, None)
+        self.inventory.node_gone(name)
+
+    @rule(
+        name=NAMES,
+        report=st.sampled_from(REPORTS),
+        age_s=AGES_S,
+        owner=st.sampled_from((None, "first", "second")),
+    )
+    def report_seen(self, name: str, report: Report, age_s: float, owner: str | None) -> None:
+        self.reports[name] = Told(report, self.now - age_s, owner)
+        self.inventory.report_seen(name, report, self.now - age_s, self.now, owner)
+        self.arrived(name, self.now - age_s)
+
+    def arrived(self, name: str, received_at: float) -> None:
+        """A report of before a pod left says nothing of its leaving; nor does one of the moment after."""
+        for uid, (node, _, gone_at) in list(self.departed.items()):
+            if node == name and received_at >= gone_at + 2.0:
+                del self.departed[uid]
+
+    @rule(name=NAMES)
+    def report_gone(self, name: str) -> None:
+        if self.reports.pop(name, None) is not None:
+            self.arrived(name, float("inf"))
+        self.inventory.report_gone(name, self.now)
+
+    @rule(uid=UIDS, node=NAMES, count=st.integers(1, 2))
+    def pod_seen(self, uid: str, node: str, count: int) -> None:
+        if uid not in self.gone:
+            self.pods[uid] = (node, pod(uid, count))
+        self.inventory.pod_seen(pod(uid, count), node, self.now)
+
+    @rule(uid=UIDS)
+    def pod_gone(self, uid: str) -> None:
+        if uid in self.pods:
+            node, left = self.pods.pop(uid)
+            self.gone.add(uid)
+            if node in self.reports:
+                self.departed[uid] = (node, replace(left, departed=True), self.now)
+        self.inventory.pod_gone(uid, self.now)
+
+    @rule(seconds=st.sampled_from((1.0, 49.0, 150.0, 151.0, 300.0)))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.inventory.tick(self.now)
+
+    def told(self, name: str) -> Told | None:
+        """The report that counts: one of a former node of that name does not."""
+        told, record = self.reports.get(name), self.records.get(name)
+        if told is None or (record is not None and told.owner not in (None, record.uid)):
+            return None
+        return told
+
+    def expected(self, name: str) -> NodeInfo | None:
+        record, told = self.records.get(name), self.told(name)
+        if record is None:
+            return None
+        left = {uid: (node, pod) for uid, (node, pod, _) in self.departed.items()}
+        pods = sorted((uid, pod) for uid, (node, pod) in (left | self.pods).items() if node == name)
+        freshness = "Fresh"
+        if told is not None:
+            age_s = self.now - told.received_at
+            freshness = "Fresh" if age_s < STALE_S else "Stale" if age_s < MISSING_S else "Missing"
+        elif record.estimate is not None and record.estimate.vendor == "nvidia":
+            freshness = "Fresh" if self.now - self.since[name] < MISSING_S else "Missing"
+        report = told.report if told is not None else None
+        if report is not None and record.caps.count is not None:
+            report = replace(report, devices=report.devices[: record.caps.count])
+        return NodeInfo(
+            name,
+            uid=record.uid,
+            report=report,
+            estimate=record.estimate if told is None else None,
+            freshness=freshness,
+            allocatable=record.allocatable,
+            spot=record.spot,
+            changing=record.changing,
+            pods=tuple(pod for _, pod in pods),
+        )
+
+    @invariant()
+    def agrees(self) -> None:
+        for name in "ab":
+            assert self.inventory.info(name) == self.expected(name)
+            told = self.told(name)
+            age_s = self.inventory.ages(self.now).get(name)
+            assert age_s == (None if told is None else self.now - told.received_at)
+        assert {info.name for info in self.inventory.infos()} == self.inventory.nodes() == set(self.records)
+        assert self.inventory.reports() == set(self.reports)
+        assert self.inventory.pods() == {uid: node for uid, (node, _) in self.pods.items()}
+
+    @invariant()
+    def tells_every_change(self) -> None:
+        """Whoever asks only about what changed knows everything."""
+        for name in self.inventory.take_changes():
+            self.shown[name] = self.inventory.info(name)
+        for name in "ab":
+            shown, real = self.shown.get(name), self.inventory.info(name)
+            assert (shown is None) == (real is None)
+            if shown is not None and real is not None:
+                assert _undated(shown) == _undated(real)
+
+    @invariant()
+    def forgets(self) -> None:
+        assert set(self.inventory._entries) == {*self.records, *self.reports}
+        left = {node for node, _, _ in self.departed.values()}
+        assert set(self.inventory._ledger._accounts) == {*left, *(node for node, _ in self.pods.values())}
+
+
+def _undated(info: NodeInfo) -> NodeInfo:
+    """Without what a report says of its own time, which no decision looks at."""
+    report = info.report and replace(info.report, sequence=None, reported_at=None)
+    return replace(info, report=report)
+
+
+Model.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
+TestAgainstAModel = Model.TestCase
+
+
+class TestCauses:
+    """Why a node is not what it was decides who has to be told."""
+
+    def inventory(self) -> Inventory:
+        built = Inventory(STALE_S, MISSING_S)
+        built.node_seen("a", RECORDS[1], 0.0)
+        built.report_seen("a", ONE, 0.0, 0.0)
+        built.pod_seen(pod("p", 1), "a", 0.0)
+        built.take_changes()
+        return built
+
+    def test_nothing_new_is_no_change(self) -> None:
+        built = self.inventory()
+        built.node_seen("a", RECORDS[1], 30.0)
+        built.report_seen("a", replace(ONE, sequence=8, reported_at="now"), 30.0, 30.0)
+        built.pod_seen(pod("p", 1), "a", 0.0)
+        built.pod_gone("unheard of", 30.0)
+        built.node_gone("unheard of")
+        built.report_gone("unheard of", 30.0)
+        built.tick(30.0)
+        assert built.take_changes() == {}
+
+    def test_every_kind_of_change_has_its_cause(self) -> None:
+        built = self.inventory()
+        built.report_seen("a", TWO, 0.0, 0.0)
+        assert built.take_changes() == {"a": Cause.REPORT}
+        built.tick(STALE_S)
+        assert built.take_changes() == {"a": Cause.AGE}
+        built.report_seen("a", TWO, STALE_S, STALE_S)
+        assert built.take_changes() == {"a": Cause.AGE}
+        built.pod_gone("p", 0.0)
+        assert built.take_changes() == {"a": Cause.POD}
+        built.node_seen("a", RECORDS[0], STALE_S)
+        built.pod_seen(pod("q", 1), "b", 0.0)
+        assert built.take_changes() == {"a": Cause.NODE, "b": Cause.POD}
+
+    def test_several_causes_add_up(self) -> None:
+        built = self.inventory()
+        built.pod_gone("p", 0.0)
+        built.report_seen("a", TWO, 1.0, 1.0)
+        built.node_gone("a")
+        assert built.take_changes() == {"a": Cause.POD | Cause.REPORT | Cause.NODE}
+
+    def test_the_same_report_may_turn_out_to_be_of_this_node(self) -> None:
+        built = self.inventory()
+        built.report_seen("a", ONE, 0.0, 0.0, "another")
+        assert built.take_changes() == {"a": Cause.REPORT}
+        built.report_seen("a", ONE, 0.0, 0.0, "first")
+        assert built.take_changes() == {"a": Cause.REPORT}
+
+    def test_a_pod_that_moves_changes_both_nodes(self) -> None:
+        built = self.inventory()
+        built.pod_seen(pod("p", 1), "b", 0.0)
+        assert built.take_changes() == {"a": Cause.POD, "b": Cause.POD}
+
+
+@pytest.mark.parametrize(
+    ("record", "freshness"),
+    [
+        pytest.param(
+            RECORDS[1], "Missing", id="NVIDIA GPUs have an agent, which should have reported by now"
+        ),
+        pytest.param(RECORDS[3], "Fresh", id="those of AMD have none"),
+        pytest.param(replace(RECORDS[1], estimate=estimate("intel")), "Fresh", id="nor have those of Intel"),
+        pytest.param(replace(RECORDS[1], estimate=estimate("habana")), "Fresh", id="or of Habana"),
+        pytest.param(RECORDS[0], "Fresh", id="a node without GPUs needs none"),
+    ],
+)
+def test_a_node_nobody_reports_on(record: NodeRecord, freshness: str) -> None:
+    built = Inventory(STALE_S, MISSING_S)
+    built.node_seen("a", record, 1000.0)
+    for now, expected in ((1299.0, "Fresh"), (1300.0, freshness)):
+        built.tick(now)
+        info = built.info("a")
+        assert info is not None
+        assert (info.freshness, info.estimate) == (expected, record.estimate)
+
+
+def test_a_node_created_anew_gets_the_same_time_again() -> None:
+    built = Inventory(STALE_S, MISSING_S)
+    built.node_seen("a", RECORDS[1], 0.0)
+    built.node_seen("a", replace(RECORDS[1], uid="another"), 290.0)
+    built.tick(589.0)
+    info = built.info("a")
+    assert info is not None
+    assert info.freshness == "Fresh"
+
+
+LABELLED = NodeRecord(uid="n", allocatable={SHARE: 5000}, share_node=True)
+
+
+class TestWhereSharesAreBound:
+    """An amount that stands on any other node is somebody else's, or not taken away yet."""
+
+    def amount(
+        self, record: NodeRecord, *, enforcing: bool, resources: ResourceNames | None = None
+    ) -> object:
+        built = Inventory(STALE_S, MISSING_S, resources, enforcing)
+        built.node_seen("a", record, 0.0)
+        info = built.info("a")
+        assert info is not None
+        assert info.allocatable is not None
+        assert record.allocatable.items() - info.allocatable.items() <= {(SHARE, 5000), ("my/mib", 5000)}
+        return info.allocatable.get((resources or ResourceNames()).share)
+
+    @pytest.mark.parametrize(
+        ("record", "enforced"),
+        [
+            pytest.param(LABELLED, 5000, id="a node of shares"),
+            pytest.param(replace(LABELLED, share_node=False), 0, id="one that is not labelled"),
+            pytest.param(
+                replace(LABELLED, allocatable={SHARE: 5000, WHOLE: 1}), 0, id="one of a device plugin's"
+            ),
+            pytest.param(
+                replace(LABELLED, allocatable={SHARE: 5000, "nvidia.com/mig-1g.10gb": 1}), 0, id="with MIG"
+            ),
+            pytest.param(
+                replace(LABELLED, allocatable={SHARE: 5000, WHOLE: 0}), 5000, id="whose plugin has gone"
+            ),
+            pytest.param(replace(LABELLED, allocatable={WHOLE: 1}), None, id="that advertises none"),
+        ],
+    )
+    def test_only_nodes_of_shares_have_any(self, record: NodeRecord, enforced: object) -> None:
+        assert self.amount(record, enforcing=True) == enforced
+        assert self.amount(record, enforcing=False) == record.allocatable.get(SHARE)
+
+    def test_under_any_name(self) -> None:
+        record = NodeRecord(uid="n", allocatable={"my/mib": 5000, SHARE: 5000})
+        assert self.amount(record, enforcing=True, resources=ResourceNames(share="my/mib")) == 0
+
+
+def test_several_bindings_of_one_pod_hold_the_same_devices_once() -> None:
+    """At most one of them comes true; those that name other devices count beside it."""
+    inventory = Inventory(STALE_S, MISSING_S)
+    inventory.node_seen("a", NodeRecord("first", {WHOLE: 2}), 0.0)
+    inventory.report_seen("a", TWO, 0.0, 0.0)
+    for version in ("1", "2"):
+        inventory.assume(Intent(pod("p", 1), version, "me"), "a")
+    info = inventory.info("a")
+    assert info is not None
+    assert [each.uid for each in info.pods] == ["p"]
+    elsewhere = replace(pod("p", 1), devices={"main": ("GPU-1",)})
+    inventory.intents_seen("a", [Intent(elsewhere, "3", "you")])
+    info = inventory.info("a")
+    assert info is not None
+    assert [each.devices for each in info.pods] == [{}, {"main": ("GPU-1",)}]

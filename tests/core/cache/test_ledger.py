@@ -1,0 +1,321 @@
+"""Who holds what on which node, event by event; and that nothing is left when all have gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cache.cause import Cause
+from scheduler_ext.core.cache.intent import Intent
+from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.cache.ledger import NO_PODS, Ledger, NodePods
+from scheduler_ext.core.errors import OverAllocationError
+from scheduler_ext.core.gpu.gpu import Holder, Memory, Mig, Report
+from scheduler_ext.core.node.capacity import overallocated, shareable_mib
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk
+from tests.core.asked import share
+from tests.core.reported import NAMES, SHARE, bound, device, node
+
+NOW = 100.0
+EMPTY = Report((device(0),))
+NAMES_P = Report((device(0, holders=(Holder(uid="uid-p"),)),))
+
+
+def pod(name: str, mib: int = 10_000, gpu: str = "GPU-0", **fields: object) -> BoundPod:
+    request = GpuRequest(shares=ShareAsk((("main", mib),)))
+    return replace(bound(name, devices={"main": (gpu,)}, **fields), request=request)
+
+
+def intent(name: str, version: str = "1", extender: str = "me") -> Intent:
+    return Intent(pod(name), version, extender)
+
+
+def key(word: str) -> tuple[str, str]:
+    """p@1: that version of p."""
+    name, _, version = word.partition("@")
+    return f"uid-{name}", version or "1"
+
+
+class Told:
+    """A ledger that is told in words, and says in words who holds."""
+
+    def __init__(self) -> None:
+        self.causes: list[tuple[str, Cause]] = []
+        self.ledger = Ledger(lambda node, cause: self.causes.append((node, cause)))
+
+    def tell(self, *events: str) -> Told:
+        """Events such as "seen p a": what, of which pod, on which node (a)."""
+        for event in events:
+            what, subject, node_name, *_ = *event.split(), "a", "a"
+            self._verbs()[what](subject, node_name)
+        return self
+
+    def _verbs(self) -> dict[str, Callable[[str, str], object]]:
+        ledger = self.ledger
+        return {
+            "assume": lambda p, n: ledger.assume(Intent(pod(p.partition("@")[0]), key(p)[1], "me"), n),
+            "seen": lambda p, n: ledger.pod_seen(pod(p), n, NOW),
+            "finished": lambda p, n: ledger.pod_seen(pod(p, finished=True), n, NOW),
+            "deleting": lambda p, n: ledger.pod_seen(pod(p, terminating=True), n, NOW),
+            "gone": lambda p, n: ledger.pod_gone(f"uid-{p}", NOW),
+            "waited-and-gone": lambda p, n: ledger.pod_gone(f"uid-{p}", NOW, waited=True),
+            "forget": lambda p, n: ledger.forget(key(p), n),
+            "withdraw": lambda p, n: ledger.withdraw(key(p), n),
+            "nominate": lambda p, n: ledger.nominate(pod(p), n),
+            "unnominate": lambda p, n: ledger.nominate(pod(p), None),
+            "written": lambda p, n: ledger.intents_seen(n, self._intents(p)),
+            "wrote": lambda p, n: ledger.intents_seen(n, self._intents(p), ours=True),
+            "report": lambda p, n: ledger.report_received(n, NAMES_P if p == "p" else EMPTY, NOW + 10),
+            "early-report": lambda p, n: ledger.report_received(n, EMPTY, NOW + 1),
+            "no-report": lambda p, n: ledger.report_received(n, None, NOW),
+        }
+
+    @staticmethod
+    def _intents(words: str) -> list[Intent]:
+        """p@1,q@1/you: an intent each, by whom."""
+        found = []
+        for word in words.split(","):
+            if word != "-":
+                subject, _, extender = word.partition("/")
+                found.append(intent(subject.partition("@")[0], key(subject)[1], extender or "me"))
+        return found
+
+    def holds(self, node_name: str = "a") -> str:
+        """p! is assumed, p~ has departed, p. has finished, p? is nominated."""
+        pods = self.ledger.pods(node_name)
+        words = [
+            pod.name
+            + ("!" if pod.uid in pods.assumed else "")
+            + ("~" if pod.departed else "." if pod.finished else "")
+            for pod in pods.holding
+        ]
+        return " ".join([*words, *(f"{pod.name}?" for pod in pods.nominated)])
+
+
+@pytest.mark.parametrize(
+    ("events", "holding"),
+    [
+        pytest.param(["seen p"], "p", id="a pod that is bound holds, whoever bound it"),
+        pytest.param(["assume p"], "p!", id="one that is about to be bound, too"),
+        pytest.param(["assume p", "seen p"], "p", id="it is confirmed when it is seen"),
+        pytest.param(["assume p", "seen p b"], "", id="on another node it holds nothing here"),
+        pytest.param(["assume p", "forget p"], "", id="one that was refused holds nothing"),
+        pytest.param(["assume p@1", "forget p@2"], "p!", id="of its versions each is its own promise"),
+        pytest.param(["assume p@1", "assume p@2"], "p! p!", id="until it is known which comes true"),
+        pytest.param(["assume p@1", "assume p@2", "seen p"], "p", id="which is one at most"),
+        pytest.param(["assume p", "gone p"], "", id="one that is gone before it is bound holds nothing"),
+        pytest.param(["seen p", "assume p"], "p", id="a bound pod is promised nothing more"),
+        pytest.param(["assume p", "gone p", "assume p"], "", id="nor is one that is gone"),
+        pytest.param(["seen p", "deleting p"], "p", id="a terminating pod holds until it is gone"),
+        pytest.param(["seen p", "finished p"], "p~", id="one that finished only counts in the last report"),
+        pytest.param(["seen p", "finished p", "report"], "p.", id="and then no more"),
+        pytest.param(["seen p", "finished p", "seen p"], "p~", id="it never runs again, whatever is late"),
+        pytest.param(["seen p", "finished p", "report", "seen p"], "p.", id="also after a report"),
+        pytest.param(["seen p", "gone p"], "p~", id="so does one that is gone"),
+        pytest.param(["seen p", "gone p", "early-report"], "p~", id="not until a report that was read later"),
+        pytest.param(["seen p", "gone p", "report"], "", id="which forgets it"),
+        pytest.param(["seen p", "gone p", "report p"], "p.", id="unless it still names it"),
+        pytest.param(["seen p", "gone p", "report p", "report"], "", id="until it does not"),
+        pytest.param(["seen p", "gone p", "no-report"], "", id="without a report nothing counts it"),
+        pytest.param(["seen p", "gone p", "report", "seen p"], "", id="a uid that is gone never comes back"),
+        pytest.param(["waited-and-gone p", "seen p"], "", id="also one that only waited"),
+        pytest.param(["gone p", "seen p"], "p", id="one that nobody heard of is not remembered"),
+        pytest.param(["written p@1"], "p!", id="what is written down holds"),
+        pytest.param(["written p@1", "written -"], "", id="for as long as it is written"),
+        pytest.param(["assume p", "written -"], "p!", id="what we assume holds before it is written"),
+        pytest.param(["assume p", "written p@1", "withdraw p"], "p!", id="not asked for it stays written"),
+        pytest.param(["assume p", "withdraw p"], "", id="and goes where it is not"),
+        pytest.param(["written p@1", "forget p@1", "written p@1"], "", id="what was settled stays so"),
+        pytest.param(
+            ["written p@1", "forget p@1", "written -", "written p@1"], "p!", id="until it is taken out"
+        ),
+        pytest.param(
+            ["written p@1", "forget p@1", "written p@1/you"], "p!", id="or another extender takes it over"
+        ),
+        pytest.param(["written p@1", "forget p@1", "wrote p@1"], "p!", id="or we write it again"),
+        pytest.param(["written p@1", "seen p b", "written p@1"], "", id="of a bound pod nothing is open"),
+        pytest.param(["written p@1", "gone p", "written p@1"], "", id="nor of one that is gone"),
+        pytest.param(["written p@1,q@1", "seen p"], "p q!", id="others stay as they are"),
+        pytest.param(["nominate p"], "p?", id="a nominated pod waits"),
+        pytest.param(["nominate p", "nominate p b"], "", id="for one node at a time"),
+        pytest.param(["nominate p", "unnominate p"], "", id="until it does not"),
+        pytest.param(["nominate p", "seen p"], "p", id="or is bound"),
+        pytest.param(["nominate p", "gone p"], "", id="or gone"),
+        pytest.param(["nominate p", "assume p"], "p! p?", id="about to be bound it still waits"),
+        pytest.param(["seen p b", "seen p a"], "p", id="the last word counts on where it is"),
+    ],
+)
+def test_who_holds(events: list[str], holding: str) -> None:
+    assert Told().tell(*events).holds() == holding
+
+
+def test_a_pod_created_anew_is_another_pod() -> None:
+    told = Told().tell("seen p", "gone p")
+    told.ledger.pod_seen(replace(pod("p"), uid="another"), "a", NOW)
+    assert [(pod.uid, pod.holds) for pod in told.ledger.pods("a").holding] == [
+        ("another", True),
+        ("uid-p", False),
+    ]
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.builds(
+            lambda what, who, where: f"{what} {who} {where}",
+            st.sampled_from(
+                ["assume", "seen", "finished", "deleting", "gone", "forget", "withdraw", "nominate", "report"]
+            ),
+            st.sampled_from(["p", "q", "r"]),
+            st.sampled_from(["a", "b"]),
+        ),
+        st.builds(
+            lambda what, who, where: f"{what} {who} {where}",
+            st.sampled_from(["written", "wrote"]),
+            st.sampled_from(["-", "p@1", "p@2", "p@1,q@1", "r@1/you", "p@1/you,r@2"]),
+            st.sampled_from(["a", "b"]),
+        ),
+    ),
+    max_size=25,
+)
+
+
+@given(events=EVENTS)
+def test_nothing_is_left_when_all_have_gone(events: list[str]) -> None:
+    told = Told().tell(*events)
+    told.tell(*(f"waited-and-gone {name}" for name in "pqr"))
+    for where in "ab":
+        assert not any(pod.holds for pod in told.ledger.pods(where).holding)
+        assert not told.ledger.pods(where).nominated
+        told.tell(f"report - {where}", f"written - {where}")
+        assert told.ledger.pods(where) == NO_PODS
+        assert where not in told.ledger
+    assert told.ledger.assumed() == []
+    assert told.ledger.confirmed() == set()
+    assert told.ledger._promised_on == {}
+
+
+@given(events=EVENTS)
+def test_whoever_holds_something_else_than_before_is_told_of(events: list[str]) -> None:
+    told = Told()
+    for event in events:
+        before: dict[str, NodePods] = {where: told.ledger.pods(where) for where in "ab"}
+        told.causes.clear()
+        told.tell(event)
+        for where in "ab":
+            if told.ledger.pods(where) != before[where]:
+                assert where in {name for name, _ in told.causes}
+
+
+def test_what_was_settled_and_is_still_written_is_all_that_stays() -> None:
+    told = Told().tell("written p@1", "forget p@1")
+    assert told.holds() == ""
+    assert "a" in told.ledger
+    assert "a" not in told.tell("written -").ledger
+
+
+# --- promises against what there is ---
+
+
+def inventory(*sizes_mib: int) -> Inventory:
+    """One node with a GPU of each size."""
+    built = Inventory(1000, 2000)
+    built.node_seen("a", NodeRecord(uid="n", allocatable={SHARE: sum(sizes_mib)}), 0.0)
+    devices = tuple(device(i, memory=Memory(mib)) for i, mib in enumerate(sizes_mib))
+    built.report_seen("a", Report(devices), 0.0, 0.0)
+    return built
+
+
+def assume(built: Inventory, name: str, mib: int, gpu: str = "GPU-0", version: str = "1") -> None:
+    built.assume(Intent(pod(name, mib, gpu), version, "me"), "a")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "raises"),
+    [
+        pytest.param(("p", 600), ("q", 400), False, id="to the last MiB"),
+        pytest.param(("p", 600), ("q", 401), True, id="one more is too much"),
+        pytest.param(("p", 600), ("q", 600, "GPU-1"), False, id="each GPU by itself"),
+        pytest.param(("p", 600), ("p", 1000, "GPU-0", "2"), False, id="a pod does not stand in its own way"),
+        pytest.param(("p", 1), ("q", 2**62), True, id="numbers of any size"),
+    ],
+)
+def test_no_memory_is_promised_twice(
+    first: tuple[str, int], second: tuple[str, int, str, str], raises: bool
+) -> None:
+    built = inventory(1000, 1000)
+    assume(built, *first)
+    before = built.info("a")
+    if not raises:
+        assume(built, *second)
+        return
+    with pytest.raises(OverAllocationError, match=r"GPU-0 would be promised \d+ of 1000 MiB"):
+        assume(built, *second)
+    assert built.info("a") == before
+
+
+@given(
+    sizes=st.lists(st.integers(1, 700), min_size=1, max_size=12),
+    leaving=st.lists(st.integers(0, 11), max_size=12),
+)
+def test_what_is_promised_is_the_sum_of_those_who_hold(sizes: list[int], leaving: list[int]) -> None:
+    """Counted anew each time, there is nothing that could drift."""
+    built = inventory(1000)
+    holding: dict[str, int] = {}
+    for i, mib in enumerate(sizes):
+        try:
+            assume(built, f"p{i}", mib)
+        except OverAllocationError:
+            assert sum(holding.values()) + mib > 1000
+        else:
+            holding[f"p{i}"] = mib
+            assert sum(holding.values()) <= 1000
+    for i in leaving:
+        built.forget((f"uid-p{i}", "1"), "a")
+        holding.pop(f"p{i}", None)
+    found = built.info("a")
+    assert found is not None
+    assert {pod.name: pod.request.shares and pod.request.shares.total_mib for pod in found.pods} == holding
+    rest = 1000 - sum(holding.values())
+    if rest:
+        assume(built, "last", rest)
+    with pytest.raises(OverAllocationError):
+        assume(built, "one more", 1)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "mib"),
+    [
+        pytest.param(device(0, memory=Memory(1000)), 1000, id="all of it"),
+        pytest.param(device(0, memory=Memory(1000, reserved_mib=100)), 900, id="less what the driver keeps"),
+        pytest.param(device(0, memory=Memory(100, reserved_mib=200)), 0, id="never below nothing"),
+        pytest.param(
+            device(0, memory=Memory(1000), mig=Mig(enabled=True)), 0, id="nothing of a partitioned one"
+        ),
+    ],
+)
+def test_what_can_be_promised_of_a_gpu(gpu: object, mib: int) -> None:
+    assert shareable_mib(gpu) == mib  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("others", "problem"),
+    [
+        pytest.param((), None, id="alone"),
+        pytest.param((pod("q", 400),), None, id="beside one"),
+        pytest.param((pod("q", 401),), "GPU GPU-0 would be promised 1001 of 1000 MiB", id="beside too many"),
+        pytest.param((pod("q", 401, finished=True),), None, id="a finished one holds nothing"),
+        pytest.param((pod("q", 401, departed=True),), None, id="nor one that left"),
+        pytest.param((pod("q", 401, terminating=True),), "1001 of 1000", id="a terminating one does"),
+        pytest.param((replace(pod("q", 401), devices={}),), "1001 of 1000", id="anywhere, where nobody told"),
+    ],
+)
+def test_promised_too_much(others: tuple[BoundPod, ...], problem: str | None) -> None:
+    mine = replace(bound("p"), request=share(600), devices={"c0": ("GPU-0",)})
+    found = overallocated(node(device(0, memory=Memory(1000)), pods=(*others, mine)), mine, NAMES)
+    assert (found is None) == (problem is None)
+    assert problem is None or problem in (found or "")

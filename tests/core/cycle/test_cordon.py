@@ -1,0 +1,192 @@
+"""A GPU that an operator cordoned keeps what it has and takes nothing new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cycle.cycle import FITS, Decision
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
+from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.request.request import GpuRequest
+from tests.core.asked import HELD, mig, share, whole
+from tests.core.reported import ONE_G, SHARE, WHOLE, bound, device, node, sliced, slots, wants
+from tests.strategies import clusters, resolved, several_requests, snapshot_of
+
+MIXED = {"mig_strategy": "mixed"}
+SINGLE = {"mig_strategy": "single"}
+TIME_SLICED = {"sharing_strategy": "time-slicing", "replicas": 4}
+USER = Holder(namespace="ns", name="stranger", memory_mib=500)
+
+
+def closed(index: int, **fields: object) -> Device:
+    return device(index, cordoned=True, **fields)
+
+
+def fits(info: NodeInfo, request: GpuRequest) -> bool:
+    snapshot = snapshot_of([info])
+    return bool(Decision(request, snapshot, Policy()).verdict[snapshot.state_of[0]] == FITS)
+
+
+@pytest.mark.parametrize(
+    ("info", "request_", "expected"),
+    [
+        pytest.param(node(closed(0)), whole(), False, id="the only GPU"),
+        pytest.param(node(closed(0), device(1)), whole(), False, id="a free one, which kubelet might pick"),
+        pytest.param(
+            node(closed(0, holders=HELD), device(1)), whole(), True, id="a held one is in no danger"
+        ),
+        pytest.param(node(closed(0, healthy=False), device(1)), whole(), True, id="nor is a sick one"),
+        pytest.param(
+            node(closed(0, holders=(USER,)), device(1)), whole(), False, id="kubelet knows no stranger on it"
+        ),
+        pytest.param(
+            node(closed(0), device(1), pods=(bound("p", wants(100, SHARE), devices={"main": ("GPU-0",)}),)),
+            whole(),
+            False,
+            id="nor a share on it",
+        ),
+        pytest.param(
+            node(closed(0, holders=HELD), device(1), report=TIME_SLICED),
+            whole(),
+            False,
+            id="one replica of four held leaves three",
+        ),
+        pytest.param(
+            node(closed(0, holders=HELD * 4), device(1), report=TIME_SLICED),
+            whole(),
+            True,
+            id="all four held",
+        ),
+        pytest.param(
+            node(closed(0, mig=sliced(("1g.10gb", 0))), device(1, mig=sliced(("1g.10gb", 0))), report=MIXED),
+            mig("1g.10gb"),
+            False,
+            id="a free instance on it",
+        ),
+        pytest.param(
+            node(
+                closed(0, mig=sliced(("1g.10gb", 0), holders={0: HELD[0]})),
+                device(1, mig=sliced(("1g.10gb", 0))),
+                report=MIXED,
+            ),
+            mig("1g.10gb"),
+            True,
+            id="a held instance on it",
+        ),
+        pytest.param(
+            node(closed(0, mig=sliced(("2g.20gb", 0))), device(1, mig=sliced(("1g.10gb", 0))), report=MIXED),
+            mig("1g.10gb"),
+            True,
+            id="instances of another profile",
+        ),
+        pytest.param(
+            node(closed(0, mig=sliced(("1g.10gb", 0))), device(1), report=MIXED),
+            whole(),
+            True,
+            id="a partitioned one is no whole GPU under mixed",
+        ),
+        pytest.param(
+            node(closed(0, mig=sliced(("1g.10gb", 0))), device(1, mig=sliced(("1g.10gb", 0))), report=SINGLE),
+            whole(),
+            False,
+            id="under single its instances are whole GPUs",
+        ),
+        pytest.param(
+            node(
+                closed(0, mig=sliced(("1g.10gb", 0), holders={0: HELD[0]})),
+                device(1, mig=sliced(("1g.10gb", 0))),
+                report=SINGLE,
+            ),
+            whole(),
+            True,
+            id="under single, held",
+        ),
+        pytest.param(node(closed(0), device(1)), share(1000), True, id="a share goes to the other GPU"),
+        pytest.param(node(closed(0)), share(1000), False, id="a share of the only one"),
+        pytest.param(node(closed(0), device(1)), share(60000, 60000), False, id="two large shares"),
+    ],
+)
+def test_what_still_fits(info: NodeInfo, request_: GpuRequest, expected: bool) -> None:
+    assert fits(info, request_) is expected
+
+
+def test_what_it_has_stays() -> None:
+    pods = (bound("p", wants(1000, SHARE), devices={"main": ("GPU-0",)}),)
+    found = slots(node(closed(0, memory=Memory(81920, used_mib=900)), device(1), pods=pods))
+    assert found["GPU-0"].share_free_mib == -1
+    assert found["GPU-0"].idle == slots(node(device(0), pods=pods))["GPU-0"].idle
+    assert found["GPU-1"].share_free_mib == 81920 - 8192
+
+
+@st.composite
+def cordoned_clusters(draw: st.DrawFn) -> tuple[NodeInfo, ...]:
+    """Random clusters, of whose GPUs some are cordoned."""
+    found = []
+    for info in draw(clusters()):
+        if info.report is not None:
+            pattern = draw(st.integers(0, 2**16 - 1))
+            devices = tuple(
+                replace(one, cordoned=bool(pattern >> i & 1)) for i, one in enumerate(info.report.devices)
+            )
+            info = replace(info, report=replace(info.report, devices=devices))
+        found.append(info)
+    return tuple(found)
+
+
+def free_where_cordoned(node: Node) -> set[str]:
+    """The resources of which a cordoned, healthy GPU has a unit free."""
+    assert node.info.report is not None
+    cordoned = {one.uuid for one in node.info.report.devices if one.cordoned and one.healthy}
+    return {
+        unit.resource
+        for uuid, slot in zip(node.uuids, node.state.slots, strict=True)
+        if uuid in cordoned
+        for unit in slot.units
+        if unit.free
+    }
+
+
+@given(cordoned_clusters(), several_requests)
+def test_it_takes_nothing_new(cluster: Sequence[NodeInfo], asked: list[GpuRequest]) -> None:
+    snapshot = snapshot_of(cluster)
+    reported = [one for one in snapshot.nodes.values() if one.info.report is not None]
+    for one in reported:
+        assert one.info.report is not None
+        cordoned = {device.uuid for device in one.info.report.devices if device.cordoned}
+        for uuid, slot in zip(one.uuids, one.state.slots, strict=True):
+            # No share is ever put where there is no room.
+            assert uuid not in cordoned or slot.share_free_mib == -1
+    for request in asked:
+        verdict = Decision(request, snapshot, Policy()).verdict
+        for one in reported:
+            dangerous = {ask.resource for ask in request.units} & free_where_cordoned(one)
+            event(f"in danger: {bool(dangerous)}")
+            if dangerous:
+                assert verdict[snapshot.state_of[snapshot.row_of[one.info.name]]] != FITS
+
+
+@given(cordoned_clusters(), several_requests)
+def test_a_cordon_only_ever_takes_away(cluster: Sequence[NodeInfo], asked: list[GpuRequest]) -> None:
+    def opened(info: NodeInfo) -> NodeInfo:
+        if info.report is None:
+            return info
+        devices = tuple(replace(one, cordoned=False) for one in info.report.devices)
+        return replace(info, report=replace(info.report, devices=devices))
+
+    before, after = resolved([opened(info) for info in cluster]), resolved(cluster)
+    for name, one in after.items():
+        for request in asked:
+            if fits(one.info, request):
+                assert fits(before[name].info, request)
+
+
+def test_whole_gpus_and_instances_are_closed_apart() -> None:
+    devices = (closed(0), device(1), device(2, mig=sliced(("1g.10gb", 0))))
+    found = resolved([node(*devices, report=MIXED)])["n"].state.limits
+    assert {name: limit > 0 for name, _, limit in found} == {WHOLE: False, ONE_G: True}

@@ -1,0 +1,281 @@
+"""What a decision promises whatever the cluster and the request: laws of verdicts, totals and points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cycle.cycle import BEST_POINTS, FITS, TOLERANCE, Decision, best_candidates, points
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.framework.reasons import INVALID_REQUEST, REASONS
+from scheduler_ext.core.gpu.gpu import Device, Holder, Report
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from tests.core.reported import device, node
+from tests.strategies import (
+    NODE_NAMES,
+    clusters,
+    node_infos,
+    requests,
+    several_requests,
+    share_asks,
+    snapshot_of,
+)
+
+ONE_GPU = GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),))
+HELD = (Holder(uid="someone"),)
+
+
+def verdicts(decision: Decision) -> dict[str, int]:
+    snapshot = decision.snapshot
+    return {name: int(decision.verdict[snapshot.state_of[row]]) for name, row in snapshot.row_of.items()}
+
+
+def totals(decision: Decision) -> dict[str, float]:
+    snapshot = decision.snapshot
+    return {name: float(decision.totals[snapshot.state_of[row]]) for name, row in snapshot.row_of.items()}
+
+
+def returned(decision: Decision, names: Sequence[str], limit: int) -> set[str]:
+    chosen = best_candidates(decision, decision.snapshot.rows(names), limit)
+    return {name for name, here in zip(names, chosen, strict=True) if here}
+
+
+@st.composite
+def tied_clusters(draw: st.DrawFn) -> tuple[NodeInfo, ...]:
+    """Nodes of four GPUs, none to all of them held, so that there are few distinct totals and many ties."""
+    held = draw(st.lists(st.integers(0, 4), min_size=1, max_size=len(NODE_NAMES)))
+    return tuple(
+        replace(node(*(device(i, holders=HELD if i < n else ()) for i in range(4))), name=name)
+        for n, name in zip(held, NODE_NAMES, strict=False)
+    )
+
+
+@given(tied_clusters(), st.integers(1, 14), st.randoms(use_true_random=False))
+def test_filter_gives_back_the_best_k_and_names_decide_only_among_equals(
+    cluster: Sequence[NodeInfo], limit: int, random: Random
+) -> None:
+    decision = Decision(ONE_GPU, snapshot_of(cluster), Policy())
+    names = [info.name for info in cluster] + ["nobody"]
+    fitting = {name for name, code in verdicts(decision).items() if code == FITS}
+    by_merit = sorted(fitting, key=lambda name: (-totals(decision)[name], name))
+    expected = set(by_merit[:limit])
+    assert returned(decision, names, limit) == expected
+    random.shuffle(names)
+    assert returned(decision, names, limit) == expected
+
+
+@given(tied_clusters(), st.integers(0, 14))
+def test_pods_with_soft_preferences_and_no_limit_get_all_names_back(
+    cluster: Sequence[NodeInfo], limit: int
+) -> None:
+    snapshot = snapshot_of(cluster)
+    names = [info.name for info in cluster]
+    decision = Decision(ONE_GPU, snapshot, Policy())
+    fitting = {name for name, code in verdicts(decision).items() if code == FITS}
+    assert returned(decision, names, 0) == fitting
+    soft = Decision(replace(ONE_GPU, soft_preferences=True), snapshot, Policy())
+    assert returned(soft, names, limit) == fitting
+
+
+@given(clusters(), requests(), st.integers(0, 6))
+def test_returned_rejected_and_withheld_are_all_names_and_share_none(
+    cluster: Sequence[NodeInfo], request: GpuRequest, limit: int
+) -> None:
+    decision = Decision(request, snapshot_of(cluster), Policy())
+    names = [info.name for info in cluster]
+    codes = verdicts(decision)
+    given_back = returned(decision, names, limit)
+    rejected = {name for name, code in codes.items() if code != FITS}
+    withheld = set(names) - given_back - rejected
+    assert not given_back & rejected
+    assert all(1 <= codes[name] <= len(REASONS) for name in rejected)
+    assert all(np.isfinite(totals(decision)[name]) for name in given_back | withheld)
+    fitting = len(names) - len(rejected)
+    all_of_them = not limit or request.soft_preferences
+    assert len(given_back) == (fitting if all_of_them else min(limit, fitting))
+    if withheld:
+        worst = min(totals(decision)[name] for name in given_back)
+        assert all(totals(decision)[name] <= worst for name in withheld)
+
+
+_totals = st.lists(
+    st.one_of(st.just(-np.inf), st.sampled_from((0.0, 0.5, 0.95, 1.0)), st.floats(-1.1, 1.0)), max_size=20
+)
+
+
+@given(_totals, st.sampled_from((0.0, TOLERANCE)))
+def test_points_keep_order_and_equality_and_only_the_best_get_ten(
+    found: list[float], tolerance: float
+) -> None:
+    mapped = points(np.array(found, np.float64), tolerance).tolist()
+    best = max(found, default=-np.inf)
+    assert len(mapped) == len(found)
+    for total, got in zip(found, mapped, strict=True):
+        assert 0 <= got <= BEST_POINTS
+        assert (got == BEST_POINTS) == (np.isfinite(total) and total >= best - tolerance)
+        assert np.isfinite(total) or got == 0
+        for other, others in zip(found, mapped, strict=True):
+            assert others == got if other == total else (others <= got) == (other < total) or others == got
+
+
+def test_points_use_the_whole_scale() -> None:
+    assert points(np.array([0.1, 0.9, 0.5, 0.86, 0.1, -np.inf])).tolist() == [0, 10, 5, 9, 0, 0]
+    assert points(np.array([0.1, 0.9, 0.5, 0.86, 0.1, -np.inf]), TOLERANCE).tolist() == [0, 10, 5, 10, 0, 0]
+    assert points(np.array([0.3, 0.3])).tolist() == [10, 10]
+    # So close to the best that their distances to the worst are equal, and yet not the best.
+    assert points(np.array([-1.0, 0.1, np.nextafter(0.1, 0.0)])).tolist() == [0, 10, 9]
+
+
+@given(clusters(), requests())
+def test_the_same_input_gives_the_same_output(cluster: Sequence[NodeInfo], request: GpuRequest) -> None:
+    one, two = (Decision(request, snapshot_of(cluster), Policy()) for _ in range(2))
+    assert verdicts(one) == verdicts(two)
+    assert totals(one) == totals(two)
+
+
+@given(clusters(), requests())
+def test_neither_node_order_nor_neighbours_change_a_verdict(
+    cluster: Sequence[NodeInfo], request: GpuRequest
+) -> None:
+    together = Decision(request, snapshot_of(cluster), Policy())
+    reversed_ = Decision(request, snapshot_of(cluster[::-1]), Policy())
+    assert verdicts(together) == verdicts(reversed_)
+    assert totals(together) == pytest.approx(totals(reversed_), abs=1e-8)
+    for info in cluster:
+        alone = Decision(request, snapshot_of([info]), Policy())
+        assert verdicts(alone)[info.name] == verdicts(together)[info.name]
+
+
+@given(clusters(), requests())
+def test_totals_are_0_to_1_and_no_estimated_node_comes_near_a_reported_one(
+    cluster: Sequence[NodeInfo], request: GpuRequest
+) -> None:
+    decision = Decision(request, snapshot_of(cluster), Policy())
+    found: dict[bool, list[float]] = {True: [], False: []}
+    for name, total in totals(decision).items():
+        assert np.isfinite(total) == (verdicts(decision)[name] == FITS)
+        if np.isfinite(total):
+            assert 0.0 <= total <= 1.0
+            found[decision.snapshot.nodes[name].state.estimated].append(total)
+    if request.asks_gpu and found[True] and found[False]:
+        assert max(found[True]) < min(found[False]) - TOLERANCE
+
+
+@given(clusters(), requests(), st.sampled_from((0.01, 3.0, 1e6)))
+def test_only_the_proportions_of_weights_count(
+    cluster: Sequence[NodeInfo], request: GpuRequest, factor: float
+) -> None:
+    snapshot = snapshot_of(cluster)
+    usual = Decision(request, snapshot, Policy())
+    scaled = Decision(request, snapshot, Policy({name: w * factor for name, w in DEFAULT_WEIGHTS.items()}))
+    assert sum(part for _, part, _ in usual.terms) == pytest.approx(1.0)
+    assert totals(usual) == pytest.approx(totals(scaled), abs=1e-8)
+
+
+def test_a_weight_of_zero_drops_the_term() -> None:
+    snapshot = snapshot_of([node(device(0))])
+    weights = dict.fromkeys(DEFAULT_WEIGHTS, 0.0) | {"health": 2.0}
+    assert [(score.name, part) for score, part, _ in Decision(ONE_GPU, snapshot, Policy(weights)).terms] == [
+        ("health", 1.0)
+    ]
+    assert Decision(ONE_GPU, snapshot, Policy({})).terms == []
+
+
+@st.composite
+def emptier(draw: st.DrawFn, info: NodeInfo) -> NodeInfo:
+    """The same node with less memory used, and with pods and strangers that hold smaller shares."""
+
+    def less(mib: int, least: int = 0) -> int:
+        return max(least, mib * draw(st.sampled_from((0, 1, 3, 4))) // 4)
+
+    def smaller(pod: BoundPod) -> BoundPod:
+        shares = pod.request.shares
+        if shares is None:
+            return pod
+        fewer = ShareAsk(
+            tuple((name, less(mib, 1)) for name, mib in shares.running),
+            tuple(replace(share, memory_mib=less(share.memory_mib, 1)) for share in shares.init),
+        )
+        return replace(pod, request=replace(pod.request, shares=fewer))
+
+    def relieved(device: Device) -> Device:
+        memory, holders = device.memory, device.holders
+        return replace(
+            device,
+            memory=replace(
+                memory,
+                used_mib=less(memory.used_mib),
+                unaccounted_mib=None if memory.unaccounted_mib is None else less(memory.unaccounted_mib),
+            ),
+            holders=tuple(
+                h if h.memory_mib is None else replace(h, memory_mib=less(h.memory_mib, 1)) for h in holders
+            ),
+        )
+
+    report = info.report and replace(info.report, devices=tuple(map(relieved, info.report.devices)))
+    return replace(info, report=report, pods=tuple(map(smaller, info.pods)))
+
+
+@given(st.data(), node_infos(), several_requests)
+def test_adding_free_memory_never_makes_a_node_infeasible(
+    data: st.DataObject, info: NodeInfo, asked: Sequence[GpuRequest]
+) -> None:
+    before = snapshot_of([info])
+    fitting = [r for r in asked if verdicts(Decision(r, before, Policy()))[info.name] == FITS]
+    if fitting:
+        after = snapshot_of([data.draw(emptier(info))])
+        for request in fitting:
+            assert verdicts(Decision(request, after, Policy()))[info.name] == FITS
+
+
+@given(node_infos(), st.lists(share_asks(4), min_size=3, max_size=3), st.sampled_from(((), ("A100",))))
+def test_a_pod_that_leaves_never_makes_a_node_infeasible_for_shares(
+    info: NodeInfo, asked: Sequence[ShareAsk], models: tuple[str, ...]
+) -> None:
+    before = snapshot_of([info])
+    after = snapshot_of([replace(info, pods=tuple(replace(pod, finished=True) for pod in info.pods))])
+    for shares in asked:
+        request = GpuRequest(shares=shares, models=models)
+        if verdicts(Decision(request, before, Policy()))[info.name] == FITS:
+            assert verdicts(Decision(request, after, Policy()))[info.name] == FITS
+
+
+@given(clusters())
+def test_an_invalid_request_is_refused_everywhere_with_its_reason(cluster: Sequence[NodeInfo]) -> None:
+    decision = Decision(InvalidRequest("count: is negative"), snapshot_of(cluster), Policy())
+    assert {REASONS[code - 1] for code in verdicts(decision).values()} == {INVALID_REQUEST}
+    assert set(totals(decision).values()) == {-np.inf}
+    assert not returned(decision, [info.name for info in cluster], 0)
+
+
+@given(clusters())
+def test_a_pod_that_asks_no_gpu_fits_everywhere_equally_well(cluster: Sequence[NodeInfo]) -> None:
+    asks_nothing = GpuRequest(models=("A100", "T4"), min_memory_mib=1, exclusive=True, priority=9)
+    decision = Decision(asks_nothing, snapshot_of(cluster), Policy())
+    assert set(verdicts(decision).values()) == {FITS}
+    assert set(totals(decision).values()) == {0.0}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(replace(ONE_GPU, models=("A100", "T4")), id="whole GPUs of two models"),
+        pytest.param(
+            GpuRequest(shares=ShareAsk((("main", 1),)), models=("A100", "T4")), id="a share of two models"
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "infos", [pytest.param([], id="no node"), pytest.param([NodeInfo("a", report=Report(()))], id="no GPU")]
+)
+def test_a_cluster_without_gpus_is_decided_too(request_: GpuRequest, infos: list[NodeInfo]) -> None:
+    decision = Decision(request_, snapshot_of(infos), Policy())
+    assert set(decision.totals.tolist()) == {-np.inf}

@@ -1,0 +1,220 @@
+"""The tables of what the pods to come can use: by hand, and class by class."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.forecast.forecast import MAX_CPU_AMOUNTS, DeviceKind, Forecast, NodeShape
+from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.request.workload import UNKNOWN, TaskClass, Workload
+from tests.outlook_oracle import asked_of
+from tests.strategies import cpu_asks, workloads
+
+T4, A100 = canonical_model("T4"), canonical_model("A100-80GB")
+BOTH = DeviceKind(T4, 1000, True)
+HALF = TaskClass(shares_mib=(500,))
+
+
+def forecast(counts: dict[TaskClass, float], kind: DeviceKind = BOTH) -> Forecast:
+    return Forecast(Workload.of(counts), (kind,))
+
+
+@pytest.mark.parametrize(
+    ("counts", "residual", "cpu_milli", "unusable"),
+    [
+        pytest.param({HALF: 1}, 500, 0, 0.0, id="what the only class fits into is usable"),
+        pytest.param({HALF: 1}, 499, 0, 0.499, id="what is too small for it is not"),
+        pytest.param({HALF: 3, TaskClass(gpus=1): 1}, 600, 0, 0.15, id="by how often they come"),
+        pytest.param({TaskClass(cpu_milli=500): 1}, 600, 10_000, 0.6, id="CPU alone uses no GPU"),
+        pytest.param({TaskClass(500, shares_mib=(200,)): 1}, 600, 500, 0.0, id="just enough CPU is enough"),
+        pytest.param({TaskClass(500, shares_mib=(200,)): 1}, 600, 499, 0.6, id="less is not"),
+        pytest.param({TaskClass(shares_mib=(1001,)): 1}, 1000, 0, 1.0, id="what is larger than the GPU"),
+        pytest.param({TaskClass(gpus=1, models=("A100",)): 1}, 1000, 0, 1.0, id="another model"),
+        pytest.param({TaskClass(gpus=1, models=("A100", "T4")): 1}, 1000, 0, 0.0, id="one of its models"),
+        pytest.param(
+            {TaskClass(gpus=2): 1}, 400, 0, 0.0, id="several GPUs are counted, not looked at singly"
+        ),
+    ],
+)
+def test_what_of_a_residual_is_unusable(
+    counts: dict[TaskClass, float], residual: int, cpu_milli: int, unusable: float
+) -> None:
+    tables = forecast(counts)
+    step = tables.steps(np.array([cpu_milli], np.int32))[0]
+    assert tables.unusable[0, step, residual] == pytest.approx(unusable)
+
+
+def test_rare_classes_do_not_count_as_unusable() -> None:
+    tables = forecast({HALF: 96, TaskClass(gpus=1): 4})
+    assert tables.unusable[0, 0, 700] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("counts", "whole", "missed"),
+    [
+        pytest.param({TaskClass(gpus=4): 1, HALF: 1}, 3, 0.5, id="too few for half of the pods"),
+        pytest.param({TaskClass(gpus=4): 1, HALF: 1}, 4, 0.0, id="just enough"),
+        pytest.param({TaskClass(gpus=40): 1}, 16, 1.0, id="more than any node has"),
+        pytest.param({TaskClass(gpus=2, models=("A100",)): 1}, 0, 0.0, id="who cannot come anyway"),
+    ],
+)
+def test_who_needs_more_whole_gpus(counts: dict[TaskClass, float], whole: int, missed: float) -> None:
+    assert forecast(counts).several[0, 0, whole] == pytest.approx(missed)
+
+
+@pytest.mark.parametrize(
+    ("counts", "whole", "used"),
+    [
+        pytest.param({TaskClass(gpus=4): 1}, 7, 4.0, id="one such pod"),
+        pytest.param({TaskClass(gpus=4): 1}, 8, 8.0, id="two"),
+        pytest.param({TaskClass(gpus=4): 1, TaskClass(gpus=1): 4}, 8, 4.0, id="by what each class asks"),
+        pytest.param({HALF: 1}, 8, 0.0, id="none asks several"),
+    ],
+)
+def test_how_many_whole_gpus_pods_of_several_use(
+    counts: dict[TaskClass, float], whole: int, used: float
+) -> None:
+    assert forecast(counts).runs[0, whole] == pytest.approx(used)
+
+
+def test_cpu_per_gpu_is_of_all_pods_and_of_what_they_ask_there() -> None:
+    counts: dict[TaskClass, float] = {
+        TaskClass(4000, shares_mib=(500,)): 2,
+        TaskClass(1000): 2,
+        TaskClass(8000, gpus=1): 1,
+    }
+    assert forecast(counts).cores_per_gpu[0] == pytest.approx((8 + 2 + 8) / 2)
+    # Where no shares are taken, these bring no CPU either.
+    assert forecast(counts, DeviceKind(T4, 0, True)).cores_per_gpu[0] == pytest.approx(2 + 8)
+    assert Forecast(UNKNOWN, (BOTH,)).cores_per_gpu[0] == 0
+
+
+@given(
+    workloads(),
+    st.sampled_from([BOTH, DeviceKind(A100, 73_728, False), DeviceKind(A100, 0, True)]),
+    st.one_of(cpu_asks, st.integers(0, 70_000)),
+    st.integers(0, 1000),
+)
+def test_the_tables_agree_with_each_class_by_itself(
+    workload: Workload, kind: DeviceKind, cpu_milli: int, residual: int
+) -> None:
+    tables = Forecast(workload, (kind,))
+    step = tables.steps(np.array([cpu_milli], np.int32))[0]
+    single = several = 0.0
+    for asked in asked_of(kind, workload.top(0.95)):
+        able = asked.size is not None and asked.admitted and asked.cpu_milli <= cpu_milli
+        if not able or (asked.gpus < 2 and residual < (asked.size or 0)):
+            single += asked.weight * residual / 1000
+        if able and asked.gpus > 3 and asked.size == 1000:
+            several += asked.weight
+    shares_of_two = any(len(task.shares_mib) > 1 for task in workload.parts)
+    if not shares_of_two:
+        assert tables.unusable[0, step, residual] == pytest.approx(single)
+        assert tables.several[0, step, 3] == pytest.approx(several)
+
+
+def test_many_amounts_of_cpu_are_told_apart_as_far_as_there_is_room() -> None:
+    counts: dict[TaskClass, float] = {
+        TaskClass(100 * (i + 1), shares_mib=(100,)): 1 for i in range(3 * MAX_CPU_AMOUNTS)
+    }
+    tables = forecast(counts)
+    assert len(tables.cpu_milli) == MAX_CPU_AMOUNTS
+    everything = tables.steps(np.array([10**6], np.int32))[0]
+    assert tables.unusable[0, everything, 100] == pytest.approx(0.0)
+    assert (np.diff(tables.unusable[0, :, 100]) <= 0).all()
+
+
+def test_a_kind_that_is_new_is_taken_in_beside_the_others() -> None:
+    first = forecast({HALF: 1})
+    more = first.covering((DeviceKind(A100, 80_000, False),))
+    assert list(more.row_of) == [BOTH, DeviceKind(A100, 80_000, False)]
+    assert more.covering((BOTH,)) is more
+    assert (more.values[0] == first.values[0]).all()
+
+
+def test_no_gpu_is_of_no_use_to_anybody() -> None:
+    tables = forecast({HALF: 1})
+    assert tables.rows((BOTH,)).tolist() == [0, 1]
+    assert not tables.values[1].any()
+    assert not tables.unusable[1].any()
+
+
+@pytest.mark.parametrize(
+    ("counts", "gpus", "wanted"),
+    [
+        pytest.param({TaskClass(gpus=1): 1}, (6, 2), (0, 0), id="who takes any model wants none"),
+        pytest.param({TaskClass(gpus=1, models=("T4",)): 1}, (6, 2), (1, 0), id="who takes one"),
+        pytest.param(
+            {TaskClass(gpus=1, models=("A100", "T4")): 1}, (6, 2), (0, 0), id="who takes all there are"
+        ),
+        pytest.param(
+            {TaskClass(gpus=1): 3, TaskClass(gpus=1, models=("A100",)): 1},
+            (6, 2),
+            (0, 0.25),
+            id="as a part of all that is asked",
+        ),
+        pytest.param({TaskClass(gpus=1, models=("L4",)): 1}, (6, 2), (0, 0), id="a model that is not there"),
+    ],
+)
+def test_what_is_wanted_of_each_model(
+    counts: dict[TaskClass, float], gpus: tuple[int, int], wanted: tuple[float, float]
+) -> None:
+    kinds = (BOTH, DeviceKind(A100, 0, True))
+    tables = Forecast(Workload.of(counts), kinds)
+    assert tables.wanted(kinds, np.array(gpus, np.float64)) == pytest.approx(wanted)
+
+
+def test_of_several_models_pods_want_in_proportion_to_what_there_is() -> None:
+    kinds = (BOTH, DeviceKind(A100, 0, True), DeviceKind(canonical_model("L4"), 0, True))
+    tables = Forecast(Workload.of({TaskClass(gpus=1, models=("A100", "T4")): 1}), kinds)
+    assert tables.wanted(kinds, np.array([6.0, 2.0, 2.0])) == pytest.approx((0.75, 0.25, 0))
+
+
+_SINGLE = TaskClass(gpus=1)
+
+
+def eight(cores: int, *models: str) -> TaskClass:
+    return TaskClass(cores * 1000, gpus=8, models=models)
+
+
+@pytest.mark.parametrize(
+    ("counts", "small", "large"),
+    [
+        pytest.param({eight(120): 1, _SINGLE: 792}, 0, 0.09, id="who fits on one node of ten wants that one"),
+        pytest.param({eight(120): 1, _SINGLE: 8}, 0, 1, id="more than there is of it is all of it"),
+        pytest.param({eight(96): 1, _SINGLE: 792}, 0, 0, id="who fits on all wants none"),
+        pytest.param({eight(129): 1, _SINGLE: 792}, 0, 0, id="who fits on none wants none"),
+        pytest.param({eight(120, "A100"): 1, _SINGLE: 792}, 0, 0, id="a model that all nodes of are large"),
+        pytest.param(
+            {TaskClass(60_000, gpus=4): 1, _SINGLE: 396},
+            0.45 * 0.01 * 80 * 36 / 44 / 72,
+            0.45 * 0.01 * 80 * 8 / 44 / 8,
+            id="nodes that hold one where others hold two",
+        ),
+        pytest.param({TaskClass(120_000, shares_mib=(500,)): 1}, 0, 0, id="shares are not looked at"),
+    ],
+)
+def test_what_is_wanted_of_nodes_for_their_size(
+    counts: dict[TaskClass, float], small: float, large: float
+) -> None:
+    """Nine nodes of eight T4 and 96 cores, one of eight A100 and 128."""
+    shapes = NodeShape(BOTH, 8, 96_000), NodeShape(DeviceKind(A100, 1000, True), 8, 128_000)
+    tables = Forecast(Workload.of(counts), ())
+    assert tables.hosted(shapes, np.array([9.0, 1.0])) == pytest.approx((small, large))
+
+
+def test_what_is_wanted_of_nodes_follows_how_many_there_are() -> None:
+    shapes = NodeShape(BOTH, 8, 96_000), NodeShape(BOTH, 8, 128_000)
+    tables = Forecast(Workload.of({eight(120): 1, _SINGLE: 792}), ())
+    assert tables.hosted(shapes, np.array([9.0, 1.0]))[1] == pytest.approx(0.09)
+    assert tables.hosted(shapes, np.array([5.0, 5.0]))[1] == pytest.approx(0.01)
+    assert tables.hosted(shapes[1:], np.array([5.0])).tolist() == [0.0]
+
+
+def test_of_pods_of_which_nothing_is_known_some_want_a_model_whichever() -> None:
+    kinds = (BOTH, DeviceKind(A100, 0, True))
+    tables = Forecast(UNKNOWN, kinds)
+    assert tables.wanted(kinds, np.array([6.0, 2.0])) == pytest.approx((0.05, 0.05))

@@ -1,0 +1,211 @@
+"""MIG instances go where those to come lose the least: which node wins, and what is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.forecast.mig_rooms import MigRooms
+from scheduler_ext.core.forecast.mig_tuning import UNTUNED, MigTables
+from scheduler_ext.core.gpu.gpu import Holder, Mig
+from scheduler_ext.core.gpu.mig_geometry import geometry_for
+from scheduler_ext.core.node.node import MigRoom, NodeInfo
+from scheduler_ext.core.request.workload import UNKNOWN, TaskClass, Workload
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.table import Table, build_snapshot
+from tests.core.asked import mig
+from tests.core.reported import device, node, sliced
+from tests.mig_oracle import loss_of
+from tests.strategies import resolved, snapshot_of
+
+SOMEONE = Holder(uid="someone")
+MIG_ALONE = Policy(weights={"mig": 1.0})
+A100 = geometry_for("A100-80GB")
+assert A100 is not None
+
+
+def pods_of(*profiles: str) -> Workload:
+    return Workload.of({TaskClass(mig=((profile, 1),)): 1.0 for profile in profiles})
+
+
+def mixed(name: str, *migs: Mig) -> NodeInfo:
+    """A node of MIG GPUs, on which pods get instances by profile."""
+    devices = [device(i, mig=each) for i, each in enumerate(migs)]
+    return replace(node(*devices, report={"mig_strategy": "mixed"}), name=name)
+
+
+# Room beside a 1g that spoils a half already, room in the only half that is whole.
+SPOILT = sliced(("1g.10gb", 0), ("1g.10gb", 1), holders={0: SOMEONE})
+EMPTY = sliced(("1g.10gb", 0))
+FULL = sliced(*(("1g.10gb", start) for start in range(7)), holders=dict.fromkeys(range(6), SOMEONE))
+LAST_HALF = sliced(("2g.20gb", 0), ("2g.20gb", 2), ("1g.10gb", 6), holders={0: SOMEONE, 2: SOMEONE})
+
+
+@pytest.mark.parametrize(
+    ("workload", "nodes", "profile", "best"),
+    [
+        pytest.param(
+            pods_of("3g.40gb"),
+            {"last-half": LAST_HALF, "spoilt": SPOILT},
+            "1g.10gb",
+            "spoilt",
+            id="where 3g is asked, 1g goes where no half is spoilt",
+        ),
+        pytest.param(
+            pods_of("1g.10gb"),
+            {"last-half": LAST_HALF, "spoilt": SPOILT},
+            "1g.10gb",
+            "last-half",
+            id="where 1g is asked, it goes to the fuller GPU",
+        ),
+        pytest.param(
+            pods_of("3g.40gb"),
+            {"empty": EMPTY, "spoilt": SPOILT},
+            "1g.10gb",
+            "spoilt",
+            id="an empty GPU is left to large ones",
+        ),
+        pytest.param(
+            pods_of("4g.40gb"),
+            {"low": sliced(("3g.40gb", 0)), "high": sliced(("3g.40gb", 4))},
+            "3g.40gb",
+            "high",
+            id="where 4g is asked, 3g leaves it its start",
+        ),
+        pytest.param(
+            pods_of("4g.40gb"),
+            {"either": sliced(("3g.40gb", 0), ("3g.40gb", 4)), "high": sliced(("3g.40gb", 4))},
+            "3g.40gb",
+            "high",
+            id="the device plugin picks, so the mean over what it may pick",
+        ),
+        pytest.param(
+            UNKNOWN,
+            {"low": sliced(("3g.40gb", 0)), "high": sliced(("3g.40gb", 4))},
+            "3g.40gb",
+            "high",
+            id="where nothing is known, every shape is asked for alike",
+        ),
+        pytest.param(
+            Workload({TaskClass(gpus=1): 1.0}),
+            {"low": sliced(("3g.40gb", 0)), "high": sliced(("3g.40gb", 4))},
+            "3g.40gb",
+            "high",
+            id="pods without MIG tell nothing of MIG",
+        ),
+    ],
+)
+def test_which_node_an_instance_goes_to(
+    workload: Workload, nodes: dict[str, Mig], profile: str, best: str
+) -> None:
+    snapshot = snapshot_of([mixed(name, each) for name, each in nodes.items()], workload=workload)
+    totals = Decision(mig(profile), snapshot, MIG_ALONE).totals
+    by_name = {name: totals[snapshot.state_of[snapshot.rows([name])[0]]] for name in nodes}
+    assert max(by_name, key=lambda name: by_name[name]) == best
+    assert len(set(by_name.values())) == len(nodes)
+
+
+def test_a_new_forecast_and_new_places_are_followed() -> None:
+    table = Table(resolved([mixed("a", SPOILT)]))
+    resource = "nvidia.com/mig-1g.10gb"
+    for workload, now in ((pods_of("3g.40gb"), LAST_HALF), (pods_of("1g.10gb"), FULL), (UNKNOWN, EMPTY)):
+        table.forecast = Forecast(workload, ())
+        earlier = table.snapshot(1)
+        assert earlier.mig_loss(resource).any()
+        table.update(resolved([mixed("b", now)]))
+        snapshot = table.snapshot(2)
+        for name in ("a", "b"):
+            state = snapshot.state_of[snapshot.rows([name])[0]]
+            unit = next(unit for unit in snapshot.states[state].slots[0].units if unit.resource == resource)
+            assert snapshot.mig_loss(resource)[state] == pytest.approx(loss_of(unit.mig_room, workload))
+
+
+def test_a_resource_that_no_node_offers_costs_nothing() -> None:
+    assert not snapshot_of([mixed("a", SPOILT)]).mig_loss("nvidia.com/mig-7g.80gb").any()
+
+
+def test_a_place_keeps_its_number_and_none_is_free() -> None:
+    assert A100 is not None
+    rooms = MigRooms()
+    places = [MigRoom(A100, held, "1g.10gb", (6,)) for held in (0, 1, 2, 0)]
+    assert [rooms.number(place) for place in places] == [1, 2, 3, 1]
+    assert rooms.number(None) == 0
+    losses = rooms.losses(UNKNOWN, UNTUNED)
+    assert losses[0] == 0
+    assert rooms.losses(UNKNOWN, UNTUNED) is losses
+    assert (losses[1:] > 0).all()
+    assert not np.array_equal(rooms.losses(pods_of("3g.40gb"), UNTUNED), losses)
+
+
+def test_places_that_no_node_has_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler_ext.core.snapshot.table._SPARE_ROOMS", 4)
+    table = Table(resolved([mixed("a", SPOILT)]))
+    sizes = set()
+    for held in range(2**6):
+        holders = {start: SOMEONE for start in range(6) if held >> start & 1}
+        seven = sliced(*(("1g.10gb", start) for start in range(7)), holders=holders)
+        table.update(resolved([mixed("a", seven)]))
+        snapshot = table.snapshot(1)
+        assert snapshot.mig_loss("nvidia.com/mig-1g.10gb").any()
+        sizes.add(len(snapshot.mig_rooms))
+    assert max(sizes) <= 12
+
+
+ONE_G = "nvidia.com/mig-1g.10gb"
+PARTS = {"7g.80gb": 1, "4g.40gb": 2, "3g.40gb": 2, "2g.20gb": 4, "1g.20gb": 5, "1g.10gb": 6}
+ASKED = Workload.of({TaskClass(mig=((name, 1),)): part for name, part in PARTS.items()})
+
+
+def loss_of_a(snapshot: Snapshot) -> float:
+    """What an instance costs on node a."""
+    return float(snapshot.mig_loss(ONE_G)[snapshot.state_of[snapshot.rows(["a"])[0]]])
+
+
+def test_tuned_tables_are_used_for_the_mix_they_were_tuned_to_and_outlive_the_numbers() -> None:
+    other = pods_of("3g.40gb")
+    table = Table(resolved([mixed("a", SPOILT)]), spare=0)
+
+    def loss(workload: Workload, tables: MigTables) -> float:
+        table.forecast = Forecast(workload, (), tables)
+        return loss_of_a(table.snapshot(1))
+
+    untuned = loss(ASKED, UNTUNED)
+    tables = table.snapshot(1).mig_rooms.tables_for(ASKED, UNTUNED)
+    tuned = loss(ASKED, tables)
+    assert tuned != untuned
+    # More states than there is room for: all columns and numbers are made anew.
+    table.update(resolved([mixed(str(i), each) for i, each in enumerate((LAST_HALF, FULL, EMPTY))]))
+    assert loss(ASKED, tables) == tuned
+    rooms = [unit.mig_room for unit in resolved([mixed("a", SPOILT)])["a"].state.slots[0].units]
+    assert loss(other, tables) == pytest.approx(loss_of(rooms[0], other))
+
+
+def test_a_snapshot_that_is_held_keeps_its_losses() -> None:
+    table = Table(resolved([mixed("a", SPOILT)]), forecast=Forecast(ASKED, ()))
+    looked_at, held = table.snapshot(7), table.snapshot(7)
+    before = loss_of_a(looked_at)
+    table.forecast = Forecast(ASKED, (), held.mig_rooms.tables_for(ASKED, UNTUNED))
+    later = table.snapshot(8)
+    assert loss_of_a(later) != before
+    # Neither what was tuned since nor the look at a later snapshot changes what was published.
+    assert loss_of_a(held) == before
+    table.update(resolved([mixed("b", LAST_HALF)]))
+    assert loss_of_a(replace(later)) == loss_of_a(later) == loss_of_a(table.snapshot(9))
+    assert loss_of_a(replace(held)) == before
+
+
+def test_some_nodes_of_a_cluster_are_judged_by_its_tuned_tables() -> None:
+    nodes = resolved([mixed("a", SPOILT), mixed("b", LAST_HALF)])
+    tables = Table(nodes).snapshot(1).mig_rooms.tables_for(ASKED, UNTUNED)
+    whole = build_snapshot(nodes, 1, forecast=Forecast(ASKED, (), tables))
+    part = build_snapshot({"a": nodes["a"]}, 1, within=whole)
+    assert (
+        loss_of_a(part)
+        == loss_of_a(whole)
+        != loss_of_a(build_snapshot(nodes, 1, forecast=Forecast(ASKED, ())))
+    )

@@ -1,0 +1,174 @@
+"""MIG placements by worth: hand-worked masks, laws, and every start tried in plain Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.forecast.mig_value import (
+    MigPlacements,
+    MigWeights,
+    least_cost,
+    mig_mix,
+    mig_worth,
+    mix_of,
+    room_worth,
+    shapes,
+)
+from scheduler_ext.core.gpu.mig import Profile, window
+from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
+from scheduler_ext.core.request.workload import TaskClass, Workload
+from tests.core.gpu.test_mig_oracle import geometries
+from tests.mig_oracle import cost_of
+
+A30 = geometry_from_report(
+    4,
+    [
+        Profile("1g.6gb", 1, (0, 1, 2, 3), 4, None),
+        Profile("2g.12gb", 2, (0, 2), 2, None),
+        Profile("4g.24gb", 4, (0,), 1, None),
+    ],
+)
+
+
+def known(table: str) -> Geometry:
+    geometry = geometry_for(table)
+    assert geometry is not None
+    return geometry
+
+
+A100 = known("A100-80GB")
+
+
+def index_of(geometry: Geometry, name: str) -> int:
+    return next(i for i, profile in enumerate(geometry.profiles) if profile.name == name)
+
+
+_DEFAULTS = MigWeights()
+
+
+def placements(geometry: Geometry, mix: dict[str, float], weights: MigWeights = _DEFAULTS) -> MigPlacements:
+    return least_cost(geometry, mig_worth(geometry, mix, weights).cost)
+
+
+@pytest.mark.parametrize(
+    ("geometry", "mix", "mask", "profile", "start"),
+    [
+        pytest.param(A30, {}, 0b0001, "1g.6gb", 1, id="a small one goes beside a small one, not across"),
+        pytest.param(A30, {}, 0b0000, "1g.6gb", 0, id="of equal starts the lowest"),
+        pytest.param(A30, {}, 0b0001, "2g.12gb", 2, id="the only start that is left"),
+        pytest.param(A30, {}, 0b0110, "2g.12gb", -1, id="two free units apart hold none of two"),
+        pytest.param(A100, {"4g.40gb": 1}, 0, "3g.40gb", 4, id="where 4g is asked, 3g leaves it its start"),
+        pytest.param(A100, {"1g.20gb": 1}, 0, "1g.10gb", 0, id="any start spoils one pair"),
+        pytest.param(A100, {"1g.20gb": 1}, 0b0000_0001, "1g.10gb", 1, id="the pair that is spoilt already"),
+        pytest.param(A100, {"2g.20gb": 1}, 0, "1g.10gb", 6, id="where 2g is asked, 1g takes what 2g cannot"),
+        pytest.param(A100, {"1g.5gb": 1}, 0, "1g.10gb", 6, id="of a mix for other GPUs nothing is known"),
+    ],
+)
+def test_where_an_instance_goes(
+    geometry: Geometry, mix: dict[str, float], mask: int, profile: str, start: int
+) -> None:
+    assert placements(geometry, mix).start[mask, index_of(geometry, profile)] == start
+
+
+def test_a_gpu_in_use_costs_less_than_an_empty_one() -> None:
+    cost = placements(A100, {"1g.10gb": 1}).cost[:, index_of(A100, "1g.10gb")]
+    assert cost[0b0000_0001] < cost[0]
+
+
+@pytest.mark.parametrize(
+    ("mix", "mask", "exponent", "worth"),
+    [
+        pytest.param({"2g.12gb": 1}, 0b0000, 2.0, 1.0, id="an empty GPU is worth what can be asked of it"),
+        pytest.param({"2g.12gb": 1}, 0b0001, 1.0, 0.5, id="one of two"),
+        pytest.param({"2g.12gb": 1}, 0b0001, 2.0, 0.25, id="less than half with an exponent above 1"),
+        pytest.param({"2g.12gb": 1}, 0b0101, 1.0, 0.0, id="two free units that hold none"),
+        pytest.param({"1g.6gb": 1, "4g.24gb": 1}, 0b0001, 1.0, 0.375, id="three of four, and none of one"),
+        pytest.param({"1g.6gb": 1, "1g.5gb": 9}, 0b0001, 1.0, 0.75, id="what this GPU lacks does not count"),
+    ],
+)
+def test_what_room_is_worth(mix: dict[str, float], mask: int, exponent: float, worth: float) -> None:
+    assert room_worth(A30, mix, exponent)[mask] == pytest.approx(worth)
+
+
+def test_an_unknown_mix_asks_for_every_shape_alike_whatever_forms_it_has() -> None:
+    parts = dict(zip((profile.name for profile in A100.profiles), mix_of(A100, {}), strict=True))
+    assert parts.pop("1g.10gb+me") == 0
+    assert set(parts.values()) == {1 / 6}
+    assert len(shapes(known("RTX-PRO-6000-96GB"))) == 3
+
+
+def test_the_mix_of_a_workload_counts_instances() -> None:
+    workload = Workload.of(
+        {
+            TaskClass(mig=(("1g.10gb", 2),)): 1,
+            TaskClass(mig=(("1g.10gb", 1), ("7g.80gb", 1))): 1,
+            TaskClass(gpus=8): 2,
+        }
+    )
+    assert mig_mix(workload) == pytest.approx({"1g.10gb": 0.75, "7g.80gb": 0.25})
+    assert mig_mix(Workload()) == {}
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Geometry, dict[str, float], MigWeights]:
+    geometry = draw(geometries().filter(lambda geometry: geometry.grid <= 7))
+    parts = st.one_of(st.just(0.0), st.floats(0.01, 1.0))
+    mix = {profile.name: draw(parts) for profile in geometry.profiles}
+    weights = st.builds(MigWeights, exponent=st.sampled_from((1.0, 1.35, 2.0)), best_fit=st.floats(0.0, 0.2))
+    return geometry, mix, draw(weights)
+
+
+def free_starts(geometry: Geometry, mask: int) -> Iterator[tuple[int, int]]:
+    for index, profile in enumerate(geometry.profiles):
+        for start in profile.starts:
+            if not mask & window(profile, start):
+                yield index, start
+
+
+@given(cases(), st.data())
+def test_the_tables_agree_with_every_start_tried(
+    case: tuple[Geometry, dict[str, float], MigWeights], data: st.DataObject
+) -> None:
+    geometry, mix, weights = case
+    tables = placements(geometry, mix, weights)
+    mask = data.draw(st.integers(0, (1 << geometry.grid) - 1))
+    best: dict[int, tuple[float, int]] = {}
+    for index, start in free_starts(geometry, mask):
+        after = mask | window(geometry.profiles[index], start)
+        lost = cost_of(geometry, mix, mask, after, weights)
+        if index not in best or lost < best[index][0] - 1e-8:
+            best[index] = (lost, start)
+    for index in range(len(geometry.profiles)):
+        assert tables.cost[mask, index] == pytest.approx(best.get(index, (np.inf, -1))[0], abs=1e-8)
+        assert tables.start[mask, index] == best.get(index, (np.inf, -1))[1]
+
+
+@given(cases())
+def test_a_start_is_free_and_one_of_the_profile_s(
+    case: tuple[Geometry, dict[str, float], MigWeights],
+) -> None:
+    geometry, mix, weights = case
+    tables = placements(geometry, mix, weights)
+    for mask in range(1 << geometry.grid):
+        for index, profile in enumerate(geometry.profiles):
+            start = int(tables.start[mask, index])
+            if start >= 0:
+                assert start in profile.starts
+                assert not mask & window(profile, start)
+            assert (start < 0) == np.isinf(tables.cost[mask, index])
+
+
+@given(cases())
+def test_more_occupied_is_never_worth_more(case: tuple[Geometry, dict[str, float], MigWeights]) -> None:
+    geometry, mix, weights = case
+    worth = room_worth(geometry, mix, weights.exponent)
+    assert worth.min() >= 0
+    assert worth.max() <= 1 + 1e-9
+    masks = np.arange(1 << geometry.grid)
+    for unit in range(geometry.grid):
+        assert (worth[masks | 1 << unit] <= worth[masks] + 1e-12).all()

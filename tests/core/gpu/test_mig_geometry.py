@@ -1,0 +1,229 @@
+"""MIG geometry against cases worked by hand from NVIDIA's documents and transcripts."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler_ext.core.gpu.mig import Profile, media_conflict
+from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
+from scheduler_ext.core.gpu.mig_tables import FALLBACK_PROFILES
+
+
+def known(table: str) -> Geometry:
+    geometry = geometry_for(table)
+    assert geometry is not None
+    return geometry
+
+
+A100 = known("A100-80GB")
+A30 = known("A30-24GB")
+RTX = known("RTX-PRO-6000-96GB")
+
+
+@pytest.mark.parametrize("table", [None, "T4", "RTX-PRO-5000-48GB", "RTX-PRO-4500-32GB", "a100-80gb"])
+def test_a_model_without_known_placements_has_no_geometry(table: str | None) -> None:
+    assert geometry_for(table) is None
+
+
+def test_the_fallback_knows_fifteen_models_on_three_grids() -> None:
+    grids = {table: known(table).grid for table in FALLBACK_PROFILES}
+    assert len(grids) == 15
+    assert {table: grid for table, grid in grids.items() if grid != 8} == {
+        "A30-24GB": 4,
+        "RTX-PRO-6000-96GB": 12,
+    }
+    assert sum(len(known(table).profiles) for table in grids) == 107
+
+
+def test_the_same_name_is_other_hardware_on_another_model() -> None:
+    assert A100.profile("1g.10gb") == Profile("1g.10gb", 1, (0, 1, 2, 3, 4, 5, 6), 7, 9728)
+    assert known("A100-40GB").profile("1g.10gb") == Profile("1g.10gb", 2, (0, 2, 4, 6), 4, 9856)
+    assert A30.profile("1g.10gb") is None
+
+
+@pytest.mark.parametrize(
+    ("geometry", "held", "profile", "starts"),
+    [
+        pytest.param(A100, [], "3g.40gb", (0, 4), id="an empty GPU offers every start"),
+        pytest.param(A100, [("3g.40gb", 0)], "1g.10gb", (4, 5, 6), id="3g at 0 blocks 1g at 0 to 3"),
+        pytest.param(A100, [("3g.40gb", 4)], "1g.10gb", (0, 1, 2, 3), id="3g at 4 blocks 1g at 4 to 6"),
+        pytest.param(A100, [("3g.40gb", 0), ("3g.40gb", 4)], "1g.10gb", (), id="two 3g fill the GPU"),
+        pytest.param(A100, [("3g.40gb", 0)], "4g.40gb", (), id="4g starts at 0 only"),
+        pytest.param(A100, [("3g.40gb", 4)], "4g.40gb", (0,), id="4g fits beside 3g at 4"),
+        pytest.param(A100, [("1g.10gb", 6)], "7g.80gb", (), id="the full profile wants all of the GPU"),
+        pytest.param(A100, [("1g.10gb", 5)], "2g.20gb", (0, 2), id="1g at 5 blocks 2g at 4"),
+        pytest.param(A100, [("1g.10gb+me", 0)], "1g.10gb+me", (), id="one +me per GPU"),
+        pytest.param(A100, [("1g.10gb+me", 0)], "1g.10gb", (1, 2, 3, 4, 5, 6), id="1g fits beside +me"),
+        pytest.param(A100, [], "1g.5gb", (), id="a profile of another model has no start"),
+        pytest.param(A30, [("2g.12gb", 0)], "2g.12gb", (2,), id="two 2g fill an A30"),
+        pytest.param(A30, [("2g.12gb", 2)], "1g.6gb", (0, 1), id="2g on an A30 takes two of four units"),
+        pytest.param(A30, [("2g.12gb+me", 0)], "1g.6gb+me", (), id="one OFA, whatever profile owns it"),
+        pytest.param(A30, [("2g.12gb+me", 0)], "2g.12gb", (2,), id="2g fits beside 2g+me"),
+        pytest.param(RTX, [("1g.24gb", 3)], "1g.24gb", (0, 6, 9), id="1g takes three of twelve units"),
+        pytest.param(RTX, [("1g.24gb", 3)], "2g.48gb", (6,), id="1g at 3 blocks 2g at 0"),
+        pytest.param(RTX, [("1g.24gb+me.all", 0)], "1g.24gb", (), id="+me.all leaves no engine for 1g"),
+        pytest.param(RTX, [("1g.24gb+me.all", 0)], "1g.24gb+gfx", (), id="nor for graphics"),
+        pytest.param(RTX, [("1g.24gb+me.all", 0)], "1g.24gb-me", (3, 6, 9), id="-me needs no engine"),
+        pytest.param(RTX, [("1g.24gb+me.all", 0)], "2g.48gb-me", (6,), id="-me of another size neither"),
+        pytest.param(RTX, [("1g.24gb", 0)], "1g.24gb+me.all", (), id="+me.all wants engines that 1g holds"),
+        pytest.param(RTX, [("1g.24gb-me", 0)], "2g.48gb+me.all", (6,), id="+me.all fits beside -me"),
+        pytest.param(RTX, [("1g.24gb+me.all", 0)], "2g.48gb+me.all", (), id="one +me.all of any size"),
+        pytest.param(RTX, [("1g.24gb+me", 0)], "2g.48gb", (6,), id="+me leaves the other engines"),
+    ],
+)
+def test_where_an_instance_can_be_created(
+    geometry: Geometry, held: list[tuple[str, int]], profile: str, starts: tuple[int, ...]
+) -> None:
+    assert geometry.creatable_starts(held, profile) == starts
+
+
+def test_placeable_agrees_with_nvml_on_a_gpu_with_3g_1g_and_me() -> None:
+    held = [("3g.40gb", 4), ("1g.10gb", 0), ("1g.10gb+me", 1)]
+    left = dict(zip((p.name for p in A100.profiles), A100.placeable(A100.occupancy(held)), strict=True))
+    assert left["1g.10gb"] == 2
+    assert left["2g.20gb"] == 1
+    assert left["1g.20gb"] == 1
+    assert left["3g.40gb"] == left["4g.40gb"] == left["7g.80gb"] == 0
+    assert A100.creatable_starts(held, "1g.10gb+me") == ()
+
+
+def test_a_mask_caps_every_profile_at_its_max_instances() -> None:
+    for table in FALLBACK_PROFILES:
+        geometry = known(table)
+        assert geometry.placeable(0) == tuple(profile.max_instances for profile in geometry.profiles)
+
+
+def test_forms_of_one_shape_count_once_in_the_placeability() -> None:
+    plain = tuple(p for p in A100.profiles if not p.name.endswith("+me"))
+    without = geometry_from_report(8, plain)
+    assert all(A100.placeability(mask) == without.placeability(mask) for mask in range(256))
+
+
+@pytest.mark.parametrize(
+    ("instances", "message"),
+    [
+        pytest.param([("9g.99gb", 0)], "not one of this GPU's profiles", id="an unknown profile"),
+        pytest.param([("3g.40gb", 5)], "leaves the grid of 8", id="off the grid"),
+        pytest.param([("1g.10gb", -1)], "leaves the grid of 8", id="below the grid"),
+        pytest.param([("3g.40gb", 0), ("1g.10gb", 3)], "overlaps another", id="two that overlap"),
+    ],
+)
+def test_impossible_instances_are_refused(instances: list[tuple[str, int]], message: str) -> None:
+    for refusing in (
+        lambda: A100.occupancy(instances),
+        lambda: A100.creatable_starts(instances, "1g.10gb"),
+        lambda: A100.pack(instances, ["1g.10gb"]),
+    ):
+        with pytest.raises(ValueError, match=message):
+            refusing()
+
+
+@pytest.mark.parametrize(
+    ("geometry", "held", "wants", "placed"),
+    [
+        pytest.param(A100, [], [], [], id="nothing wanted, nothing placed"),
+        pytest.param(A100, [], ["3g.40gb", "3g.40gb"], [0, 4], id="two 3g fill the GPU"),
+        pytest.param(A100, [], ["3g.40gb", "3g.40gb", "1g.10gb"], None, id="and leave no unit"),
+        pytest.param(A100, [], ["1g.10gb"] * 7, [0, 1, 2, 3, 4, 5, 6], id="seven 1g"),
+        pytest.param(A100, [], ["1g.10gb"] * 8, None, id="never eight 1g"),
+        pytest.param(A100, [], ["3g.40gb", "4g.40gb"], [4, 0], id="3g makes way for 4g, answers keep order"),
+        pytest.param(A100, [], ["1g.10gb+me", "1g.10gb+me"], None, id="one +me per GPU"),
+        pytest.param(A100, [("1g.10gb+me", 6)], ["1g.10gb+me"], None, id="also counting what exists"),
+        pytest.param(A100, [("3g.40gb", 0)], ["4g.40gb"], None, id="4g has no start beside 3g at 0"),
+        pytest.param(A100, [], ["1g.5gb"], None, id="a profile of another model"),
+        pytest.param(A100, [], ["1g.10gb"] * 1_000_000, None, id="an absurd wish ends at once"),
+        pytest.param(RTX, [], ["1g.24gb-me", "2g.48gb+me.all"], [3, 6], id="+me.all fits beside -me"),
+        pytest.param(RTX, [], ["1g.24gb+me.all", "1g.24gb"], None, id="+me.all only beside -me"),
+        pytest.param(RTX, [("1g.24gb", 0)], ["1g.24gb+me.all"], None, id="nor beside 1g that exists"),
+        pytest.param(A30, [("1g.6gb", 1)], ["2g.12gb", "1g.6gb"], [2, 0], id="an A30 filled around 1g at 1"),
+    ],
+)
+def test_several_wants_are_packed_together(
+    geometry: Geometry, held: list[tuple[str, int]], wants: list[str], placed: list[int] | None
+) -> None:
+    expected = None if placed is None else list(zip(wants, placed, strict=True))
+    assert geometry.pack(held, wants) == expected
+
+
+def test_what_already_lies_there_is_a_fact_even_against_the_media_rule() -> None:
+    held = [("1g.24gb+me.all", 0), ("1g.24gb", 3)]
+    assert RTX.pack(held, ["1g.24gb-me"]) is not None
+    assert RTX.creatable_starts(held, "1g.24gb-me") == (6, 9)
+
+
+def test_media_conflicts_are_mutual() -> None:
+    names = [profile.name for profile in RTX.profiles]
+    assert all(media_conflict(a, b) == media_conflict(b, a) for a in names for b in names)
+
+
+def test_reports_of_the_same_gpu_share_one_geometry() -> None:
+    grid, profiles = FALLBACK_PROFILES["A100-80GB"]
+    turned = [
+        Profile(p.name.upper(), p.size, p.starts[::-1], p.max_instances, p.memory_mib) for p in profiles
+    ]
+    reported = geometry_from_report(grid, turned[::-1])
+    assert reported is A100
+    copy = Geometry(A100.grid, A100.profiles)
+    assert copy == A100
+    assert hash(copy) == hash(A100)
+    assert copy.tables is A100.tables
+    assert known("H100-80GB") != A100
+
+
+def test_tables_cannot_be_written() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        A100.tables.worth[0] = 0
+    with pytest.raises(ValueError, match="read-only"):
+        A100.tables.placeable[0, 0] = 0
+
+
+GOOD = Profile("1g.10gb", 1, (0, 1), 2, None)
+
+
+@pytest.mark.parametrize(
+    ("grid", "profiles", "message"),
+    [
+        pytest.param(0, [GOOD], "gridSize: 0", id="no grid"),
+        pytest.param(17, [GOOD], "gridSize: 17", id="a grid beyond every GPU"),
+        pytest.param(8, [], "profiles: 0 entries", id="no profile"),
+        pytest.param(8, [GOOD] * 65, "profiles: 65 entries", id="absurdly many profiles"),
+        pytest.param(8, [GOOD, GOOD], "1g.10gb is listed 2 times", id="a profile twice"),
+        pytest.param(
+            8, [GOOD, Profile("big", 1, (0,), 1, None)], r"profiles\[1\].name", id="a name that is none"
+        ),
+        pytest.param(8, [Profile("1g.10gb", 0, (0,), 1, None)], r"profiles\[0\].size: 0", id="no size"),
+        pytest.param(8, [Profile("1g.10gb", 9, (0,), 1, None)], r"\.size: 9", id="larger than the grid"),
+        pytest.param(8, [Profile("1g.10gb", 1, (), 1, None)], r"\.starts: empty", id="no start"),
+        pytest.param(8, [Profile("1g.10gb", 2, (0, 7), 1, None)], r"\.starts: 7", id="a start off the grid"),
+        pytest.param(
+            8, [Profile("1g.10gb", 1, (0,) * 9, 1, None)], r"\.starts: 9 entries", id="too many starts"
+        ),
+        pytest.param(8, [Profile("1g.10gb", 1, (-1,), 1, None)], r"\.starts: -1", id="a negative start"),
+        pytest.param(8, [Profile("1g.10gb", 1, (0,), 0, None)], r"\.maxInstances: 0", id="no instance"),
+        pytest.param(8, [Profile("1g.10gb", 1, (0,), 1, 0)], r"\.memoryMiB: 0", id="no memory"),
+    ],
+)
+def test_an_impossible_report_is_refused_naming_the_field(
+    grid: int, profiles: list[Profile], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        geometry_from_report(grid, profiles)
+
+
+def test_a_reported_cap_beyond_the_grid_binds_nothing() -> None:
+    geometry = geometry_from_report(8, [Profile("1g.10gb", 1, tuple(range(8)), 10**6, None)])
+    assert geometry.placeable(0) == (8,)
+
+
+def test_a_reported_cap_below_the_placements_binds() -> None:
+    capped = geometry_from_report(8, [Profile("1g.10gb", 1, tuple(range(8)), 2, None)])
+    assert capped.placeable(0) == (2,)
+    assert capped.creatable_starts([("1g.10gb", 0)], "1g.10gb") == (1, 2, 3, 4, 5, 6, 7)
+    assert capped.creatable_starts([("1g.10gb", 0), ("1g.10gb", 1)], "1g.10gb") == ()
+    assert capped.pack([("1g.10gb", 0)], ["1g.10gb", "1g.10gb"]) is None
+
+
+@pytest.mark.parametrize("mask", [-1, 256])
+def test_a_mask_of_another_grid_is_refused(mask: int) -> None:
+    with pytest.raises(ValueError, match="occupancy mask"):
+        A100.placeability(mask)

@@ -1,0 +1,274 @@
+"""Names: every way a product is written leads to one canonical name, and nothing else does."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.gpu.model_table import INSTANCE_TYPE_ROWS, MODEL_ROWS
+from scheduler_ext.core.gpu.models import canonical_model, normalise_wish
+from tests.core.asked import meets
+
+NAMES = sorted(row.name for row in MODEL_ROWS)
+PROFILES = ("1g.10gb", "1g.10gb+me", "3g.40gb", "1g.24gb+me.all", "1g.24gb+gfx", "1g.24gb-me", "1c.3g.40gb")
+
+
+@pytest.mark.parametrize(
+    ("product", "memory_mib", "name"),
+    [
+        pytest.param("NVIDIA A100-SXM4-80GB", None, "A100-80GB", id="NVML name of an A100 SXM"),
+        pytest.param("NVIDIA-A100-SXM4-80GB", None, "A100-80GB", id="GFD joins the words with dashes"),
+        pytest.param("NVIDIA A100 80GB PCIe", None, "A100-80GB", id="the form factor may follow the size"),
+        pytest.param("NVIDIA-A100-PCIE-40GB", None, "A100-40GB", id="the form factor may precede the size"),
+        pytest.param("A100-SXM4-40GB", None, "A100-40GB", id="old drivers leave out the vendor"),
+        pytest.param("NVIDIA A100-SXM-64GB", None, "A100-64GB", id="a custom size stays in its family"),
+        pytest.param("NVIDIA A800-SXM4-80GB", None, "A800-80GB", id="A800"),
+        pytest.param("NVIDIA H100 80GB HBM3", None, "H100-80GB", id="H100 SXM names its memory kind"),
+        pytest.param("NVIDIA H100 PCIe", None, "H100-80GB", id="H100 PCIe names no size and has 80 GB"),
+        pytest.param("NVIDIA H100 NVL", None, "H100-94GB", id="H100 NVL names no size and has 94 GB"),
+        pytest.param("NVIDIA H100", 95830, "H100-94GB", id="memory tells 94 GB from 96 GB"),
+        pytest.param("NVIDIA H100", 97871, "H100-96GB", id="memory tells 96 GB from 94 GB"),
+        pytest.param("NVIDIA H100", 96500, "H100-94GB", id="of two sizes within reach the nearer one"),
+        pytest.param("NVIDIA H100", None, "H100", id="an H100 of unknown size is the family"),
+        pytest.param("NVIDIA GH200 480GB", None, "GH200-96GB", id="480 GB is the memory of GH200's CPU"),
+        pytest.param("NVIDIA GH200 144G HBM3e", None, "GH200-144GB", id="a size may be written 144G"),
+        pytest.param("NVIDIA H20", None, "H20-96GB", id="H20 is not H200"),
+        pytest.param("NVIDIA H20", 143771, "H20-141GB", id="memory tells the H20 of 141 GB"),
+        pytest.param("NVIDIA H20-3e", None, "H20-141GB", id="H20-3e"),
+        pytest.param("NVIDIA H200", None, "H200-141GB", id="H200"),
+        pytest.param("NVIDIA H200 NVL", None, "H200-141GB", id="H200 NVL has the memory of H200"),
+        pytest.param("NVIDIA GB200", 189471, "GB200-186GB", id="memory near 186 GB"),
+        pytest.param("NVIDIA-B300-SXM6-AC", None, "B300", id="B300"),
+        pytest.param("NVIDIA B300 288GB", None, "B300", id="the size on the box is not the driver's"),
+        pytest.param("Tesla-V100-SXM2-16GB", None, "V100-16GB", id="V100 SXM"),
+        pytest.param("Tesla V100-PCIE-32GB", None, "V100-32GB", id="V100 PCIe"),
+        pytest.param("Tesla V100S-PCIE-32GB", None, "V100S-32GB", id="V100S is a product of its own"),
+        pytest.param("Tesla P100-PCIE-16GB", None, "P100", id="the usual size of P100 is left out"),
+        pytest.param("Tesla P100-PCIE-12GB", None, "P100-12GB", id="the unusual size of P100 is kept"),
+        pytest.param("Tesla T4", None, "T4", id="T4"),
+        pytest.param("NVIDIA T4G", None, "T4G", id="T4G is not T4"),
+        pytest.param("NVIDIA L40S", None, "L40S", id="L40S is not L40"),
+        pytest.param("NVIDIA A10G", None, "A10G", id="A10G is not A10"),
+        pytest.param("NVIDIA L4-3Q", None, "L4-3Q", id="a vGPU profile is not the whole GPU"),
+        pytest.param("GRID A100-10C", None, "GRID-A100-10C", id="a vGPU profile may look like a size"),
+        pytest.param("NVIDIA RTX A1000", None, "RTX-A1000", id="RTX A1000 is not A100"),
+        pytest.param("NVIDIA RTX A6000", None, "RTX-A6000", id="RTX A6000"),
+        pytest.param("NVIDIA RTX 6000 Ada Generation", None, "RTX-6000-ADA", id="RTX 6000 Ada"),
+        pytest.param("Quadro RTX 6000", None, "QUADRO-RTX-6000", id="Quadro RTX 6000 is another product"),
+        pytest.param(
+            "NVIDIA RTX PRO 6000 Blackwell Server Edition", None, "RTX-PRO-6000", id="RTX PRO server edition"
+        ),
+        pytest.param(
+            "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
+            None,
+            "RTX-PRO-6000",
+            id="workstation edition",
+        ),
+        pytest.param(
+            "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
+            None,
+            "RTX-PRO-6000",
+            id="Max-Q edition",
+        ),
+        pytest.param(
+            "NVIDIA RTX PRO 5000 72GB Blackwell", None, "RTX-PRO-5000-72GB", id="RTX PRO 5000 of 72 GB"
+        ),
+        pytest.param("NVIDIA GeForce RTX 4090", None, "RTX-4090", id="GeForce"),
+        pytest.param("NVIDIA GeForce RTX 4090 D", None, "GEFORCE-RTX-4090-D", id="RTX 4090 D is unknown"),
+        pytest.param(
+            "NVIDIA GeForce RTX 4090 Laptop GPU", None, "GEFORCE-RTX-4090-LAPTOP-GPU", id="a laptop GPU"
+        ),
+        pytest.param("Tesla-T4-SHARED", None, "T4", id="GFD marks shared GPUs"),
+        pytest.param("nvidia-tesla-a100", None, "A100-40GB", id="GKE: plain A100 is the one of 40 GB"),
+        pytest.param("nvidia-tesla-v100", None, "V100-16GB", id="GKE: V100"),
+        pytest.param("nvidia-tesla-v100", 32768, "V100-32GB", id="measured memory beats the usual size"),
+        pytest.param("nvidia-a100-80gb", None, "A100-80GB", id="GKE: A100 of 80 GB"),
+        pytest.param("nvidia-h100-mega-80gb", None, "H100-80GB", id="GKE: H100 mega is a network"),
+        pytest.param("nvidia-h200-141gb", None, "H200-141GB", id="GKE: H200"),
+        pytest.param("nvidia-gb300", None, "GB300", id="GKE: GB300"),
+        pytest.param("a100", 40960, "A100-40GB", id="Karpenter: memory tells A100 40 GB"),
+        pytest.param("a100", 81920, "A100-80GB", id="Karpenter: memory tells A100 80 GB"),
+        pytest.param("a100", 80300, "A100-80GB", id="memory may be 2 % off"),
+        pytest.param("a100", 80200, "A100", id="memory may not be more than 2 % off"),
+        pytest.param("v100", 16384, "V100-16GB", id="Karpenter: V100 of 16 GB"),
+        pytest.param("h100", 81920, "H100-80GB", id="Karpenter: EC2's 81920 is the driver's 81559"),
+        pytest.param("l4", 2861, "L4", id="Karpenter: the memory of a fraction decides nothing"),
+        pytest.param("rtx-pro-server-6000", 98304, "RTX-PRO-6000", id="Karpenter: RTX PRO"),
+        pytest.param("A100", None, "A100", id="Azure says A100 and no size"),
+        pytest.param("AMD_Instinct_MI300X_OAM", None, "MI300X", id="AMD's labeller joins with underscores"),
+        pytest.param("AMD Instinct MI250X / MI250", None, "MI250X", id="AMD: one name for two cards"),
+        pytest.param("radeon-pro-v520", 8192, "V520", id="Karpenter: V520"),
+        pytest.param("Max_1100", None, "MAX-1100", id="Intel's NFD rule"),
+        pytest.param("Intel(R) Data Center GPU Max 1100", None, "MAX-1100", id="Intel's full name"),
+        pytest.param("Intel-Gaudi-2-96GB", None, "GAUDI2", id="Gaudi 2"),
+        pytest.param("gaudi-hl-205", 32768, "GAUDI", id="Karpenter: Gaudi"),
+        pytest.param("NVIDIA Future Chip X1", None, "FUTURE-CHIP-X1", id="an unknown product keeps its name"),
+        pytest.param("NVIDIA", None, "NVIDIA", id="a vendor alone is all the name there is"),
+        pytest.param(" ", None, "UNKNOWN", id="no name at all"),
+    ],
+)
+def test_canonical_name(product: str, memory_mib: int | None, name: str) -> None:
+    assert canonical_model(product, memory_mib=memory_mib).name == name
+
+
+def test_facts_of_a_known_product_come_from_the_table() -> None:
+    model = canonical_model("NVIDIA-H100-80GB-HBM3")
+    assert (model.family, model.vendor, model.architecture) == ("H100", "nvidia", "hopper")
+    assert (model.compute_capability, model.memory_mib, model.mig_table) == ((9, 0), 81559, "H100-80GB")
+
+
+def test_a_family_of_unknown_size_keeps_what_all_its_sizes_share() -> None:
+    model = canonical_model("A100")
+    assert (model.family, model.compute_capability) == ("A100", (8, 0))
+    assert (model.memory_mib, model.mig_table) == (None, None)
+
+
+def test_a_product_of_megabytes_is_cut_before_anything_looks_at_it() -> None:
+    model = canonical_model("A100-" + "x-" * 5_000_000)
+    assert len(model.name) < 300
+    assert model.name == canonical_model("A100-" + "x-" * 500).name
+
+
+def test_an_unknown_product_keeps_the_vendor_and_memory_it_came_with() -> None:
+    model = canonical_model("Frontier 9", vendor="amd", memory_mib=1234)
+    assert (model.name, model.family, model.vendor, model.memory_mib) == (
+        "FRONTIER-9",
+        "FRONTIER-9",
+        "amd",
+        1234,
+    )
+    assert canonical_model("AMD Instinct MI999").vendor == "amd"
+    assert canonical_model("Frontier 9 64GB").family == "FRONTIER-9"
+
+
+@pytest.mark.parametrize(
+    ("product", "name"),
+    [
+        pytest.param("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "A100-80GB-MIG-1G.10GB", id="GFD, strategy single"),
+        pytest.param(
+            "NVIDIA A100-SXM4-80GB MIG 1g.10gb", "A100-80GB-MIG-1G.10GB", id="NVML's MIG device name"
+        ),
+        pytest.param("A100-80GB-MIG-1g.10gb+me", "A100-80GB-MIG-1G.10GB.ME", id="+me is written .me"),
+        pytest.param("A100-80GB-MIG-1g.10gb.me", "A100-80GB-MIG-1G.10GB.ME", id=".me is GFD's own form"),
+        pytest.param(
+            "RTX-PRO-6000-MIG-1g.24gb-me", "RTX-PRO-6000-MIG-1G.24GB-ME", id="the minus of -me stays"
+        ),
+        pytest.param("NVIDIA-H100-PCIe-MIG-1g.10gb-SHARED", "H100-80GB-MIG-1G.10GB", id="a shared slice"),
+        pytest.param("NVIDIA-H100-PCIe-MIG-INVALID", "H100-80GB-MIG-INVALID", id="an invalid mix of slices"),
+    ],
+)
+def test_mig_slice_is_a_model_and_family_of_its_own(product: str, name: str) -> None:
+    model = canonical_model(product, memory_mib=9728)
+    assert (model.name, model.family, model.memory_mib) == (name, name, 9728)
+    assert model.is_mig_slice
+    assert model.mig_table == canonical_model(product.partition("-MIG-")[0].partition(" MIG ")[0]).mig_table
+    for wish in ("A100", "A100-80GB", "H100", "H100-80GB", "RTX-PRO-6000"):
+        assert not meets(model, wish)
+    assert meets(model, product)
+
+
+def test_memory_of_a_slice_does_not_choose_the_gpu() -> None:
+    # A 4g.40gb slice is about as large as a whole A100 of 40 GB.
+    assert canonical_model("NVIDIA A100-MIG-4g.40gb", memory_mib=40192).name == "A100-MIG-4G.40GB"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_of_the_table_stands_for_itself(name: str) -> None:
+    model = canonical_model(name)
+    assert model.name == name
+    assert normalise_wish(name) == name
+    assert meets(model, name)
+    assert meets(model, model.family)
+
+
+def test_table_says_nothing_twice() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    for machine in INSTANCE_TYPE_ROWS:
+        assert machine.model in NAMES
+    for row in MODEL_ROWS:
+        for alias in row.aliases:
+            assert canonical_model(alias).name == row.name
+
+
+spellings = st.builds(
+    lambda name, separators, upper: "".join(
+        next(separators) if part == "-" else (part.upper() if upper else part.lower())
+        for part in re.split("(-)", name)
+    ),
+    st.sampled_from(NAMES),
+    st.lists(st.sampled_from(["-", "_", " ", "  ", " - "]), min_size=8, max_size=8).map(iter),
+    st.booleans(),
+)
+
+
+@given(spellings)
+def test_case_and_separators_never_matter(spelling: str) -> None:
+    name = re.sub(r"[\s_-]+", "-", spelling).upper()
+    assert canonical_model(spelling).name == name
+    assert canonical_model(f"NVIDIA {spelling}").name == name
+
+
+words = st.sampled_from(
+    [
+        *(
+            "NVIDIA",
+            "Tesla",
+            "AMD",
+            "A100",
+            "H20",
+            "H100",
+            "GH200",
+            "RTX",
+            "PRO",
+            "6000",
+            "L40S",
+            "Max",
+            "Q",
+            "1100",
+        ),
+        *(
+            "SXM4",
+            "PCIe",
+            "80GB",
+            "480GB",
+            "0GB",
+            "SHARED",
+            "MIG",
+            "INVALID",
+            "NVL",
+            "Edition",
+            "/",
+            "(R)",
+            "+",
+        ),
+        *PROFILES,
+    ]
+)
+products = st.one_of(
+    st.text(max_size=60),
+    st.builds(lambda joint, parts: joint.join(parts), st.sampled_from("- _"), st.lists(words, max_size=7)),
+)
+
+
+@given(products, st.none() | st.integers(0, 300_000))
+def test_normalising_twice_changes_nothing(product: str, memory_mib: int | None) -> None:
+    model = canonical_model(product, memory_mib=memory_mib)
+    assert model.name
+    assert canonical_model(model.name, memory_mib=memory_mib).name == model.name
+    assert (
+        model == canonical_model(product.lower().replace(" ", "_"), memory_mib=memory_mib)
+        or not product.isascii()
+    )
+    assert len(model.name) > 128 or not re.search("[A-Z0-9]", model.name) or meets(model, model.name)
+
+
+@given(st.sampled_from(NAMES), st.sampled_from(PROFILES))
+def test_no_slice_is_taken_for_its_gpu(name: str, profile: str) -> None:
+    gpu, slice_ = canonical_model(name), canonical_model(f"{name}-MIG-{profile}")
+    assert slice_.is_mig_slice
+    assert not meets(slice_, gpu.name)
+    assert not meets(slice_, gpu.family)
+    assert not meets(gpu, slice_.name)

@@ -1,0 +1,151 @@
+"""How much GPU memory a node of shares advertises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
+from scheduler_ext.core.node.advertised import advertised_mib, is_of_shares
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.request.request import Role
+from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node, sliced, wants
+from tests.strategies import node_infos
+
+# A device of 81920 MiB with a headroom of 10 %.
+ROOM = 81920 - 8192
+
+
+def shares(*devices: Device, **fields: Any) -> NodeInfo:
+    """A node of shares with these devices, which a kubelet knows."""
+    known: dict[str, Any] = {"share_node": True, "allocatable": {}}
+    return node(*devices, **known | fields)
+
+
+def placed(name: str, mib: int, uuid: str) -> BoundPod:
+    """A pod with a share on one GPU."""
+    return bound(name, wants(mib, SHARE), devices={"main": (uuid,)})
+
+
+@pytest.mark.parametrize(
+    ("info", "amount"),
+    [
+        pytest.param(shares(device(0), device(1)), 2 * ROOM, id="the room of every GPU"),
+        pytest.param(
+            shares(device(0, memory=Memory(81559, 700))), 81559 - 700 - 8156, id="headroom is rounded up"
+        ),
+        pytest.param(
+            shares(device(0, memory=Memory(15, 0)), device(1, memory=Memory(15, 0))), 26, id="of each GPU"
+        ),
+        pytest.param(
+            shares(device(0, memory=Memory(81920, 0, 60_000, 50_000), holders=(Holder(memory_mib=9000),))),
+            ROOM,
+            id="never what is used",
+        ),
+        pytest.param(
+            shares(device(0), pods=(placed("a", 40_000, "GPU-0"),)), ROOM, id="nor less what pods ask"
+        ),
+        pytest.param(shares(device(0), device(1, healthy=False)), ROOM, id="a sick GPU has nothing"),
+        pytest.param(shares(device(0), device(1, mig=sliced())), ROOM, id="nor has one cut by MIG"),
+        pytest.param(shares(device(0, healthy=False)), 0, id="all sick: nothing, which is not none"),
+        pytest.param(shares(), 0, id="no GPUs: nothing"),
+        pytest.param(shares(device(0, memory=Memory(1000, 990))), 0, id="no room is not less than nothing"),
+        pytest.param(shares(device(0), device(1, cordoned=True)), ROOM, id="a cordoned GPU that is empty"),
+        pytest.param(
+            shares(device(0), device(1, cordoned=True), pods=(placed("a", 30_000, "GPU-1"),)),
+            ROOM + 30_000,
+            id="a cordoned GPU has what is held there: kube-scheduler counts that, too",
+        ),
+        pytest.param(
+            shares(device(0), device(1, cordoned=True), pods=(placed("a", 30_000, "GPU-0"),)),
+            ROOM,
+            id="and not what is held elsewhere",
+        ),
+        pytest.param(
+            shares(device(0, cordoned=True), pods=(placed("a", 80_000, "GPU-0"),)),
+            ROOM,
+            id="but no more than its room",
+        ),
+        pytest.param(
+            shares(
+                device(0),
+                device(1, cordoned=True),
+                pods=(replace(placed("a", 30_000, "GPU-1"), finished=True),),
+            ),
+            ROOM,
+            id="a finished pod holds nothing there",
+        ),
+        pytest.param(
+            shares(device(0, cordoned=True, healthy=False), pods=(placed("a", 30_000, "GPU-0"),)),
+            0,
+            id="a GPU that is sick as well has nothing",
+        ),
+        pytest.param(shares(device(0), freshness="Stale"), ROOM, id="an old report still counts"),
+        pytest.param(shares(device(0), freshness="Missing"), ROOM, id="however old"),
+        pytest.param(shares(device(0), changing=True), ROOM, id="and on a node that is changing"),
+        pytest.param(
+            shares(device(0), allocatable={WHOLE: 0, ONE_G: 0, SHARE: 5}), ROOM, id="a plugin that has gone"
+        ),
+        pytest.param(shares(device(0), allocatable={"amd.com/gpu": 4}), ROOM, id="another vendor's GPUs"),
+        pytest.param(shares(device(0), allocatable={WHOLE: 1}), None, id="a plugin hands out whole GPUs"),
+        pytest.param(shares(device(0), allocatable={ONE_G: 1}), None, id="or MIG instances"),
+        pytest.param(
+            shares(device(0), allocatable={"nvidia.com/gpu.shared": 4}), None, id="or under another name"
+        ),
+        pytest.param(shares(device(0), share_node=False), None, id="no node of shares"),
+        pytest.param(NodeInfo("n", share_node=True, allocatable={}), None, id="no report"),
+        pytest.param(shares(device(0), allocatable=None), None, id="no Node"),
+    ],
+)
+def test_the_amount(info: NodeInfo, amount: int | None) -> None:
+    assert advertised_mib(info, NAMES, 10) == amount
+
+
+def test_headroom_is_as_configured() -> None:
+    assert [advertised_mib(shares(device(0)), NAMES, percent) for percent in (0, 25)] == [81920, 61440]
+
+
+@pytest.mark.parametrize(
+    ("info", "of_shares"),
+    [
+        pytest.param(NodeInfo("n", share_node=True, allocatable={}), True, id="without a report as well"),
+        pytest.param(shares(device(0), allocatable={WHOLE: 1}), False, id="a plugin's"),
+        pytest.param(shares(share_node=False), False, id="not labelled"),
+        pytest.param(NodeInfo("n", share_node=True), False, id="no Node"),
+    ],
+)
+def test_whether_it_is_a_node_of_shares(info: NodeInfo, of_shares: bool) -> None:
+    assert is_of_shares(info) is of_shares
+
+
+def test_a_cordoned_gpu_leaves_to_kube_scheduler_what_the_others_have_left() -> None:
+    init = bound(
+        "i",
+        wants(50_000, SHARE, "warm", Role.INIT),
+        wants(8000, SHARE),
+        devices={"warm": ("GPU-1",), "main": ("GPU-1",)},
+    )
+    pods = (placed("a", 20_000, "GPU-0"), placed("b", 10_000, "GPU-1"), init)
+    info = shares(device(0), device(1, cordoned=True), pods=pods)
+    asked = sum(pod.request.shares.total_mib for pod in pods if pod.request.shares)
+    amount = advertised_mib(info, NAMES, 10)
+    assert amount is not None
+    assert amount - asked == ROOM - 20_000
+
+
+@given(node_infos(), st.integers(0, 90))
+def test_it_is_the_sum_over_healthy_gpus_whatever_is_used(info: NodeInfo, headroom_percent: int) -> None:
+    info = replace(info, share_node=True, allocatable={}, pods=())
+    expected = None
+    if info.report is not None:
+        expected = 0
+        for each in info.report.devices:
+            memory = each.memory
+            headroom = -(-memory.total_mib * headroom_percent // 100)
+            if each.healthy and not each.mig.enabled and not each.cordoned:
+                expected += max(0, memory.total_mib - memory.reserved_mib - headroom)
+    assert advertised_mib(info, NAMES, headroom_percent) == expected

@@ -1,0 +1,184 @@
+"""What pods hold on devices that are not known takes as much of a node as it must, and no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from scheduler_ext.core.gpu.gpu import Holder, Memory
+from scheduler_ext.core.node.attribution import Attribution, attribute
+from scheduler_ext.core.node.holdings import holdings_of
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.state import resolve, resolve_held
+from scheduler_ext.core.request.resources import MIG_PREFIX
+from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node, sliced, wants
+from tests.free_memory import clusters_with_closed_parts
+
+SHARED_NAME = "nvidia.com/gpu.shared"
+THREE_G = "nvidia.com/mig-3g.40gb"
+BUSY = Memory(81920, used_mib=70_000)
+SHARED = {"sharing_strategy": "time-slicing", "replicas": 4}
+SLICED = sliced(("1g.10gb", 0), ("1g.10gb", 1), ("3g.40gb", 4))
+
+
+def held(*devices: Any, asks: str = WHOLE, count: int = 1, **fields: Any) -> Attribution:
+    """That of a node where one pod holds so many, and the agent has not seen which."""
+    info = node(*devices, pods=(bound("running", wants(count, asks)),), **fields)
+    return attribute(info, holdings_of(info, NAMES), NAMES)
+
+
+def charged(found: Attribution) -> dict[str, int]:
+    """The units that are counted, by GPU."""
+    return {uuid: here.units for uuid, here in found.held.devices.items() if here.units}
+
+
+def instances(found: Attribution) -> set[str]:
+    return {uuid for here in found.held.devices.values() for uuid in here.instances}
+
+
+def test_nothing_is_uncertain_where_all_is_known() -> None:
+    info = node(device(0))
+    known = holdings_of(info, NAMES)
+    assert attribute(info, known, NAMES) == Attribution(known)
+
+
+def test_any_of_the_gpus_may_be_held_and_so_many_count() -> None:
+    found = held(*(device(index) for index in range(8)), count=4)
+    assert sum(charged(found).values()) == 4
+    assert found.devices == {f"GPU-{index}" for index in range(8)}
+    assert found.unknown == {WHOLE: 4}
+
+
+@pytest.mark.parametrize(
+    ("devices", "fields", "taken"),
+    [
+        pytest.param(
+            (device(0), device(1, memory=BUSY)), {}, "GPU-1", id="the one in use, for least is taken then"
+        ),
+        pytest.param(
+            (device(0), device(1, memory=BUSY)),
+            {"share_node": True},
+            "GPU-0",
+            id="where shares are placed the emptiest one, as decisions keep shares off that",
+        ),
+        pytest.param((device(0, healthy=False), device(1)), {}, "GPU-1", id="a sick one last"),
+        pytest.param((device(0, cordoned=True), device(1)), {}, "GPU-1", id="a cordoned one last, too"),
+        pytest.param(
+            (device(0, holders=(Holder(name="other", namespace="ns"),)), device(1)),
+            {},
+            "GPU-1",
+            id="none that another pod is known to hold",
+        ),
+    ],
+)
+def test_which_gpu_counts(devices: tuple[Any, ...], fields: dict[str, Any], taken: str) -> None:
+    before = held(*devices, count=0, **fields)
+    found = held(*devices, **fields)
+    assert set(charged(found)) - set(charged(before)) == {taken}
+
+
+def test_where_all_that_may_be_held_are_held_none_is_uncertain() -> None:
+    found = held(device(0), device(1), count=2)
+    assert (charged(found), found.devices) == ({"GPU-0": 1, "GPU-1": 1}, frozenset())
+    # Nor where pods ask more than there is, which an older report may make look so.
+    found = held(device(0), count=4)
+    assert (charged(found), found.devices, found.unknown) == ({"GPU-0": 1}, frozenset(), {WHOLE: 4})
+
+
+@pytest.mark.parametrize("strategy", ["time-slicing", "mps"])
+def test_replicas_are_counted_on_as_few_gpus_as_it_takes(strategy: str) -> None:
+    report = SHARED | {"sharing_strategy": strategy}
+    found = held(device(0), device(1), count=5, report=report)
+    assert charged(found) == {"GPU-0": 4, "GPU-1": 1}
+    assert found.devices == {"GPU-0", "GPU-1"}
+    other = device(1, holders=(Holder(name="other", namespace="ns"),))
+    assert charged(held(device(0), other, count=3, report=report)) == {"GPU-1": 4}
+
+
+def test_all_names_of_whole_gpus_mean_the_same_replicas() -> None:
+    pods = (bound("a", wants(3, WHOLE)), bound("b", wants(3, SHARED_NAME)))
+    info = node(device(0), device(1), pods=pods, report=SHARED)
+    assert charged(attribute(info, holdings_of(info, NAMES), NAMES)) == {"GPU-0": 4, "GPU-1": 2}
+
+
+def test_instances_of_the_profile_that_is_asked() -> None:
+    mixed = {"mig_strategy": "mixed"}
+    found = held(device(0, mig=SLICED), asks=ONE_G, report=mixed)
+    assert (len(instances(found)), instances(found) < {"MIG-0", "MIG-1"}) == (1, True)
+    assert (set(found.instances), set(found.devices)) == ({"MIG-0", "MIG-1"}, {"GPU-0"})
+    found = held(device(0, mig=SLICED), asks=THREE_G, report=mixed)
+    assert (instances(found), found.instances, found.devices) == ({"MIG-4"}, frozenset(), frozenset())
+
+
+def test_a_profile_held_completely_is_certain_beside_one_that_is_not() -> None:
+    whole = sliced(("1g.10gb", 1), ("1g.10gb", 2))
+    half = sliced(("3g.40gb", 0), ("3g.40gb", 4))
+    pods = (bound("small", wants(2, ONE_G)), bound("large", wants(1, THREE_G)))
+    info = node(device(0, mig=whole), device(1, mig=half), pods=pods, report={"mig_strategy": "mixed"})
+    found = attribute(info, holdings_of(info, NAMES), NAMES)
+    assert found.devices == {"GPU-1"}
+    assert found.instances == {instance.uuid for instance in half.instances}
+
+
+def test_an_instance_under_mig_single_is_asked_as_a_gpu() -> None:
+    alike = sliced(("1g.10gb", 0), ("1g.10gb", 1), ("1g.10gb", 2))
+    found = held(device(0, mig=alike), count=2, report={"mig_strategy": "single"})
+    assert (len(instances(found)), charged(found), len(found.instances)) == (2, {}, 3)
+
+
+@pytest.mark.parametrize(
+    ("count", "holders", "taken"),
+    [
+        pytest.param(4, {}, 1, id="four replicas may be of one instance"),
+        pytest.param(5, {}, 2, id="a fifth one is not"),
+        pytest.param(3, {0: Holder(uid="other")}, 1, id="nor do they take another than one in use"),
+    ],
+)
+def test_replicas_of_instances(count: int, holders: dict[int, Any], taken: int) -> None:
+    mig = sliced(("1g.10gb", 0), ("1g.10gb", 1), holders=holders)
+    report = SHARED | {"mig_strategy": "mixed"}
+    found = held(device(0, mig=mig), asks=f"{ONE_G}.shared", count=count, report=report)
+    assert len(instances(found)) == taken
+
+
+def test_what_a_gpu_with_mig_holds_counts_where_its_places_are_not_known() -> None:
+    unplaced = replace(SLICED, instances=tuple(replace(each, start=None) for each in SLICED.instances))
+    taken = replace(unplaced.instances[2], holder=Holder(uid="uid-p"))
+    mig = replace(unplaced, instances=(*unplaced.instances[:2], taken))
+    found = resolve(node(device(0, mig=mig), report={"mig_strategy": "mixed"}), NAMES, 10)
+    assert found.state.slots[0].idle == pytest.approx(2 / 6)
+
+
+def test_a_share_is_no_gpu_that_may_be_held() -> None:
+    pods = (bound("share", wants(1000, SHARE), devices={"main": ("GPU-0",)}), bound("p", wants(1, WHOLE)))
+    info = node(device(0), device(1), pods=pods)
+    assert charged(attribute(info, holdings_of(info, NAMES), NAMES)) == {"GPU-1": 1}
+
+
+def test_of_labels_no_gpu_is_told_apart() -> None:
+    info = NodeInfo("n", pods=(bound("running", wants(4, WHOLE)),))
+    assert attribute(info, holdings_of(info, NAMES), NAMES).unknown == {WHOLE: 4}
+
+
+def free(info: NodeInfo, found: Attribution, resource: str) -> int:
+    """The units of healthy GPUs that are left."""
+    state = resolve_held(info, found.held, NAMES, 10).state
+    units = [unit for slot in state.slots if slot.healthy for unit in slot.units]
+    return sum(unit.free for unit in units if unit.resource == resource)
+
+
+@given(clusters_with_closed_parts())
+def test_as_much_is_left_as_decisions_count(infos: tuple[NodeInfo, ...]) -> None:
+    for info in infos:
+        known = holdings_of(info, NAMES)
+        whole = [name for name, count in known.unknown.items() if count and not name.startswith(MIG_PREFIX)]
+        found = attribute(info, known, NAMES)
+        assert found.devices <= found.held.devices.keys()
+        if info.report is None or info.report.mig_strategy == "single" or len(whole) != 1:
+            continue
+        (name,) = whole
+        before = free(info, Attribution(known), name)
+        assert free(info, found, name) == max(0, before - known.unknown[name])

@@ -1,0 +1,227 @@
+"""More than a node has is never promised, and what filters accept is never too much."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cache.intent import Intent
+from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.cycle.placement import Placement, Sizing, place, place_nominated
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.errors import OverAllocationError
+from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk, UnitAsk
+from tests.core.asked import labelled, mig, share, whole
+from tests.core.reported import SHARE, WHOLE, bound, device, sliced, wants
+from tests.strategies import MIG_RESOURCES, RESOURCES, node_infos, requests
+
+ROOM = {WHOLE: 8, SHARE: 10**6, "nvidia.com/mig-1g.10gb": 8}
+ON_0 = {"c0": ("GPU-0",)}
+TWO = (device(0, memory=Memory(1000)), device(1, memory=Memory(1000)))
+SEEN = Holder(uid="somebody")
+
+
+def inventory(*devices: Device, allocatable: dict[str, int] | None = None, **report: str) -> Inventory:
+    """One node, a, that reported these devices; or that has no report, where there are none."""
+    built = Inventory(1000, 2000)
+    built.node_seen("a", NodeRecord(uid="n", allocatable=ROOM if allocatable is None else allocatable), 0.0)
+    if devices:
+        built.report_seen("a", Report(devices, **report), 0.0, 0.0)  # type: ignore[arg-type]
+    return built
+
+
+def asking(request: GpuRequest, devices: Mapping[str, tuple[str, ...]] | None = None) -> BoundPod:
+    return BoundPod("uid-p", "ns", "p", 0, request, devices or {})
+
+
+@pytest.mark.parametrize(
+    ("built", "pod", "says"),
+    [
+        pytest.param(
+            inventory(*TWO),
+            asking(whole(3)),
+            "3 nvidia.com/gpu would be promised where 2 are left",
+            id="more whole GPUs than there are",
+        ),
+        pytest.param(
+            inventory(*TWO, allocatable={WHOLE: 1}),
+            asking(whole(2)),
+            "2 nvidia.com/gpu would be promised where 1 are left",
+            id="more than kubelet hands out",
+        ),
+        pytest.param(
+            inventory(*TWO, allocatable={}), asking(whole(1)), "where 0 are left", id="of what it does not"
+        ),
+        pytest.param(inventory(), asking(whole(1)), "where 0 are left", id="where no GPU is known at all"),
+        pytest.param(
+            inventory(replace(TWO[0], holders=(SEEN,)), TWO[1]),
+            asking(whole(2)),
+            "where 1 are left",
+            id="one of which a stranger has",
+        ),
+        pytest.param(
+            inventory(device(0, mig=sliced(("1g.10gb", 0), ("1g.10gb", 1))), mig_strategy="mixed"),
+            asking(mig("1g.10gb", 3)),
+            "3 nvidia.com/mig-1g.10gb would be promised where 2 are left",
+            id="more instances than there are",
+        ),
+        pytest.param(
+            inventory(*TWO),
+            asking(share(10), {"c0": ("GPU-x",)}),
+            "the share of container c0 would be on GPU-x, which the node does not have",
+            id="a share on a GPU of somewhere else",
+        ),
+        pytest.param(
+            inventory(*TWO),
+            asking(share(10, 10), ON_0),
+            "the share of container c1 would be on no GPU",
+            id="a share on none",
+        ),
+        pytest.param(
+            inventory(*TWO),
+            asking(GpuRequest(shares=ShareAsk((), (InitShare("i", 10, ()),)))),
+            "the share of container i would be on no GPU",
+            id="an init container's on none",
+        ),
+        pytest.param(
+            inventory(replace(TWO[0], holders=(SEEN,)), TWO[1]),
+            asking(share(10), ON_0),
+            "GPU GPU-0 would be shared, and is held whole",
+            id="a share on a GPU that somebody has",
+        ),
+        pytest.param(
+            inventory(), asking(share(10**9), ON_0), "where no GPU is known", id="a share without a report"
+        ),
+        pytest.param(
+            inventory(*TWO), asking(share(-5), ON_0), f"-5 is no amount of {SHARE}", id="less than nothing"
+        ),
+        pytest.param(
+            inventory(*TWO),
+            asking(GpuRequest(units=(UnitAsk(WHOLE, -1),))),
+            "-1 is no amount of nvidia.com/gpu",
+            id="less than no GPU",
+        ),
+        pytest.param(
+            inventory(device(0, mig=sliced(("1g.10gb", 0)))),
+            asking(share(10), ON_0),
+            "GPU GPU-0 would be promised 10 of 0 MiB",
+            id="a share on a partitioned GPU",
+        ),
+    ],
+)
+def test_too_much_raises_and_nothing_is_promised(built: Inventory, pod: BoundPod, says: str) -> None:
+    before = built.info("a")
+    with pytest.raises(OverAllocationError, match="pod ns/p on node a: ") as raised:
+        built.assume(Intent(pod, "1", "me"), "a")
+    assert says in str(raised.value)
+    assert built.info("a") == before
+    assert not built.assumed()
+
+
+def test_on_a_node_that_is_not_there() -> None:
+    with pytest.raises(OverAllocationError, match="there is no such node"):
+        inventory().assume(Intent(asking(share(1), ON_0), "1", "me"), "b")
+
+
+@pytest.mark.parametrize(
+    ("held", "uuids", "raises"),
+    [
+        pytest.param(1, ("GPU-0",), False, id="the other may be the one that is held"),
+        pytest.param(1, ("GPU-0", "GPU-1"), True, id="one of both is held"),
+        pytest.param(2, ("GPU-1",), True, id="both are held"),
+        pytest.param(0, ("GPU-0", "GPU-1"), False, id="none is held"),
+    ],
+)
+def test_shares_beside_whole_gpus_that_nobody_has_told(
+    held: int, uuids: tuple[str, ...], raises: bool
+) -> None:
+    built = inventory(*TWO)
+    if held:
+        built.pod_seen(bound("w", wants(held, WHOLE)), "a", 0.0)
+    devices = {f"c{i}": (uuid,) for i, uuid in enumerate(uuids)}
+    intent = Intent(asking(share(*(10 for _ in uuids)), devices), "1", "me")
+    if not raises:
+        built.assume(intent, "a")
+        return
+    with pytest.raises(OverAllocationError, match="may be one that is held whole"):
+        built.assume(intent, "a")
+
+
+def test_a_gpu_with_shares_may_have_more_of_them_beside_whole_ones_elsewhere() -> None:
+    built = inventory(*TWO)
+    built.assume(Intent(asking(share(10), ON_0), "1", "me"), "a")
+    built.pod_seen(bound("w", wants(1, WHOLE)), "a", 0.0)
+    built.assume(Intent(replace(asking(share(10), ON_0), uid="uid-q"), "1", "me"), "a")
+    with pytest.raises(OverAllocationError, match="where 0 are left"):
+        built.assume(Intent(replace(asking(whole(1)), uid="uid-r"), "1", "me"), "a")
+
+
+def test_what_others_did_is_a_fact_and_never_raises() -> None:
+    built = inventory(*TWO)
+    built.pod_seen(bound("w", wants(5, WHOLE)), "a", 0.0)
+    built.intents_seen("a", [Intent(asking(share(5000), {"c0": ("GPU-x",)}), "1", "other")])
+    found = built.info("a")
+    assert found is not None
+    assert {pod.name for pod in found.pods} == {"w", "p"}
+
+
+def test_who_waits_for_a_node_holds_nothing_against_whom_filters_let_by() -> None:
+    built = inventory(*TWO)
+    built.nominate(bound("w", wants(2, WHOLE)), "a")
+    built.nominate(bound("s", wants(1000, SHARE), devices={"main": ("GPU-0",)}), "a")
+    built.assume(Intent(asking(share(1000), ON_0), "1", "me"), "a")
+    built.assume(Intent(replace(asking(whole(1)), uid="uid-q"), "1", "me"), "a")
+
+
+def test_gpus_known_by_labels_alone_are_as_many_as_these_say() -> None:
+    built = Inventory(1000, 2000)
+    built.node_seen(
+        "a", NodeRecord(uid="n", allocatable=ROOM, estimate=labelled("Tesla T4", 4).estimate), 0.0
+    )
+    built.assume(Intent(asking(whole(4)), "1", "me"), "a")
+    with pytest.raises(OverAllocationError, match="where 0 are left"):
+        built.assume(Intent(replace(asking(whole(1)), uid="uid-q"), "1", "me"), "a")
+
+
+def of(info: NodeInfo) -> Inventory:
+    """An inventory that knows of one node what this says."""
+    everything = dict.fromkeys((WHOLE, "nvidia.com/gpu.shared", "amd.com/gpu", *MIG_RESOURCES, SHARE), 2**20)
+    allocatable = everything if info.allocatable is None else dict(info.allocatable)
+    built = Inventory(1000, 2000, RESOURCES)
+    built.node_seen("a", NodeRecord(uid="n", allocatable=allocatable, estimate=info.estimate), 0.0)
+    if info.report is not None:
+        built.report_seen("a", info.report, 0.0, 0.0)
+    for pod in info.pods:
+        built.pod_seen(pod, "a", 0.0)
+    return built
+
+
+@given(
+    info=node_infos(),
+    asked=st.lists(st.tuples(requests(), st.sampled_from((0, 1, 100)), st.booleans()), max_size=6),
+    headroom_percent=st.sampled_from((0, 10)),
+)
+def test_what_filters_accept_is_not_too_much(
+    info: NodeInfo, asked: list[tuple[GpuRequest, int, bool]], headroom_percent: int
+) -> None:
+    sizing = Sizing(Policy(), RESOURCES, headroom_percent)
+    built = of(info)
+    for i, (request, priority, waits) in enumerate(asked):
+        pod = BoundPod(f"uid-{i}", "default", f"new-{i}", priority, request)
+        if waits:
+            built.nominate(pod, "a")
+            continue
+        known = built.info("a")
+        assert known is not None
+        seen = seen_by(place_nominated(known, sizing) if known.nominated else known, pod.uid, priority)
+        found = place(seen, request, sizing)
+        if isinstance(found, Placement):
+            built.assume(Intent(replace(pod, devices=found.devices), "1", "me"), "a")
+            assert (pod.uid, "1") in built.assumed_on("a")

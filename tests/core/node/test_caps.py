@@ -1,0 +1,163 @@
+"""A report can lower what GPU Feature Discovery's labels say a node has, never raise it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.gpu.gpu import Device, Memory, Mig, Report
+from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.node.caps import NO_CAPS, Caps, capped, caps_from_labels
+from tests.core.asked import t4
+from tests.core.reported import device, sliced
+from tests.gpu_strategies import reports
+
+A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "caps"),
+    [
+        pytest.param({}, NO_CAPS, id="no labels"),
+        pytest.param(
+            A100 | {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81920"},
+            Caps(8, 81920, "A100-80GB"),
+            id="all three",
+        ),
+        pytest.param({"nvidia.com/gpu.count": "4"}, Caps(4), id="a count alone"),
+        pytest.param({"nvidia.com/gpu.memory": "15360"}, Caps(None, 15360), id="a size alone"),
+        pytest.param(
+            A100 | {"nvidia.com/gpu.count": "many", "nvidia.com/gpu.memory": "-1"},
+            Caps(None, None, "A100-80GB"),
+            id="numbers that are none",
+        ),
+        pytest.param(
+            {
+                "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb",
+                "nvidia.com/gpu.count": "7",
+                "nvidia.com/gpu.memory": "9728",
+            },
+            NO_CAPS,
+            id="under MIG strategy single they count slices",
+        ),
+        pytest.param(
+            {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.vram": "192G"},
+            NO_CAPS,
+            id="labels of another vendor",
+        ),
+    ],
+)
+def test_what_labels_cap(labels: dict[str, str], caps: Caps) -> None:
+    assert caps_from_labels(labels) == caps
+
+
+def amd(index: int) -> Device:
+    return device(index, vendor="amd", model=canonical_model("MI300X", vendor="amd"), memory=Memory(196608))
+
+
+@pytest.mark.parametrize(
+    ("devices", "caps", "left"),
+    [
+        pytest.param([device(0), device(1)], NO_CAPS, [81920, 81920], id="no labels, no caps"),
+        pytest.param([device(0), device(1)], Caps(2, 81920), [81920, 81920], id="as the labels say"),
+        pytest.param([device(0)], Caps(2, 81920), [81920], id="fewer than the labels say"),
+        pytest.param([device(0), device(1)], Caps(1), [81920], id="more than the labels say"),
+        pytest.param([device(0, memory=Memory(40960))], Caps(1, 81920), [40960], id="smaller than they say"),
+        pytest.param([device(0)], Caps(1, 40960), [40960], id="larger than they say"),
+        pytest.param(
+            [device(0), amd(1)], Caps(1, 40960), [40960, 196608], id="another vendor's are left alone"
+        ),
+        pytest.param(
+            [device(0), device(1), t4(2)],
+            Caps(1, 40960, "A100-80GB"),
+            [40960, 15360],
+            id="of several models the one that the labels name",
+        ),
+        pytest.param(
+            [device(0), t4(1)],
+            Caps(1, 10000, "L4"),
+            [10000],
+            id="a model that is not there: all of them, which errs to the safe side",
+        ),
+        pytest.param(
+            [device(0), device(1)], Caps(2, 40960, "A100-40GB"), [40960, 40960], id="a larger one in disguise"
+        ),
+    ],
+)
+def test_what_is_left_of_a_report(devices: list[Device], caps: Caps, left: list[int]) -> None:
+    found = capped(Report(tuple(devices), driver_version="570"), caps)
+    assert [one.memory.total_mib for one in found.devices] == left
+    assert found.driver_version == "570"
+
+
+@pytest.mark.parametrize(
+    ("caps", "name", "capability"),
+    [
+        pytest.param(Caps(1, 15360, "T4"), "T4", (7, 5), id="a T4 that says it is an A100"),
+        pytest.param(Caps(1, 15360, "NO-SUCH-GPU"), "NO-SUCH-GPU", (8, 0), id="a product nobody knows"),
+        pytest.param(Caps(1, 40960, "A100-40GB"), "A100-40GB", (8, 0), id="a larger one in disguise"),
+        pytest.param(Caps(1, 81000, "A100-80GB"), "A100-80GB", (8, 0), id="a little less of the same"),
+        pytest.param(Caps(1, 15360), "A100-80GB", (8, 0), id="labels without a model"),
+        pytest.param(Caps(1, 81920, "T4"), "A100-80GB", (8, 0), id="memory that no label caps"),
+    ],
+)
+def test_what_has_too_much_memory_is_of_the_labels_model(
+    caps: Caps, name: str, capability: tuple[int, int]
+) -> None:
+    (found,) = capped(Report((device(0),)), caps).devices
+    assert (found.model.name, found.compute_capability) == (name, capability)
+    assert found.memory.total_mib <= (caps.memory_mib or 0)
+
+
+def test_what_is_no_gpu_with_instances_has_none() -> None:
+    report = Report((device(0, mig=sliced(("1g.10gb", 0))),))
+    assert capped(report, Caps(1, 15360, "T4")).devices[0].mig == Mig()
+    assert capped(report, Caps(1, 40960, "A100-40GB")).devices[0].mig == report.devices[0].mig
+
+
+def test_the_first_by_index_stay() -> None:
+    found = capped(Report((device(3), device(1), device(2))), Caps(2))
+    assert [one.index for one in found.devices] == [1, 2]
+
+
+def test_the_parts_of_a_smaller_memory_fit_in_it() -> None:
+    memory = Memory(81920, reserved_mib=50000, used_mib=60000, unaccounted_mib=70000)
+    found = capped(Report((device(0, memory=memory),)), Caps(memory_mib=40960))
+    assert found.devices[0].memory == Memory(40960, 40960, 40960, 40960)
+    unknown = capped(Report((device(0),)), Caps(memory_mib=40960))
+    assert unknown.devices[0].memory.unaccounted_mib is None
+
+
+caps: st.SearchStrategy[Any] = st.builds(
+    Caps,
+    st.sampled_from((None, 1, 2, 4, 100)),
+    st.sampled_from((None, 1000, 40960, 81920, 10**6)),
+    st.sampled_from((None, "A100-80GB", "T4", "NOBODY")),
+)
+
+
+@given(reports(), caps)
+def test_a_report_is_only_ever_lowered(report: Report, caps: Caps) -> None:
+    found = capped(report, caps)
+    before = {one.uuid: one for one in report.devices}
+    for one in found.devices:
+        was = before[one.uuid]
+        assert one.memory.total_mib <= was.memory.total_mib
+        kept: dict[str, Any] = {
+            "memory": one.memory,
+            "model": one.model,
+            "compute_capability": one.compute_capability,
+        }
+        assert one == replace(was, **kept, mig=one.mig)
+        if one.memory == was.memory:
+            assert one == was
+    assert capped(found, caps) == found
+    nvidia = [one for one in report.devices if one.vendor == "nvidia"]
+    if len({one.model.name for one in nvidia}) == 1:
+        left = [one for one in found.devices if one.vendor == "nvidia"]
+        assert len(left) == min(len(nvidia), caps.count if caps.count is not None else 999)
+        assert all(one.memory.total_mib <= (caps.memory_mib or 2**31) for one in left)

@@ -1,0 +1,49 @@
+"""How many GPUs of a node are free: held by no pod, not even in part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.state import resolve
+from tests.core.node.test_unknown_devices import ESTIMATED
+from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, wants
+
+FOUR = node(*(device(i) for i in range(4)))
+
+
+@pytest.mark.parametrize(
+    ("info", "free"),
+    [
+        pytest.param(FOUR, 4, id="all of an idle node"),
+        pytest.param(node(device(0), device(1, healthy=False)), 1, id="but not a sick one"),
+        pytest.param(node(device(0), device(1, cordoned=True)), 1, id="nor a cordoned one"),
+        pytest.param(
+            replace(FOUR, pods=(bound("p", wants(1, WHOLE), devices={"main": ("GPU-1",)}),)),
+            3,
+            id="nor one that a pod holds",
+        ),
+        pytest.param(
+            replace(FOUR, pods=(bound("p", wants(8192, SHARE), devices={"main": ("GPU-1",)}),)),
+            3,
+            id="nor one of which a pod holds a share",
+        ),
+        pytest.param(
+            replace(FOUR, pods=(bound("p", wants(3, WHOLE)),)),
+            1,
+            id="GPUs that are held and not known count as the free ones",
+        ),
+        pytest.param(replace(FOUR, freshness="Missing"), 0, id="none of a node whose agent is missing"),
+        pytest.param(replace(ESTIMATED, pods=(bound("p", wants(3, WHOLE)),)), 5, id="an estimate is a count"),
+        pytest.param(NodeInfo("n", allocatable={}), 0, id="a node without GPUs has none"),
+    ],
+)
+def test_free_gpus(info: NodeInfo, free: int) -> None:
+    assert resolve(info, NAMES, 10).free_gpus == free
+
+
+def test_a_node_names_each_of_its_models_once() -> None:
+    assert resolve(FOUR, NAMES, 10).models == ("A100-80GB",)
+    assert resolve(NodeInfo("n", allocatable={}), NAMES, 10).models == ()

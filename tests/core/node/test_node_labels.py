@@ -1,0 +1,281 @@
+"""What single labels say: sharing, versions, instance types, spot, changes in progress."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler_ext.core.node.caps import caps_from_labels
+from scheduler_ext.core.node.estimate import Estimate, change_in_progress, estimate_from_labels, is_spot
+
+GFD = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.count": "8"}
+SINGLE = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "nvidia.com/mig.strategy": "single"}
+MIXED = GFD | {"nvidia.com/mig.strategy": "mixed", "nvidia.com/gpu.replicas": "0"}
+INVALID = {
+    "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-INVALID",
+    "nvidia.com/gpu.replicas": "0",
+    "nvidia.com/gpu.sharing-strategy": "",
+}
+GKE = {"cloud.google.com/gke-accelerator": "nvidia-tesla-a100", "cloud.google.com/gke-accelerator-count": "2"}
+GKE_SHARING = "cloud.google.com/gke-gpu-sharing-strategy"
+AMD = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.vram": "192G"}
+
+
+def machine(name: str) -> dict[str, str]:
+    return {"node.kubernetes.io/instance-type": name}
+
+
+def estimated(labels: dict[str, str]) -> Estimate:
+    estimate = estimate_from_labels(labels, {})
+    assert estimate is not None
+    return estimate
+
+
+@pytest.mark.parametrize(
+    ("labels", "sharing", "replicas", "mig"),
+    [
+        pytest.param(GFD, "none", 1, "none", id="whole GPUs"),
+        pytest.param(SINGLE, "none", 1, "single", id="slices under single"),
+        pytest.param(MIXED, "none", 1, "mixed", id="0 replicas is a GPU in MIG mode"),
+        pytest.param(INVALID, "none", 1, "single", id="an invalid mix"),
+        pytest.param(
+            GFD | {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "mps"},
+            "mps",
+            4,
+            "none",
+            id="MPS",
+        ),
+        pytest.param(
+            GFD | {"nvidia.com/gpu.replicas": "many", "nvidia.com/gpu.sharing-strategy": "time-slicing"},
+            "time-slicing",
+            1,
+            "none",
+            id="unreadable replicas: shared all the same",
+        ),
+        pytest.param(
+            {"nvidia.com/gpu.product": "Tesla-T4-SHARED", "nvidia.com/gpu.replicas": "4"},
+            "time-slicing",
+            4,
+            "none",
+            id="an old GFD writes no strategy",
+        ),
+        pytest.param(
+            GKE
+            | {
+                GKE_SHARING: "time-sharing",
+                "cloud.google.com/gke-max-shared-clients-per-gpu": "5",
+            },
+            "time-slicing",
+            5,
+            "none",
+            id="GKE's time-sharing is time-slicing",
+        ),
+        pytest.param(
+            GFD | GKE | {GKE_SHARING: "mps"},
+            "mps",
+            1,
+            "none",
+            id="GKE shares behind GFD's back",
+        ),
+        pytest.param(
+            GKE | {"cloud.google.com/gke-gpu-partition-size": "3g.20gb"},
+            "none",
+            1,
+            "single",
+            id="GKE's partitions",
+        ),
+        pytest.param(
+            AMD | {"nvidia.com/gpu.replicas": "4", "nvidia.com/mig.strategy": "mixed"},
+            "none",
+            1,
+            "none",
+            id="NVIDIA's sharing says nothing about AMD",
+        ),
+    ],
+)
+def test_sharing_and_mig_strategy(labels: dict[str, str], sharing: str, replicas: int, mig: str) -> None:
+    estimate = estimated(labels)
+    assert (estimate.sharing_strategy, estimate.replicas, estimate.mig_strategy) == (sharing, replicas, mig)
+
+
+@pytest.mark.parametrize(
+    ("labels", "capability", "cuda", "driver"),
+    [
+        pytest.param(
+            GFD
+            | {
+                "nvidia.com/gpu.compute.major": "8",
+                "nvidia.com/gpu.compute.minor": "7",
+                "nvidia.com/cuda.driver-version.full": "570.124.06",
+                "nvidia.com/cuda.runtime-version.full": "12.8",
+            },
+            (8, 7),
+            (12, 8),
+            "570.124.06",
+            id="GFD's full versions and its own capability",
+        ),
+        pytest.param(
+            {
+                "nvidia.com/gpu.product": "Tesla-T4",
+                "nvidia.com/cuda.runtime-version.major": "12",
+                "nvidia.com/cuda.runtime-version.minor": "4",
+                "nvidia.com/cuda.driver-version.major": "550",
+                "nvidia.com/cuda.driver-version.minor": "54",
+                "nvidia.com/cuda.driver-version.revision": "15",
+            },
+            (7, 5),
+            (12, 4),
+            "550.54.15",
+            id="GFD's versions in parts, capability from the table",
+        ),
+        pytest.param(
+            {
+                "nvidia.com/gpu.product": "Tesla-T4",
+                "nvidia.com/cuda.runtime.major": "11",
+                "nvidia.com/cuda.runtime.minor": "x",
+                "nvidia.com/cuda.driver.major": "470",
+            },
+            (7, 5),
+            (11,),
+            "470",
+            id="deprecated names, as far as they can be read",
+        ),
+        pytest.param(
+            {"nvidia.com/gpu.product": "New-X1", "nvidia.com/gpu.compute.major": "13"},
+            None,
+            None,
+            None,
+            id="an unknown product and half a capability",
+        ),
+        pytest.param(
+            GKE | {"cloud.google.com/gke-gpu-driver-version": "latest"}, (8, 0), None, None, id="GKE channel"
+        ),
+        pytest.param(
+            AMD | {"nvidia.com/cuda.runtime-version.full": "12.8"}, None, None, None, id="AMD has no CUDA"
+        ),
+    ],
+)
+def test_versions(
+    labels: dict[str, str],
+    capability: tuple[int, int] | None,
+    cuda: tuple[int, ...] | None,
+    driver: str | None,
+) -> None:
+    estimate = estimated(labels)
+    assert (estimate.compute_capability, estimate.cuda_version, estimate.driver_version) == (
+        capability,
+        cuda,
+        driver,
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "instance_types"),
+    [
+        ("B200-180GB", "p6-b200.48xlarge a4-highgpu-8g"),
+        ("B300", "p6-b300.48xlarge"),
+        ("GB200-186GB", "p6e-gb200.36xlarge a4x-highgpu-4g"),
+        ("H200-141GB", "p5e.48xlarge p5en.48xlarge a3-ultragpu-8g Standard_ND96isr_H200_v5"),
+        ("H100-80GB", "p5.4xlarge a3-megagpu-8g Standard_ND96isr_H100_v5"),
+        ("A100-40GB", "p4d.24xlarge a2-megagpu-16g Standard_ND96asr_v4"),
+        ("V100-32GB", "p3dn.24xlarge"),
+        ("V100-16GB", "p3.2xlarge Standard_NC24rs_v3"),
+        ("RTX-PRO-6000", "g7e.2xlarge"),
+        ("L40S", "g6e.xlarge"),
+        ("L4", "g6.xlarge gr6.4xlarge gr6f.4xlarge g2-standard-4"),
+        ("T4G", "g5g.xlarge"),
+        ("A10G", "g5.xlarge"),
+        ("T4", "g4dn.xlarge Standard_NC4as_T4_v3"),
+        ("V520", "g4ad.xlarge"),
+        ("GAUDI", "dl1.24xlarge"),
+        ("A100-80GB", "a2-ultragpu-1g Standard_ND96amsr_A100_v4"),
+        ("H100-94GB", "Standard_NC80adis_H100_v5"),
+        ("MI300X", "Standard_ND96isr_MI300X_v5"),
+        ("A10", "Standard_NV72ads_A10_v5"),
+    ],
+)
+def test_instance_type_names_its_gpu(model: str, instance_types: str) -> None:
+    for instance_type in instance_types.split():
+        assert estimated(machine(instance_type)).model.name == model, instance_type
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param({}, id="no labels"),
+        pytest.param({"kubernetes.io/os": "linux", **machine("m5.large")}, id="a machine without GPU"),
+        pytest.param({"nvidia.com/gpu.product": " ", "nvidia.com/gpu.count": "0"}, id="empty and zero"),
+        pytest.param({"nvidia.com/gpu.present": "false"}, id="GPU said to be absent"),
+        pytest.param(machine("xp5.48xlarge"), id="part of an instance type"),
+        pytest.param(machine("standard_nc24rs_v3_promo"), id="more than an instance type"),
+    ],
+)
+def test_labels_that_speak_of_no_gpu(labels: dict[str, str]) -> None:
+    assert estimate_from_labels(labels, {"cpu": 4, "nvidia.com/gpu": 1}) is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "spot"),
+    [
+        pytest.param({}, False, id="nothing said"),
+        pytest.param({"karpenter.sh/capacity-type": "spot"}, True, id="Karpenter spot"),
+        pytest.param({"karpenter.sh/capacity-type": "reserved"}, False, id="Karpenter reserved"),
+        pytest.param({"eks.amazonaws.com/capacityType": "SPOT"}, True, id="EKS spot"),
+        pytest.param({"eks.amazonaws.com/capacityType": "ON_DEMAND"}, False, id="EKS on demand"),
+        pytest.param({"cloud.google.com/gke-spot": "true"}, True, id="GKE spot"),
+        pytest.param({"cloud.google.com/gke-preemptible": "true"}, True, id="GKE preemptible"),
+        pytest.param({"cloud.google.com/gke-provisioning": "spot"}, True, id="GKE provisioned as spot"),
+        pytest.param({"cloud.google.com/gke-provisioning": "standard"}, False, id="GKE provisioned for good"),
+        pytest.param({"cloud.google.com/gke-spot": "false"}, False, id="GKE not spot"),
+        pytest.param({"kubernetes.azure.com/scalesetpriority": "spot"}, True, id="AKS spot"),
+    ],
+)
+def test_spot(labels: dict[str, str], spot: bool) -> None:
+    assert is_spot(labels) is spot
+
+
+@pytest.mark.parametrize(
+    ("mig_state", "upgrade_state", "changing"),
+    [
+        pytest.param(None, None, False, id="nothing said"),
+        pytest.param("success", "upgrade-done", False, id="both done"),
+        pytest.param("", "", False, id="empty says nothing"),
+        pytest.param("success", "upgrade-required", False, id="an upgrade that has not begun"),
+        pytest.param("pending", None, True, id="MIG change pending"),
+        pytest.param("rebooting", None, True, id="rebooting for a MIG change"),
+        pytest.param("failed", None, True, id="MIG change failed"),
+        pytest.param(None, "cordon-required", True, id="upgrade has begun"),
+        pytest.param("success", "validation-required", True, id="upgrade is being validated"),
+        pytest.param(None, "upgrade-failed", True, id="upgrade failed"),
+        pytest.param(None, "brand-new-state", True, id="a state nobody knows yet"),
+    ],
+)
+def test_change_in_progress(mig_state: str | None, upgrade_state: str | None, changing: bool) -> None:
+    labels = {"nvidia.com/mig.config.state": mig_state, "nvidia.com/gpu-driver-upgrade-state": upgrade_state}
+    assert (
+        change_in_progress({label: state for label, state in labels.items() if state is not None}) is changing
+    )
+
+
+MI300X = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.count": "1"}
+A100 = {"karpenter.k8s.aws/instance-gpu-name": "a100", "karpenter.k8s.aws/instance-gpu-count": "1"}
+MAX_1550 = {"gpu.intel.com/product": "Max_1550", "gpu.intel.com/device.count": "1"}
+TESLA = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "1"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "memory_mib"),
+    [
+        pytest.param(MI300X | {"amd.com/gpu.vram": "9000T"}, 196608, id="AMD's in terabytes"),
+        pytest.param(MI300X | {"amd.com/gpu.vram": "999999999T"}, 196608, id="AMD's in many of them"),
+        pytest.param(MI300X | {"amd.com/gpu.vram.9000T": "1", "amd.com/gpu.vram.64G": "1"}, 65536, id="one"),
+        pytest.param(A100 | {"karpenter.k8s.aws/instance-gpu-memory": "999999999"}, None, id="Karpenter's"),
+        pytest.param(TESLA | {"nvidia.com/gpu.memory": "16777217"}, 15360, id="GFD's"),
+        pytest.param(TESLA | {"nvidia.com/gpu.memory": "16777216"}, 16777216, id="the most there can be"),
+        pytest.param(MAX_1550 | {"gpu.intel.com/memory.max": "9" * 15}, 131072, id="Intel's"),
+    ],
+)
+def test_memory_that_no_gpu_has_says_nothing(labels: dict[str, str], memory_mib: int | None) -> None:
+    estimate = estimate_from_labels(labels, {})
+    assert estimate is not None
+    assert estimate.memory_mib == memory_mib
+    assert caps_from_labels(labels).memory_mib in (None, 16777216)

@@ -1,0 +1,233 @@
+"""From reports and holdings to what a decision sees: units, memory, caps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.gpu.gpu import Holder, Memory
+from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.node.estimate import estimate_from_labels
+from scheduler_ext.core.node.node import UNLIMITED, Node, NodeInfo
+from scheduler_ext.core.node.state import resolve
+from tests.core.reported import NAMES, SHARE, SHARED, WHOLE, bound, device, free_units, node, slots, wants
+
+BY_UID = Holder(uid="uid-a")
+
+
+def resolved(info: NodeInfo, headroom_percent: int = 10) -> Node:
+    return resolve(info, NAMES, headroom_percent)
+
+
+@pytest.mark.parametrize(
+    ("memory", "requested_mib", "headroom_mib", "free_mib"),
+    [
+        pytest.param(Memory(1000), 0, 0, 1000, id="an empty device"),
+        pytest.param(Memory(1000, 60), 0, 0, 940, id="reserved memory is never free"),
+        pytest.param(Memory(1000, 60, 300), 0, 0, 640, id="used without a request"),
+        pytest.param(Memory(1000, 60, 300), 500, 0, 440, id="requests above use"),
+        pytest.param(Memory(1000, 60, 300), 200, 0, 640, id="requests below use"),
+        pytest.param(Memory(1000, 60, 300, 0), 200, 0, 640, id="no unaccounted use"),
+        pytest.param(
+            Memory(1000, 60, 300, None), 200, 0, 640, id="use that cannot be attributed is not unaccounted"
+        ),
+        pytest.param(Memory(1000, 60, 300, 100), 150, 0, 640, id="unaccounted use is not use of the pods"),
+        pytest.param(Memory(1000, 60, 300, 100), 250, 0, 590, id="unaccounted use beside larger requests"),
+        pytest.param(Memory(1000, 60, 300, 300), 250, 0, 390, id="all use unaccounted"),
+        pytest.param(Memory(1000, 60, 100, 300), 0, 0, 640, id="more unaccounted than used"),
+        pytest.param(Memory(1000, 60, 300), 200, 100, 540, id="headroom is kept besides"),
+        pytest.param(Memory(1000, 60, 300), 900, 100, 0, id="never below zero"),
+        pytest.param(Memory(1000, 60, 950), 0, 0, 0, id="never below zero for a full device"),
+    ],
+)
+def test_free_memory_by_hand(memory: Memory, requested_mib: int, headroom_mib: int, free_mib: int) -> None:
+    assert memory.free_mib(requested_mib, headroom_mib) == free_mib
+
+
+@pytest.mark.parametrize(
+    ("total_mib", "percent", "headroom_mib"),
+    [(81920, 10, 8192), (81559, 10, 8156), (1, 10, 1), (81559, 0, 0), (23034, 15, 3456), (100, 90, 90)],
+)
+def test_headroom_is_rounded_up(total_mib: int, percent: int, headroom_mib: int) -> None:
+    assert Memory(total_mib).headroom_mib(percent) == headroom_mib
+
+
+def test_headroom_is_for_shares_alone() -> None:
+    slot = slots(node(device(0, memory=Memory(81559, 490, 1000))))["GPU-0"]
+    assert slot.share_free_mib == 81559 - 490 - 1000 - 8156
+    assert slot.share_total_mib == 81559 - 490 - 8156
+    assert slot.units[0].free_mib == 81559 - 490 - 1000
+    assert slot.units[0].memory_mib == slot.total_mib == 81559
+
+
+def test_shares_and_use_of_pods_are_not_counted_twice() -> None:
+    pods = (bound("a", wants(30000, SHARE), devices={"main": ("GPU-0",)}),)
+    quiet = node(device(0, memory=Memory(81920, 0, 500)), pods=pods)
+    greedy = node(device(0, memory=Memory(81920, 0, 40000)), pods=pods)
+    assert slots(quiet)["GPU-0"].share_free_mib == 81920 - 30000 - 8192
+    assert slots(greedy)["GPU-0"].share_free_mib == 81920 - 40000 - 8192
+
+
+def test_free_and_held_whole_gpus() -> None:
+    info = node(device(0), device(1, holders=(BY_UID,)), pods=(bound("a", wants(1, WHOLE)),))
+    assert free_units(info) == {"GPU-0": {WHOLE: 1}, "GPU-1": {WHOLE: 0}}
+    assert slots(info)["GPU-1"].share_free_mib == -1
+    assert resolved(info).state.limits == ((WHOLE, 0, UNLIMITED),)
+
+
+def test_a_gpu_with_a_share_on_it_is_not_whole_any_more() -> None:
+    info = node(device(0), pods=(bound("a", wants(100, SHARE), devices={"main": ("GPU-0",)}),))
+    assert free_units(info) == {"GPU-0": {WHOLE: 0}}
+    assert slots(info)["GPU-0"].share_free_mib == 81920 - 100 - 8192
+
+
+def test_units_on_unknown_devices_stay_with_the_node() -> None:
+    info = node(device(0), device(1), pods=(bound("a", wants(1, WHOLE)),))
+    assert free_units(info) == {"GPU-0": {WHOLE: 1}, "GPU-1": {WHOLE: 1}}
+    assert resolved(info).state.limits == ((WHOLE, 1, UNLIMITED),)
+
+
+def test_one_vendors_names_are_one_pool() -> None:
+    info = node(
+        device(0),
+        device(1),
+        pods=(bound("a", wants(1, SHARED)), bound("b", wants(1, WHOLE))),
+        report={"sharing_strategy": "time-slicing", "replicas": 2},
+    )
+    assert {name: unknown for name, unknown, _ in resolved(info).state.limits} == {WHOLE: 2, SHARED: 2}
+
+
+def test_sick_devices_keep_their_numbers_but_are_marked() -> None:
+    found = slots(node(device(0), device(1, healthy=False, health_reason="XID 79")))
+    assert (found["GPU-0"].healthy, found["GPU-1"].healthy) == (True, False)
+    assert found["GPU-1"].units[0].free == 1
+
+
+def test_gpus_of_a_vendor_are_offered_under_its_names_alone() -> None:
+    amd = device(0, vendor="amd", model=canonical_model("MI300X", vendor="amd"))
+    intel = device(1, vendor="intel", model=canonical_model("Max_1100", vendor="intel"))
+    assert free_units(node(amd, intel)) == {
+        "GPU-0": {"amd.com/gpu": 1},
+        "GPU-1": {"gpu.intel.com/i915": 1, "gpu.intel.com/xe": 1},
+    }
+
+
+class TestAllocatable:
+    def capped(self, allocatable: dict[str, int] | None, *pods: Any) -> dict[str, int]:
+        info = node(device(0), device(1), pods=pods, allocatable=allocatable)
+        return {name: limit for name, _, limit in resolved(info).state.limits}
+
+    def test_without_a_node_object_the_cap_is_skipped(self) -> None:
+        assert self.capped(None) == {WHOLE: UNLIMITED}
+
+    def test_a_resource_that_is_absent_is_none(self) -> None:
+        assert self.capped({}) == {WHOLE: 0}
+
+    def test_the_cap_is_what_no_pod_asks(self) -> None:
+        assert self.capped({WHOLE: 2}, bound("a", wants(1, WHOLE))) == {WHOLE: 1}
+
+    def test_the_cap_never_falls_below_zero(self) -> None:
+        assert self.capped({WHOLE: 1}, bound("a", wants(3, WHOLE))) == {WHOLE: 0}
+
+    def test_finished_pods_do_not_count_against_it(self) -> None:
+        assert self.capped({WHOLE: 2}, bound("a", wants(1, WHOLE), finished=True)) == {WHOLE: 2}
+
+    @pytest.mark.parametrize(
+        ("allocatable", "limit"),
+        [
+            pytest.param(None, UNLIMITED, id="no Node object"),
+            pytest.param({}, 0, id="not advertised"),
+            pytest.param({SHARE: 70000}, 69500, id="advertised, less what is promised"),
+        ],
+    )
+    def test_shares_have_a_cap_of_their_own(self, allocatable: dict[str, int] | None, limit: int) -> None:
+        pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-0",)}),)
+        state = resolved(node(device(0), pods=pods, allocatable=allocatable)).state
+        assert state.share_limit == limit
+
+    @pytest.mark.parametrize(
+        "holders",
+        [
+            pytest.param((), id="nobody knows where it is"),
+            pytest.param((Holder(uid="uid-a", memory_mib=300),), id="the agent saw it on one GPU"),
+        ],
+    )
+    def test_a_share_that_no_annotation_places_closes_its_node(self, holders: tuple[Holder, ...]) -> None:
+        pods = (bound("a", wants(500, SHARE)),)
+        for allocatable in (None, {SHARE: 70000}):
+            info = node(device(0, holders=holders), device(1), pods=pods, allocatable=allocatable)
+            assert resolved(info).state.share_limit == 0
+            assert resolved(replace(info, pods=())).state.share_limit > 0
+            assert resolved(replace(info, pods=(replace(pods[0], finished=True),))).state.share_limit > 0
+
+
+LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8"}
+
+
+class TestEstimates:
+    def estimated(self, labels: dict[str, str], **fields: Any) -> NodeInfo:
+        return NodeInfo("n", estimate=estimate_from_labels(LABELS | labels, {}), **fields)
+
+    def test_one_slot_stands_for_all_devices_and_takes_no_share(self) -> None:
+        found = resolved(self.estimated({}))
+        (slot,) = found.state.slots
+        assert [(unit.resource, unit.free, unit.memory_mib) for unit in slot.units] == [(WHOLE, 8, 81559)]
+        assert (slot.model.name, slot.share_free_mib, slot.total_mib) == ("H100-80GB", -1, 81559)
+        assert found.uuids == (None,)
+        assert found.state.estimated
+        assert found.state.fresh
+
+    def test_its_pods_count_without_devices_and_under_the_cap(self) -> None:
+        info = self.estimated({}, allocatable={WHOLE: 8}, pods=(bound("a", wants(3, WHOLE)),))
+        assert resolved(info).state.limits == ((WHOLE, 3, 5),)
+
+    def test_mps_replicas_have_a_part_of_the_memory(self) -> None:
+        labels = {"nvidia.com/gpu.sharing-strategy": "mps", "nvidia.com/gpu.replicas": "4"}
+        found = resolved(self.estimated(labels))
+        assert found.state.slots[0].units[0].free == 32
+        assert found.state.slots[0].units[0].memory_mib == 81559 // 4
+        assert found.state.shared
+
+    def test_a_report_speaks_before_the_labels(self) -> None:
+        estimate = estimate_from_labels(LABELS, {})
+        found = resolved(node(device(0), estimate=estimate))
+        assert [slot.model.name for slot in found.state.slots] == ["A100-80GB"]
+        assert not found.state.estimated
+
+
+@pytest.mark.parametrize(
+    ("info", "fresh"),
+    [
+        pytest.param(node(device(0)), True, id="reported"),
+        pytest.param(node(device(0), freshness="Stale"), False, id="reported too long ago"),
+        pytest.param(NodeInfo("n", allocatable={}), True, id="a Node that speaks of no GPU"),
+        pytest.param(NodeInfo("n"), False, id="neither a report nor a Node"),
+        pytest.param(NodeInfo("n", freshness="Missing"), False, id="missing"),
+    ],
+)
+def test_fresh_nodes_are_those_something_recent_is_known_of(info: NodeInfo, fresh: bool) -> None:
+    assert resolved(info).state.fresh is fresh
+
+
+def test_nodes_that_differ_only_in_names_are_in_one_state() -> None:
+    def info(name: str, offset: int) -> NodeInfo:
+        devices = [device(i, uuid=f"{name}-{i}") for i in range(2)]
+        held = replace(devices[offset], memory=Memory(81920, 0, 1000))
+        devices[offset] = held
+        return replace(node(*devices), name=name)
+
+    one, other = resolved(info("a", 0)), resolved(info("b", 1))
+    assert one.state == other.state
+    assert set(one.uuids) == {"a-0", "a-1"}
+    busy = [
+        uuid for uuid, slot in zip(other.uuids, other.state.slots, strict=True) if slot.share_free_mib < 73728
+    ]
+    assert busy == ["b-1"]
+
+
+def test_the_cuda_version_is_that_of_the_report() -> None:
+    info = node(device(0), report={"cuda_version": (12, 4)})
+    assert resolved(info).state.cuda == 12_004_000
+    assert resolved(node(device(0))).state.cuda == 0

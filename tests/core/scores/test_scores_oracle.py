@@ -1,0 +1,115 @@
+"""Every vectorised score answers what a plain loop over one node answers, on random clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.policy import STRATEGIES, Policy
+from scheduler_ext.core.gpu.gpu import Holder
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.workload import TaskClass, Workload
+from scheduler_ext.core.scores import DEFAULT_WEIGHTS, SCORES
+from tests import score_oracle
+from tests.core.asked import mig, t4, whole
+from tests.core.reported import device, node, sliced
+from tests.strategies import clusters, requests, several_requests, snapshot_of, workloads
+
+
+def placed_in(decision: Decision, state: int) -> score_oracle.Placed:
+    """The request as the decision placed it in one state."""
+    scoring = decision.scoring
+    snapshot = decision.snapshot
+    return score_oracle.Placed(
+        scoring.request,
+        tuple(int(slots[state]) for slots in scoring.fit.slots) if scoring.fit else (),
+        scoring.strategy,
+        scoring.level,
+        snapshot.expected.workload,
+        tuple(node.state for node in snapshot.nodes.values()),
+    )
+
+
+def fitting(decision: Decision) -> list[int]:
+    return [int(state) for state in np.flatnonzero(decision.fits)]
+
+
+def test_every_score_has_an_oracle_and_a_weight() -> None:
+    names = [score.name for score in SCORES]
+    assert list(score_oracle.SCORES) == names
+    assert set(DEFAULT_WEIGHTS) == set(names)
+
+
+def assert_scores_agree(decision: Decision) -> None:
+    snapshot, states = decision.snapshot, fitting(decision)
+    for score in SCORES:
+        if states and score.applies(decision.scoring):
+            values = score.value(decision.scoring)
+            assert values.shape == (len(snapshot.states),)
+            rule = score_oracle.SCORES[score.name]
+            expected = [rule(snapshot.states[i], placed_in(decision, i)) for i in states]
+            assert values[states] == pytest.approx(expected, abs=1e-6), score.name
+            assert all(0.0 <= value <= 1.0 for value in values[states]), score.name
+
+
+@given(clusters(), several_requests, st.sampled_from(STRATEGIES), workloads())
+def test_every_score_agrees_with_its_oracle(
+    cluster: Sequence[NodeInfo], asked: list[GpuRequest], strategy: str, workload: Workload
+) -> None:
+    snapshot = snapshot_of(cluster, workload=workload)
+    for request in asked:
+        decision = Decision(request, snapshot, Policy(strategy=strategy))
+        event(f"fits somewhere: {bool(decision.fits.any())}")
+        assert_scores_agree(decision)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("priority", [0, 500])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_scores_agree_where_several_units_are_asked(count: int, priority: int, strategy: str) -> None:
+    seven = sliced(*[("1g.10gb", start) for start in range(7)], holders={6: Holder(uid="someone")})
+    mixed = replace(node(device(0, mig=seven), device(1), report={"mig_strategy": "mixed"}), name="mixed")
+    whole_ones = replace(node(*(t4(i) for i in range(4)), *(device(i) for i in range(4, 10))), name="whole")
+    workload = Workload.of(
+        {TaskClass(mig=(("3g.40gb", 1), ("1g.10gb", 2))): 3, TaskClass(gpus=2): 1}, unknown=1
+    )
+    snapshot = snapshot_of([mixed, whole_ones], workload=workload)
+    for request in (whole(count, priority=priority), replace(mig("1g.10gb", count), priority=priority)):
+        decision = Decision(request, snapshot, Policy(strategy=strategy))
+        assert decision.fits.any()
+        assert_scores_agree(decision)
+
+
+@given(
+    clusters(),
+    requests(),
+    st.fixed_dictionaries({score.name: st.sampled_from((0.0, 0.5, 3.0)) for score in SCORES}),
+)
+def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
+    cluster: Sequence[NodeInfo], request: GpuRequest, weights: dict[str, float]
+) -> None:
+    decision = Decision(request, snapshot_of(cluster), Policy(weights=weights))
+    states = fitting(decision)
+    applied = [s.name for s in SCORES if weights[s.name] and states and s.applies(decision.scoring)]
+    with_gpus = {state.estimated for state in decision.snapshot.states if state.gpus}
+    mixed = request.asks_gpu and True in with_gpus and not all(s.estimated for s in decision.snapshot.states)
+    for state in states:
+        placed = placed_in(decision, state)
+        values = {
+            name: score_oracle.SCORES[name](decision.snapshot.states[state], placed) for name in applied
+        }
+        sum_of_weights = sum(weights[name] for name in applied)
+        mean = sum(weights[name] * values[name] for name in applied)
+        mean = mean / sum_of_weights if applied else 0.0
+        if mixed:
+            # Reports come before labels whatever the weights: 11 parts of 20 are theirs.
+            reported = 0.0 if decision.snapshot.states[state].estimated else 1.0
+            mean = 0.55 * reported + 0.45 * mean if applied else reported
+        assert decision.totals[state] == pytest.approx(mean, abs=1e-6)

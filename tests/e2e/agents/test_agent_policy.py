@@ -1,0 +1,136 @@
+"""What tokens of ours may write on the real API server: an agent one GPUNode, the extender an annotation."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.agent.nvml_mock.presets import t4
+from tests.e2e.agents.gpu_host import NAMESPACE, GpuHost
+from tests.e2e.agents.gpunode_api import API_VERSION
+from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
+from tests.e2e.cluster.api import APPLY, Api, ApiError, Json
+from tests.e2e.workload import Workload
+
+APPLIED = "fieldManager=scheduler-ext-agent&force=true"
+UNCORDONED = {"annotations": {"gpu.scheduler-ext.io/cordoned": ""}}
+STATUS = {"devices": [{"uuid": "GPU-x", "index": 0, "memory": {"totalMiB": 1}}]}
+
+
+def token(api: Api, namespace: str, account: str, pod: Json | None) -> Api:
+    """The API as a ServiceAccount: by a token as kubelet asks for it, or by one of no pod."""
+    spec: Json = {"expirationSeconds": 600}
+    if pod is not None:
+        meta = pod["metadata"]
+        spec["boundObjectRef"] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": meta["name"],
+            "uid": meta["uid"],
+        }
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+    return api.as_user(api.create(path, {"spec": spec})["status"]["token"])
+
+
+@pytest.fixture
+def host(workload: Workload) -> GpuHost:
+    host = GpuHost(workload, "t4", t4(0))
+    host.await_report()
+    return host
+
+
+@pytest.fixture
+def agent(host: GpuHost) -> Api:
+    """The API as the agent of that host."""
+    api = host.workload.api
+    pod = api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{host.agent().name}")
+    return token(api, NAMESPACE, "gpu-scheduler-agent", pod)
+
+
+def apply(api: Api, name: str, subresource: str = "", **fields: Json) -> None:
+    body = {"apiVersion": API_VERSION, "kind": "GPUNode", "metadata": {"name": name}} | fields
+    api.patch(f"{GPU_NODES}/{name}{subresource}?{APPLIED}", body, APPLY)
+
+
+def test_an_agent_reports_on_its_own_node(host: GpuHost, agent: Api) -> None:
+    apply(agent, host.name, "/status", status=STATUS)
+    assert [device["uuid"] for device in host.devices()] == ["GPU-x"]
+
+
+@pytest.mark.parametrize("subresource", ["", "/status"])
+def test_an_agent_does_not_report_on_another_node(
+    workload: Workload, host: GpuHost, agent: Api, subresource: str
+) -> None:
+    other = workload.add_whole("other", 1)
+    workload.publish()
+    with pytest.raises(ApiError, match="may write the GPUNode of that node only") as refused:
+        apply(agent, other, subresource, **({"status": STATUS} if subresource else {}))
+    assert refused.value.status == 403
+    with pytest.raises(ApiError, match="may write the GPUNode of that node only"):
+        apply(agent, workload.name("nowhere"))
+
+
+def test_a_token_of_no_pod_reports_on_no_node(workload: Workload, host: GpuHost) -> None:
+    stolen = token(workload.api, NAMESPACE, "gpu-scheduler-agent", None)
+    with pytest.raises(ApiError, match="may write the GPUNode of that node only"):
+        apply(stolen, host.name, "/status", status=STATUS)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        pytest.param(UNCORDONED, "annotations", id="lift a cordon"),
+        pytest.param({"labels": {"a": "b"}}, "neither labels", id="label itself"),
+        pytest.param({"finalizers": ["example.com/stay"]}, "nor finalizers", id="outlive its node"),
+        pytest.param(
+            {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "plain-1", "uid": "u"}]},
+            "the Node of its own name",
+            id="belong to another node",
+        ),
+        pytest.param(
+            {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "u"}]},
+            "the Node of its own name",
+            id="belong to no node at all",
+        ),
+    ],
+)
+def test_an_agent_does_not(host: GpuHost, agent: Api, metadata: Json, said: str) -> None:
+    api = host.workload.api
+    api.patch(
+        f"{GPU_NODES}/{host.name}",
+        {"metadata": {"annotations": {"gpu.scheduler-ext.io/cordoned": "GPU-t4-0"}}},
+    )
+    with pytest.raises(ApiError, match=said):
+        apply(agent, host.name, metadata={"name": host.name, **metadata})
+
+
+def test_nonsense_is_refused_from_an_agent_as_from_anybody(host: GpuHost, agent: Api) -> None:
+    twice = [{"uuid": f"GPU-{n}", "index": 0, "memory": {"totalMiB": 1}} for n in (1, 2)]
+    with pytest.raises(ApiError, match="index 0 is that of GPU-1 and of GPU-2"):
+        apply(agent, host.name, "/status", status={"devices": twice})
+
+
+def test_an_agent_has_no_other_right(host: GpuHost, agent: Api) -> None:
+    with pytest.raises(ApiError, match='cannot delete resource "gpunodes"'):
+        agent.delete(f"{GPU_NODES}/{host.name}")
+    with pytest.raises(ApiError, match='cannot list resource "nodes"'):
+        agent.items("/api/v1/nodes")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"spec": {"unschedulable": True}}, id="cordon it"),
+        pytest.param({"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}, id="taint it"),
+        pytest.param({"metadata": {"labels": {"a": "b"}}}, id="label it"),
+        pytest.param({"metadata": {"annotations": {"a": "b"}}}, id="annotate it otherwise"),
+        pytest.param({"metadata": {"annotations": {"kept": None}}}, id="take an annotation away"),
+    ],
+)
+def test_the_extender_changes_nothing_else_of_a_node(workload: Workload, change: Json) -> None:
+    extender = token(workload.api, "gpu-scheduler", "gpu-scheduler-extender", None)
+    node = f"/api/v1/nodes/{workload.add_whole('whole', 1)}"
+    workload.api.patch(node, {"metadata": {"annotations": {"kept": "1"}}})
+    with pytest.raises(ApiError, match="may change one annotation of a Node") as refused:
+        extender.patch(node, change)
+    assert refused.value.status == 403
+    extender.patch(node, {"metadata": {"annotations": {"gpu.scheduler-ext.io/inventory-changed": "now"}}})

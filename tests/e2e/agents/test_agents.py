@@ -1,0 +1,318 @@
+"""The DaemonSet's agents on a real control plane: what they write, what is made of it, what they survive."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
+from scheduler_ext.core.node.node_labels import AGENT_LABEL
+from scheduler_ext.wire.report import CORDONED_ANNOTATION
+from tests.agent.fake_kubelet import devices, pod
+from tests.agent.nvml_mock.presets import a100_80gb_mig, h100, t4
+from tests.e2e.agents.gpu_host import NAMESPACE, GpuHost
+from tests.e2e.agents.gpunode_api import CRD
+from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
+from tests.e2e.cluster.api import ApiError, Json, eventually
+from tests.e2e.cluster.control_plane import ControlPlane
+from tests.e2e.cluster.running_pod import RunningPod
+from tests.e2e.workload import Workload
+from tests.kube_objects import ANNOTATION, holder
+from tests.pages import ROOT, blocks, section
+
+ONE = {"nvidia.com/gpu": "1"}
+# The agent looks every 5 s, and writes what cannot wait at once.
+NOTICED_S = 10.0
+INSTALL = ROOT / "docs" / "tasks" / "install.md"
+QUICK = "--stuck-after=2s"
+
+
+def test_a_gpu_node_gets_an_agent_which_writes_its_gpunode(workload: Workload) -> None:
+    host = GpuHost(workload, "gpus", a100_80gb_mig(0), t4(1))
+    found = host.await_report()
+    node = workload.api.get(f"/api/v1/nodes/{host.name}")
+    (owner,) = found["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Node", host.name, node["metadata"]["uid"])
+    status = found["status"]
+    assert [device["model"] for device in status["devices"]] == ["A100-80GB", "T4"]
+    assert status["summary"]["gpus"] == 2
+    instances = status["devices"][0]["mig"]["instances"]
+    assert {(each["profile"], each["start"]) for each in instances} == {
+        ("3g.40gb", 4),
+        ("1g.10gb", 0),
+        ("1g.10gb+me", 1),
+    }
+    assert {entry["manager"] for entry in found["metadata"]["managedFields"]} == {"scheduler-ext-agent"}
+
+
+def test_the_extender_sees_a_report_within_two_seconds(workload: Workload) -> None:
+    workload.add_whole("first", 1)
+    workload.publish()
+    before = workload.installation.generations()
+    workload.report(workload.name("first"), [], driverVersion="570")
+    started = time.monotonic()
+    workload.publish()
+    assert all(now > before[pod] for pod, now in workload.installation.generations().items())
+    assert time.monotonic() - started < 2.0
+
+
+def test_a_pod_goes_where_the_agents_saw_its_gpu(workload: Workload) -> None:
+    hosts = {"h100": GpuHost(workload, "h100", h100(0)), "t4": GpuHost(workload, "t4", t4(0))}
+    for host in hosts.values():
+        host.await_report()
+    wish = {f"{ANNOTATION}model": "H100"}
+    assert workload.place(workload.pod(ONE, annotations=wish)) == hosts["h100"].name
+
+
+def lose(host: GpuHost) -> None:
+    """Its first GPU falls off the bus."""
+    host.machine.events.append((79, host.machine.gpus[0].uuid))
+    host.machine.write()
+
+
+def health(host: GpuHost) -> Json:
+    found: Json = host.devices()[0]["health"]
+    return found
+
+
+def test_a_sick_gpu_takes_no_pod(workload: Workload) -> None:
+    host = GpuHost(workload, "h100", h100(0))
+    host.await_report()
+    lose(host)
+    eventually(lambda: health(host)["state"] == "Unhealthy", "the agent says that it is sick", NOTICED_S)
+    assert health(host)["reason"].startswith("XID 79")
+    name = workload.create(workload.pod(ONE))
+    event = workload.await_event(name, "FailedScheduling")
+    assert "unhealthy GPUs" in event["note"]
+
+
+def test_an_agent_that_is_killed_goes_on_where_it_was(workload: Workload) -> None:
+    host = GpuHost(workload, "t4", t4(0))
+    before = host.await_report()["status"]
+    container = host.agent().containers["agent"]
+    assert container.child is not None
+    container.child.kill()
+    # It writes when it begins, whatever it reported before.
+    after = eventually(
+        lambda: (now := host.report()["status"])["sequence"] > before["sequence"] and now, "it writes again"
+    )
+    assert after["bootID"] == before["bootID"]
+    assert after["devices"][0]["uuid"] == before["devices"][0]["uuid"]
+
+
+def test_neither_silence_nor_a_new_agent_heals_a_broken_gpu(workload: Workload) -> None:
+    host = GpuHost(workload, "h100", h100(0))
+    host.await_report()
+    host.machine.events.append((48, "GPU-h100-0"))
+    host.machine.write()
+    eventually(lambda: health(host)["state"] == "Unhealthy", "the agent says that it is sick", NOTICED_S)
+    before = host.report()["status"]["sequence"]
+    container = host.agent().containers["agent"]
+    assert container.child is not None
+    container.child.kill()
+    eventually(lambda: host.report()["status"]["sequence"] > before, "a new agent writes")
+    assert health(host)["reason"] == "XID 48: double-bit ECC error; needs a GPU reset"
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
+    repaired = f"{REPAIRED_ANNOTATION}=GPU-h100-0@{now}"
+    workload.installation.plane.kubectl("annotate", "gpunode", host.name, repaired)
+    # It reads the annotation when it writes, at the latest after 72 s.
+    eventually(lambda: health(host)["state"] == "Healthy", "the agent takes it for repaired", 90.0)
+
+
+def test_an_agent_whose_loop_stands_still_is_started_again(workload: Workload) -> None:
+    host = GpuHost(workload, "t4", t4(0))
+    with a_quick_probe(workload.installation.plane):
+        patient = eventually(lambda: quickly_probed(host), "the agent has the new probe", 60.0)
+        before = host.await_report()["status"]["sequence"]
+        container = patient.containers["agent"]
+        assert container.child is not None
+        # A driver that answers slowly is left alone.
+        host.machine.delays_us = {"nvmlDeviceGetMemoryInfo_v2": 500_000}
+        host.machine.write()
+        eventually(lambda: host.machine.calls()["nvmlDeviceGetMemoryInfo_v2"] > 3, "it goes on")
+        assert container.restarts == 0
+        os.kill(container.child.pid, signal.SIGSTOP)
+        eventually(lambda: container.restarts == 1, "it is started again", 60.0)
+        eventually(lambda: host.report()["status"]["sequence"] > before, "it reports again")
+
+
+@contextmanager
+def a_quick_probe(plane: ControlPlane) -> Iterator[None]:
+    """The DaemonSet's own, for an agent that is stuck after two seconds instead of two minutes."""
+    container = "/spec/template/spec/containers/0"
+    changes = [
+        {"op": "add", "path": f"{container}/args/-", "value": QUICK},
+        {"op": "replace", "path": f"{container}/livenessProbe/periodSeconds", "value": 1},
+        {"op": "replace", "path": f"{container}/livenessProbe/initialDelaySeconds", "value": 10},
+    ]
+    agents = ("-n", NAMESPACE, "daemonset/gpu-scheduler-agent")
+    plane.kubectl("patch", *agents, "--type=json", "-p", json.dumps(changes))
+    try:
+        yield
+    finally:
+        plane.kubectl("rollout", "undo", *agents)
+
+
+def quickly_probed(host: GpuHost) -> RunningPod | None:
+    pod = host.agent()
+    try:
+        made = host.workload.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod.name}")
+    except ApiError:
+        # The one before, which has just gone.
+        return None
+    (container,) = made["spec"]["containers"]
+    return pod if QUICK in container["args"] else None
+
+
+def test_a_node_that_is_recreated_is_reported_on_anew(workload: Workload) -> None:
+    host = GpuHost(workload, "t4", t4(0))
+    before = host.await_report()["metadata"]["ownerReferences"][0]["uid"]
+    workload.api.delete(f"/api/v1/nodes/{host.name}")
+    host.add_node("t4")
+    after = workload.api.get(f"/api/v1/nodes/{host.name}")["metadata"]["uid"]
+
+    def owner() -> Any:
+        return host.report().get("metadata", {}).get("ownerReferences", [{}])[0].get("uid")
+
+    assert after != before
+    eventually(lambda: owner() == after, "its GPUNode belongs to the new Node", 90.0)
+
+
+def test_a_gpunode_that_somebody_deletes_comes_back(workload: Workload) -> None:
+    host = GpuHost(workload, "t4", t4(0))
+    before = host.await_report()["metadata"]["uid"]
+    workload.api.delete(f"{GPU_NODES}/{host.name}")
+    lose(host)
+    eventually(lambda: host.report() and host.report()["metadata"]["uid"] != before, "it is written again")
+
+
+def test_kubelet_tells_which_pod_holds_which_gpu(workload: Workload) -> None:
+    """And its restart, which makes the socket anew, is survived."""
+    host = GpuHost(workload, "h100", h100(0), h100(1))
+    host.await_report()
+    holder = workload.create(workload.pod(ONE))
+    assert workload.await_node(holder) == host.name
+    held = pod(holder, *devices("nvidia.com/gpu", "GPU-h100-1"), namespace=workload.namespace)
+
+    def holders() -> list[list[str]]:
+        return [[each["name"] for each in device.get("holders", [])] for device in host.devices()]
+
+    host.kubelet.pods = [held]
+    host.kubelet.start()
+    eventually(lambda: holders() == [[], [holder]], "the second GPU is held", 30.0)
+    host.kubelet.stop()
+    host.kubelet.pods = []
+    host.kubelet.start()
+    eventually(lambda: holders() == [[], []], "no GPU is held", 60.0)
+    host.kubelet.stop()
+
+
+def test_an_operator_cordons_a_gpu(workload: Workload) -> None:
+    host = GpuHost(workload, "t4", t4(0))
+    host.await_report()
+    cordon = ("annotate", "gpunode", host.name, "gpu.scheduler-ext.io/cordoned=GPU-t4-0")
+    before = workload.installation.generations()
+    workload.installation.plane.kubectl(*cordon)
+    workload.installation.await_inventory(1, before)
+    name = workload.create(workload.pod(ONE))
+    workload.await_event(name, "FailedScheduling")
+    workload.installation.plane.kubectl(*cordon[:-1], "gpu.scheduler-ext.io/cordoned-")
+    # Nothing that kube-scheduler sees has changed: the extender tells it to look again.
+    assert workload.await_node(name, timeout_s=5.0) == host.name
+
+
+@pytest.mark.parametrize(
+    ("labels", "taints"),
+    [
+        pytest.param({"nvidia.com/mig.config.state": "pending"}, [], id="a new MIG layout is on its way"),
+        pytest.param({"nvidia.com/mig.config.state": "failed"}, [], id="a MIG layout that failed"),
+        pytest.param({"nvidia.com/gpu-driver-upgrade-state": "drain-required"}, [], id="a driver upgrade"),
+        pytest.param(
+            {},
+            [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}],
+            id="an autoscaler removes the node",
+        ),
+    ],
+)
+def test_a_node_in_change_takes_nothing(workload: Workload, labels: Json, taints: list[Json]) -> None:
+    node = workload.add_whole("changing", 1, labels=labels)
+    if taints:
+        workload.api.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": taints}})
+    workload.publish()
+    # One that tolerates everything, so that it is not kube-scheduler itself that refuses.
+    name = workload.create(workload.pod(ONE, tolerations=[{"operator": "Exists"}]))
+    assert "GPU change in progress" in workload.await_event(name, "FailedScheduling")["note"]
+
+
+@contextmanager
+def an_older_crd(plane: ControlPlane) -> Iterator[None]:
+    """One without the rules on a device."""
+    schema = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/devices/items"
+    removal = [{"op": "remove", "path": f"{schema}/x-kubernetes-validations"}]
+    plane.kubectl("patch", "crd", "gpunodes.gpu.scheduler-ext.io", "--type=json", "-p", json.dumps(removal))
+    try:
+        yield
+    finally:
+        plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", CRD)
+
+
+def written(workload: Workload, path: str, devices: list[Json]) -> bool:
+    try:
+        workload.api.patch(path, {"status": {"devices": devices}})
+    except ApiError:
+        return False
+    return True
+
+
+def test_people_are_told_of_a_report_that_contradicts_itself(workload: Workload) -> None:
+    """And of a cordon of a GPU that is not there; by Events about the Node, which kubectl describe shows.
+
+    Only an API server with an older CRD takes such a report.
+    """
+    name = workload.add_whole("told", 1)
+    workload.publish()
+    path = f"{GPU_NODES}/{name}"
+    devices = workload.api.get(path)["status"]["devices"]
+    workload.api.patch(path, {"metadata": {"annotations": {CORDONED_ANNOTATION: "GPU-nobody"}}})
+    devices[0]["holders"] = [holder("p", memoryMiB=2**24)]
+    with an_older_crd(workload.installation.plane):
+        eventually(lambda: written(workload, f"{path}/status", devices), "the report is taken")
+
+    def told() -> bool:
+        events = workload.api.items("/apis/events.k8s.io/v1/namespaces/default/events")
+        reasons = {one["reason"] for one in events if one["regarding"].get("name") == name}
+        return {"GPUReportRefused", "GPUCordonUnknown"} <= reasons
+
+    eventually(told, "Events about the Node", NOTICED_S)
+
+
+def test_a_node_with_a_device_plugin_alone_is_warned_of_until_it_is_labelled(workload: Workload) -> None:
+    """By the first command of the installation, which leaves every other node alone."""
+    labels = {"kubernetes.io/os": "linux"}
+    host = GpuHost(workload, "plain", t4(0), labels=labels)
+    other = workload.add_node("cpu", {}, labels=labels)
+    events = "/apis/events.k8s.io/v1/namespaces/default/events"
+
+    def warning() -> Json | None:
+        found = workload.api.items(events, fieldSelector=f"regarding.name={host.name}")
+        return next((each for each in found if each["reason"] == "GPUNodeUnlabelled"), None)
+
+    said = eventually(warning, "the extender warns of it")
+    assert f"kubectl label node {host.name} gpu.scheduler-ext.io/agent=true" in said["note"]
+    assert host.report() == {}
+    (command,) = blocks(section(INSTALL.read_text(), "## Before you install"), "sh")
+    plane = workload.installation.plane
+    path = f"{plane.binaries.kubectl.parent}:{os.environ['PATH']}"
+    home = str(plane.directory / "home")
+    environment = {"KUBECONFIG": str(plane.kubeconfig("admin")), "PATH": path, "HOME": home}
+    subprocess.run(["bash", "-eo", "pipefail", "-c", command], env=environment, check=True)
+    assert host.await_report()["status"]["devices"]
+    assert AGENT_LABEL not in workload.api.get(f"/api/v1/nodes/{other}")["metadata"]["labels"]

@@ -1,0 +1,263 @@
+"""The CRD of GPUNode on an API server: what is kept, who writes what, what people see."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.agent.gpunode_reports import summary_of
+from tests.e2e.agents.gpunode_api import PATH, GpuNodes, gpu_node, install
+from tests.e2e.cluster.api import ApiError, Json
+from tests.e2e.cluster.control_plane import ControlPlane
+from tests.kube_objects import gpu, holder
+from tests.pages import SAMPLE, blocks, page
+from tests.wire.gpunode_status import FULL, read
+
+SAMPLES = {
+    item["metadata"]["name"]: item["status"]
+    for item in yaml.safe_load_all(SAMPLE.read_text())
+    if item["kind"] == "GPUNode"
+}
+
+
+@pytest.fixture(scope="module")
+def conditions(control_plane: ControlPlane) -> Json:
+    return install(control_plane)
+
+
+@pytest.fixture
+def nodes(control_plane: ControlPlane, conditions: Json) -> Iterator[GpuNodes]:
+    nodes = GpuNodes(control_plane)
+    yield nodes
+    nodes.close()
+
+
+def test_the_crd_is_applied_without_a_warning_and_structural(conditions: Json) -> None:
+    assert conditions.get("NamesAccepted") == "True"
+    assert conditions.get("NonStructuralSchema") is None
+
+
+# What is kept
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_node_of_the_sample_is_kept_whole(nodes: GpuNodes, name: str) -> None:
+    nodes.create(name)
+    nodes.report(name, SAMPLES[name])
+    kept = nodes.get(name)["status"]
+    assert kept == SAMPLES[name]
+    assert read(kept) == read(SAMPLES[name])
+
+
+def test_every_field_is_kept(nodes: GpuNodes) -> None:
+    status = FULL | {"summary": summary_of(FULL["devices"])}
+    nodes.create("full")
+    nodes.report("full", status)
+    assert nodes.get("full")["status"] == status
+
+
+def test_an_unknown_field_is_dropped_from_a_patch_and_refused_in_an_apply(nodes: GpuNodes) -> None:
+    newer = {"devices": [gpu(0, fromTheFuture=1)]}
+    nodes.create("newer")
+    nodes.api.patch(f"{PATH}/newer/status", {"status": newer})
+    assert nodes.get("newer")["status"] == {"devices": [gpu(0)]}
+    assert "fromTheFuture: field not declared in schema" in nodes.refusal("newer", newer)
+
+
+def test_the_largest_node_of_all_is_accepted(nodes: GpuNodes) -> None:
+    """The API server also bounds what rules may cost on one object, beside what they could cost."""
+    profiles = [
+        {"name": f"{n}g.{n}gb+me.all", "size": 1, "starts": list(range(16)), "maxInstances": 7}
+        for n in range(1, 33)
+    ]
+
+    def mig(device: int) -> Json:
+        instances = [
+            {
+                "uuid": f"MIG-{16 * device + n:092}",
+                "profile": profiles[-1 - n]["name"],
+                "start": n,
+                "size": 1,
+                "holder": holder("p", memoryMiB=5),
+            }
+            for n in range(16)
+        ]
+        return {"enabled": True, "gridSize": 16, "profiles": profiles, "instances": instances}
+
+    holders = [holder("p", memoryMiB=5)] * 100
+    devices = [gpu(n, f"GPU-{n:092}", mig=mig(n), holders=holders) for n in range(64)]
+    nodes.create("largest")
+    assert nodes.refusal("largest", {"devices": devices, "summary": summary_of(devices)}) == ""
+
+
+# Who writes what
+
+
+def test_a_new_object_has_no_status_and_no_spec(nodes: GpuNodes) -> None:
+    made = nodes.create("new", status={"devices": [gpu(0)]}, spec={"model": "H100"})
+    assert set(made) == {"apiVersion", "kind", "metadata"}
+
+
+def test_a_write_to_the_object_leaves_the_status(nodes: GpuNodes) -> None:
+    nodes.create("n")
+    nodes.report("n", {"devices": [gpu(0)]})
+    nodes.api.patch(f"{PATH}/n", {"metadata": {"labels": {"rack": "7"}}, "status": {"devices": None}})
+    kept = nodes.get("n")
+    assert kept["status"] == {"devices": [gpu(0)]}
+    assert kept["metadata"]["labels"] == {"rack": "7"}
+
+
+def test_a_write_to_the_status_leaves_the_object(nodes: GpuNodes) -> None:
+    nodes.create("n")
+    nodes.api.patch(
+        f"{PATH}/n/status", {"metadata": {"labels": {"rack": "7"}}, "status": {"devices": [gpu(0)]}}
+    )
+    kept = nodes.get("n")
+    assert kept["status"] == {"devices": [gpu(0)]}
+    assert "labels" not in kept["metadata"]
+
+
+def test_a_report_by_hand_takes_two_commands(nodes: GpuNodes, control_plane: ControlPlane) -> None:
+    text = yaml.safe_dump(gpu_node("by-hand") | {"status": SAMPLES["mig-a100-01"]})
+    nodes.create("by-hand")
+    control_plane.kubectl("apply", "--server-side", "-f", "-", stdin=text)
+    assert "status" not in nodes.get("by-hand")
+    control_plane.kubectl("apply", "--server-side", "--subresource=status", "-f", "-", stdin=text)
+    assert nodes.get("by-hand")["status"] == SAMPLES["mig-a100-01"]
+
+
+def test_two_writers_share_a_device_by_its_uuid(nodes: GpuNodes) -> None:
+    sick = {"state": "Unhealthy", "reason": "cable"}
+    there, back = {"peer": "GPU-0", "kind": "NV12"}, {"peer": "GPU-2", "kind": "SYS"}
+    nodes.create("shared")
+    nodes.report("shared", {"devices": [gpu(0), gpu(1, links=[there])]})
+    nodes.report(
+        "shared", {"devices": [{"uuid": "GPU-1", "health": sick, "links": [back]}]}, manager="doctor"
+    )
+    nodes.report("shared", {"devices": [gpu(1, total=40960, links=[there]), gpu(0)]})
+    kept = {device["uuid"]: device for device in nodes.get("shared")["status"]["devices"]}
+    assert kept == {"GPU-0": gpu(0), "GPU-1": gpu(1, total=40960, health=sick, links=[there, back])}
+
+
+IN_ONE_PIECE: dict[str, Json] = {
+    ".sharing": {"sharing": {"replicas": 2}},
+    ".summary": {"summary": {"gpus": 1, "healthy": 1}},
+    '.devices[uuid="GPU-0"].memory': {"devices": [{"uuid": "GPU-0", "memory": {"totalMiB": 1}}]},
+    '.devices[uuid="GPU-0"].health': {"devices": [{"uuid": "GPU-0", "health": {"reason": "cable"}}]},
+    '.devices[uuid="GPU-0"].holders': {"devices": [{"uuid": "GPU-0", "holders": [{"uid": "u9"}]}]},
+    '.devices[uuid="GPU-0"].mig.instances[uuid="MIG-b"].holder': {
+        "devices": [{"uuid": "GPU-0", "mig": {"instances": [{"uuid": "MIG-b", "holder": {"uid": "u9"}}]}}]
+    },
+}
+
+
+@pytest.mark.parametrize("field", IN_ONE_PIECE)
+def test_a_part_of_what_is_read_in_one_piece_conflicts_with_the_whole(nodes: GpuNodes, field: str) -> None:
+    nodes.create("shared")
+    nodes.report("shared", FULL | {"summary": summary_of(FULL["devices"])})
+    with pytest.raises(ApiError) as refusal:
+        nodes.report("shared", IN_ONE_PIECE[field], manager="other")
+    assert 'Apply failed with 1 conflict: conflict with "agent"' in str(refusal.value)
+    assert str(refusal.value).endswith(f" .status{field}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "refused"),
+    [
+        pytest.param({"bootID": "a", "sequence": 5}, {"bootID": "a", "sequence": 5}, "", id="the same again"),
+        pytest.param({"bootID": "a", "sequence": 5}, {"bootID": "a", "sequence": 6}, "", id="the next one"),
+        pytest.param(
+            {"bootID": "a", "sequence": 5}, {"bootID": "b", "sequence": 1}, "", id="back after a reboot"
+        ),
+        pytest.param(
+            {"bootID": "a", "sequence": 5}, {"sequence": 1}, "", id="back where no boot is named now"
+        ),
+        pytest.param({"sequence": 5}, {"bootID": "a", "sequence": 1}, "", id="back where none was named"),
+        pytest.param({"bootID": "a", "sequence": 5}, {"bootID": "a"}, "", id="no number any more"),
+        pytest.param({"bootID": "a"}, {"bootID": "a", "sequence": 1}, "", id="a first number"),
+        pytest.param(
+            {"bootID": "a", "sequence": 5},
+            {"bootID": "a", "sequence": 4},
+            "bootID a",
+            id="back within a boot",
+        ),
+        pytest.param({"sequence": 5}, {"sequence": 4}, "bootID (none)", id="back without boots"),
+    ],
+)
+def test_the_sequence_goes_back_after_a_reboot_only(
+    nodes: GpuNodes, before: Json, after: Json, refused: str
+) -> None:
+    nodes.create("counted")
+    nodes.report("counted", {"devices": [], **before})
+    refusal = nodes.refusal("counted", {"devices": [], **after})
+    assert bool(refusal) == bool(refused)
+    if refused:
+        assert f"status.sequence: Invalid value: sequence went back from 5 to 4 within {refused}" in refusal
+
+
+# What people see
+
+
+def columns(table: str) -> list[list[str]]:
+    """The cells of what kubectl prints, cut where the heading is; without ages, which are the test's."""
+    heading, *lines = table.rstrip("\n").split("\n")
+    starts = [0, *(n for n in range(1, len(heading)) if heading[n - 1] == " " != heading[n])]
+    ends = [*starts[1:], None]
+    names, *rows = [
+        [line[a:b].strip() for a, b in zip(starts, ends, strict=True)] for line in (heading, *lines)
+    ]
+    return [
+        names,
+        *([cell if name != "AGE" else "" for name, cell in zip(names, row, strict=True)] for row in rows),
+    ]
+
+
+@pytest.mark.parametrize("wide", [(), ("-o", "wide")], ids=["in short", "wide"])
+def test_kubectl_shows_what_the_reference_says(
+    nodes: GpuNodes, control_plane: ControlPlane, wide: tuple[str, ...]
+) -> None:
+    reported = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=12, seconds=20)
+    names = ["a100-01", "h100-01", "mig-a100-01", "t4-sliced-01"]
+    for name in names:
+        nodes.create(name)
+        status = SAMPLES[name] | {"reportedAt": reported.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        nodes.report(name, status | {"summary": summary_of(status["devices"])})
+    (told,) = [
+        "\n".join(rest)
+        for command, *rest in (block.split("\n") for block in blocks(page("gpunode"), ""))
+        if command.split() == ["kubectl", "get", "gpunodes", *wide]
+    ]
+    assert columns(control_plane.kubectl("get", "gpun", *names, *wide)) == columns(told)
+
+
+def test_a_node_without_a_summary_shows_what_it_has(nodes: GpuNodes, control_plane: ControlPlane) -> None:
+    sick = {"state": "Unhealthy", "reason": "first"}
+    others = [gpu(0), gpu(1, health={"state": "Healthy", "reason": "none"}), gpu(2, health=sick)]
+    nodes.create("bare")
+    nodes.report(
+        "bare", {"driverVersion": "570.1", "devices": [*others, gpu(3, health=sick | {"reason": "second"})]}
+    )
+    heading, row = columns(control_plane.kubectl("get", "gpun", "bare", "-o", "wide"))
+    assert {name: cell for name, cell in zip(heading, row, strict=True) if cell} == {
+        "NAME": "bare",
+        "DRIVER": "570.1",
+        "UNHEALTHY": "first",
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "told"),
+    [
+        pytest.param("devices.memory", ["totalMiB\t<integer> -required-", "in MiB"], id="a unit"),
+        pytest.param("devices.health", ["enum: Healthy, Unhealthy", "If absent, Healthy."], id="a choice"),
+    ],
+)
+def test_kubectl_explains_the_fields(
+    conditions: Json, control_plane: ControlPlane, field: str, told: list[Any]
+) -> None:
+    explained = control_plane.kubectl("explain", f"gpunodes.status.{field}")
+    assert [text for text in told if text not in explained] == []

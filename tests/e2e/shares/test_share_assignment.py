@@ -1,0 +1,168 @@
+"""Who says which GPU a share is on, on the real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.cluster.api import STRATEGIC, Api, Json, eventually
+from tests.e2e.shares.share_cluster import (
+    ASSIGNED,
+    DEVICES,
+    NAMESPACE,
+    NODE,
+    ShareCluster,
+    container,
+    debug,
+    debugged,
+    refused,
+    share,
+)
+from tests.kube_objects import SHARE
+
+
+@pytest.fixture(scope="module")
+def users(shares: ShareCluster) -> Iterator[dict[str, Api]]:
+    """Those who may do anything by their roles, so that policies alone stand in their way."""
+    accounts = "/api/v1/namespaces/gpu-scheduler/serviceaccounts"
+    shares.api.create(accounts, {"metadata": {"name": "almighty"}})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    subjects = [{"kind": "ServiceAccount", "name": "almighty", "namespace": "gpu-scheduler"}]
+    grants = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    shares.api.create(grants, {"metadata": {"name": "almighty"}, "roleRef": role, "subjects": subjects})
+    yield {
+        "the administrator": shares.api,
+        "kube-scheduler": shares.plane.api_as("kube-scheduler"),
+        "our kube-scheduler": shares.scheduler,
+        "another account of our namespace": shares.account("gpu-scheduler", "almighty"),
+    }
+    shares.api.delete(f"{grants}/almighty")
+    shares.api.delete(f"{accounts}/almighty")
+
+
+def test_the_extenders_binding_brings_the_annotations_with_the_node(shares: ShareCluster) -> None:
+    pod = shares.get(shares.assigned())
+    assert pod["spec"]["nodeName"] == NODE
+    assert pod["metadata"]["annotations"] == {ASSIGNED: "{}", f"{DEVICES}main": "GPU-1"}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ASSIGNED,
+        f"{DEVICES}main",
+        "nvidia.cdi.k8s.io",
+        "nvidia.cdi.k8s.io/container.main",
+        "cdi.k8s.io/gpus",
+    ],
+)
+@pytest.mark.parametrize("path", ["pods/{name}/binding", "bindings"])
+@pytest.mark.parametrize(
+    "user",
+    ["the administrator", "kube-scheduler", "our kube-scheduler", "another account of our namespace"],
+)
+def test_nobody_else_binds_with(
+    shares: ShareCluster, users: dict[str, Api], key: str, path: str, user: str
+) -> None:
+    name = shares.made()
+    binding = shares.binding(name, {key: "GPU-1"})
+    full = f"/api/v1/namespaces/{NAMESPACE}/{path.format(name=name)}"
+    said = refused(users[user], "POST", full, binding)
+    assert "only the extender of the gpu-scheduler may bind" in said
+    assert "nodeName" not in shares.get(name)["spec"]
+
+
+@pytest.mark.parametrize("path", ["pods/{name}/binding", "bindings"])
+def test_a_binding_without_them_is_anybodys(shares: ShareCluster, path: str) -> None:
+    """It carries nothing of the pod, so nobody can tell that the pod asks a share."""
+    name = shares.made()
+    binding = shares.binding(name, {"team": "a"})
+    full = f"/api/v1/namespaces/{NAMESPACE}/{path.format(name=name)}"
+    shares.plane.api_as("kube-scheduler").create(full, binding)
+    assert shares.get(name)["metadata"]["annotations"] == {"team": "a"}
+
+
+@pytest.mark.parametrize(
+    ("who", "subresource"),
+    [
+        pytest.param("administrator", "", id="by the pod"),
+        pytest.param("administrator", "/status", id="by its status"),
+        pytest.param("our kube-scheduler", "/status", id="by its status, as our kube-scheduler"),
+    ],
+)
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        pytest.param({f"{DEVICES}main": "GPU-2"}, id="changes the device"),
+        pytest.param({f"{DEVICES}other": "GPU-2"}, id="adds a device"),
+        pytest.param({f"{DEVICES}main": None}, id="takes the device away"),
+        pytest.param({ASSIGNED: "other"}, id="changes the decision"),
+        pytest.param({ASSIGNED: None}, id="takes the decision away"),
+    ],
+)
+def test_nobody_afterwards(
+    shares: ShareCluster, bound: str, who: str, subresource: str, annotations: Json
+) -> None:
+    api = shares.api if who == "administrator" else shares.scheduler
+    patch = {"metadata": {"annotations": annotations}}
+    said = refused(api, "PATCH", f"{shares.pods}/{bound}{subresource}", patch, STRATEGIC)
+    assert "come with the extender's Binding and stay as they are" in said
+
+
+@pytest.mark.parametrize("value", ["GPU-1", ""])
+def test_nobody_assigns_to_a_pod_that_waits(shares: ShareCluster, value: str) -> None:
+    name = shares.made()
+    patch = {"metadata": {"annotations": {f"{DEVICES}main": value}}}
+    assert "come with the extender's" in refused(shares.api, "PATCH", f"{shares.pods}/{name}", patch)
+
+
+@pytest.fixture(scope="module")
+def bound(shares: ShareCluster) -> str:
+    """A pod with a device, which runs."""
+    name = shares.assigned()
+    eventually(lambda: shares.get(name)["status"]["phase"] == "Running", "kubelet reports on it")
+    return name
+
+
+def test_everything_else_goes_on_with_an_assigned_pod(shares: ShareCluster) -> None:
+    name = shares.assigned(share(resources={"limits": {SHARE: "4096", "cpu": "1"}}))
+    path = f"{shares.pods}/{name}"
+    eventually(lambda: shares.get(name)["status"]["phase"] == "Running", "kubelet reports on it")
+    shares.api.patch(path, {"metadata": {"labels": {"a": "b"}, "annotations": {"team": "a"}}})
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    shares.scheduler.patch(f"{path}/status", {"status": {"conditions": [condition]}}, STRATEGIC)
+    resized = {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "2"}}}]}}
+    shares.api.patch(f"{path}/resize", resized, STRATEGIC)
+    debug(shares.api, path, debugged("debug"))
+    assert shares.get(name)["metadata"]["annotations"] == {
+        ASSIGNED: "{}",
+        f"{DEVICES}main": "GPU-1",
+        "team": "a",
+    }
+    shares.api.create(f"{path}/eviction", {"metadata": {"name": name, "namespace": NAMESPACE}})
+    eventually(lambda: all(pod["metadata"]["name"] != name for pod in shares.api.items(shares.pods)), "gone")
+
+
+def test_the_extender_writes_nothing_of_a_pod_but_its_binding(shares: ShareCluster, bound: str) -> None:
+    path = f"{shares.pods}/{bound}"
+    said = refused(shares.extender, "PATCH", path, {"metadata": {"labels": {"a": "b"}}})
+    assert 'cannot patch resource "pods"' in said
+    said = refused(shares.extender, "PATCH", f"{path}/status", {"status": {"reason": "a"}})
+    assert 'cannot patch resource "pods/status"' in said
+
+
+def test_our_kube_scheduler_goes_on_as_it_does(shares: ShareCluster) -> None:
+    """Pods that ask no GPU of ours are its own to bind; it nominates, and it evicts."""
+    name = shares.made(container(), schedulerName="gpu-scheduler")
+    path = f"{shares.pods}/{name}"
+    shares.scheduler.patch(f"{path}/status", {"status": {"nominatedNodeName": NODE}}, STRATEGIC)
+    shares.scheduler.create(f"{path}/binding", shares.binding(name))
+    assert shares.get(name)["spec"]["nodeName"] == NODE
+    shares.scheduler.request("DELETE", path)
+    eventually(lambda: all(pod["metadata"]["name"] != name for pod in shares.api.items(shares.pods)), "gone")
+
+
+def test_the_default_scheduler_and_kubelet_go_on_with_other_pods(shares: ShareCluster) -> None:
+    name = shares.made(container())
+    eventually(lambda: shares.get(name)["status"]["phase"] == "Running", "it runs")

@@ -1,0 +1,101 @@
+"""What the extender may write of a Node that has shares, on the real API server."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from tests.e2e.cluster.api import MERGE, STRATEGIC, Api, Json, eventually
+from tests.e2e.shares.share_cluster import NODE, ShareCluster, refused
+from tests.kube_objects import SHARE
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
+
+
+def amounts(mib: str | None, **more: str) -> Json:
+    return {"status": {kind: {SHARE: mib, **more} for kind in ("capacity", "allocatable")}}
+
+
+def advertised(api: Api) -> list[str | None]:
+    status = api.get(f"/api/v1/nodes/{NODE}")["status"]
+    return [status[kind].get(SHARE) for kind in ("capacity", "allocatable")]
+
+
+def told(shares: ShareCluster, mib: str) -> bool:
+    return advertised(shares.api) == [mib, mib]
+
+
+@pytest.mark.parametrize("kind", [MERGE, STRATEGIC])
+def test_the_extender_says_how_much_a_node_has(shares: ShareCluster, kind: str) -> None:
+    node = f"/api/v1/nodes/{NODE}/status"
+    for mib in ("81920", "0", "40960"):
+        shares.extender.patch(node, amounts(mib), kind)
+        # The kubelet beside it writes what it read a moment before.
+        eventually(partial(told, shares, mib), f"the node has {mib} MiB")
+    shares.extender.patch(node, amounts(None), kind)
+    eventually(lambda: advertised(shares.api) == [None, None], "it is taken back")
+
+
+READY = {"type": "Ready", "status": "False", "reason": "Wrong"}
+
+
+@pytest.mark.parametrize(
+    ("patch", "said"),
+    [
+        pytest.param(amounts("1", cpu="1"), "no other resource", id="another amount beside it"),
+        pytest.param({"status": {"capacity": {"nvidia.com/gpu": "8"}}}, "no other resource", id="GPUs"),
+        pytest.param({"status": {"allocatable": {"pods": None}}}, "no other resource", id="take one away"),
+        pytest.param({"status": {"conditions": [READY]}}, "nothing else", id="conditions"),
+        pytest.param(
+            {"status": {"addresses": [{"type": "Hostname", "address": "x"}]}}, "nothing else", id="addresses"
+        ),
+        pytest.param(
+            {"status": {"nodeInfo": {"kernelVersion": "x"}}}, "nothing else", id="what the node runs"
+        ),
+        pytest.param({"metadata": {"labels": {"a": "b"}}}, "nothing else", id="labels"),
+        pytest.param({"metadata": {"annotations": {"a": "b"}}}, "nothing else", id="annotations"),
+        pytest.param(
+            {"metadata": {"annotations": {"gpu.scheduler-ext.io/inventory-changed": "now"}}},
+            "nothing else",
+            id="the nudge by this way",
+        ),
+        pytest.param({"metadata": {"finalizers": ["a.example/b"]}}, "nothing else", id="finalizers"),
+    ],
+)
+def test_the_extender_changes_nothing_else_of_a_nodes_status(
+    shares: ShareCluster, patch: Json, said: str
+) -> None:
+    refusal = refused(shares.extender, "PATCH", f"/api/v1/nodes/{NODE}/status", patch, STRATEGIC)
+    assert said in refusal
+    assert refusal.startswith("403 Forbidden")
+
+
+def test_the_extender_changes_a_node_as_before(shares: ShareCluster) -> None:
+    node = f"/api/v1/nodes/{NODE}"
+    shares.extender.patch(
+        node, {"metadata": {"annotations": {"gpu.scheduler-ext.io/inventory-changed": "now"}}}
+    )
+    said = refused(shares.extender, "PATCH", node, {"spec": {"unschedulable": True}})
+    assert "may change one annotation of a Node" in said
+
+
+def test_others_change_a_nodes_status_as_they_may(shares: ShareCluster) -> None:
+    shares.api.patch(f"/api/v1/nodes/{NODE}/status", {"status": {"conditions": [READY]}}, STRATEGIC)
+    ready = {**READY, "status": "True", "reason": "KubeletReady"}
+    shares.api.patch(f"/api/v1/nodes/{NODE}/status", {"status": {"conditions": [ready]}}, STRATEGIC)
+
+
+def test_kubernetes_finds_nothing_wrong_with_the_policies(shares: ShareCluster) -> None:
+    def checked() -> dict[str, list[Json]] | None:
+        policies = shares.api.items(f"{POLICIES}/validatingadmissionpolicies")
+        if not all("typeChecking" in each.get("status", {}) for each in policies):
+            return None
+        return {
+            each["metadata"]["name"]: each["status"]["typeChecking"].get("expressionWarnings", [])
+            for each in policies
+        }
+
+    found = eventually(checked, "the policies are checked")
+    assert len(found) == 5
+    assert {name: warnings for name, warnings in found.items() if warnings} == {}

@@ -1,0 +1,306 @@
+"""What pods that ask a share are given, and what they may not say, on the real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.cluster.whole import PLAIN_NODES
+from tests.e2e.shares.share_cluster import (
+    ASSIGNED,
+    DEVICES,
+    NODE,
+    VISIBLE,
+    VOID,
+    ShareCluster,
+    container,
+    env,
+    own,
+    share,
+    variables,
+)
+from tests.kube_objects import SHARE
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
+LONGEST = "a" * 63
+SIDECAR = {"restartPolicy": "Always"}
+
+
+# What share pods are given
+
+
+def test_every_container_that_asks_a_share_sees_its_own(shares: ShareCluster) -> None:
+    made = shares.create(
+        shares.pod(
+            share("one", env=[{"name": "A", "value": "1"}]),
+            share("two"),
+            container("without"),
+            container("without-too", env=[{"name": "A", "value": "1"}]),
+            share(LONGEST),
+            init=[share("first"), share("beside", **SIDECAR), container("first-without")],
+        )
+    )
+    assert variables(made) == {
+        "first": [own("first")],
+        "beside": [own("beside")],
+        "first-without": [VOID],
+        "one": [{"name": "A", "value": "1"}, own("one")],
+        "two": [own("two")],
+        "without": [VOID],
+        "without-too": [{"name": "A", "value": "1"}, VOID],
+        LONGEST: [own(LONGEST)],
+    }
+
+
+def test_a_share_of_an_init_container_alone_counts(shares: ShareCluster) -> None:
+    made = shares.create(shares.pod(container("main"), init=[share("first")]))
+    assert variables(made) == {"first": [own("first")], "main": [VOID]}
+
+
+def test_a_share_pod_that_names_no_scheduler_gets_ours(shares: ShareCluster) -> None:
+    assert shares.create(shares.pod())["spec"]["schedulerName"] == "gpu-scheduler"
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param({}, id="asks nothing"),
+        pytest.param({SHARE: "0"}, id="asks a share of nothing"),
+        pytest.param({"nvidia.com/gpu": "1"}, id="asks a whole GPU"),
+    ],
+)
+def test_a_pod_is_left_as_it_is_that(shares: ShareCluster, limits: Json) -> None:
+    made = shares.create(shares.pod(container("main", limits)))
+    assert made["spec"]["schedulerName"] == "default-scheduler"
+    assert variables(made) == {"main": None}
+
+
+def test_a_stored_pod_changes_no_more(shares: ShareCluster) -> None:
+    made = shares.create(shares.pod(share("one"), container("two"), init=[share("first")]))
+    path = f"{shares.pods}/{made['metadata']['name']}"
+    shares.api.request("PUT", path, made)
+    shares.api.patch(path, {"metadata": {"labels": {"a": "b"}}})
+    assert shares.get(made["metadata"]["name"])["spec"] == made["spec"]
+
+
+def test_a_pod_made_from_a_stored_one_gets_nothing_twice(shares: ShareCluster) -> None:
+    made = shares.create(shares.pod(share("one"), container("two"), init=[share("first")]))
+    again = shares.create({"metadata": {"name": "again"}, "spec": made["spec"]})
+    assert again["spec"] == made["spec"]
+
+
+INJECTORS = 8
+
+
+@pytest.fixture
+def injectors(shares: ShareCluster) -> Iterator[None]:
+    """Policies that bring containers of their own, as service meshes do.
+
+    The order of policies is any, a new one with every change of them: so many that one comes after ours.
+    """
+    created = [create_injector(shares, f"injector-{n}") for n in range(INJECTORS)]
+    plain = shares.pod(container())
+    plain["metadata"]["labels"] = {"mesh": "yes"}
+
+    def containers() -> int:
+        return len(shares.api.create(f"{shares.pods}?dryRun=All", plain)["spec"]["containers"])
+
+    eventually(lambda: containers() == 1 + INJECTORS, "containers are injected")
+    yield
+    for paths in created:
+        for path in paths:
+            shares.api.delete(path)
+    eventually(lambda: containers() == 1, "no more containers are injected")
+
+
+def create_injector(shares: ShareCluster, name: str) -> list[str]:
+    """A policy that adds a container of its name to pods with labels; the paths of what was created."""
+    add = (
+        f"object.spec.containers.exists(c, c.name == '{name}') || !has(object.metadata.labels) ? [] :"
+        " [JSONPatch{op: 'add', path: '/spec/containers/-',"
+        f" value: Object.spec.containers{{name: '{name}', image: 'mesh:1'}}}}]"
+    )
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    spec = {
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {"resourceRules": [pods]},
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": add}}],
+    }
+    binding = {"policyName": name}
+    kinds = {"mutatingadmissionpolicies": spec, "mutatingadmissionpolicybindings": binding}
+    for kind, fields in kinds.items():
+        shares.api.create(f"{POLICIES}/{kind}", {"metadata": {"name": name}, "spec": fields})
+    return [f"{POLICIES}/{kind}/{name}" for kind in kinds]
+
+
+@pytest.mark.usefixtures("injectors")
+def test_containers_that_come_later_see_no_gpu_either(shares: ShareCluster) -> None:
+    pod = shares.pod()
+    pod["metadata"]["labels"] = {"mesh": "yes"}
+    injected = {f"injector-{n}": [VOID] for n in range(INJECTORS)}
+    assert variables(shares.create(pod)) == {"main": [own("main")], **injected}
+
+
+# What share pods may not say
+
+
+OTHERS: Json = {"env": [own("other")]}
+SECRETLY: Json = {"env": [own("main"), {"name": VISIBLE, "value": "all"}]}
+SETS_VISIBLE = f"a pod that asks {SHARE} sets NVIDIA_VISIBLE_DEVICES; leave it out"
+SETS_CUDA = f"a pod that asks {SHARE} sets CUDA_VISIBLE_DEVICES; leave it out"
+NAMED = "by which container runtimes give devices; leave them as they are"
+
+REFUSED = [
+    (
+        "choose another scheduler",
+        lambda s: s.pod(schedulerName="other"),
+        "is placed by gpu-scheduler, not by",
+    ),
+    (
+        "choose its node",
+        lambda s: s.pod(nodeName=NODE),
+        "is placed by gpu-scheduler; leave spec.nodeName out",
+    ),
+    (
+        "choose its node with all else as it should be",
+        lambda s: s.pod(share(env=[own("main")]), nodeName=NODE, schedulerName="gpu-scheduler"),
+        "leave spec.nodeName out",
+    ),
+    (
+        "choose a node that does not exist",
+        lambda s: s.pod(nodeName="nowhere"),
+        "leave spec.nodeName out",
+    ),
+    (
+        "choose its node with a share of an init container alone",
+        lambda s: s.pod(container(), init=[share("first")], nodeName=NODE),
+        "leave spec.nodeName out",
+    ),
+    (
+        "ask for all GPUs",
+        lambda s: s.pod(share("main", **env(VISIBLE))),
+        f"container main of {SETS_VISIBLE}",
+    ),
+    ("ask for one by its number", lambda s: s.pod(share("main", **env(VISIBLE, "0"))), SETS_VISIBLE),
+    ("take another container's variable", lambda s: s.pod(share(**OTHERS), share("other")), SETS_VISIBLE),
+    ("say it twice, the second time for all", lambda s: s.pod(share(**SECRETLY)), SETS_VISIBLE),
+    (
+        "ask for all in a container without a share",
+        lambda s: s.pod(share(), container("b", **env(VISIBLE))),
+        f"container b of {SETS_VISIBLE}",
+    ),
+    (
+        "ask for all in an init container",
+        lambda s: s.pod(init=[container("b", **env(VISIBLE))]),
+        f"container b of {SETS_VISIBLE}",
+    ),
+    (
+        "ask for all in a sidecar",
+        lambda s: s.pod(init=[share("b", **SIDECAR, **env(VISIBLE))]),
+        f"container b of {SETS_VISIBLE}",
+    ),
+    (
+        "ask for all in two of three containers",
+        lambda s: s.pod(share("a", **env(VISIBLE)), share("b"), container("c", **env(VISIBLE))),
+        f"container a, c of {SETS_VISIBLE}",
+    ),
+    (
+        "choose devices for CUDA",
+        lambda s: s.pod(share("main", **env("CUDA_VISIBLE_DEVICES", "1"))),
+        f"container main of {SETS_CUDA}",
+    ),
+    (
+        "choose devices for CUDA in a container without a share",
+        lambda s: s.pod(share(), container("b", **env("CUDA_VISIBLE_DEVICES"))),
+        f"container b of {SETS_CUDA}",
+    ),
+    (
+        "name a device to the runtime",
+        lambda s: s.pod(annotations={"cdi.k8s.io/mine": "nvidia.com/gpu=all"}),
+        NAMED,
+    ),
+    (
+        "name a device to NVIDIA's plugin, for all its containers",
+        lambda s: s.pod(annotations={"nvidia.cdi.k8s.io": "nvidia.com/gpu=all"}),
+        NAMED,
+    ),
+    (
+        "name a device to NVIDIA's plugin, for one container",
+        lambda s: s.pod(annotations={"nvidia.cdi.k8s.io/container.main": "nvidia.com/gpu=all"}),
+        NAMED,
+    ),
+    (
+        "assign itself a GPU",
+        lambda s: s.pod(annotations={f"{DEVICES}main": "GPU-1"}),
+        "come with the extender's Binding",
+    ),
+    ("say that it is assigned", lambda s: s.pod(annotations={ASSIGNED: "{}"}), "come with the extender's"),
+    (
+        "say so without asking a share",
+        lambda s: s.pod(container(), annotations={f"{DEVICES}main": "GPU-1"}),
+        "come with the extender's Binding",
+    ),
+]
+
+
+@pytest.mark.parametrize(("pod", "said"), [pytest.param(pod, said, id=name) for name, pod, said in REFUSED])
+def test_a_share_pod_may_not(shares: ShareCluster, pod: Any, said: str) -> None:
+    refusal = shares.refusal(pod(shares))
+    assert said in refusal
+    assert refusal.startswith("403 Forbidden"), "as a quota says it: nothing of the pod is malformed"
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(lambda s: s.pod(schedulerName="gpu-scheduler"), id="name our scheduler"),
+        pytest.param(lambda s: s.pod(share("main", **env("CUDA_LAUNCH_BLOCKING", "1"))), id="have variables"),
+        pytest.param(lambda s: s.pod(share(env=[own("main")])), id="say what would be said for it"),
+        pytest.param(lambda s: s.pod(annotations={"team": "a"}), id="have annotations"),
+        pytest.param(
+            lambda s: s.pod(annotations={"gpu.scheduler-ext.io/model": "L4"}), id="have wishes of a GPU"
+        ),
+        pytest.param(lambda s: s.pod(share(envFrom=[{"configMapRef": {"name": "c"}}])), id="have envFrom"),
+    ],
+)
+def test_a_share_pod_may(shares: ShareCluster, pod: Any) -> None:
+    assert shares.refusal(pod(shares)) == ""
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(lambda s: s.pod(container(), schedulerName="other"), id="choose another scheduler"),
+        pytest.param(lambda s: s.pod(container(), nodeName=NODE), id="choose its node"),
+        pytest.param(lambda s: s.pod(container(**env(VISIBLE))), id="set the variable"),
+        pytest.param(lambda s: s.pod(container(**env("CUDA_VISIBLE_DEVICES"))), id="choose devices for CUDA"),
+        pytest.param(
+            lambda s: s.pod(
+                container(), annotations={"nvidia.cdi.k8s.io/pod": "management.nvidia.com/gpu=all"}
+            ),
+            id="name a device to NVIDIA's plugin",
+        ),
+    ],
+)
+def test_a_pod_without_a_share_may(shares: ShareCluster, pod: Any) -> None:
+    assert shares.refusal(pod(shares)) == ""
+
+
+def test_daemon_pods_of_shares_are_taken(shares: ShareCluster) -> None:
+    """Their controller chooses the node by affinity and leaves `nodeName` to the scheduler."""
+    sets = "/apis/apps/v1/namespaces/shares/daemonsets"
+    labels = {"app": "daemon"}
+    template = {"metadata": {"labels": labels}, "spec": shares.pod()["spec"]}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    shares.api.create(sets, {"metadata": {"name": "daemon"}, "spec": spec})
+
+    def placed() -> list[Json]:
+        found = shares.api.items(shares.pods, labelSelector="app=daemon")
+        return found if len(found) == len(PLAIN_NODES) else []
+
+    pods = eventually(placed, "each node has its pod")
+    assert {pod["spec"]["schedulerName"] for pod in pods} == {"gpu-scheduler"}
+    shares.api.delete(f"{sets}/daemon")

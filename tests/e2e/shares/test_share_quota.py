@@ -1,0 +1,123 @@
+"""Namespaces bound what their pods ask of GPU memory by Kubernetes' own means, as the samples show."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+import yaml
+
+from tests.e2e.cluster.api import ApiError, Json, eventually
+from tests.e2e.installation import MANIFESTS
+from tests.e2e.shares.share_cluster import VOID, ShareCluster, container, own, share, variables
+from tests.kube_objects import SHARE
+
+SAMPLES = MANIFESTS / "samples"
+REQUESTS = f"requests.{SHARE}"
+
+
+@pytest.fixture
+def namespace(shares: ShareCluster) -> Iterator[str]:
+    """A namespace of its own."""
+    name = f"team-{uuid.uuid4().hex[:8]}"
+    shares.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    path = f"/api/v1/namespaces/{name}"
+    eventually(lambda: shares.api.items(f"{path}/serviceaccounts"), "the namespace has its ServiceAccount")
+    yield path
+    shares.api.delete(path)
+
+
+@pytest.fixture
+def quota(shares: ShareCluster, namespace: str) -> Callable[[], Json]:
+    """The sample's quota; gives what of it is used."""
+    shares.api.create(f"{namespace}/resourcequotas", sample("quota"))
+    path = f"{namespace}/resourcequotas/gpu-memory"
+    eventually(lambda: shares.api.get(path)["status"].get("hard"), "the quota is known")
+    return lambda: shares.api.get(path)["status"]["used"]
+
+
+@pytest.fixture
+def limits(shares: ShareCluster, namespace: str) -> None:
+    """The sample's LimitRange, in force."""
+    shares.api.create(f"{namespace}/limitranges", sample("limit-range"))
+    too_much = shares.pod(share(mib="40961"))
+    eventually(lambda: refusal(shares, namespace, too_much), "the LimitRange is in force")
+
+
+def sample(name: str) -> Json:
+    found: Json = yaml.safe_load((SAMPLES / f"{name}.yaml").read_bytes())
+    return found
+
+
+def refusal(shares: ShareCluster, namespace: str, pod: Json) -> str:
+    """What stands against a pod; empty where nothing does. Nothing is written."""
+    try:
+        shares.api.create(f"{namespace}/pods?dryRun=All", pod)
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+def test_the_quota_refuses_the_pod_that_exceeds_it(
+    shares: ShareCluster, namespace: str, quota: Callable[[], Json]
+) -> None:
+    for _ in range(2):
+        shares.api.create(f"{namespace}/pods", shares.pod(share("a", "20480"), share("b", "16384")))
+    eventually(lambda: quota() == {REQUESTS: "73728"}, "both count with all their containers")
+    said = refusal(shares, namespace, shares.pod(share(mib="8193")))
+    assert said.startswith("403 Forbidden")
+    asked, used, limited = (f"{what}: {REQUESTS}" for what in ("requested", "used", "limited"))
+    assert f"exceeded quota: gpu-memory, {asked}=8193, {used}=73728, {limited}=81920" in said
+    assert "ValidatingAdmissionPolicy" not in said
+    assert refusal(shares, namespace, shares.pod(share(mib="8192"))) == "", "the last MiB may be asked"
+
+
+def test_a_pod_that_is_gone_counts_no_more(
+    shares: ShareCluster, namespace: str, quota: Callable[[], Json]
+) -> None:
+    pod = shares.pod(share(mib="81920"))
+    shares.api.create(f"{namespace}/pods", pod)
+    assert "exceeded quota" in refusal(shares, namespace, shares.pod(share(mib="1")))
+    shares.api.delete(f"{namespace}/pods/{pod['metadata']['name']}")
+    eventually(lambda: quota() == {REQUESTS: "0"}, "it counts no more")
+    assert refusal(shares, namespace, shares.pod(share(mib="1"))) == ""
+
+
+@pytest.mark.usefixtures("quota")
+def test_pods_without_a_share_are_not_concerned_by_the_quota(shares: ShareCluster, namespace: str) -> None:
+    shares.api.create(f"{namespace}/pods", shares.pod(share(mib="81920")))
+    assert refusal(shares, namespace, shares.pod(container())) == ""
+
+
+@pytest.mark.usefixtures("limits")
+def test_the_limit_range_refuses_the_container_that_exceeds_it(shares: ShareCluster, namespace: str) -> None:
+    said = refusal(shares, namespace, shares.pod(share("a", "1"), share("b", "40961")))
+    assert f"maximum {SHARE} usage per Container is 40960, but limit is 40961" in said
+    assert refusal(shares, namespace, shares.pod(share("a", "40960"), share("b", "40960"))) == ""
+
+
+@pytest.mark.usefixtures("limits")
+def test_pods_without_a_share_get_none_by_the_limit_range(shares: ShareCluster, namespace: str) -> None:
+    made = shares.api.create(f"{namespace}/pods", shares.pod(container()))
+    assert made["spec"]["containers"][0]["resources"]["limits"] == {SHARE: "0"}
+    assert made["spec"]["schedulerName"] == "default-scheduler"
+    assert variables(made) == {"main": None}
+
+
+def test_a_share_that_a_limit_range_gives_is_a_share(shares: ShareCluster, namespace: str) -> None:
+    """Without the sample's default, the max is one."""
+    careless = sample("limit-range")
+    for key in ("default", "defaultRequest"):
+        del careless["spec"]["limits"][0][key]
+    shares.api.create(f"{namespace}/limitranges", careless)
+
+    def given() -> Json | None:
+        made = shares.api.create(
+            f"{namespace}/pods?dryRun=All", shares.pod(container(), container("other", {SHARE: "0"}))
+        )
+        return made if made["spec"]["containers"][0]["resources"].get("limits") else None
+
+    made = eventually(given, "the LimitRange is in force")
+    assert made["spec"]["schedulerName"] == "gpu-scheduler"
+    assert variables(made) == {"main": [own("main")], "other": [VOID]}

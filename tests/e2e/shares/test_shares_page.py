@@ -1,0 +1,260 @@
+"""What the page on shares and the samples show is taken as it stands, and its commands run in order."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
+from tests.e2e.cluster.api import APPLY, Api, ApiError, eventually
+from tests.e2e.cluster.whole import running_cluster
+from tests.e2e.documented import PODS, Reader
+from tests.e2e.shares.share_cluster import ShareCluster, own, variables
+from tests.kube_objects import SHARE, gpu, gpu_node
+from tests.manifests.objects import Json, of_kind
+from tests.manifests.policy import violations
+from tests.pages import ROOT, blocks, section
+
+PAGE = (ROOT / "docs" / "tasks" / "shares.md").read_text()
+POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
+BOTH = ("gpu-scheduler-shares", "gpu-scheduler-share-pods")
+COMPONENTS = "\n".join(
+    [
+        "apiVersion: kustomize.config.k8s.io/v1beta1",
+        "kind: Kustomization",
+        "resources: [../manifests/base]",
+        "components:",
+        *("  - ../manifests/components/shares", "  - ../manifests/components/standalone-mtls"),
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    checkout = tmp_path_factory.mktemp("checkout")
+    for name in ("manifests", "config"):
+        shutil.copytree(ROOT / name, checkout / name)
+    (checkout / "my-cluster").mkdir()
+    return checkout
+
+
+def rendered(shares: ShareCluster, checkout: Path, kustomization: str) -> list[Json]:
+    (checkout / "my-cluster" / "kustomization.yaml").write_text(kustomization)
+    return list(yaml.safe_load_all(shares.plane.kubectl("kustomize", checkout / "my-cluster")))
+
+
+def told(objects: list[Json], variable: str) -> dict[str, str]:
+    """What the policies that have a variable say of it."""
+    return {
+        each["metadata"]["name"]: found["expression"]
+        for each in of_kind(objects, *POLICIES)
+        for found in each["spec"].get("variables", ())
+        if found["name"] == variable
+    }
+
+
+def configured(objects: list[Json]) -> tuple[Json, Json]:
+    """kube-scheduler's configuration and the extender's, as the pods will read them."""
+    (data,) = (each["data"] for each in of_kind(objects, "ConfigMap") if "extender.yaml" in each["data"])
+    return yaml.safe_load(data["kube-scheduler.yaml"]), yaml.safe_load(data["extender.yaml"])
+
+
+def test_the_component_for_nvidias_plugin(shares: ShareCluster, checkout: Path) -> None:
+    (kustomization,) = blocks(section(PAGE, "## NVIDIA's NRI plugin"), "yaml")
+    objects = rendered(shares, checkout, kustomization)
+    assert told(objects, "byVariable") == dict.fromkeys(BOTH, "false")
+    assert violations(objects) == []
+    scheduler, extender = configured(objects)
+    assert (scheduler["extenders"][0]["bindVerb"], extender["bind"]) == ("bind", {"enabled": True})
+
+
+@pytest.mark.parametrize(
+    ("kustomization", "said"),
+    [
+        pytest.param(COMPONENTS, "bind.enabled without bindVerb", id="kube-scheduler binds by itself"),
+        pytest.param(
+            "\n".join([*COMPONENTS.splitlines()[:-2], *reversed(COMPONENTS.splitlines()[-2:])]),
+            "asks an extender on loopback, and has none",
+            id="or finds no extender",
+        ),
+    ],
+)
+def test_shares_and_the_extender_by_itself_do_not_go_together(
+    shares: ShareCluster, checkout: Path, kustomization: str, said: str
+) -> None:
+    """In either order."""
+    assert any(said in broken for broken in violations(rendered(shares, checkout, kustomization)))
+
+
+def test_the_pod_of_the_page(shares: ShareCluster) -> None:
+    made = shares.create(yaml.safe_load(the_pod()))
+    assert made["spec"]["schedulerName"] == "gpu-scheduler"
+    assert variables(made) == {name: [own(name)] for name in ("main", "embed")}
+
+
+def the_pod() -> str:
+    (pod,) = [block for block in blocks(PAGE, "yaml") if "kind: Pod" in block]
+    return pod
+
+
+def test_the_reservation_of_the_reference(shares: ShareCluster) -> None:
+    (block,) = blocks((ROOT / "docs/reference/gpureservation.md").read_text(), "yaml")
+    wanted = yaml.safe_load(block)
+    path = f"/apis/{wanted['apiVersion']}/gpureservations?dryRun=All&fieldValidation=Strict"
+    assert shares.extender.create(path, wanted)["spec"] == wanted["spec"]
+
+
+# The page, from its first command to its last
+
+NODE = "share-l4-01"
+NODE_PATH = f"/api/v1/nodes/{NODE}"
+GPU_MIB = 23034
+ROOM_MIB = 2 * (GPU_MIB - 2304)
+# In the order of the page.
+RUN = (
+    *("## On which nodes", "## Installing", "## A pod", "## A configuration of your own"),
+    *("## Another name for the scheduler", "## Taking it away"),
+)
+
+
+class ShareReader(Reader):
+    """A reader who has a node of two L4."""
+
+    def report(self, sequence: int) -> None:
+        """Say what its agent says: what is old is not decided on."""
+        devices = [gpu(i, f"GPU-{i}", model="L4", total=GPU_MIB) for i in range(2)]
+        uid = self.api.get(NODE_PATH)["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": uid}
+        query = "fieldManager=scheduler-ext-agent&force=true"
+        report = gpu_node(NODE, devices, sequence=sequence)
+        made = {**report, "metadata": {"name": NODE, "ownerReferences": [owner]}}
+        self.api.patch(f"{GPU_NODES}/{NODE}?{query}", made, APPLY)
+        self.api.patch(f"{GPU_NODES}/{NODE}/status?{query}", report, APPLY)
+
+    def amounts(self) -> list[str | None]:
+        """What the node advertises."""
+        status = self.api.get(NODE_PATH)["status"]
+        return [status[part].get(SHARE) for part in ("capacity", "allocatable")]
+
+    def configuration(self) -> tuple[Json, Json]:
+        """What the pods have mounted now."""
+        deployment = self.api.get("/apis/apps/v1/namespaces/gpu-scheduler/deployments/gpu-scheduler")
+        volumes = deployment["spec"]["template"]["spec"]["volumes"]
+        (name,) = (each["configMap"]["name"] for each in volumes if "configMap" in each)
+        found = self.api.get(f"/api/v1/namespaces/gpu-scheduler/configmaps/{name}")
+        return configured([{**found, "kind": "ConfigMap"}])
+
+    def await_scheduler(self, name: str) -> None:
+        """The API server knows new policies a moment after they were written."""
+        pod = {"metadata": {"name": "dry"}, "spec": yaml.safe_load(the_pod())["spec"]}
+
+        def judged() -> bool:
+            return "is placed by" in refusal(self.api, {**pod, "spec": {**pod["spec"], "nodeName": NODE}})
+
+        def given() -> bool:
+            return bool(self.api.create(f"{PODS}?dryRun=All", pod)["spec"]["schedulerName"] == name)
+
+        eventually(judged, "share pods are judged")
+        eventually(given, f"share pods are given {name}")
+
+    def place(self, name: str) -> Json:
+        """A small share of an image that asks nothing else; the bound pod."""
+        main = {"name": "main", "image": "chat:1", "resources": {"limits": {SHARE: "100"}}}
+        spec = {"containers": [main], "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
+        self.api.create(PODS, {"metadata": {"name": name}, "spec": spec})
+        assert self.node_of(name) == NODE
+        return self.api.get(f"{PODS}/{name}")
+
+
+def refusal(api: Api, pod: Json) -> str:
+    try:
+        api.create(f"{PODS}?dryRun=All", pod)
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareReader]:
+    with running_cluster(tmp_path_factory.mktemp("shares-page")) as cluster:
+        room = {"cpu": "64", "memory": "512Gi", "pods": "110"}
+        node = {"metadata": {"name": NODE}, "status": {"capacity": room}}
+        cluster.plane.api.create("/api/v1/nodes", node)
+        eventually(lambda: "allocatable" in cluster.plane.api.get(NODE_PATH)["status"], "the node is there")
+        reader = ShareReader(cluster, tmp_path_factory.mktemp("checkout"))
+        reader.run("README.md", "## Install on a cluster")
+        reader.report(1)
+        yield reader
+
+
+def test_the_page_from_installing_to_taking_away(reader: ShareReader) -> None:
+    """One reader does all of it, on one cluster."""
+    reader.run("docs/tasks/shares.md", "## On which nodes")
+    reader.run("docs/tasks/shares.md", "## Installing")
+    assert reader.amounts() == [str(ROOM_MIB)] * 2
+    reader.await_scheduler("gpu-scheduler")
+
+    (reader.checkout / "chat.yaml").write_text(the_pod())
+    reader.run("docs/tasks/shares.md", "## A pod")
+    assert reader.node_of("chat") == NODE
+    annotations = reader.api.get(f"{PODS}/chat")["metadata"]["annotations"]
+    asked = {each["container"]: each["memoryMiB"] for each in assigned(annotations)["containers"]}
+    assert asked == {"main": 16384, "embed": 4096}
+    # Runbooks about what only shares have.
+    reader.follow("docs/runbooks/GPUBindConflictsHigh.md")
+    reader.follow("docs/runbooks/GPUSharePodsUnplaced.md")
+
+    reader.report(2)
+    reader.run("docs/tasks/shares.md", "## A configuration of your own")
+    scheduler, extender = reader.configuration()
+    assert scheduler["extenders"][0]["bindVerb"] == "bind"
+    assert (extender["score"], extender["bind"]) == ({"strategy": "binpack"}, {"enabled": True})
+    assert assigned(reader.place("with-my-own")["metadata"]["annotations"])["node"] == NODE
+
+    reader.report(3)
+    reader.run("docs/tasks/shares.md", "## Another name for the scheduler")
+    objects = list(yaml.safe_load_all(reader.run_block("kubectl kustomize my-cluster")))
+    assert told(objects, "schedulers") == dict.fromkeys(BOTH, "['my-scheduler']")
+    assert violations(objects) == []
+    scheduler, extender = reader.configuration()
+    assert [each["schedulerName"] for each in scheduler["profiles"]] == ["my-scheduler"]
+    assert scheduler["extenders"][0]["bindVerb"] == "bind"
+    assert (extender["schedulerNames"], extender["bind"]) == (["my-scheduler"], {"enabled": True})
+    reader.await_scheduler("my-scheduler")
+    pod = reader.place("by-another-name")
+    assert pod["spec"]["schedulerName"] == "my-scheduler"
+    assert assigned(pod["metadata"]["annotations"])["node"] == NODE
+
+    away, rest, by_hand = blocks(section(PAGE, "## Taking it away"), "sh")
+    reader.run_block("kubectl delete pod with-my-own by-another-name")
+    reader.run_block(away)
+    assert reader.amounts() == [None, None]
+    reader.run("README.md", "## Install on a cluster")
+    reader.run_block(rest)
+    cluster_wide = "kubectl get crds,clusterroles,clusterrolebindings -o name; kubectl api-resources -o name"
+    assert "gpureservations" not in reader.run_block(cluster_wide)
+    kinds = "mutatingadmissionpolicies,mutatingadmissionpolicybindings,validatingadmissionpolicies"
+    policies = reader.run_block(f"kubectl get {kinds},validatingadmissionpolicybindings -o name")
+    left = {name.rpartition("/")[2] for name in policies.splitlines()}
+    assert left == {"gpu-scheduler-nudge-only", "gpu-scheduler-agent-own-node-only"}
+    amount = {part: {SHARE: "1"} for part in ("capacity", "allocatable")}
+    reader.api.patch(f"{NODE_PATH}/status", {"status": amount})
+    reader.run_block(by_hand)
+    assert reader.amounts() == [None, None]
+
+
+def test_every_command_of_the_page_is_run() -> None:
+    assert sum(len(blocks(section(PAGE, each), "sh")) for each in RUN) == len(blocks(PAGE, "sh"))
+    headings = [line for line in PAGE.splitlines() if line in RUN]
+    assert headings == list(RUN)
+
+
+def assigned(annotations: Json) -> Json:
+    """The decision as a pod has it."""
+    found: Json = json.loads(annotations["gpu.scheduler-ext.io/assigned"])
+    return found

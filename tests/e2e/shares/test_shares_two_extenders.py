@@ -1,0 +1,96 @@
+"""Two extenders that both believe to be the active one, each with a scheduler of its own: still no GPU is
+promised twice, neither shares of it nor all of it. Elsewhere that is an accident: a paused leader goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.history import Recorder
+from tests.e2e.installation import MANIFESTS, Installation
+from tests.e2e.shares.share_workload import HALF, ShareWorkload, running_share_installation, share_workload_on
+
+ROUNDS = 5
+PODS = 16
+# Of whole GPUs there are fewer than are asked for.
+WHOLE, GPUS = 6, 4
+PLACES = PODS + GPUS
+
+
+def without_leases(directory: Path) -> Path:
+    """The overlay for shares, whose schedulers hold no election and whose extenders follow none."""
+    shares = MANIFESTS / "components" / "shares" / "kube-scheduler.yaml"
+    configuration = yaml.safe_load(shares.read_bytes())
+    configuration["leaderElection"] = {"leaderElect": False}
+    directory.mkdir()
+    (directory / "kube-scheduler.yaml").write_text(yaml.safe_dump(configuration))
+    lease = "/spec/template/spec/containers/1/args/3"
+    kustomization: Json = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(MANIFESTS / "overlays" / "shares", directory)],
+        "configMapGenerator": [
+            {
+                "name": "gpu-scheduler-config",
+                "namespace": "gpu-scheduler",
+                "behavior": "merge",
+                "files": ["kube-scheduler.yaml"],
+            }
+        ],
+        "patches": [
+            {
+                "target": {"kind": "Deployment", "name": "gpu-scheduler"},
+                "patch": yaml.safe_dump(
+                    [
+                        {"op": "test", "path": lease, "value": "--lease=gpu-scheduler/gpu-scheduler"},
+                        {"op": "remove", "path": lease},
+                    ]
+                ),
+            }
+        ],
+    }
+    (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    return directory
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Iterator[ShareWorkload]:
+    overlay = without_leases(tmp_path / "overlay")
+    with (
+        running_share_installation(tmp_path, overlay) as installation,
+        share_workload_on(installation) as workload,
+    ):
+        yield workload
+
+
+def binds(installation: Installation, result: str) -> list[float]:
+    """How many binds each extender ended so."""
+    name = "gpu_extender_bind_total"
+    return [installation.metric_of(pod, name, result=result) for pod in installation.pods()]
+
+
+def test_both_bind_and_nothing_is_promised_twice(workload: ShareWorkload) -> None:
+    installation = workload.installation
+    stems = ("shared-a", "shared-b")
+    for stem in stems:
+        workload.add_shared(stem, 4)
+    workload.add_whole("whole", GPUS)
+    workload.publish()
+    gpus = [workload.gpu(stem, i) for stem in stems for i in range(4)]
+    eventually(lambda: installation.metric("gpu_extender_active") == 2, "both are active")
+    with Recorder(workload.api, workload.namespace) as recorder:
+        for number in range(ROUNDS):
+            shares = [workload.share(HALF) for _ in range(PODS)]
+            workload.create_all(shares + [workload.pod({"nvidia.com/gpu": "1"}) for _ in range(WHOLE)])
+            eventually(lambda: len(workload.bound()) >= PLACES, f"all GPUs are bound, round {number}", 90.0)
+            assert workload.pods_by_gpu() == dict.fromkeys(gpus, 2)
+            workload.remove_all()
+    assert workload.wrongs(recorder) == []
+    assert all(binds(installation, "bound")), "both have bound some"
+    conflicts = installation.metric("gpu_extender_bind_conflicts_total", kind="fence")
+    assert conflicts > 0, "they met, and it was counted"

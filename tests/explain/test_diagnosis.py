@@ -1,0 +1,248 @@
+"""explain: what is nearest to a fit, who is in the way, and what would help, in words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from scheduler_ext.wire.config import Configuration, InspectionSection
+from tests.explain.explaining import explained, mig, wish
+from tests.extender.foreseeing import askers, clusters
+from tests.extender.preempting import on_gpu, on_share, share_node, whole_node
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
+
+WHOLE = "nvidia.com/gpu"
+ONE_G = "nvidia.com/mig-1g.10gb"
+TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
+SICK = {"state": "Unhealthy", "reason": "XID 79"}
+
+
+def secret(held: Json) -> Json:
+    held["metadata"]["namespace"] = "secret"
+    return held
+
+
+@pytest.mark.parametrize(
+    ("asking", "objects", "text", "advice"),
+    [
+        pytest.param(
+            pod("p", {WHOLE: "2"}),
+            [*whole_node("a", "x", "y"), on_gpu("x", "a"), on_gpu("y", "a", priority=7)],
+            "a has 0 of 2 nvidia.com/gpu free; would fit if pod default/x (priority 0) and pod default/y "
+            "(priority 7) left",
+            [
+                "It fits on a as soon as pod default/x (priority 0) and pod default/y (priority 7) end; with "
+                "a priority above 7 kube-scheduler might evict for it"
+            ],
+            id="all GPUs are held: who holds them",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "16"}),
+            whole_node("a", None, None),
+            "a has 2 of 16 nvidia.com/gpu free",
+            ["With 2 nvidia.com/gpu instead of 16 it would fit on 1 node now"],
+            id="more GPUs than any node has: how many fit",
+        ),
+        pytest.param(
+            pod("p", {SHARE: "50000"}, priority=1000),
+            [*share_node("n", 2), on_share("x", 40000, "n", 0), on_share("y", 42000, "n", 1, priority=2000)],
+            "n GPU 0 is 16,272 MiB short (needs 50,000, has 33,728); would fit if pod default/x (priority 0) "
+            "left",
+            [
+                "It fits on n as soon as pod default/x (priority 0) ends; kube-scheduler may evict for it, "
+                "as its priority 1000 is higher",
+                "With a share of 33,728 MiB instead of 50,000 it would fit on 1 node now",
+            ],
+            id="a share is short: by how much, whom to wait for, what fits now",
+        ),
+        pytest.param(
+            pod("p", {SHARE: "90000"}),
+            share_node("n", 2),
+            "n GPU 0 is 8,080 MiB short (needs 90,000, has 81,920)",
+            ["With a share of 73,728 MiB instead of 90,000 it would fit on 1 node now"],
+            id="a share larger than any GPU",
+        ),
+        pytest.param(
+            wish({WHOLE: "1"}, model="H100"),
+            whole_node("a", None),
+            "a GPU 0 is of model A100-80GB, not H100",
+            [
+                "No node has a GPU of model H100; did you mean A100?",
+                "With gpu.scheduler-ext.io/model: A100-80GB instead of H100 it would fit on 1 node now",
+            ],
+            id="a model that is not there: which are",
+        ),
+        pytest.param(
+            wish({WHOLE: "1"}, min_cuda="13.0"),
+            whole_node("a", None),
+            "the driver of a does not say which CUDA it supports, needs 13.0",
+            ["Without the annotation gpu.scheduler-ext.io/min-cuda it would fit on 1 node now"],
+            id="a driver that is too old, or does not say",
+        ),
+        pytest.param(
+            pod("p", {ONE_G: "1"}),
+            [
+                gpu_node("n", [gpu(0, mig=mig(("1g.10gb", 0, 1), held=(0,)))]),
+                node("n", {ONE_G: "1"}),
+            ],
+            "n has 0 of 1 nvidia.com/mig-1g.10gb free",
+            ["Wait for an instance, ask for a profile the node offers, or change its MIG configuration."],
+            id="no instance of the profile is free",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1"}),
+            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, taints=[TAINT])],
+            "n: node(s) had untolerated taint(s) (has nvidia.com/gpu:NoSchedule)",
+            [
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) had untolerated "
+                "taint(s)): if the pod may be there, add to its spec.tolerations: {key: nvidia.com/gpu, "
+                "operator: Exists, effect: NoSchedule}"
+            ],
+            id="a taint nobody tolerates: what would",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1", "cpu": "100"}),
+            whole_node("a", None),
+            "a: Insufficient cpu (needs 100, has 64)",
+            [
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (Insufficient cpu): ask at most "
+                "64 cpu, wait for other pods, or add nodes"
+            ],
+            id="too little CPU beside free GPUs",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1"}),
+            [gpu_node("n", [gpu(0, health=SICK)]), node("n", {WHOLE: "1"})],
+            "n GPU 0 is unhealthy (XID 79)",
+            ["Have an operator reset or replace GPU 0 of n"],
+            id="a sick GPU, and why it is",
+        ),
+        pytest.param(
+            pod("p", {SHARE: "100"}),
+            [node("n", {WHOLE: "1"})],
+            "n has no fresh report of its GPUs (labels only)",
+            [
+                "No node hands out memory shares: label nodes gpu.scheduler-ext.io/sharing=memory, or ask "
+                "whole GPUs",
+                "Check that the node's agent runs and reports, or that the inventory file lists the node.",
+            ],
+            id="shares where only whole GPUs are known",
+        ),
+        pytest.param(
+            pod("p", {SHARE: "100"}),
+            [node("n", {}, labels=GFD_H100 | {"gpu.scheduler-ext.io/sharing": "memory"})],
+            "n has no fresh report of its GPUs (labels only)",
+            ["Check that the node's agent runs and reports, or that the inventory file lists the node."],
+            id="an agent that does not report",
+        ),
+        pytest.param(
+            pod("p", {SHARE: "8192"}),
+            [],
+            None,
+            ["There are no nodes available to schedule pods: none has been seen yet, or there is none"],
+            id="no nodes at all",
+        ),
+    ],
+)
+def test_a_pod_that_waits_is_told(
+    asking: Json, objects: list[Json], text: str | None, advice: list[str]
+) -> None:
+    explanation = explained(asking, *(objects or [pod("elsewhere")]))
+    nearest = explanation["nearest"]
+    assert (nearest["text"] if nearest else None, explanation["advice"]) == (text, advice)
+    assert sum(explanation["counts"].values()) == len(explanation["nodes"])
+
+
+def test_what_fits_needs_no_advice() -> None:
+    explanation = explained(pod("p", {WHOLE: "1"}), *whole_node("a", None), *whole_node("b", "x"))
+    told = (explanation["counts"], explanation["nearest"], explanation["advice"])
+    assert told == ({"Insufficient nvidia.com/gpu per device": 1}, None, [])
+
+
+@pytest.mark.parametrize(
+    ("hides", "told", "named"),
+    [
+        pytest.param(True, "a pod of another namespace (priority 0)", None, id="by default no name is told"),
+        pytest.param(False, "pod secret/x (priority 0)", "x", id="unless the configuration says so"),
+    ],
+)
+def test_pods_of_other_namespaces(hides: bool, told: str, named: str | None) -> None:
+    config = Configuration(inspection=InspectionSection(hide_other_namespaces=hides))
+    held = secret(on_share("x", 60_000, "n", 0))
+    explanation = explained(pod("p", {SHARE: "50000"}), *share_node("n", 1), held, config=config)
+    assert told in explanation["nearest"]["text"]
+    assert explanation["nearest"]["wouldFitWithout"][0]["name"] == named
+    assert ("secret" in str(explanation)) is not hides
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(clusters(), askers())
+def test_it_fits_on_the_nearest_node_without_those_in_the_way_and_not_with_one_of_them(
+    objects: list[Json], asking: Json
+) -> None:
+    nearest = explained(asking, *objects)["nearest"]
+    if nearest is None or not nearest["wouldFitWithout"]:
+        return
+    names = [leaver["name"] for leaver in nearest["wouldFitWithout"]]
+
+    def fits_without(gone: list[str]) -> bool:
+        # An agent's word on pods that have left outlives them, so they are there as finished ones.
+        left = [
+            each | {"status": {"phase": "Succeeded"}} if each["metadata"]["name"] in gone else each
+            for each in objects
+        ]
+        explanation = explained(asking, *left)
+        return any(
+            entry["node"] == nearest["node"]
+            for entry in explanation["nodes"]
+            if entry["by"] == "gpu" and entry["verdict"] == "fits"
+        )
+
+    assert fits_without(names)
+    for name in names:
+        assert not fits_without([other for other in names if other != name])
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(clusters(), askers(), st.sampled_from(["A100-40GB", "H100", "A100"]))
+def test_what_is_said_to_fit_now_does(objects: list[Json], asking: Json, model: str) -> None:
+    asking["metadata"]["annotations"] = {"gpu.scheduler-ext.io/model": model}
+    explanation = explained(asking, *objects)
+    for advice in explanation["advice"]:
+        without = re.match(r"Without the annotation (\S+) it would fit on ([\d,]+) node", advice)
+        other = re.match(
+            r"With (gpu\S+): (\S+?)(?:, or one of these,)? instead of .* on ([\d,]+) node", advice
+        )
+        capped = re.match(r"With no share above ([\d,]+) MiB it would fit on ([\d,]+) node", advice)
+        smaller = re.match(r"With a share of ([\d,]+) MiB instead of .* would fit on ([\d,]+) node", advice)
+        fewer = re.match(r"With (\d+) (\S+) instead of \d+ it would fit on ([\d,]+) node", advice)
+        changed = pod("changed", annotations=dict(asking["metadata"]["annotations"]))
+        changed["spec"] = {**asking["spec"], "containers": [dict(c) for c in asking["spec"]["containers"]]}
+        limits = [dict(c["resources"]["limits"]) for c in changed["spec"]["containers"]]
+        if without is not None:
+            del changed["metadata"]["annotations"][without[1]]
+            count = without[2]
+        elif other is not None:
+            changed["metadata"]["annotations"][other[1]] = other[2].strip('"')
+            count = other[3]
+        elif capped is not None:
+            most = int(capped[1].replace(",", ""))
+            for each in limits:
+                if SHARE in each:
+                    each[SHARE] = str(min(int(each[SHARE]), most))
+            count = capped[2]
+        elif smaller is not None:
+            next(each for each in limits if SHARE in each)[SHARE] = smaller[1].replace(",", "")
+            count = smaller[2]
+        elif fewer is not None:
+            next(each for each in limits if fewer[2] in each)[fewer[2]] = fewer[1]
+            count = fewer[3]
+        else:
+            continue
+        for container, each in zip(changed["spec"]["containers"], limits, strict=True):
+            container["resources"] = {"limits": each}
+        fitting = [entry for entry in explained(changed, *objects)["nodes"] if entry["verdict"] == "fits"]
+        assert len(fitting) == int(count.replace(",", ""))

@@ -1,0 +1,291 @@
+"""explain: the contract of its JSON, the order of its nodes, and what lower priorities hold."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.errors import PodError
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.wire.config import Configuration, FilterSection
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.explain.explaining import explained, mig, only, wish
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, names_body, node, pod
+
+WHOLE = "nvidia.com/gpu"
+ONE_G = "nvidia.com/mig-1g.10gb"
+MODEL = "gpu.scheduler-ext.io/model"
+
+
+def test_the_contract_of_a_node_that_fits() -> None:
+    explanation = explained(pod("p", {WHOLE: "1"}), gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}))
+    assert list(explanation) == [
+        "apiVersion",
+        "kind",
+        "pod",
+        "request",
+        "invalid",
+        "fits",
+        "best",
+        "counts",
+        "nearest",
+        "advice",
+        "nodes",
+        "notModelled",
+        "warnings",
+    ]
+    assert (explanation["apiVersion"], explanation["kind"]) == (
+        "cli.scheduler-ext.io/v1alpha1",
+        "Explanation",
+    )
+    assert explanation["pod"] == {"namespace": "default", "name": "p"}
+    assert explanation["request"] == {"gpus": {WHOLE: 1}, "mig": {}, "shares": []}
+    assert (explanation["invalid"], explanation["fits"], explanation["best"]) == (None, True, ["n"])
+    assert (explanation["notModelled"], explanation["warnings"]) == ([], [])
+    assert explained(pod("p", {WHOLE: "1"}), gpu_node("n", [gpu(0)]))["warnings"] == [
+        "no Node object of n: selectors, affinity, taints, CPU and memory are not compared there"
+    ]
+    entry = only(explanation)
+    terms = entry.pop("terms")
+    total = entry.pop("total")
+    assert entry == {
+        "node": "n",
+        "model": "A100-80GB",
+        "gpus": 1,
+        "freeGpus": 1,
+        "verdict": "fits",
+        "by": "gpu",
+        "reason": None,
+        "resolvable": False,
+        "nearestMiss": None,
+        "score": 10,
+        "devices": [{"container": "main", "uuid": None, "profile": None, "start": None, "memoryMiB": None}],
+    }
+    assert {frozenset(term) for term in terms} == {frozenset({"name", "weight", "value"})}
+    assert sum(term["weight"] for term in terms) == pytest.approx(1, abs=1e-5)
+    assert total == pytest.approx(sum(term["weight"] * term["value"] for term in terms), abs=1e-4)
+
+
+def test_the_contract_of_a_node_that_does_not() -> None:
+    explanation = explained(pod("p", {WHOLE: "3"}), gpu_node("n", [gpu(0), gpu(1)]))
+    assert (explanation["fits"], explanation["best"]) == (False, [])
+    assert only(explanation) == {
+        "node": "n",
+        "model": "A100-80GB",
+        "gpus": 2,
+        "freeGpus": 2,
+        "verdict": "rejected",
+        "by": "gpu",
+        "reason": "Insufficient nvidia.com/gpu per device",
+        "resolvable": False,
+        "nearestMiss": {"criterion": "gpu-count", "device": None, "needed": 3, "have": 2, "unit": WHOLE},
+        "score": 0,
+        "total": None,
+        "terms": [],
+        "devices": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("limits", "spec", "annotations", "words"),
+    [
+        pytest.param(
+            {WHOLE: 0.5}, {}, {}, [WHOLE, "fractional", SHARE], id="half a GPU names the resource of shares"
+        ),
+        pytest.param({WHOLE: "A100"}, {}, {}, [WHOLE, MODEL], id="a model as amount names the annotation"),
+        pytest.param(
+            {WHOLE: "1", "nvidia.com/gpumem": "8000"},
+            {},
+            {},
+            ["nvidia.com/gpumem", SHARE],
+            id="HAMi",
+        ),
+        pytest.param({"aliyun.com/gpu-mem": "8"}, {}, {}, ["aliyun.com/gpu-mem", SHARE], id="gpushare"),
+        pytest.param(
+            {WHOLE: "1"},
+            {},
+            {"nvidia.com/gpu.type": "A100"},
+            ["nvidia.com/gpu.type", MODEL],
+            id="an annotation",
+        ),
+        pytest.param(
+            {WHOLE: "1"}, {}, {"gpu-fraction": "0.5"}, ["gpu-fraction", SHARE], id="KAI-Scheduler's fraction"
+        ),
+        pytest.param(
+            {WHOLE: "1"},
+            {"nodeSelector": {"nvidia.com/gpu.type": "A100"}},
+            {},
+            ["none of them has a label nvidia.com/gpu.type", MODEL],
+            id="a label that no node has",
+        ),
+        pytest.param(
+            {"gpu.scheduler-ext.io/memory": "8192"},
+            {},
+            {},
+            ["resource gpu.scheduler-ext.io/memory ", SHARE],
+            id="our own resource, misspelt",
+        ),
+        pytest.param(
+            {MODEL: 1}, {}, {}, [f"resource {MODEL}", f"annotation {MODEL}"], id="ours as a resource"
+        ),
+        pytest.param(
+            {WHOLE: "1"},
+            {},
+            {SHARE: "8192"},
+            [f"annotation {SHARE}", "it is a resource", "limits"],
+            id="our resource as an annotation",
+        ),
+    ],
+)
+def test_a_wish_in_another_spelling_names_ours(
+    limits: dict[str, Any], spec: dict[str, Any], annotations: dict[str, str], words: list[str]
+) -> None:
+    asking = pod("p", limits, annotations=annotations, **spec)
+    explanation = explained(asking, gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}))
+    said = [explanation["invalid"] or "", *explanation["warnings"], *explanation["advice"]]
+    assert [text for text in said if all(word in text for word in words)]
+
+
+def test_a_model_among_the_resources_is_refused_with_the_annotation() -> None:
+    asking = pod("p", {WHOLE: "1", "nvidia.com/gpu.type": "A100"})
+    with pytest.raises(PodError, match=r"nvidia\.com/gpu\.type: .*gpu\.scheduler-ext\.io/model"):
+        explained(asking, gpu_node("n", [gpu(0)]))
+
+
+def test_our_own_spelling_needs_no_hint() -> None:
+    asking = pod("p", {SHARE: "8192"}, annotations={MODEL: "A100", "example.com/team": "gpu"})
+    assert explained(asking, gpu_node("n", [gpu(0)]), node("n", {SHARE: "9000"}))["warnings"] == []
+
+
+def test_best_first_and_rejections_by_name() -> None:
+    objects = [
+        gpu_node(name, [gpu(i) for i in range(count)])
+        for name, count in (("d", 1), ("b", 4), ("a", 1), ("e", 8))
+    ]
+    objects += [gpu_node(name, []) for name in ("z", "c")]
+    explanation = explained(pod("p", {WHOLE: "1"}), *objects)
+    entries = explanation["nodes"]
+    fitting = [entry for entry in entries if entry["verdict"] == "fits"]
+    totals = [entry["total"] for entry in fitting]
+    scores = [entry["score"] for entry in fitting]
+    assert totals == sorted(totals, reverse=True)
+    assert scores == sorted(scores, reverse=True)
+    assert [entry["node"] for entry in entries[:2]] == ["a", "d"]
+    assert explanation["best"] == ["a", "d"]
+    assert [entry["node"] for entry in entries[4:]] == ["c", "z"]
+
+
+@pytest.mark.parametrize("max_candidates", [0, 2])
+def test_scores_are_those_kube_scheduler_gets(max_candidates: int) -> None:
+    objects = [gpu_node(f"n{i}", [gpu(j) for j in range(i + 1)]) for i in range(5)]
+    config = Configuration(filter=FilterSection(max_candidates=max_candidates))
+    extender = Extender(config)
+    extender.replace_nodes(assemble(read_objects(inventory(*objects)), config.resource_names()).values())
+    asking, names = pod("p", {WHOLE: "1"}), [f"n{i}" for i in range(5)]
+    deadline = time.monotonic() + 60
+    given_back = json.loads(extender.filter(names_body(asking, names), deadline).body)["NodeNames"]
+    scored = json.loads(extender.prioritize(names_body(asking, given_back), deadline).body)
+    expected = dict.fromkeys(names, 0) | {entry["Host"]: entry["Score"] for entry in scored}
+    explanation = explained(asking, *objects, config=config)
+    assert {entry["node"]: entry["score"] for entry in explanation["nodes"]} == expected
+
+
+def test_devices_say_who_gets_what() -> None:
+    asking = pod(
+        "p",
+        containers=[
+            {"name": "view", "resources": {"limits": {SHARE: "4000"}}},
+            {"name": "train", "resources": {"limits": {WHOLE: "2", ONE_G: "1"}}},
+        ],
+        initContainers=[{"name": "load", "resources": {"limits": {SHARE: "70000"}}}],
+    )
+    devices = [gpu(i) for i in range(4)] + [gpu(4, mig=mig(("1g.10gb", 0, 1)))]
+    entry = only(explained(asking, gpu_node("n", devices)))
+    assert entry["verdict"] == "fits"
+    plugin: Json = {"uuid": None, "start": None, "memoryMiB": None}
+    by_plugin = [device for device in entry["devices"] if device["uuid"] is None]
+    assert sorted(by_plugin, key=str) == sorted(
+        [
+            plugin | {"container": "train", "profile": None},
+            plugin | {"container": "train", "profile": None},
+            plugin | {"container": "train", "profile": "1g.10gb"},
+        ],
+        key=str,
+    )
+    ours = {device["container"]: device for device in entry["devices"] if device["uuid"] is not None}
+    assert {name: (d["memoryMiB"], d["profile"]) for name, d in ours.items()} == {
+        "view": (4000, None),
+        "load": (70000, None),
+    }
+    assert {d["uuid"] for d in ours.values()} <= {f"GPU-{i}" for i in range(4)}
+
+
+def test_the_request_is_shown_as_it_was_understood() -> None:
+    asking = pod(
+        "p",
+        containers=[
+            {"name": "a", "resources": {"limits": {WHOLE: "2000m", ONE_G: "1"}}},
+            {"name": "b", "resources": {"limits": {SHARE: "8Ki"}}},
+        ],
+    )
+    assert explained(asking)["request"] == {
+        "gpus": {WHOLE: 2},
+        "mig": {ONE_G: 1},
+        "shares": [{"container": "b", "memoryMiB": 8192}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("asking", "fix"),
+    [
+        pytest.param(pod("p", {SHARE: "8Gi"}), "8192 means 8 GiB", id="a share in bytes"),
+        pytest.param(
+            pod("p", {WHOLE: "two"}), 'write a number with an optional suffix, such as "2"', id="a word"
+        ),
+        pytest.param(wish({WHOLE: "1"}, min_memory="40"), '"40Gi" means 40 GiB', id="annotation"),
+    ],
+)
+def test_an_invalid_pod_says_what_and_how_to_fix_it(asking: Json, fix: str) -> None:
+    explanation = explained(asking, gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}))
+    assert fix in explanation["invalid"]
+    assert (explanation["fits"], explanation["best"]) == (False, [])
+    entry = only(explanation)
+    assert (entry["verdict"], entry["reason"]) == ("rejected", "pod's GPU request is invalid")
+    assert (entry["nearestMiss"], entry["resolvable"]) == (None, False)
+
+
+def test_an_empty_inventory_fits_nothing() -> None:
+    explanation = explained(pod("p", {WHOLE: "1"}))
+    assert (explanation["fits"], explanation["best"], explanation["nodes"]) == (False, [], [])
+
+
+class TestResolvable:
+    HELD = (gpu_node("n", [gpu(0, holders=[holder("low")])]), pod("low", {WHOLE: "1"}, on="n", priority=5))
+
+    @pytest.mark.parametrize(
+        ("priority", "resolvable"),
+        [
+            pytest.param(10, True, id="a pod of lower priority holds the GPU"),
+            pytest.param(5, False, id="one of equal priority does"),
+            pytest.param(0, False, id="one of higher priority does"),
+        ],
+    )
+    def test_would_it_fit_if_lower_priorities_left(self, priority: int, resolvable: bool) -> None:
+        entry = only(explained(pod("p", {WHOLE: "1"}, priority=priority), *self.HELD))
+        assert (entry["verdict"], entry["resolvable"]) == ("rejected", resolvable)
+
+    def test_not_where_it_would_not_fit_even_then(self) -> None:
+        assert only(explained(pod("p", {WHOLE: "2"}, priority=10), *self.HELD))["resolvable"] is False
+
+    @pytest.mark.parametrize(("count", "resolvable"), [(1, True), (2, False)])
+    def test_only_those_of_lower_priority_would_leave(self, count: int, resolvable: bool) -> None:
+        devices = [gpu(0, holders=[holder("low")]), gpu(1, holders=[holder("equal")])]
+        pods = [
+            pod("low", {WHOLE: "1"}, on="n", priority=5),
+            pod("equal", {WHOLE: "1"}, on="n", priority=10),
+        ]
+        asking = pod("p", {WHOLE: str(count)}, priority=10)
+        assert only(explained(asking, gpu_node("n", devices), *pods))["resolvable"] is resolvable

@@ -1,0 +1,204 @@
+"""explain: what kube-scheduler itself would say, what is not modelled, and what to warn about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.errors import InventoryError, PodError
+from tests.explain.explaining import explained, only
+from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, node, pod
+
+WHOLE = "nvidia.com/gpu"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+TAINT = {"key": "dedicated", "value": "ml", "effect": "NoSchedule"}
+
+
+def on_zone(*zones: str) -> Json:
+    expression = {"key": "zone", "operator": "In", "values": list(zones)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"nodeAffinity": {REQUIRED: terms}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "node_fields", "plugin", "reason", "resolvable"),
+    [
+        pytest.param(
+            {},
+            {"unschedulable": True},
+            "NodeUnschedulable",
+            "node(s) were unschedulable",
+            False,
+            id="cordoned",
+        ),
+        pytest.param(
+            {},
+            {"taints": [TAINT]},
+            "TaintToleration",
+            "node(s) had untolerated taint(s)",
+            False,
+            id="tainted",
+        ),
+        pytest.param(
+            {"nodeSelector": {"zone": "b"}},
+            {},
+            "NodeAffinity",
+            "node(s) didn't match Pod's node affinity/selector",
+            False,
+            id="another zone selected",
+        ),
+        pytest.param(
+            {"affinity": on_zone("b", "c")},
+            {},
+            "NodeAffinity",
+            "node(s) didn't match Pod's node affinity/selector",
+            False,
+            id="another zone required",
+        ),
+        pytest.param(
+            {"nodeName": "elsewhere"},
+            {},
+            "NodeName",
+            "node(s) didn't match the requested node name",
+            False,
+            id="another node named",
+        ),
+    ],
+)
+def test_what_kube_scheduler_refuses_is_marked_so(
+    spec: Json, node_fields: Json, plugin: str, reason: str, resolvable: bool
+) -> None:
+    objects = [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"zone": "a"}, **node_fields)]
+    explanation = explained(pod("p", {WHOLE: "1"}, **spec), *objects)
+    entry = only(explanation)
+    assert (entry["verdict"], entry["by"], entry["reason"]) == ("rejected", "kubernetes", reason)
+    assert entry["resolvable"] is resolvable
+    assert entry["nearestMiss"]["criterion"] == plugin
+    assert (explanation["fits"], explanation["best"]) == (False, [])
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"nodeSelector": {"zone": "a"}}, id="the zone selected"),
+        pytest.param({"affinity": on_zone("a", "b")}, id="the zone required"),
+        pytest.param({"tolerations": [{"operator": "Exists"}]}, id="tolerating everything"),
+        pytest.param({"nodeName": "n"}, id="the node named"),
+    ],
+)
+def test_what_kube_scheduler_lets_pass_is_for_us_to_judge(spec: Json) -> None:
+    objects = [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"zone": "a"})]
+    entry = only(explained(pod("p", {WHOLE: "1"}, **spec), *objects))
+    assert (entry["verdict"], entry["by"]) == ("fits", "gpu")
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason", "needed", "have", "resolvable"),
+    [
+        pytest.param({"cpu": "65"}, "Insufficient cpu", "65", "62", False, id="never enough CPU"),
+        pytest.param({"cpu": "63"}, "Insufficient cpu", "63", "62", True, id="CPU that another pod holds"),
+        pytest.param({"memory": "513Gi"}, "Insufficient memory", "513Gi", "512Gi", False, id="memory"),
+        pytest.param(
+            {"example.com/nic": "1"}, "Insufficient example.com/nic", "1", "0", False, id="another resource"
+        ),
+    ],
+)
+def test_what_is_short_besides_gpus(
+    limits: Json, reason: str, needed: str, have: str, resolvable: bool
+) -> None:
+    objects = [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}), pod("busy", {"cpu": "2"}, on="n")]
+    entry = only(explained(pod("p", limits | {WHOLE: "1"}), *objects))
+    assert (entry["by"], entry["reason"], entry["resolvable"]) == ("kubernetes", reason, resolvable)
+    miss = entry["nearestMiss"]
+    assert (miss["criterion"], miss["needed"], miss["have"]) == ("NodeResourcesFit", needed, have)
+
+
+def test_our_own_resources_are_ours_to_judge() -> None:
+    entry = only(explained(pod("p", {WHOLE: "2"}), gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})))
+    assert (entry["by"], entry["reason"]) == ("gpu", "Insufficient nvidia.com/gpu per device")
+
+
+def test_finished_pods_hold_no_cpu() -> None:
+    objects = [
+        gpu_node("n", [gpu(0)]),
+        node("n", {WHOLE: "1"}),
+        pod("done", {"cpu": "60"}, on="n", phase="Failed"),
+    ]
+    assert explained(pod("p", {WHOLE: "1", "cpu": "60"}), *objects)["fits"]
+
+
+def test_of_a_node_without_a_node_object_only_the_name_is_compared_and_that_is_told() -> None:
+    spec: Json = {"nodeSelector": {"zone": "b"}, "nodeName": "n"}
+    objects = [gpu_node("n", [gpu(0)]), gpu_node("other", [gpu(0)])]
+    explanation = explained(pod("p", {WHOLE: "1", "cpu": "1000"}, **spec), *objects)
+    assert explanation["best"] == ["n"]
+    assert explanation["nodes"][1]["reason"] == "node(s) didn't match the requested node name"
+    assert explanation["warnings"] == [
+        "no Node object of n and 1 more: selectors, affinity, taints, CPU and memory are not compared there"
+    ]
+
+
+def test_the_best_are_the_best_of_those_that_kube_scheduler_lets_pass() -> None:
+    objects = [gpu_node(name, [gpu(i) for i in range(count)]) for name, count in (("tight", 1), ("roomy", 8))]
+    objects += [node("tight", {WHOLE: "1"}, unschedulable=True), node("roomy", {WHOLE: "8"})]
+    explanation = explained(pod("p", {WHOLE: "1"}), *objects)
+    assert explanation["best"] == ["roomy"]
+    assert [(entry["node"], entry["score"]) for entry in explanation["nodes"]] == [
+        ("roomy", 10),
+        ("tight", 0),
+    ]
+
+
+def test_what_is_not_modelled_is_named_when_the_pod_uses_it() -> None:
+    spec: Json = {"schedulingGates": [{"name": "wait"}], "resourceClaims": [{"name": "c"}]}
+    explanation = explained(pod("p", {WHOLE: "1"}, **spec), gpu_node("n", [gpu(0)]))
+    assert explanation["notModelled"] == ["resource claims (DRA)", "scheduling gates"]
+    assert explanation["fits"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "annotations", "warnings"),
+    [
+        pytest.param({WHOLE: "1"}, {"model": "A100"}, [], id="nothing to warn about"),
+        pytest.param(
+            {WHOLE: "1"},
+            {"modle": "A100"},
+            [
+                "annotation gpu.scheduler-ext.io/modle: unknown, does nothing; did you mean "
+                "gpu.scheduler-ext.io/model?"
+            ],
+            id="a typo",
+        ),
+        pytest.param({}, {}, ["the pod asks no GPU resource, so every node is fine"], id="no GPU asked"),
+        pytest.param(
+            {},
+            {"model": "A100"},
+            ["the pod asks no GPU resource, so every node is fine and its annotations do nothing"],
+            id="wishes, but no GPU asked",
+        ),
+    ],
+)
+def test_warnings(limits: Json, annotations: dict[str, str], warnings: list[str]) -> None:
+    asking = pod("p", limits, annotations={ANNOTATION + key: value for key, value in annotations.items()})
+    assert explained(asking, gpu_node("n", [gpu(0)]), node("n"))["warnings"] == warnings
+
+
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [
+        pytest.param({"cpu": "lots"}, "Pod default/p: cpu: quantity 'lots'", id="a word for CPU"),
+        pytest.param(
+            {WHOLE: True}, "Pod default/p: container 'main': nvidia.com/gpu: expected", id="a boolean GPU"
+        ),
+    ],
+)
+def test_an_unreadable_pod_is_an_error_that_names_it(limits: Json, named: Any) -> None:
+    with pytest.raises(PodError) as refusal:
+        explained(pod("p", limits), gpu_node("n", [gpu(0)]))
+    assert str(refusal.value).startswith(named)
+
+
+def test_an_unreadable_node_is_an_error_that_names_it() -> None:
+    with pytest.raises(InventoryError, match=r"^Node n or a pod on it: cpu: "):
+        explained(pod("p", {WHOLE: "1"}), node("n", {"cpu": "lots"}))

@@ -1,0 +1,273 @@
+"""A snapshot of decisions, replayed elsewhere: it answers as the extender did."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cycle.cycle import Decision, points
+from scheduler_ext.core.errors import RequestError, SnapshotFileError
+from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.framework.decided import Bound
+from scheduler_ext.core.intree import NodeFacts
+from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.snapshots import Replayed, revived, taken
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.wire.arrivals import workload_of
+from scheduler_ext.wire.config import Configuration, InspectionSection, ScoreSection
+from scheduler_ext.wire.node import node_constraints
+from scheduler_ext.wire.objects import assemble, read_objects, waiting
+from scheduler_ext.wire.pod import pod_request
+from scheduler_ext.wire.snapshot_file import decode_snapshot_file, encode_snapshot_file
+from tests.examples import examples
+from tests.extender.foreseeing import askers, asks, clusters, read
+from tests.extender.preempting import share_node, whole_node
+from tests.extender.test_record import ask
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
+
+WHOLE = "nvidia.com/gpu"
+ONE_G = "nvidia.com/mig-1g.10gb"
+FOREVER = float("inf")
+
+
+@dataclass
+class Running:
+    """An extender on a file's objects."""
+
+    extender: Extender
+    waiting: Sequence[PendingPod]
+    facts: Mapping[str, NodeFacts]
+    config: Configuration
+    # The uids of pods that were asked about and are not there any more.
+    gone: Set[str] = frozenset()
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return self.extender.snapshot
+
+    def pending(self) -> Sequence[PendingPod]:
+        return self.waiting
+
+    def is_gone(self, uid: str) -> bool:
+        return uid in self.gone
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        return self.facts
+
+    def explainer(self) -> Explainer:
+        return Explainer(self, self.extender.record, self.config, self.extender.places)
+
+    def replayed(self) -> Replayed:
+        return revived(decode_snapshot_file(self.explainer().snapshot_file()))
+
+
+def running(*objects: Json, config: Configuration | None = None) -> Running:
+    config = config or Configuration()
+    resources = config.resource_names()
+    found = read_objects(inventory(*objects))
+    extender = Extender(config)
+    forecast = Forecast(workload_of(found.pods, resources), ())
+    extender.replace_nodes(assemble(found, resources).values(), forecast)
+    facts = {name: node_constraints(node) for name, node in found.nodes.items()}
+    return Running(extender, waiting(found, resources), facts, config)
+
+
+def replaying(replayed: Replayed) -> Explainer:
+    return Explainer(replayed, replayed.record, replayed.config)
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[list[Json], list[Json], Configuration]:
+    """A cluster, pods that were decided about, and a configuration."""
+    objects = draw(clusters())
+    names = draw(st.lists(st.sampled_from("pqr"), min_size=1, max_size=3, unique=True))
+    pods = [draw(askers(name)) for name in names]
+    config = Configuration(
+        score=ScoreSection(strategy=draw(st.sampled_from(("fragmentation", "binpack", "spread")))),
+        inspection=InspectionSection(hide_other_namespaces=draw(st.booleans())),
+    )
+    if draw(st.booleans()):
+        nominated = draw(askers("nominated"))
+        nominated["status"] = {"nominatedNodeName": draw(st.sampled_from("abc"))}
+        objects.append(nominated)
+    return objects, pods, config
+
+
+@examples(40, long=400)
+@given(situations(), st.data())
+def test_a_replay_answers_as_the_extender_did(
+    situation: tuple[list[Json], list[Json], Configuration], data: st.DataObject
+) -> None:
+    objects, pods, config = situation
+    there = running(*objects, config=config)
+    snapshot = there.snapshot
+    assert snapshot is not None
+    names = list(snapshot.nodes)
+    for asking in pods:
+        offered = data.draw(st.lists(st.sampled_from(names), unique=True))
+        ask(there.extender, asking, offered)
+    first = pods[0]["metadata"]
+    there.extender.record.bound(
+        first["uid"], "default", first["name"], Bound(1.5, names[0], "bound", "", {"c0": ("GPU-1",)})
+    )
+    there.gone = data.draw(st.frozensets(st.sampled_from([each["metadata"]["uid"] for each in pods])))
+    elsewhere = replaying(there.replayed())
+    for asking in [*pods, *(each for each in objects if each["kind"] == "Pod")]:
+        name = asking["metadata"]["name"]
+        try:
+            told = there.explainer().of_name("default", name)
+        except RequestError as error:
+            with pytest.raises(RequestError, match=f"^{error.args[0][:40]}"):
+                elsewhere.of_name("default", name)
+            continue
+        assert elsewhere.of_name("default", name) == told
+    other = read(data.draw(askers("other")))[0]
+    assert elsewhere.of_manifest(other) == there.explainer().of_manifest(other)
+
+
+@examples(40, long=400)
+@given(clusters(), askers())
+def test_filter_and_prioritize_would_have_answered_the_same(objects: list[Json], asking: Json) -> None:
+    there = running(*objects)
+    snapshot, again = there.snapshot, there.replayed().snapshot
+    assert snapshot is not None
+    request = pod_request(read(asking)[0], there.config.resource_names())
+    assert isinstance(request, GpuRequest)
+    rows = [
+        (
+            decision.verdict[s.state_of[s.rows(names)]].tolist(),
+            points(decision.totals[s.state_of[s.rows(names)]], decision.tolerance).tolist(),
+        )
+        for s in (snapshot, again)
+        for decision in [Decision(request, s, there.config.policy())]
+        for names in [list(snapshot.nodes)]
+    ]
+    assert rows[0] == rows[1]
+
+
+def instance(index: int, start: int) -> Json:
+    return {"uuid": f"MIG-{index}-{start}", "profile": "1g.10gb", "start": start, "size": 1}
+
+
+def mig_objects() -> list[Json]:
+    devices = [
+        gpu(i, mig={"enabled": True, "instances": [instance(i, start) for start in range(4)]})
+        for i in range(2)
+    ]
+    holding = [pod(f"x{i}", {ONE_G: "1"}, on="n") for i in range(2)]
+    return [gpu_node("n", devices), node("n", {ONE_G: "8"}), *holding]
+
+
+def test_tables_that_were_tuned_in_the_background_are_tuned_again() -> None:
+    there = running(*mig_objects())
+    before = there.snapshot
+    assert before is not None
+    workload = before.forecast.workload
+    tables = before.mig_rooms.tables_for(workload, before.forecast.mig_tables)
+    there.extender.expect(Forecast(workload, before.kinds, tables))
+    tuned = there.snapshot
+    assert tuned is not None
+    again = there.replayed().snapshot
+    assert again.forecast.mig_tables.mixes == tables.mixes != []
+    assert again.mig_loss(ONE_G).tolist() == tuned.mig_loss(ONE_G).tolist() != before.mig_loss(ONE_G).tolist()
+
+
+def test_the_file_tells_nothing_that_no_decision_reads() -> None:
+    held = pod("x", {SHARE: "1000"}, on="n", annotations={"team": "SECRET"})
+    held["metadata"]["labels"] = {"a": "SECRET"}
+    held["spec"]["containers"][0]["env"] = [{"name": "A", "value": "SECRET"}]
+    there = running(*share_node("n", 1), held)
+    asking = pod("p", {SHARE: "1000"}, annotations={"team": "SECRET"})
+    asking["spec"]["containers"][0]["command"] = ["SECRET"]
+    ask(there.extender, asking, ["n"])
+    assert b"SECRET" not in gzip.decompress(there.explainer().snapshot_file())
+
+
+def test_which_nodes_were_asked_about_survives_nodes_that_come_and_go() -> None:
+    there = running(*whole_node("a", None), *whole_node("b", None), *whole_node("c", None))
+    ask(there.extender, pod("p", {WHOLE: "1"}), ["a", "b"])
+    resources = there.config.resource_names()
+    found = assemble(read_objects(inventory(*whole_node("d", None), *whole_node("b", None))), resources)
+    there.extender.update_nodes({"a": None, "d": found["d"]})
+    told = {entry["node"]: entry["reason"] for entry in there.explainer().of_name("default", "p")["nodes"]}
+    assert told == {"b": None, "c": "kube-scheduler did not ask about this node", "d": None}
+    assert replaying(there.replayed()).of_name("default", "p") == there.explainer().of_name("default", "p")
+
+
+def test_thousands_of_decisions_are_saved_once_for_the_same_nodes() -> None:
+    there = running(*whole_node("a", None), *whole_node("b", None))
+    for i in range(300):
+        ask(there.extender, pod(f"p{i}", {WHOLE: "9"}), ["a"] if i % 2 else ["a", "b"])
+    snapshot = there.snapshot
+    assert snapshot is not None
+    file = taken(snapshot, (), {}, there.extender.record, there.config, there.is_gone)
+    assert (len(file.decisions), len(file.offers)) == (300, 2)
+
+
+def good_file() -> bytes:
+    return gzip.decompress(running(*whole_node("a", None)).explainer().snapshot_file())
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        pytest.param(b"", "not JSON", id="an empty file"),
+        pytest.param(b"kind: List", "not JSON", id="YAML"),
+        pytest.param(b"{}", "apiVersion None, kind None; give a file of /debug/snapshot", id="another JSON"),
+        pytest.param(
+            gzip.compress(bytes(range(256)))[:100], "ends too early; fetch it again", id="half a file"
+        ),
+        pytest.param(b"\x1f\x8bgarbage", "cannot be unpacked", id="no gzip behind its first bytes"),
+        pytest.param(gzip.compress(b"[" * 100_000), "not JSON", id="deep nesting"),
+    ],
+)
+def test_files_that_are_no_snapshot(body: bytes, problem: str) -> None:
+    with pytest.raises(SnapshotFileError, match=problem):
+        decode_snapshot_file(body)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        pytest.param("version", "9.9", "written by release 9.9, and this is", id="another release"),
+        pytest.param("nodes", [{"name": 5}], r"cannot be read: .*nodes\[0\]\.name", id="a broken node"),
+        pytest.param("kind", "List", "kind 'List'", id="another kind"),
+    ],
+)
+def test_fields_that_cannot_be_meant_are_named(field: str, value: object, problem: str) -> None:
+    body = json.dumps(json.loads(good_file()) | {field: value}).encode()
+    with pytest.raises(SnapshotFileError, match=problem):
+        decode_snapshot_file(body)
+
+
+def test_a_file_that_unpacks_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler_ext.wire.snapshot_file._MOST_BYTES", 1000)
+    with pytest.raises(SnapshotFileError, match="unpacks to more than 1000 bytes"):
+        decode_snapshot_file(gzip.compress(b" " * 100_000))
+
+
+def test_it_is_read_as_it_was_written() -> None:
+    there = running(*whole_node("a", None, "x"), asks("w", {WHOLE: "3"}))
+    snapshot = there.snapshot
+    assert snapshot is not None
+    file = taken(
+        snapshot,
+        there.pending(),
+        there.node_facts(),
+        there.extender.record,
+        there.config,
+        there.is_gone,
+    )
+    again = decode_snapshot_file(encode_snapshot_file(file))
+    assert again == file
+    assert [entry.pod.name for entry in again.pending] == ["w"]
+    assert replace(again.nodes[0]) == snapshot.nodes["a"].info

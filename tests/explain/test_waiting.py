@@ -1,0 +1,232 @@
+"""The pods that wait, with their reasons, and how much time goes into finding them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.waiting import FITS_NOW, NOT_ASKED, Waiting
+from tests.explain.test_replay import Running, running
+from tests.extender.preempting import on_share, share_node, whole_node
+from tests.extender.test_record import ask
+from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod
+
+WHOLE = "nvidia.com/gpu"
+GPUS = "Insufficient nvidia.com/gpu per device"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def board(there: Running, clock: Clock | None = None) -> Waiting:
+    return Waiting(there, there.extender.record, there.explainer(), clock or Clock())
+
+
+def told(board: Waiting) -> list[tuple[str, str, str | None]]:
+    return [(line["name"], line["reason"], line["nearest"]) for line in board.lines()]
+
+
+def test_each_is_told_with_its_reason_and_the_nearest_node() -> None:
+    wants = pod("wants", {SHARE: "50000"})
+    there = running(*share_node("n", 1), on_share("x", 60_000, "n", 0), wants)
+    ask(there.extender, wants, ["n"])
+    (line,) = board(there).lines()
+    assert line == {
+        "namespace": "default",
+        "name": "wants",
+        "uid": "uid-wants",
+        "priority": 0,
+        "since": None,
+        "asks": "50000 MiB of a GPU",
+        "filters": 1,
+        "reason": "Insufficient GPU memory on one device",
+        "nearest": "n GPU 0 is 36,272 MiB short (needs 50,000, has 13,728); would fit if pod default/x "
+        "(priority 0) left",
+        "commonest": {"reason": "Insufficient GPU memory on one device", "nodes": 1, "of": 1},
+        "nominated": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("asking", "reason", "nearest"),
+    [
+        pytest.param(pod("p", {WHOLE: "1"}), NOT_ASKED, FITS_NOW, id="it fits, and nobody has asked"),
+        pytest.param(
+            pod("p", {WHOLE: "2"}),
+            GPUS,
+            "n has 1 of 2 nvidia.com/gpu free",
+            id="nobody asked, yet it is known",
+        ),
+        pytest.param(
+            pod("p", {SHARE: "8Gi"}),
+            "pod's GPU request is invalid",
+            "container 'main': 'gpu.scheduler-ext.io/memory-mib': quantity '8Gi' is absurd: a count must be "
+            "at most 1000000; the number counts MiB: 8192 means 8 GiB",
+            id="it cannot be read",
+        ),
+    ],
+)
+def test_pods_that_kube_scheduler_never_asked_about(asking: Json, reason: str, nearest: str) -> None:
+    assert told(board(running(*whole_node("n", None), asking))) == [("p", reason, nearest)]
+
+
+def test_the_highest_priority_comes_first_then_who_waits_longest() -> None:
+    pods = []
+    for name, priority, hour in (("late", 0, 3), ("early", 0, 1), ("urgent", 9, 5)):
+        pods.append(pod(name, {WHOLE: "1"}, priority=priority))
+        pods[-1]["metadata"]["creationTimestamp"] = f"2026-11-01T0{hour}:00:00Z"
+    names = [name for name, _, _ in told(board(running(*whole_node("n", None), *pods)))]
+    assert names == ["urgent", "early", "late"]
+
+
+def test_reasons_are_counted() -> None:
+    pods = [pod(f"p{i}", {WHOLE: "9"}) for i in range(3)]
+    there = running(*whole_node("n", None), *pods, pod("bad", {SHARE: "8Gi"}))
+    for each in pods[:2]:
+        ask(there.extender, each, ["n"])
+    reasons = board(there).reasons()
+    assert reasons == {GPUS: 3, "pod's GPU request is invalid": 1}
+
+
+def test_the_cause_is_told_and_not_what_is_the_case_nearly_everywhere() -> None:
+    others = [
+        each
+        for name in ("t4-1", "t4-2", "t4-3")
+        for each in (
+            gpu_node(name, [gpu(i, f"GPU-{name}-{i}", model="T4") for i in range(2)]),
+            node(name, {WHOLE: "2"}),
+        )
+    ]
+    sick = gpu(1, "GPU-sick", health={"state": "Unhealthy", "reason": "XID 79"})
+    a100 = [gpu_node("a100", [gpu(0, "GPU-well"), sick]), node("a100", {WHOLE: "1"})]
+    wants = pod("wants", {WHOLE: "2"}, annotations={ANNOTATION + "model": "A100"})
+    found = board(running(*others, *a100, wants))
+    (line,) = found.lines()
+    assert (line["reason"], line["nearest"]) == (
+        "node(s) had unhealthy GPUs",
+        "a100 GPU 1 is unhealthy (XID 79)",
+    )
+    other = "node(s) didn't match the requested GPU model"
+    assert line["commonest"] == {"reason": other, "nodes": 3, "of": 4}
+    assert found.reasons() == {"node(s) had unhealthy GPUs": 1}
+
+
+def test_a_scrape_waits_for_little_and_who_is_not_looked_into_has_the_reason_of_most_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    slow = Slow(clock, monkeypatch, seconds=0.1)
+    pods = [pod(f"p{i}", {WHOLE: str(9 + i)}) for i in range(3)]
+    there = running(*whole_node("n", None), *pods)
+    ask(there.extender, pods[1], ["n"])
+    assert board(there, clock).reasons() == {GPUS: 2, NOT_ASKED: 1}
+    assert slow.looked == ["p0"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "asks"),
+    [
+        pytest.param({SHARE: "8Gi"}, "something that cannot be read", id="nothing else is asked"),
+        pytest.param({SHARE: [8]}, "something that cannot be read", id="it is no quantity at all"),
+        pytest.param(
+            {WHOLE: "2", SHARE: "8Gi"},
+            "2 × nvidia.com/gpu, and something that cannot be read",
+            id="the rest is known",
+        ),
+    ],
+)
+def test_of_an_amount_that_cannot_be_read_the_rest_is_told(limits: Json, asks: str) -> None:
+    asking = pod("p", limits)
+    asking["metadata"]["creationTimestamp"] = "2026-11-01T01:00:00Z"
+    (line,) = board(running(*whole_node("n", None), asking)).lines()
+    assert (line["asks"], line["since"]) == (asks, "2026-11-01T01:00:00.000000Z")
+    assert line["reason"] == "pod's GPU request is invalid"
+    assert line["nearest"]
+
+
+class Slow:
+    """Looks into pods as the explainer does, so many seconds each by the clock."""
+
+    def __init__(self, clock: Clock, monkeypatch: pytest.MonkeyPatch, seconds: float = 1.0) -> None:
+        self.looked: list[str] = []
+        of_waiting = Explainer.of_waiting
+
+        def slow(explainer: Explainer, waiting: Any) -> dict[str, Any]:
+            self.looked.append(waiting.pod.name)
+            clock.now += seconds
+            return of_waiting(explainer, waiting)
+
+        monkeypatch.setattr(Explainer, "of_waiting", slow)
+
+
+def test_one_that_cannot_be_looked_into_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    of_waiting = Explainer.of_waiting
+
+    def failing(explainer: Explainer, waiting: Any) -> dict[str, Any]:
+        if waiting.pod.name == "odd":
+            raise ValueError("nobody thought of this")
+        return of_waiting(explainer, waiting)
+
+    monkeypatch.setattr(Explainer, "of_waiting", failing)
+    found = board(running(*whole_node("n", None), pod("odd", {WHOLE: "8"}), pod("p", {WHOLE: "9"})))
+    assert {line["name"]: line["nearest"] for line in found.lines()} == {
+        "odd": None,
+        "p": "n has 1 of 9 nvidia.com/gpu free",
+    }
+
+
+def test_who_names_a_scheduler_that_does_not_ask_is_told_so_until_it_does() -> None:
+    stranger = pod("p", {WHOLE: "1"}, schedulerName="batch")
+    there = running(*whole_node("n", None), stranger)
+    told = "its schedulerName is batch, and that one has not asked about it; what asks is gpu-scheduler"
+    assert [line["nearest"] for line in board(there).lines()] == [told]
+    assert told in there.explainer().of_name("default", "p")["warnings"]
+    ask(there.extender, stranger, ["n"])
+    assert told not in there.explainer().of_name("default", "p")["warnings"]
+    assert [line["nearest"] for line in board(there).lines()] != [told]
+
+
+def test_pods_alike_are_looked_into_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    slow = Slow(clock, monkeypatch)
+    alike = [pod(f"p{i:02}", {WHOLE: "9"}) for i in range(40)]
+    lines = board(running(*whole_node("n", None), *alike), clock).lines()
+    assert len(lines) == 40
+    assert {line["nearest"] for line in lines} == {"n has 1 of 9 nvidia.com/gpu free"}
+    assert slow.looked == ["p00"]
+
+
+def test_little_time_goes_into_it_and_every_kind_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    slow = Slow(clock, monkeypatch)
+    pods = [pod(f"p{i}", {WHOLE: str(10 + i)}, priority=9 - i) for i in range(3)]
+    found = board(running(*whole_node("n", None), *pods), clock)
+    assert [line["nearest"] is None for line in found.lines()] == [False, True, True]
+    # A second is a twentieth of the next twenty, in which nobody is looked into.
+    clock.now += 19.0
+    found.lines()
+    assert slow.looked == ["p0"]
+    for count, name in ((2, "p1"), (3, "p2"), (4, "p0"), (5, "p1")):
+        clock.now += 21.0
+        lines = found.lines()
+        assert (len(slow.looked), slow.looked[-1]) == (count, name)
+    assert [line["nearest"] is None for line in lines] == [False] * 3
+
+
+def test_who_no_longer_waits_is_gone_at_the_next_look_and_forgotten() -> None:
+    clock = Clock()
+    there = running(*whole_node("n", None), pod("a", {WHOLE: "9"}), pod("b", {WHOLE: "8"}))
+    found = board(there, clock)
+    assert [name for name, _, _ in told(found)] == ["a", "b"]
+    there.waiting = [each for each in there.waiting if each.pod.name == "b"]
+    assert [name for name, _, _ in told(found)] == ["a", "b"]
+    clock.now += 2.0
+    assert [name for name, _, _ in told(found)] == ["b"]
+    assert len(found._told) == 1

@@ -1,0 +1,61 @@
+"""When a certificate ends, as the library that signed it says."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from scheduler_ext.server.http.certificate_dates import not_after
+from tests.server.http.authority import Authority, flags
+from tests.server.process.product import Product
+
+METRIC = "gpu_extender_certificate_expiry_timestamp_seconds"
+
+
+def certificate(ends: datetime.datetime) -> bytes:
+    """One that signs itself, in PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "extender")])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(ends - datetime.timedelta(days=1)).not_valid_after(ends)
+    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+@pytest.mark.parametrize(
+    "day",
+    [
+        pytest.param((2027, 2, 28, 23, 59, 59), id="soon"),
+        pytest.param((2049, 12, 31), id="in the last year of two digits"),
+        pytest.param((2050, 1, 1), id="in the first year of four digits"),
+        pytest.param((1955, 11, 5), id="long ago"),
+    ],
+)
+def test_the_end_of_the_first_certificate(tmp_path: Path, day: tuple[int, int, int]) -> None:
+    ends = datetime.datetime(*day, tzinfo=datetime.UTC)
+    file = tmp_path / "tls.crt"
+    another = certificate(datetime.datetime(2031, 1, 1, tzinfo=datetime.UTC))
+    file.write_bytes(b"what openssl x509 -text prints\n" + certificate(ends) + another)
+    assert not_after(file) == ends.timestamp()
+
+
+@pytest.mark.parametrize("text", ["", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"])
+def test_what_is_no_certificate_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "tls.crt"
+    file.write_text(text)
+    with pytest.raises(ValueError, match="certificate"):
+        not_after(file)
+
+
+def test_a_scrape_tells_when_the_servers_own_ends(authority: Authority, tmp_path: Path) -> None:
+    files = authority.write_server(tmp_path)
+    loaded = x509.load_pem_x509_certificates(files.cert_file.read_bytes())[0]
+    with Product(*flags(files), tls=authority.client()) as server:
+        assert server.ready().samples()[METRIC] == loaded.not_valid_after_utc.timestamp()
+        files.cert_file.unlink()
+        assert server.samples()[METRIC] == 0

@@ -1,0 +1,270 @@
+"""Files of certificates: which are refused, in what words, and how renewed ones are taken."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from scheduler_ext.server.http.certificates import CertificateError, ServerCertificates, load_context
+from scheduler_ext.server.server_options import TlsFiles
+from tests.server.http.authority import HOST, Authority
+
+PEM, PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+Spoil = Callable[[TlsFiles], object]
+
+
+@pytest.fixture
+def own(authority: Authority, tmp_path: Path) -> TlsFiles:
+    """Good files of one test, to be spoilt."""
+    return authority.write_server(tmp_path / "own")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def encrypt(path: Path) -> None:
+    key = serialization.load_pem_private_key(path.read_bytes(), None)
+    secret = serialization.BestAvailableEncryption(b"secret")
+    path.write_bytes(key.private_bytes(PEM, PKCS8, secret))
+
+
+def to_der(path: Path) -> None:
+    path.write_bytes(ssl.PEM_cert_to_DER_cert(path.read_text()))
+
+
+def foreign_key(path: Path) -> None:
+    write_key(path, ec.generate_private_key(ec.SECP256R1()))
+
+
+def key_of_another_kind(path: Path) -> None:
+    write_key(path, rsa.generate_private_key(65537, 2048))
+
+
+def write_key(path: Path, key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> None:
+    path.write_bytes(key.private_bytes(PEM, PKCS8, serialization.NoEncryption()))
+
+
+def weak(files: TlsFiles) -> None:
+    key = rsa.generate_private_key(65537, 1024)
+    name = x509.Name([])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now)
+        .not_valid_after(now + datetime.timedelta(hours=1))
+        .sign(key, hashes.SHA256())
+    )
+    files.cert_file.write_bytes(certificate.public_bytes(PEM))
+    write_key(files.key_file, key)
+
+
+def as_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def as_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def as_circle(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path)
+
+
+def swap(one: Path, other: Path) -> None:
+    between = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(between)
+
+
+CERT, KEY, CA = "--tls-cert-file", "--tls-key-file", "--client-ca-file"
+BAD_FILES = [
+    pytest.param(lambda f: f.cert_file.unlink(), CERT, "No such file", "give a PEM", id="no certificate"),
+    pytest.param(lambda f: f.key_file.unlink(), KEY, "No such file", "give a PEM", id="no key"),
+    pytest.param(lambda f: f.client_ca_file.unlink(), CA, "No such file", "give a PEM", id="no CA"),
+    pytest.param(lambda f: as_folder(f.key_file), KEY, "not a regular", "give a PEM", id="a folder as key"),
+    pytest.param(lambda f: as_pipe(f.cert_file), CERT, "not a regular", "give a PEM", id="a pipe"),
+    pytest.param(lambda f: as_circle(f.client_ca_file), CA, "Too many", "give a PEM", id="a link to itself"),
+    pytest.param(lambda f: f.cert_file.write_bytes(b""), CERT, "no certificate can", "PEM", id="empty"),
+    pytest.param(lambda f: f.cert_file.write_bytes(b"\xff" * 99), CERT, "no cert", "PEM", id="noise"),
+    pytest.param(lambda f: cut(f.cert_file), CERT, "no cert", "half-written", id="half a certificate"),
+    pytest.param(lambda f: cut(f.key_file), KEY, "no private key can", "half-written", id="half a key"),
+    pytest.param(lambda f: cut(f.client_ca_file), CA, "no cert", "half-written", id="half a CA"),
+    pytest.param(lambda f: f.key_file.write_bytes(b""), KEY, "no private key", "PEM", id="an empty key"),
+    pytest.param(lambda f: to_der(f.cert_file), CERT, "no cert", "BEGIN CERTIFICATE", id="DER, not PEM"),
+    pytest.param(lambda f: to_der(f.client_ca_file), CA, "no cert", "BEGIN CERTIFICATE", id="a CA in DER"),
+    pytest.param(lambda f: swap(f.cert_file, f.key_file), CERT, "no certificate", "PEM", id="swapped"),
+    pytest.param(lambda f: swap(f.client_ca_file, f.key_file), CA, "no cert", "PEM", id="a key as CA"),
+    pytest.param(lambda f: foreign_key(f.key_file), KEY, "not the key of", CERT, id="another's key"),
+    pytest.param(
+        lambda f: key_of_another_kind(f.key_file), KEY, "not the key of", CERT, id="of another kind"
+    ),
+    pytest.param(weak, CERT, "OpenSSL does not", "stronger", id="a key of 1024 bits"),
+    pytest.param(lambda f: encrypt(f.key_file), KEY, "encrypted, and", "openssl pkey", id="an encrypted key"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "flag", "problem", "fix"), BAD_FILES)
+def test_a_file_that_cannot_be_used_is_named_with_its_flag_and_the_fix(
+    own: TlsFiles, spoil: Spoil, flag: str, problem: str, fix: str
+) -> None:
+    spoil(own)
+    with pytest.raises(CertificateError) as caught:
+        load_context(own)
+    message = str(caught.value)
+    assert message.startswith(f"{flag} {dict(own.by_flag())[flag]}: {problem}")
+    assert fix in message
+    assert "\n" not in message
+
+
+def test_a_file_that_may_not_be_read_is_named(own: TlsFiles) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root reads everything")
+    own.key_file.chmod(0)
+    with pytest.raises(CertificateError, match=f"^--tls-key-file {own.key_file}: Permission denied; "):
+        load_context(own)
+
+
+def test_good_files_ask_every_client_for_a_certificate(files: TlsFiles) -> None:
+    context = load_context(files)
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert context.options & ssl.OP_NO_COMPRESSION
+    assert context.options & ssl.OP_NO_RENEGOTIATION
+    assert (context.num_tickets, bool(context.options & ssl.OP_NO_TICKET)) == (0, True)
+
+
+@pytest.fixture
+def certificates(own: TlsFiles) -> ServerCertificates:
+    return ServerCertificates(own)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize(("spoil", "flag", "problem", "fix"), BAD_FILES)
+def test_a_bad_renewal_leaves_the_old_ones_and_is_told_once(
+    own: TlsFiles,
+    certificates: ServerCertificates,
+    caplog: pytest.LogCaptureFixture,
+    spoil: Spoil,
+    flag: str,
+    problem: str,
+    fix: str,
+) -> None:
+    old = certificates.context
+    spoil(own)
+    for _ in range(3):
+        certificates.look()
+    assert certificates.context is old
+    (line,) = warnings(caplog)
+    assert line.startswith(f"certificates not renewed, the old ones stay: {flag} ")
+
+
+def test_a_good_renewal_after_a_bad_one_is_taken(
+    authority: Authority, own: TlsFiles, certificates: ServerCertificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = certificates.context
+    foreign_key(own.key_file)
+    certificates.look()
+    assert certificates.context is old
+    authority.write_server(own.cert_file.parent)
+    certificates.look()
+    assert certificates.context is not old
+    new = certificates.context
+    certificates.look()
+    assert certificates.context is new
+    assert len(warnings(caplog)) == 1
+
+
+def test_a_renewal_that_is_read_halfway_is_no_bad_one(
+    authority: Authority,
+    own: TlsFiles,
+    certificates: ServerCertificates,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    new = authority.write_server(tmp_path / "new")
+
+    def load_while_written(files: TlsFiles) -> ssl.SSLContext:
+        try:
+            return load_context(files)
+        finally:
+            files.key_file.write_bytes(new.key_file.read_bytes())
+
+    old = certificates.context
+    own.cert_file.write_bytes(new.cert_file.read_bytes())
+    with monkeypatch.context() as patch:
+        patch.setattr("scheduler_ext.server.http.certificates.load_context", load_while_written)
+        certificates.look()
+    assert certificates.context is old
+    certificates.look()
+    assert certificates.context is not old
+    assert warnings(caplog) == []
+
+
+def test_files_that_vanish_and_come_back_are_read_again(
+    own: TlsFiles, certificates: ServerCertificates
+) -> None:
+    old = certificates.context
+    aside = own.key_file.with_suffix(".aside")
+    own.key_file.rename(aside)
+    certificates.look()
+    aside.rename(own.key_file)
+    certificates.look()
+    assert certificates.context is not old
+
+
+def test_a_file_that_becomes_readable_is_read_again(own: TlsFiles, certificates: ServerCertificates) -> None:
+    old = certificates.context
+    own.key_file.chmod(0o400)
+    certificates.look()
+    assert certificates.context is not old
+
+
+def test_sessions_of_tls_1_2_do_not_pile_up(authority: Authority, certificates: ServerCertificates) -> None:
+    client = authority.client()
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    old = certificates.context
+    for _ in range(1001):
+        shake_hands(certificates.context, client)
+    assert old.session_stats()["number"] == 1001
+    certificates.look()
+    assert certificates.context is not old
+    assert certificates.context.session_stats()["number"] == 0
+    shake_hands(certificates.context, client)
+
+
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = server.wrap_bio(to_server, to_client, server_side=True)
+    theirs = client.wrap_bio(to_client, to_server, server_hostname=HOST)
+    for end in (theirs, ours, theirs, ours, theirs):
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+    # Both have to have said farewell, or the session is forgotten.
+    for end in (theirs, ours):
+        try:
+            end.unwrap()
+        except ssl.SSLWantReadError:
+            continue

@@ -1,0 +1,147 @@
+"""What clients that do not read cost: memory is bounded, connections are capped, and probes are answered."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.metrics import write_cluster
+from benchmarks.soak import resident_mib, worker_of
+from tests.server.process.product import Product, config_file
+from tests.server.process.server_process import (
+    ServerProcess,
+    call,
+    connect,
+    eventually,
+    get,
+    read_reply,
+    request,
+)
+
+# A bound that no slow machine gets to: what is asked of the server takes seconds at most.
+TIMEOUT_S = 60
+CONNECTIONS = 256
+HELD_MIB = 64
+LARGE = request("/large/8", method="GET")
+
+
+@pytest.fixture
+def server() -> Iterator[ServerProcess]:
+    with ServerProcess("--timeout-s", str(TIMEOUT_S)) as process:
+        yield process.ready()
+
+
+class NonReaders(contextlib.ExitStack):
+    """Clients that ask and do not read."""
+
+    def ask(self, address: tuple[str, int], raw: bytes, count: int) -> list[socket.socket]:
+        return [self._asked(address, raw) for _ in range(count)]
+
+    def _asked(self, address: tuple[str, int], raw: bytes) -> socket.socket:
+        sock = self.enter_context(socket.socket())
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.settimeout(30)
+        sock.connect(address)
+        sock.sendall(raw)
+        return sock
+
+
+def accepted(address: tuple[str, int]) -> list[int]:
+    """The bytes that the kernel keeps for each connection that the server has accepted (it has an inode)."""
+    local = f":{address[1]:04X}"
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ours = [line for line in lines if line[1].endswith(local) and line[3] == "01" and line[9] != "0"]
+    return [int(line[4].partition(":")[0], 16) for line in ours]
+
+
+def cuts(server: ServerProcess, reason: str = "pressure") -> int:
+    return int(get(server.api, "/cuts").json()[reason])
+
+
+def test_replies_that_are_not_read_are_held_up_to_a_bound(server: ServerProcess) -> None:
+    worker = server.worker_pid()
+    before = resident_mib(worker)
+    with NonReaders() as clients:
+        socks = clients.ask(server.health, LARGE, 40)
+        # As many as have room, and one that may be on its way.
+        eventually(lambda: cuts(server) >= 40 - HELD_MIB // 8 - 1)
+        assert resident_mib(worker) - before < 2 * HELD_MIB
+        with pytest.raises(ConnectionResetError):
+            read_reply(socks[0])
+        assert len(read_reply(socks[-1]).body) == 8 << 20
+    assert get(server.health, "/livez").body == b"ok"
+
+
+def test_a_reply_larger_than_the_bound_arrives_whole(server: ServerProcess) -> None:
+    with NonReaders() as clients:
+        (sock,) = clients.ask(server.health, request(f"/large/{2 * HELD_MIB}", method="GET"), 1)
+        # Others are answered meanwhile, and cut nobody.
+        for _ in range(3):
+            assert get(server.health, "/livez").body == b"ok"
+        assert len(read_reply(sock).body) == 2 * HELD_MIB << 20
+    assert cuts(server) == 0
+
+
+def test_bodies_that_wait_for_a_thread_count(server: ServerProcess) -> None:
+    """Four are taken, and the others wait with bodies of nearly the limit."""
+    worker = server.worker_pid()
+    before = resident_mib(worker)
+    body = bytes((4 << 20) - 1000)
+    with NonReaders() as clients:
+        clients.ask(server.health, request("/wait", method="GET"), 4)
+        for _ in range(60):
+            with contextlib.suppress(OSError):
+                clients.ask(server.health, request("/wait", body), 1)
+        eventually(lambda: cuts(server) > 0)
+        assert resident_mib(worker) - before < 2 * HELD_MIB
+        assert get(server.health, "/livez").body == b"ok"
+        assert get(server.api, "/go-on").status == 200
+
+
+def test_the_cap_on_connections_is_hard_and_probes_are_answered(server: ServerProcess) -> None:
+    """Four requests are at work, and those that wait for a thread make room."""
+    with NonReaders() as clients:
+        clients.ask(server.health, request("/wait", method="GET"), CONNECTIONS + 100)
+        eventually(lambda: cuts(server) >= 100)
+        for _ in range(5):
+            assert get(server.health, "/livez").body == b"ok"
+            # One more while it is let in, for which another one goes.
+            assert len(accepted(server.health)) <= CONNECTIONS + 1
+        assert get(server.api, "/go-on").status == 200
+
+
+def test_a_probe_waits_for_no_other_answer(server: ServerProcess) -> None:
+    with NonReaders() as clients, connect(server.health) as probe:
+        waiting = clients.ask(server.health, request("/wait", method="GET"), 20)
+        for path in ("/livez", "/readyz", "/readyz?verbose"):
+            assert call(probe, request(path, method="GET")).body == b"ok"
+        assert get(server.api, "/go-on").status == 200
+        for sock in waiting:
+            assert read_reply(sock).body == b"ok"
+
+
+def test_scrapes_that_are_not_read_share_their_text(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.json"
+    write_cluster(inventory, 1500)
+    config = config_file(tmp_path, server={"writeTimeout": f"{TIMEOUT_S}s"})
+    with Product(inventory=inventory, config=config) as server:
+        server.ready()
+        worker = worker_of(server.process.pid)
+        size_mib = len(get(server.health, "/metrics").body) / 2**20
+        get(server.health, "/metrics")
+        before = resident_mib(worker)
+        with NonReaders() as clients:
+            clients.ask(server.health, request("/metrics", method="GET"), 300)
+            # All of them are asked before this one, and as many as the cap lets in wait.
+            assert len(get(server.health, "/metrics").body) / 2**20 == pytest.approx(size_mib, rel=0.01)
+            assert get(server.health, "/livez").body == b"ok"
+            assert get(server.health, "/readyz").body == b"ok"
+            waiting = accepted(server.health)
+            assert CONNECTIONS - 10 < len(waiting) <= CONNECTIONS
+            assert max(waiting) < 2**20
+            # Without sharing, 250 times as much.
+            assert resident_mib(worker) - before < 10 * size_mib + 30

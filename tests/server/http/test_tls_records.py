@@ -1,0 +1,216 @@
+"""TLS in uncommon pieces against the real process: key updates, halves of messages, tiny and bad records."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler_ext.server.server_options import TlsFiles
+from tests.server.http.authority import Authority
+from tests.server.http.handmade_tls import (
+    ALERT,
+    CLOSE_NOTIFY,
+    HANDSHAKE,
+    KEY_UPDATE,
+    KEY_UPDATE_REQUESTED,
+    HandmadeClient,
+)
+from tests.server.process.server_process import ServerProcess, call, connect, get, request
+
+Spoil = Callable[[bytes], bytes]
+TIMEOUT_S = 1.5
+BODY = b"x" * 40_000
+LENGTH = request("/length", BODY)
+
+
+@pytest.fixture(scope="module")
+def server(authority: Authority, files: TlsFiles) -> Iterator[ServerProcess]:
+    """One that waits for as long as a busy machine takes."""
+    folder = str(files.cert_file.parent)
+    with ServerProcess("--tls-folder", folder, "--timeout-s", "60", tls=authority.client()) as process:
+        yield process.ready()
+
+
+@pytest.fixture(scope="module")
+def hasty(authority: Authority, files: TlsFiles) -> Iterator[ServerProcess]:
+    folder = str(files.cert_file.parent)
+    tls = authority.client()
+    with ServerProcess("--tls-folder", folder, "--timeout-s", str(TIMEOUT_S), tls=tls) as process:
+        yield process.ready()
+
+
+@pytest.fixture
+def client(server: ServerProcess, authority: Authority, tmp_path: Path) -> Iterator[HandmadeClient]:
+    with connect(server.api) as sock:
+        yield HandmadeClient(sock, authority.client(), tmp_path / "keys")
+
+
+@pytest.fixture
+def hasty_client(hasty: ServerProcess, authority: Authority, tmp_path: Path) -> Iterator[HandmadeClient]:
+    with connect(hasty.api) as sock:
+        yield HandmadeClient(sock, authority.client(), tmp_path / "keys")
+
+
+def cpu_s(server: ServerProcess) -> float:
+    fields = Path(f"/proc/{server.worker_pid()}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def assert_well(server: ServerProcess) -> None:
+    with server.connect() as sock:
+        assert call(sock, LENGTH).json()["length"] == len(BODY)
+    assert "Traceback" not in server.stderr
+    assert get(server.health, "/livez").body == b"ok"
+
+
+@pytest.mark.parametrize("message", [KEY_UPDATE, KEY_UPDATE_REQUESTED])
+def test_keys_may_be_renewed_anywhere(client: HandmadeClient, message: bytes) -> None:
+    for _ in range(3):
+        for start in range(0, len(LENGTH), 7000):
+            client.sock.sendall(client.record(LENGTH[start : start + 7000]))
+            client.sock.sendall(client.record(message, HANDSHAKE))
+            client.update_key()
+        reply = client.read_reply()
+        assert (reply.status, reply.json()["length"]) == (200, len(BODY))
+
+
+def test_new_keys_on_an_idle_connection_do_not_start_a_request(hasty_client: HandmadeClient) -> None:
+    hasty_client.sock.sendall(hasty_client.record(KEY_UPDATE, HANDSHAKE))
+    hasty_client.update_key()
+    time.sleep(TIMEOUT_S + 0.5)
+    hasty_client.sock.sendall(hasty_client.record(LENGTH[:10000]) + hasty_client.record(LENGTH[10000:20000]))
+    hasty_client.sock.sendall(hasty_client.record(LENGTH[20000:30000]) + hasty_client.record(LENGTH[30000:]))
+    assert hasty_client.read_reply().json()["length"] == len(BODY)
+
+
+def test_half_a_key_update_before_the_reply_ends_the_connection_without_a_busy_loop(
+    server: ServerProcess, client: HandmadeClient
+) -> None:
+    client.sock.sendall(client.record(request("/large")) + client.record(KEY_UPDATE[:4], HANDSHAKE))
+    assert client.recv(1) == b""
+    before = cpu_s(server)
+    time.sleep(0.5)
+    assert cpu_s(server) - before < 0.25
+    assert_well(server)
+
+
+def test_both_halves_of_a_key_update_are_put_together(client: HandmadeClient) -> None:
+    client.sock.sendall(client.record(LENGTH[:5000]))
+    client.sock.sendall(client.record(KEY_UPDATE[:2], HANDSHAKE))
+    client.sock.sendall(client.record(KEY_UPDATE[2:], HANDSHAKE))
+    client.update_key()
+    for start in range(5000, len(LENGTH), 16000):
+        client.sock.sendall(client.record(LENGTH[start : start + 16000]))
+    assert client.read_reply().json()["length"] == len(BODY)
+
+
+def test_a_body_in_records_of_one_byte_arrives_whole(client: HandmadeClient) -> None:
+    raw = request("/length", b"x" * 5000)
+    client.sock.sendall(b"".join(client.record(raw[place : place + 1]) for place in range(len(raw))))
+    assert client.read_reply().json()["length"] == 5000
+
+
+@pytest.mark.parametrize("cut", [1, 21, -1])
+def test_part_of_a_record_starts_the_deadline_of_its_request(
+    hasty: ServerProcess, hasty_client: HandmadeClient, cut: int
+) -> None:
+    before = cuts(hasty)
+    started = time.monotonic()
+    hasty_client.sock.sendall(hasty_client.record(request("/length"))[:cut])
+    reply = hasty_client.read_reply()
+    assert (reply.status, reply.headers["connection"]) == (408, "close")
+    assert time.monotonic() - started >= TIMEOUT_S
+    assert cuts(hasty) == before | {"head": before["head"] + 1}
+
+
+def test_part_of_the_next_requests_record_does_so_behind_a_whole_request(
+    hasty_client: HandmadeClient,
+) -> None:
+    hasty_client.sock.sendall(
+        hasty_client.record(request("/now")) + hasty_client.record(request("/next"))[:-1]
+    )
+    assert hasty_client.read_reply().json() == {"path": "/now"}
+    assert hasty_client.read_reply().status == 408
+
+
+def test_requests_in_one_record_are_answered_in_order(client: HandmadeClient) -> None:
+    client.sock.sendall(client.record(b"".join(request(f"/{number}") for number in range(5))))
+    received = b""
+    while received.count(b'"path"') < 5:
+        received += client.recv(65536)
+    assert re.findall(rb'"path": "/(\d)"', received) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda record: record[:-1] + bytes([record[-1] ^ 1]), id="whose seal is broken"),
+        pytest.param(lambda record: b"\x17\x03\x03\xff\xff" + b"x" * 70000, id="that is too long"),
+        pytest.param(lambda record: b"\x63" + record[1:], id="of a kind that does not exist"),
+        pytest.param(lambda record: b"GET / HTTP/1.1\r\n\r\n", id="that is plain HTTP"),
+    ],
+)
+def test_a_record_ends_the_connection(server: ServerProcess, client: HandmadeClient, spoil: Spoil) -> None:
+    client.sock.sendall(client.record(LENGTH[:8000]) + spoil(client.record(LENGTH[8000:16000])))
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        client.read_reply()
+    assert_well(server)
+
+
+def test_records_without_content_end_the_connection_when_they_do_not_stop(
+    server: ServerProcess, client: HandmadeClient
+) -> None:
+    def flood() -> None:
+        client.sock.sendall(b"".join(client.record(b"") for _ in range(10_000)))
+        client.read_reply()
+
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        flood()
+    assert_well(server)
+
+
+def test_who_asks_for_new_keys_without_reading_the_answers_is_cut_off(
+    server: ServerProcess, authority: Authority, tmp_path: Path
+) -> None:
+    with socket.socket() as sock:
+        # So that the kernel holds little of what is not read.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 88)
+        sock.settimeout(60)
+        sock.connect(server.api)
+        client = HandmadeClient(sock, authority.client(), tmp_path / "keys")
+
+        def ask() -> None:
+            for _ in range(30_000):
+                sock.sendall(client.record(KEY_UPDATE_REQUESTED, HANDSHAKE))
+                client.update_key()
+
+        with pytest.raises(ConnectionError):
+            ask()
+    assert_well(server)
+
+
+@pytest.mark.parametrize("says_so", [True, False], ids=["in TLS", "in TCP only"])
+@pytest.mark.parametrize("sent", [len(LENGTH) - 1, 10], ids=["in the body", "in the head"])
+def test_a_client_that_ends_early_is_told_so(client: HandmadeClient, says_so: bool, sent: int) -> None:
+    client.sock.sendall(b"".join(client.record(LENGTH[start:sent][:9000]) for start in range(0, sent, 9000)))
+    if says_so:
+        client.sock.sendall(client.record(CLOSE_NOTIFY, ALERT))
+    else:
+        client.sock.shutdown(socket.SHUT_WR)
+    reply = client.read_reply()
+    assert reply.status == 400
+    assert "ended before" in reply.json()["error"]
+    assert client.recv(1) == b""
+
+
+def cuts(server: ServerProcess) -> dict[str, int]:
+    with server.connect() as sock:
+        counts: dict[str, int] = call(sock, request("/cuts", method="GET")).json()
+    return counts

@@ -1,0 +1,151 @@
+"""What nobody expects is logged once with its traceback and counted, and the client sees a clear end."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gunicorn.config import Config
+
+from scheduler_ext.server.http.connection import Connection
+from scheduler_ext.server.http.cut_connections import CUT_CONNECTIONS
+from scheduler_ext.server.http.http_loop import HttpLoop
+from scheduler_ext.server.http.listeners import listen
+from scheduler_ext.server.server_options import LoopLimits
+from tests.server.process.server_process import call, connect, eventually, read_reply, read_to_end, request
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse
+
+LIMITS = LoopLimits(2, 10, 1 << 20, 1 << 22, 30, 30, 30)
+
+
+class Faulty(socket.socket):
+    """A connection that fails when the reply is handed over, in a way that no socket does."""
+
+    sends = 0
+
+    def sendmsg(self, *_: Any) -> int:
+        Faulty.sends += 1
+        if Faulty.sends == 2:
+            raise RuntimeError("the second piece")
+        return self.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+
+
+class FaultyListener(socket.socket):
+    def accept(self) -> tuple[socket.socket, Any]:
+        sock, peer = super().accept()
+        return Faulty(fileno=sock.detach()), peer
+
+
+def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    match environ["PATH_INFO"]:
+        case "/raises":
+            raise RuntimeError("before the reply")
+        case "/exits":
+            raise SystemExit("leaving")
+        case "/misses-a-file":
+            # An OSError, as one of the client's connection is.
+            raise FileNotFoundError("nothing there")
+        case "/breaks":
+            start_response("200 OK", [("Content-Length", "9")])
+            return breaking()
+        case "/never-starts":
+            return [b"x"]
+    start_response("200 OK", [("Content-Length", "1000")])
+    return [b"x" * 1000]
+
+
+def breaking() -> Iterator[bytes]:
+    yield b"one"
+    raise ValueError("after the first piece")
+
+
+@contextmanager
+def serving(listener: socket.socket) -> Iterator[tuple[str, int]]:
+    loop = HttpLoop("test", listener, app, LIMITS, Config())
+    thread = threading.Thread(target=loop.run, args=(lambda: None, 1.0, 0.0))
+    thread.start()
+    try:
+        yield listener.getsockname()
+    finally:
+        loop.stop()
+        thread.join()
+
+
+@pytest.fixture
+def address() -> Iterator[tuple[str, int]]:
+    with serving(listen("the API", ("127.0.0.1", 0))) as found:
+        yield found
+
+
+def errors() -> int:
+    return CUT_CONNECTIONS.counts()["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "cause"),
+    [
+        pytest.param("/raises", "before the reply", id="an application that raises"),
+        pytest.param("/exits", "leaving", id="that leaves the process"),
+        pytest.param("/misses-a-file", "nothing there", id="whose error looks like a client that is gone"),
+        pytest.param("/breaks", "after the first piece", id="that breaks off within its reply"),
+        pytest.param("/never-starts", "", id="that never says what it replies with"),
+    ],
+)
+def test_an_application_that_fails_is_a_500(
+    address: tuple[str, int], path: str, cause: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = errors()
+    with connect(address) as sock:
+        reply = call(sock, request(path, b"body"))
+        assert (reply.status, reply.headers["connection"]) == (500, "close")
+        assert reply.json() == {"error": "internal error; the log has the details"}
+        sock.shutdown(socket.SHUT_WR)
+        assert read_to_end(sock) == b""
+    assert_logged_once(caplog, f"the application failed on POST {path}", cause)
+    assert errors() == before + 1
+    with connect(address) as sock:
+        assert call(sock, request("/well")).status == 200
+
+
+def test_a_reply_that_cannot_be_handed_over_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    before, Faulty.sends = errors(), 0
+    plain = listen("the API", ("127.0.0.1", 0))
+    with serving(FaultyListener(fileno=plain.detach())) as address, connect(address) as sock:
+        sock.sendall(request("/well"))
+        with pytest.raises(ConnectionError):
+            read_reply(sock)
+        eventually(lambda: errors() == before + 1)
+    assert_logged_once(caplog, "the reply to 127.0.0.1 is given up", "the second piece")
+
+
+def test_a_loop_that_fails_on_one_connection_serves_the_others(
+    address: tuple[str, int], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = errors()
+
+    def failing(*_: Any) -> None:
+        raise RuntimeError("in the loop")
+
+    with connect(address) as broken, monkeypatch.context() as patch:
+        patch.setattr(Connection, "feed", failing)
+        broken.sendall(b"G")
+        assert read_to_end(broken) == b""
+    assert_logged_once(caplog, "connection from 127.0.0.1 given up", "in the loop")
+    assert errors() == before + 1
+    with connect(address) as sock:
+        assert call(sock, request("/well")).status == 200
+
+
+def assert_logged_once(caplog: pytest.LogCaptureFixture, message: str, cause: str) -> None:
+    (record,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
+    assert record.getMessage() == message
+    assert record.exc_info is not None
+    assert cause in str(record.exc_info[1])
+    assert record.exc_info[2] is not None

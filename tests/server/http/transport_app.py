@@ -1,0 +1,155 @@
+"""A server for the transport tests, run as a process of its own: python -m tests.server.http.transport_app.
+
+Its WSGI applications do as the paths say:
+POST /length reads the body and replies {"length": n, "age_s": s}; GET /large replies 8 MB;
+GET /sleep/MS replies after that long; GET /raise fails, and GET /exit by SystemExit; GET /stream replies in
+chunks; GET /echo replies what the environ says of the caller;
+GET /cuts replies what was cut off; GET /leftover leaves in the environ what is freed only after GET /let-go;
+on the health listener GET /large/MIB replies so much, GET /wait waits for GET /go-on of the API, and all else
+is answered "ok".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scheduler_ext.server.gunicorn_server import Apps, ServerOptions, refuse_workers, run_server
+from scheduler_ext.server.http.body import BODY_RECEIVED, BodyError, read_body
+from scheduler_ext.server.http.cut_connections import CUT_CONNECTIONS
+from scheduler_ext.server.server_options import TlsFiles
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse
+
+# What an application believes about its caller.
+_ECHOED = ("PATH_INFO", "SCRIPT_NAME", "HTTP_HOST", "REMOTE_ADDR", "REMOTE_USER", "wsgi.url_scheme")
+LARGE_BYTES = 8 * 1024 * 1024
+LARGE = b"x" * LARGE_BYTES
+MAX_BODY_BYTES = 4 * 1024 * 1024
+LET_GO = threading.Event()
+GO_ON = threading.Event()
+
+
+class Leftover:
+    """Takes as long to free as nobody has asked for /let-go, or half a minute."""
+
+    def __del__(self) -> None:
+        LET_GO.wait(30)
+
+
+def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    match environ["PATH_INFO"].strip("/").split("/"):
+        case ["length"]:
+            try:
+                length = len(read_body(environ, MAX_BODY_BYTES))
+            except BodyError as error:
+                return _json(start_response, {"error": str(error)}, f"{error.status} Refused")
+            age_s = time.monotonic() - environ[BODY_RECEIVED]
+            return _json(start_response, {"length": length, "age_s": age_s})
+        case ["large"]:
+            return _reply(start_response, LARGE, "text/plain")
+        case ["sleep", milliseconds]:
+            time.sleep(int(milliseconds) / 1000)
+            return _json(start_response, {"slept": milliseconds})
+        case [("raise" | "exit") as how]:
+            raise {"raise": RuntimeError, "exit": SystemExit}[how]("on purpose")
+        case ["echo"]:
+            texts = {name: value for name, value in environ.items() if isinstance(value, str)}
+            believed = {name: texts.get(name) for name in _ECHOED}
+            return _json(start_response, believed)
+        case ["stream"]:
+            start_response("200 OK", [("Content-Type", "text/plain")])
+            return iter([b"one ", b"two ", b"three"])
+        case ["leftover"]:
+            LET_GO.clear()
+            environ["test.leftover"] = Leftover()
+            return _json(start_response, {"left": True})
+        case [("let-go" | "go-on") as gate]:
+            {"let-go": LET_GO, "go-on": GO_ON}[gate].set()
+            return _json(start_response, {})
+        case ["cuts"]:
+            return _json(start_response, CUT_CONNECTIONS.counts())
+        case _:
+            return _json(start_response, {"path": environ["PATH_INFO"]})
+
+
+def health(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    match environ["PATH_INFO"].strip("/").split("/"):
+        case ["wait"]:
+            GO_ON.wait(30)
+        case ["large", mebibytes]:
+            return _reply(start_response, bytes(int(mebibytes) << 20), "text/plain")
+    return _reply(start_response, b"ok", "text/plain")
+
+
+def inspect(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+    return _json(start_response, {"pid": os.getpid()})
+
+
+def _json(start_response: StartResponse, value: Any, status: str = "200 OK") -> Iterable[bytes]:
+    return _reply(start_response, json.dumps(value).encode(), "application/json", status)
+
+
+def _reply(
+    start_response: StartResponse, body: bytes, content_type: str, status: str = "200 OK"
+) -> Iterable[bytes]:
+    start_response(status, [("Content-Type", content_type), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--api", default="127.0.0.1:0")
+    parser.add_argument("--health", default="127.0.0.1:0")
+    parser.add_argument("--inspect", default="127.0.0.1:0")
+    parser.add_argument("--timeout-s", type=float, default=5.0)
+    parser.add_argument("--grace-s", type=float, default=10.0)
+    parser.add_argument("--fail", action="store_true")
+    parser.add_argument("--slow-start-s", type=float, default=0.0)
+    parser.add_argument("--tls-folder", type=Path)
+    arguments = parser.parse_args()
+    logging.basicConfig(format="LOG %(name)s %(levelname)s %(message)s", level=logging.INFO)
+    refusal = refuse_workers(os.environ, None)
+    if refusal:
+        sys.exit(f"error: {refusal}")
+
+    def build_apps() -> Apps:
+        if arguments.fail:
+            raise RuntimeError("the inventory cannot be read")
+        time.sleep(arguments.slow_start_s)
+        return Apps(api, health, inspect, close=lambda: print("closed", file=sys.stderr, flush=True))
+
+    options = ServerOptions(
+        _address(arguments.api),
+        _address(arguments.health),
+        _address(arguments.inspect),
+        read_timeout_s=arguments.timeout_s,
+        write_timeout_s=arguments.timeout_s,
+        graceful_timeout_s=arguments.grace_s,
+        max_body_bytes=MAX_BODY_BYTES,
+        tls=tls_files(arguments.tls_folder) if arguments.tls_folder else None,
+    )
+    run_server(options, build_apps)
+
+
+def tls_files(folder: Path) -> TlsFiles:
+    """The files of a Secret of type kubernetes.io/tls that is mounted here."""
+    return TlsFiles(folder / "tls.crt", folder / "tls.key", folder / "ca.crt")
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+if __name__ == "__main__":
+    main()

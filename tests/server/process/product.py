@@ -1,0 +1,145 @@
+"""``scheduler-ext serve`` as a process, on the cluster that the golden bodies were sent about."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.wire.arrivals import workload_of
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.kube_objects import Json, names_body, pod
+from tests.server.process.server_process import REPOSITORY, Reply, ServerProcess, call, get, request
+
+GOLDEN = REPOSITORY / "tests" / "golden"
+INVENTORY = GOLDEN / "inventory.yaml"
+WHOLE = "nvidia.com/gpu"
+ONE_GPU = pod("one", {WHOLE: "1"})
+FREE_NODE, FULL_NODE = "gpu-node-00", "gpu-node-02"
+# A request whose answer is known, to see that a server is well.
+GOOD = names_body(ONE_GPU, [FREE_NODE, FULL_NODE])
+GOOD_REFUSED = {FULL_NODE: "Insufficient nvidia.com/gpu per device"}
+_FREE_PORT = "127.0.0.1:0"
+
+
+# No decision is refused because the machine is busy; tests of that deadline set it.
+_PATIENT = Path(__file__).with_name("patient.json")
+
+
+class Product(ServerProcess):
+    """The product's own server; later arguments replace the free ports that are the default."""
+
+    MODULE: ClassVar = ("scheduler_ext", "serve")
+
+    def __init__(
+        self,
+        *arguments: str | Path,
+        inventory: Path = INVENTORY,
+        config: Path = _PATIENT,
+        env: dict[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(
+            *("--inventory", str(inventory)),
+            *("--config", str(config)),
+            *("--listen", _FREE_PORT, "--health-listen", _FREE_PORT, "--inspect-listen", _FREE_PORT),
+            *map(str, arguments),
+            env=env,
+            tls=tls,
+        )
+        self._heard = 0
+        self._barriers = itertools.count()
+
+    def ready(self) -> Self:
+        super().ready()
+        self._heard = len(self.lines)
+        return self
+
+    def post(self, verb: str, body: bytes, *headers: str) -> Reply:
+        """One request on a connection of its own."""
+        with self.connect() as sock:
+            return call(sock, request(f"/{verb}", body, *headers))
+
+    def logged(self) -> list[str]:
+        """The log lines since the last call (or the ready line).
+
+        A refused request of our own marks their end: a line is written before the reply it belongs to.
+        """
+        barrier = f"barrier/{next(self._barriers)};"
+        assert self.post("filter", b"", f"Content-Type: {barrier}").status == 415
+        end = self.wait_for_line(barrier, self._heard)
+        lines, self._heard = self.lines[self._heard : end], end + 1
+        return lines
+
+    def samples(self) -> dict[str, float]:
+        """What /metrics says, by sample: name{label="value"}, labels in alphabetical order."""
+        families = text_string_to_metric_families(get(self.health, "/metrics").body.decode())
+        return {
+            f"{sample.name}{_labels(sample.labels)}": sample.value
+            for family in families
+            for sample in family.samples
+        }
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return (
+        "{" + ",".join(f'{name}="{value}"' for name, value in sorted(labels.items())) + "}" if labels else ""
+    )
+
+
+def config_file(folder: Path, **sections: Json) -> Path:
+    """A configuration of these sections, and as patient as that of others."""
+    path = folder / "config.json"
+    patient = json.loads(_PATIENT.read_text())
+    server = patient["server"] | sections.get("server", {})
+    path.write_text(json.dumps(patient | sections | {"server": server}))
+    return path
+
+
+def extender_on(inventory: bytes) -> Extender:
+    """The extender of this process on an inventory, for the answers to expect."""
+    config = Configuration()
+    extender = Extender(config)
+    objects, resources = read_objects(inventory), config.resource_names()
+    forecast = Forecast(workload_of(objects.pods, resources), ())
+    extender.replace_nodes(assemble(objects, resources).values(), forecast)
+    return extender
+
+
+def assert_well(reply: Reply) -> None:
+    """The right answer to the filter of GOOD, on a connection that stays."""
+    assert reply.status == 200, reply.body
+    assert filtered(reply) == ([FREE_NODE], GOOD_REFUSED)
+    assert reply.headers["connection"] == "keep-alive"
+
+
+def filtered(reply: Reply) -> tuple[list[str], dict[str, str]]:
+    """(what fits, what does not and why) of a filter reply in the names form."""
+    result: dict[str, Any] = reply.json()
+    assert (result["Nodes"], result["FailedNodes"], result["Error"]) == (None, {}, "")
+    return result["NodeNames"], result["FailedAndUnresolvableNodes"]
+
+
+def as_kube_scheduler_reads(reply: Reply, asked: Sequence[str]) -> list[str] | None:
+    """The nodes that kube-scheduler goes on with after filter, or None: an error, and the pod is tried again.
+
+    Follows HTTPExtender.Filter and send (kubernetes, pkg/scheduler/extender.go) for nodeCacheCapable.
+    """
+    if reply.status != 200:
+        return None
+    try:
+        result = json.loads(reply.body)
+    except ValueError:
+        return None
+    if result.get("Error"):
+        return None
+    names: list[str] = result.get("NodeNames") or []
+    return names if set(names) <= set(asked) else None

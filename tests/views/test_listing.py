@@ -1,0 +1,343 @@
+"""The inventory as a list: the contract of its JSON, and its arithmetic."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler_ext.views.listing import inventory_list
+from scheduler_ext.wire.config import Configuration, MemorySection
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+
+SHARING = {"gpu.scheduler-ext.io/sharing": "memory"}
+WHOLE = "nvidia.com/gpu"
+
+
+def listed(*objects: Json, config: Configuration | None = None, age_s: float = 0.0) -> Json:
+    config = config or Configuration()
+    infos = assemble(read_objects(inventory(*objects)), config.resource_names())
+    listing = inventory_list(infos.values(), config, dict.fromkeys(infos, age_s))
+    json.dumps(listing)  # plain values only
+    return listing
+
+
+def device_of(*objects: Json, **more: Any) -> Json:
+    """The one device of the one node."""
+    (item,) = listed(*objects, **more)["items"]
+    (device,) = item["devices"]
+    assert isinstance(device, dict)
+    return device
+
+
+def test_the_contract_of_a_report() -> None:
+    memory = {"totalMiB": 81920, "reservedMiB": 620, "usedMiB": 5000, "unaccountedMiB": 100}
+    mig = {"enabled": False}
+    listing = listed(gpu_node("n", [gpu(0, memory=memory, mig=mig)]), age_s=12.5)
+    assert (listing["apiVersion"], listing["kind"]) == ("cli.scheduler-ext.io/v1alpha1", "InventoryList")
+    assert listing["items"] == [
+        {
+            "node": "n",
+            "source": "report",
+            "state": "Fresh",
+            "ageSeconds": 12.5,
+            "problem": None,
+            "unknownDeviceGpus": 0,
+            "unattributed": [],
+            "cordonsUnknown": [],
+            "migFree": {},
+            "devices": [
+                {
+                    "uuid": "GPU-0",
+                    "index": 0,
+                    "model": "A100-80GB",
+                    "family": "A100",
+                    "healthy": True,
+                    "healthReason": None,
+                    "cordoned": False,
+                    "mayBeHeld": False,
+                    "memory": memory
+                    | {"requestedMiB": 0, "freeMiB": 76300, "requestedAtLeastMiB": 0, "freeAtMostMiB": 76300},
+                    "mig": {"enabled": False, "instances": []},
+                }
+            ],
+        }
+    ]
+
+
+def test_the_contract_of_labels() -> None:
+    (item,) = listed(node("n", {WHOLE: "2"}, labels=GFD_H100 | {"nvidia.com/gpu.count": "2"}))["items"]
+    assert (item["node"], item["source"], item["state"]) == ("n", "labels", "Fresh")
+    assert [device["index"] for device in item["devices"]] == [0, 1]
+    assert item["devices"][0] == {
+        "uuid": None,
+        "index": 0,
+        "model": "H100-80GB",
+        "family": "H100",
+        "healthy": True,
+        "healthReason": None,
+        "cordoned": False,
+        "mayBeHeld": False,
+        "memory": {
+            "totalMiB": 81559,
+            "reservedMiB": None,
+            "usedMiB": None,
+            "unaccountedMiB": None,
+            "requestedMiB": None,
+            "freeMiB": None,
+            "requestedAtLeastMiB": None,
+            "freeAtMostMiB": None,
+        },
+        "mig": {"enabled": False, "instances": []},
+    }
+
+
+def test_a_report_that_is_refused_says_why() -> None:
+    infos = assemble(
+        read_objects(inventory(node("a", {WHOLE: "8"}, labels=GFD_H100), node("b"), node("c"))),
+        Configuration().resource_names(),
+    )
+    problems = {"a": "GPUNode a: impossible", "b": "GPUNode b: impossible"}
+    items = inventory_list(infos.values(), Configuration(), {}, problems)["items"]
+    # Also where nothing else is known of its GPUs.
+    assert [(item["node"], item["source"], item["problem"]) for item in items] == [
+        ("a", "labels", "GPUNode a: impossible"),
+        ("b", "labels", "GPUNode b: impossible"),
+    ]
+
+
+def test_cordons_of_no_gpu_are_listed() -> None:
+    found = gpu_node("n", [gpu(0), gpu(1)])
+    found["metadata"]["annotations"] = {"gpu.scheduler-ext.io/cordoned": "GPU-9, GPU-0, gpu-1,"}
+    (item,) = listed(found)["items"]
+    assert [device["cordoned"] for device in item["devices"]] == [True, False]
+    assert item["cordonsUnknown"] == ["GPU-9", "gpu-1"]
+
+
+def test_nodes_by_name_and_devices_by_index() -> None:
+    listing = listed(
+        gpu_node("b", [gpu(2, "A"), gpu(0, "C"), gpu(1, "B")]), gpu_node("a", []), node("c", {WHOLE: "1"})
+    )
+    assert [item["node"] for item in listing["items"]] == ["a", "b", "c"]
+    assert [device["index"] for device in listing["items"][1]["devices"]] == [0, 1, 2]
+
+
+def test_nodes_without_gpus_are_left_out_but_missing_reports_are_not() -> None:
+    silent: Json = {"kind": "GPUNode", "metadata": {"name": "silent"}}
+    listing = listed(node("cpu"), silent)
+    assert [(item["node"], item["state"], item["devices"]) for item in listing["items"]] == [
+        ("silent", "Missing", [])
+    ]
+
+
+def test_sick_devices_say_why() -> None:
+    device = device_of(gpu_node("n", [gpu(0, health={"state": "Unhealthy", "reason": "XID 79"})]))
+    assert (device["healthy"], device["healthReason"]) == (False, "XID 79")
+
+
+@pytest.mark.parametrize(
+    ("objects", "requested", "free"),
+    [
+        pytest.param([gpu_node("n", [gpu(0)])], 0, 81920, id="nothing held, no headroom without shares"),
+        pytest.param(
+            [gpu_node("n", [gpu(0)]), node("n", {SHARE: "81920"}, labels=SHARING)],
+            0,
+            81920 - 8192,
+            id="headroom on nodes that hand out shares",
+        ),
+        pytest.param(
+            [
+                gpu_node("n", [gpu(0)]),
+                node("n", {SHARE: "81920"}, labels=SHARING),
+                pod("p", {SHARE: "30000"}, on="n"),
+            ],
+            30000,
+            81920 - 8192 - 30000,
+            id="a share",
+        ),
+        pytest.param(
+            [
+                gpu_node("n", [gpu(0, memory={"totalMiB": 81920, "usedMiB": 40000})]),
+                pod("p", {SHARE: "30000"}, on="n"),
+            ],
+            30000,
+            41920,
+            id="a share that uses more than it asked",
+        ),
+        pytest.param(
+            [
+                gpu_node(
+                    "n", [gpu(0, memory={"totalMiB": 81920, "reservedMiB": 620}, holders=[holder("p")])]
+                ),
+                pod("p", {WHOLE: "1"}, on="n"),
+            ],
+            81300,
+            0,
+            id="a whole GPU is promised with all it has",
+        ),
+        pytest.param(
+            [
+                gpu_node(
+                    "n", [gpu(0, holders=[holder("p")])], sharing={"strategy": "time-slicing", "replicas": 4}
+                ),
+                pod("p", {WHOLE: "1"}, on="n"),
+            ],
+            0,
+            81920,
+            id="a time slice promises no memory",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0, holders=[holder("stranger", memoryMiB=700)])])],
+            0,
+            81220,
+            id="a stranger's memory",
+        ),
+    ],
+)
+def test_promised_and_free_memory(objects: list[Json], requested: int, free: int) -> None:
+    memory = device_of(*objects)["memory"]
+    assert (memory["requestedMiB"], memory["freeMiB"]) == (requested, free)
+
+
+@pytest.mark.parametrize(
+    ("reported", "shown"),
+    [
+        pytest.param(None, 700, id="what pods use that hold nothing there, where the agent cannot tell more"),
+        pytest.param(100, 800, id="and with what no pod uses"),
+    ],
+)
+def test_unaccounted_memory(reported: int | None, shown: int) -> None:
+    memory = {"totalMiB": 81920, "usedMiB": 5000, "unaccountedMiB": reported}
+    entry = gpu(0, memory=memory, holders=[holder("stranger", memoryMiB=700)])
+    assert device_of(gpu_node("n", [entry]))["memory"]["unaccountedMiB"] == shown
+
+
+def test_the_headroom_is_configurable() -> None:
+    objects = [gpu_node("n", [gpu(0)]), node("n", {SHARE: "81920"}, labels=SHARING)]
+    config = Configuration(memory=MemorySection(headroom_percent=25))
+    assert device_of(*objects, config=config)["memory"]["freeMiB"] == 81920 - 20480
+
+
+def test_instances_by_start_with_who_is_free() -> None:
+    instances = [
+        {"uuid": "MIG-4", "profile": "3g.40gb", "start": 4, "size": 4},
+        {"uuid": "MIG-0", "profile": "1G.10GB", "start": 0, "size": 1, "holder": holder("p")},
+    ]
+    device = device_of(
+        gpu_node("n", [gpu(0, mig={"enabled": True, "instances": instances})]),
+        pod("p", {"nvidia.com/mig-1g.10gb": "1"}, on="n"),
+    )
+    assert device["mig"] == {
+        "enabled": True,
+        "instances": [
+            {
+                "uuid": "MIG-0",
+                "profile": "1g.10gb",
+                "start": 0,
+                "size": 1,
+                "free": False,
+                "mayBeHeld": False,
+            },
+            {"uuid": "MIG-4", "profile": "3g.40gb", "start": 4, "size": 4, "free": True, "mayBeHeld": False},
+        ],
+    }
+    assert device["memory"]["requestedMiB"] == 9728
+    assert device["memory"]["freeMiB"] == 81920 - 9728
+
+
+def test_an_empty_inventory_is_an_empty_list() -> None:
+    assert listed()["items"] == []
+
+
+FOUR_OF_EIGHT = (gpu_node("n", [gpu(index) for index in range(8)]), pod("p", {WHOLE: "4"}, on="n"))
+
+
+def test_gpus_held_on_devices_that_are_not_known_are_not_free() -> None:
+    (item,) = listed(*FOUR_OF_EIGHT)["items"]
+    assert item["unknownDeviceGpus"] == 4
+    text = "at least 4 GPUs held, which is not known"
+    assert item["unattributed"] == [{"resource": WHOLE, "count": 4, "text": text}]
+    memory = [each["memory"] for each in item["devices"]]
+    assert (
+        sum(each["freeMiB"] for each in memory) == sum(each["requestedMiB"] for each in memory) == 4 * 81920
+    )
+    assert {(each["requestedAtLeastMiB"], each["freeAtMostMiB"]) for each in memory} == {(0, 81920)}
+    assert all(each["mayBeHeld"] for each in item["devices"])
+
+
+def test_an_instance_that_may_be_held_says_so() -> None:
+    instances = [{"uuid": f"MIG-{at}", "profile": "1g.10gb", "start": at, "size": 1} for at in range(2)]
+    device = gpu(0, mig={"enabled": True, "instances": instances})
+    asking = pod("p", {"nvidia.com/mig-1g.10gb": "1"}, on="n")
+    (item,) = listed(gpu_node("n", [device], migStrategy="mixed"), asking)["items"]
+    found = item["devices"][0]
+    assert [(each["free"], each["mayBeHeld"]) for each in found["mig"]["instances"]] == [(True, True)] * 2
+    assert (found["mayBeHeld"], item["migFree"]) == (True, {"1g.10gb": 1})
+    assert found["memory"]["freeAtMostMiB"] - found["memory"]["freeMiB"] == 9728
+
+
+@pytest.mark.parametrize(
+    ("objects", "text"),
+    [
+        pytest.param((gpu_node("n", [gpu(0)]), pod("p", {WHOLE: "1"}, on="n")), "1 GPU held", id="one GPU"),
+        pytest.param(
+            (node("n", {WHOLE: "8"}, labels=GFD_H100), pod("p", {WHOLE: "3"}, on="n")),
+            "3 GPUs held",
+            id="of a node known by labels",
+        ),
+        pytest.param(
+            (
+                gpu_node("n", [gpu(0)], sharing={"strategy": "time-slicing", "replicas": 4}),
+                pod("p", {WHOLE: "1"}, on="n"),
+            ),
+            "1 replica held",
+            id="a replica",
+        ),
+        pytest.param(
+            (
+                gpu_node("n", [gpu(0, mig={"enabled": True})], migStrategy="mixed"),
+                pod("p", {"nvidia.com/mig-1g.10gb": "2"}, on="n"),
+            ),
+            "2 × 1g.10gb held",
+            id="instances of a profile, also where none is reported",
+        ),
+        pytest.param(
+            (
+                gpu_node("n", [gpu(0, mig={"enabled": True})], migStrategy="single"),
+                pod("p", {WHOLE: "2"}, on="n"),
+            ),
+            "2 MIG instances held",
+            id="instances that are asked as GPUs",
+        ),
+    ],
+)
+def test_what_is_held_is_said_in_words(objects: tuple[Json, ...], text: str) -> None:
+    (item,) = listed(*objects)["items"]
+    assert [each["text"] for each in item["unattributed"]] == [f"at least {text}, which is not known"]
+
+
+TWO_GPUS = gpu_node("n", [gpu(0), gpu(1)])
+
+
+def shares_said(*objects: Json) -> list[Json]:
+    (item,) = listed(node("n", {SHARE: "140000"}, labels=SHARING), *objects)["items"]
+    return list(item["unattributed"])
+
+
+def test_shares_on_gpus_that_are_not_known_are_said_in_words() -> None:
+    pods = pod("p", {SHARE: "20000"}, on="n"), pod("q", {SHARE: "50000"}, on="n")
+    text = "2 memory shares of 70,000 MiB held, on which GPU is not known: counted on every GPU"
+    assert shares_said(TWO_GPUS, *pods) == [{"resource": SHARE, "count": 2, "text": f"at least {text}"}]
+
+
+def test_a_share_whose_gpu_is_known_is_not_among_them() -> None:
+    held = gpu(0, "GPU-a", holders=[holder("p", memoryMiB=100)])
+    seen = gpu_node("n", [held, gpu(1, "GPU-b")])
+    assert shares_said(seen, pod("p", {SHARE: "20000"}, on="n")) == []
+    told = pod("p", {SHARE: "20000"}, on="n")
+    (container,) = told["spec"]["containers"]
+    told["metadata"]["annotations"] = {f"devices.gpu.scheduler-ext.io/{container['name']}": "GPU-b"}
+    assert shares_said(gpu_node("n", [gpu(0, "GPU-a"), gpu(1, "GPU-b")]), told) == []
+    assert shares_said(gpu_node("n", [gpu(0)]), pod("p", {SHARE: "20000"}, on="n")) == []

@@ -1,0 +1,219 @@
+"""What one node's GPUs come to: counts and memory that may be summed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.node.state import resolve
+from scheduler_ext.views.node_usage import Amounts, Instances, NodeUsage, node_usage, total
+from scheduler_ext.views.pod_usage import pod_usage
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.core.reported import NAMES
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+
+WHOLE = "nvidia.com/gpu"
+SHARING = {"gpu.scheduler-ext.io/sharing": "memory"}
+PRODUCT = "NVIDIA A100-SXM4-80GB"
+
+
+def usage_of(*objects: Json, headroom_percent: int = 0) -> NodeUsage:
+    """That of the one node of these objects."""
+    (info,) = assemble(read_objects(inventory(*objects)), NAMES).values()
+    return node_usage(resolve(info, NAMES, headroom_percent), NAMES, headroom_percent)
+
+
+def device(index: int = 0, used: int = 0, unaccounted: int | None = None, **more: Any) -> Json:
+    memory: Json = {"totalMiB": 1000, "reservedMiB": 100, "usedMiB": used}
+    if unaccounted is not None:
+        memory["unaccountedMiB"] = unaccounted
+    return gpu(index, product=PRODUCT, **more) | {"memory": memory}
+
+
+def one(*devices: Json, pods: tuple[Json, ...] = (), **status: Any) -> Amounts:
+    """All GPUs of a node together."""
+    (amounts,) = usage_of(
+        node("n", {WHOLE: str(len(devices))}), gpu_node("n", devices, **status), *pods
+    ).by_model.values()
+    return amounts
+
+
+HELD = [holder("train", uid="uid-train")]
+TRAIN = pod("train", {WHOLE: "1"}, on="n")
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(
+            one(device()),
+            Amounts(gpus=1, total_mib=1000, free_mib=900),
+            id="an empty GPU is free but for the driver",
+        ),
+        pytest.param(
+            one(device(used=700, holders=HELD), pods=(TRAIN,)),
+            Amounts(gpus=1, allocated=1, total_mib=1000, requested_mib=900, used_mib=700),
+            id="a GPU that a pod has is promised with all it has",
+        ),
+        pytest.param(
+            one(device(used=63, holders=HELD), pods=(TRAIN,)),
+            Amounts(gpus=1, allocated=1, idle=1, total_mib=1000, requested_mib=900, used_mib=63),
+            id="a GPU that its pod has not opened is idle",
+        ),
+        pytest.param(
+            one(device(used=500, unaccounted=450, holders=HELD), pods=(TRAIN,)),
+            Amounts(
+                gpus=1,
+                allocated=1,
+                idle=1,
+                total_mib=1000,
+                requested_mib=900,
+                used_mib=500,
+                unaccounted_mib=450,
+            ),
+            id="what no pod explains does not make it busy",
+        ),
+        pytest.param(
+            one(device(used=3)),
+            Amounts(gpus=1, total_mib=1000, used_mib=3, free_mib=897),
+            id="a GPU that nobody holds is not idle but free",
+        ),
+        pytest.param(
+            one(device(health={"state": "Unhealthy", "reason": "XID 79"})),
+            Amounts(gpus=1, unhealthy=1, total_mib=1000),
+            id="nothing of a sick GPU is free",
+        ),
+        pytest.param(
+            one(device(0), device(1), pods=(TRAIN,)),
+            Amounts(gpus=2, allocated=1, unattributed=1, total_mib=2000, requested_mib=900, free_mib=900),
+            id="a pod whose GPU nobody has told has one of them, with all it has",
+        ),
+        pytest.param(
+            one(device(0), pods=(pod("train", {WHOLE: "4"}, on="n"),)),
+            Amounts(gpus=1, allocated=1, unattributed=1, total_mib=1000, requested_mib=900),
+            id="no more are allocated than there are",
+        ),
+        pytest.param(
+            one(device(0, used=70), device(1), pods=(TRAIN,)),
+            Amounts(
+                gpus=2,
+                allocated=1,
+                unattributed=1,
+                total_mib=2000,
+                requested_mib=900,
+                used_mib=70,
+                free_mib=900,
+            ),
+            id="least is taken where it is one in use",
+        ),
+        pytest.param(
+            one(
+                device(0),
+                device(1),
+                pods=tuple(pod(f"p{number}", {WHOLE: "1"}, on="n") for number in range(5)),
+                sharing={"strategy": "time-slicing", "replicas": 4},
+            ),
+            Amounts(gpus=2, allocated=2, unattributed=2, total_mib=2000, free_mib=900),
+            id="five replicas are of two GPUs, and nothing is left of the one that has four",
+        ),
+    ],
+)
+def test_the_amounts_of_a_node(found: Amounts, expected: Amounts) -> None:
+    assert found == expected
+
+
+def test_a_share_is_promised_and_leaves_the_headroom() -> None:
+    asking = pod("p", {SHARE: "300"}, on="n", annotations={"devices.gpu.scheduler-ext.io/main": "GPU-0"})
+    objects = (node("n", {SHARE: "2000"}, labels=SHARING), gpu_node("n", [device(0), device(1)]), asking)
+    usage = usage_of(*objects, headroom_percent=10)
+    assert [amounts.requested_mib for _, amounts in usage.devices] == [300, 0]
+    assert [amounts.free_mib for _, amounts in usage.devices] == [500, 800]
+    assert [amounts.allocated for _, amounts in usage.devices] == [1, 0]
+
+
+def test_models_are_told_apart_by_what_the_driver_calls_them() -> None:
+    devices = [device(0), device(1), gpu(2, model="T4", product="Tesla T4", total=16384)]
+    usage = usage_of(node("n", {WHOLE: "3"}), gpu_node("n", devices))
+    assert {model: amounts.gpus for model, amounts in usage.by_model.items()} == {PRODUCT: 2, "Tesla T4": 1}
+
+
+def test_of_labels_the_gpus_are_known_and_not_their_memory() -> None:
+    usage = usage_of(node("n", {WHOLE: "8"}, labels=GFD_H100), TRAIN)
+    assert usage == NodeUsage(by_model={"H100-80GB": Amounts(gpus=8, allocated=1, unattributed=1)})
+    shared = GFD_H100 | {"nvidia.com/gpu.sharing-strategy": "mps", "nvidia.com/gpu.replicas": "4"}
+    pods = [pod(f"p{number}", {WHOLE: "1"}, on="n") for number in range(5)]
+    (amounts,) = usage_of(node("n", {WHOLE: "32"}, labels=shared), *pods).by_model.values()
+    assert (amounts.allocated, amounts.unattributed) == (2, 2)
+
+
+def partitioned(**more: Any) -> Json:
+    instances = [
+        {
+            "uuid": "MIG-0",
+            "profile": "3g.40gb",
+            "start": 0,
+            "size": 4,
+            "holder": holder("train", uid="uid-train"),
+        },
+        {"uuid": "MIG-1", "profile": "3g.40gb", "start": 4, "size": 4},
+    ]
+    return gpu(0, product=PRODUCT, mig={"enabled": True, "gridSize": 8, "instances": instances}, **more)
+
+
+THREE = "nvidia.com/mig-3g.40gb"
+
+
+@pytest.mark.parametrize(
+    ("device", "pods", "expected"),
+    [
+        pytest.param(
+            partitioned(),
+            (pod("train", {THREE: "1"}, on="n"),),
+            Instances(2, 1, 8, 4),
+            id="one that a pod holds is not free",
+        ),
+        pytest.param(
+            partitioned(),
+            (pod("train", {THREE: "1"}, on="n"), pod("new", {THREE: "1"}, on="n")),
+            Instances(2, 0, 8, 0),
+            id="nor is one that a pod holds without anybody having told which",
+        ),
+        pytest.param(
+            partitioned(health={"state": "Unhealthy", "reason": "XID 79"}),
+            (),
+            Instances(2, 0, 8, 0),
+            id="none of a sick GPU is free",
+        ),
+    ],
+)
+def test_instances_by_profile(device: Json, pods: tuple[Json, ...], expected: Instances) -> None:
+    usage = usage_of(node("n", {THREE: "2"}), gpu_node("n", [device], migStrategy="mixed"), *pods)
+    assert usage.instances == {(PRODUCT, "3g.40gb"): expected}
+    assert [amounts.idle for _, amounts in usage.devices] == [0]
+
+
+@given(st.lists(st.builds(Amounts, *[st.integers(0, 10**6)] * len(Amounts._fields))))
+def test_amounts_add_up_field_by_field(amounts: list[Amounts]) -> None:
+    assert total(amounts) == Amounts(
+        *(sum(getattr(each, name) for each in amounts) for name in Amounts._fields)
+    )
+
+
+def test_pods_ask_by_namespace() -> None:
+    objects = (
+        node("n", {WHOLE: "8"}),
+        gpu_node("n", [device(index) for index in range(8)]),
+        pod("a", {WHOLE: "2"}, on="n"),
+        pod("b", {WHOLE: "1"}, on="n"),
+        pod("c", {SHARE: "300"}, on="n"),
+        pod("done", {WHOLE: "4"}, on="n", phase="Succeeded"),
+        pod("none", {}, on="n"),
+    )
+    (info,) = assemble(read_objects(inventory(*objects)), NAMES).values()
+    usage = pod_usage(info)
+    assert usage is not None
+    assert (usage.units, usage.share_mib) == ({("default", WHOLE): 3}, {"default": 300})
+    assert usage.states == {"Confirmed": 3, "Nominated": 0}

@@ -1,0 +1,241 @@
+"""The rows that the page draws: what they say of a node, and that changes add up to the whole."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.node.state import resolve
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.table import build_snapshot
+from scheduler_ext.views.listing import inventory_list
+from scheduler_ext.views.overview import node_row
+from scheduler_ext.views.overview_rows import Change, OverviewRows
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.core.reported import NAMES
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.strategies import clusters
+
+WHOLE = "nvidia.com/gpu"
+SHARING = {"gpu.scheduler-ext.io/sharing": "memory"}
+
+
+def row_of(*objects: Json) -> list[Any] | None:
+    infos = assemble(read_objects(inventory(*objects)), NAMES)
+    (info,) = infos.values()
+    return node_row(resolve(info, NAMES, 10), NAMES, 10)
+
+
+def devices_of(*objects: Json) -> list[Any]:
+    row = row_of(*objects)
+    assert row is not None
+    return [device for _, _, devices in row[7] for device in devices]
+
+
+def test_all_that_is_said_of_a_node() -> None:
+    memory = {"totalMiB": 81920, "reservedMiB": 620, "usedMiB": 5000, "unaccountedMiB": 100}
+    labels = {"karpenter.sh/nodepool": "gpu", "karpenter.sh/capacity-type": "spot"}
+    devices = [gpu(0, memory=memory, holders=[holder("train", "research")]), gpu(1, total=40960, model="T4")]
+    assert row_of(gpu_node("n", devices), node("n", {WHOLE: "2"}, labels=labels)) == [
+        "n",
+        "gpu",
+        "whole",
+        "Fresh",
+        ["spot"],
+        ["research"],
+        [],
+        [
+            ["A100-80GB", 81920, [[0, 620, 81300, 5000, 100, 0, 1.0]]],
+            ["T4", 40960, [[1, 0, 0, 0, None, 40960, 0.0]]],
+        ],
+    ]
+
+
+SICK = {"state": "Unhealthy", "reason": "XID 79"}
+MIG = {"enabled": True, "instances": [{"uuid": "MIG-0", "profile": "1g.10gb", "start": 0, "size": 1}]}
+HELD_MIG = {
+    "enabled": True,
+    "instances": [
+        {"uuid": "MIG-4", "profile": "3g.40gb", "start": 4, "size": 4, "holder": holder("p")},
+        {"uuid": "MIG-0", "profile": "1g.10gb", "start": 0, "size": 1},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("device", "special"),
+    [
+        pytest.param(gpu(0), None, id="of a plain device there is no more to say"),
+        pytest.param(gpu(0, health=SICK), {"sick": "XID 79"}, id="a sick one tells why"),
+        pytest.param(
+            gpu(0, health={"state": "Unhealthy"}),
+            {"sick": "unhealthy"},
+            id="one whose reason nobody told is sick too",
+        ),
+        pytest.param(
+            gpu(0, mig=MIG),
+            {"mig": {"grid": 8, "instances": [[0, 1, "1g.10gb", False]]}},
+            id="MIG has slots, and a free instance",
+        ),
+        pytest.param(
+            gpu(0, mig=HELD_MIG),
+            {"mig": {"grid": 8, "instances": [[0, 1, "1g.10gb", False], [4, 4, "3g.40gb", True]]}},
+            id="instances are in the order of their places, held or not",
+        ),
+    ],
+)
+def test_what_is_out_of_the_ordinary(device: Json, special: Json | None) -> None:
+    (found,) = devices_of(gpu_node("n", [device]))
+    assert found[7:] == ([] if special is None else [special])
+
+
+def test_replicas_tell_how_many_pods_may_share_a_gpu() -> None:
+    sharing = {"strategy": "time-slicing", "replicas": 4}
+    devices = [gpu(0, holders=[holder("a"), holder("b")])]
+    row = row_of(gpu_node("n", devices, sharing=sharing))
+    assert row is not None
+    assert row[2] == "time-slicing"
+    assert row[7][0][2][0][6:] == [0.5, {"replicas": 4}]
+
+
+def test_a_share_node_keeps_headroom_back() -> None:
+    shares = pod("p", {SHARE: "8192"}, on="n")
+    (device,) = devices_of(gpu_node("n", [gpu(0)]), node("n", {SHARE: "73728"}, labels=SHARING), shares)
+    assert device[2] == 8192
+    assert device[5] == 81920 - 8192 - 8192
+
+
+def test_a_node_known_by_labels_says_how_many_and_what() -> None:
+    row = row_of(node("n", {WHOLE: "8"}, labels=GFD_H100))
+    assert row is not None
+    assert (row[2], row[7]) == ("labels", [["H100-80GB", 81559, [[i, 0.0] for i in range(8)]]])
+
+
+def test_pods_of_a_node_known_by_labels_hold_a_part_of_its_gpus() -> None:
+    row = row_of(node("n", {WHOLE: "8"}, labels=GFD_H100), pod("p", {WHOLE: "2"}, on="n"))
+    assert row is not None
+    assert row[6] == ["at least 2 GPUs held, which is not known"]
+    assert row[7][0][2] == [[i, 0.25] for i in range(8)]
+
+
+def test_a_gpu_that_may_be_held_says_what_is_so_if_it_is_not() -> None:
+    row = row_of(gpu_node("n", [gpu(0), gpu(1)]), pod("p", {WHOLE: "1"}, on="n"))
+    assert row is not None
+    assert row[6] == ["at least 1 GPU held, which is not known"]
+    maybe = {"maybe": [0, 81920, 0.0]}
+    assert row[7][0][2] == [
+        [0, 0, 81920, 0, None, 0, 1.0, maybe],
+        [1, 0, 0, 0, None, 81920, 0.0, maybe],
+    ]
+
+
+def test_an_instance_that_may_be_held_is_neither_held_nor_free() -> None:
+    alike = [{"uuid": f"MIG-{at}", "profile": "1g.10gb", "start": at, "size": 1} for at in range(2)]
+    asking = pod("p", {"nvidia.com/mig-1g.10gb": "1"}, on="n")
+    nodes = gpu_node("n", [gpu(0, mig={"enabled": True, "instances": alike})], migStrategy="mixed")
+    (device,) = devices_of(nodes, asking)
+    assert device[6] == 0.5
+    assert [each[3] for each in device[7]["mig"]["instances"]] == [None, None]
+
+
+def test_a_node_without_gpus_has_no_row() -> None:
+    assert row_of(node("n")) is None
+
+
+@given(clusters())
+def test_rows_and_the_inventory_list_say_the_same(infos: tuple[NodeInfo, ...]) -> None:
+    config = Configuration()
+    listed = {item["node"]: item for item in inventory_list(infos, config)["items"]}
+    for info in infos:
+        row = node_row(resolve(info, NAMES, 10), NAMES, 10)
+        if row is None:
+            assert info.name not in listed
+            continue
+        item = listed[info.name]
+        assert row[3] == item["state"]
+        last = 6 if item["source"] == "report" else 1
+        mine = sorted(tuple(device[:last]) for _, _, devices in row[7] for device in devices)
+        keys = ("reservedMiB", "requestedMiB", "usedMiB", "unaccountedMiB", "freeMiB")
+        theirs = sorted(
+            (device["index"], *(device["memory"][key] for key in keys if item["source"] == "report"))
+            for device in item["devices"]
+        )
+        assert mine == theirs
+
+
+def snapshot_at(nodes: dict[str, Node], generation: int) -> Snapshot:
+    return build_snapshot(nodes, generation)
+
+
+class Reader:
+    """A page that applies what it is told."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.rows: dict[str, bytes] = {}
+
+    def take(self, change: Change) -> None:
+        if change.full:
+            self.rows.clear()
+        self.rows.update({json.loads(row)[0]: row for row in change.rows})
+        for name in change.gone:
+            self.rows.pop(name, None)
+        self.version = change.version
+
+
+names = st.sampled_from(["a", "b", "c"])
+steps = st.lists(st.tuples(st.dictionaries(names, st.integers(1, 3)), st.booleans()), min_size=1, max_size=8)
+
+
+@given(steps)
+def test_changes_add_up_to_the_whole_however_often_a_page_asks(
+    steps: list[tuple[dict[str, int], bool]],
+) -> None:
+    rows, reader = OverviewRows(NAMES, 10), Reader()
+    for generation, (gpus, asks) in enumerate(steps, 1):
+        objects = [gpu_node(name, [gpu(i) for i in range(count)]) for name, count in gpus.items()]
+        infos = assemble(read_objects(inventory(*objects)), NAMES) if objects else {}
+        rows.update(snapshot_at({name: resolve(info, NAMES, 10) for name, info in infos.items()}, generation))
+        if asks:
+            reader.take(rows.since(reader.version))
+    reader.take(rows.since(reader.version))
+    fresh = Reader()
+    fresh.take(rows.since(0))
+    assert reader.rows == fresh.rows
+    assert set(fresh.rows) == set(steps[-1][0])
+
+
+def test_only_what_changed_is_told() -> None:
+    rows = OverviewRows(NAMES, 10)
+    objects = [gpu_node(name, [gpu(0)]) for name in ("a", "b")]
+    infos = assemble(read_objects(inventory(*objects)), NAMES)
+    nodes = {name: resolve(info, NAMES, 10) for name, info in infos.items()}
+    rows.update(snapshot_at(nodes, 1))
+    seen = rows.since(0)
+    assert (seen.full, len(seen.rows)) == (True, 2)
+    again = assemble(read_objects(inventory(gpu_node("b", [gpu(0, model="T4")]))), NAMES)["b"]
+    rows.update(snapshot_at(nodes | {"b": resolve(again, NAMES, 10)}, 2))
+    change = rows.since(seen.version)
+    assert (change.full, [json.loads(row)[0] for row in change.rows], change.gone) == (False, ["b"], [])
+    rows.update(snapshot_at({"a": nodes["a"]}, 3))
+    change = rows.since(change.version)
+    assert (change.full, change.rows, change.gone) == (False, [], ["b"])
+
+
+def test_who_has_heard_too_little_is_told_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler_ext.views.overview_rows._MOST_GONE", 1)
+    rows = OverviewRows(NAMES, 10)
+    infos = assemble(read_objects(inventory(*(gpu_node(name, [gpu(0)]) for name in "abc"))), NAMES)
+    nodes = {name: resolve(info, NAMES, 10) for name, info in infos.items()}
+    rows.update(snapshot_at(nodes, 1))
+    rows.update(snapshot_at({"b": nodes["b"], "c": nodes["c"]}, 2))
+    rows.update(snapshot_at({"c": nodes["c"]}, 3))
+    assert rows.since(1).full
+    assert rows.since(2).gone == ["b"]
+    assert rows.since(99).full, "a version of another process"

@@ -1,0 +1,207 @@
+"""A served inventory scores by the pods that came, and no decision makes a table."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.node.state import cpu_free_milli
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.workload import UNKNOWN, TaskClass, Workload
+from scheduler_ext.explain.explain import explain
+from scheduler_ext.extender.service import Extender
+from scheduler_ext.sources.clusterstate import ClusterState, file_state
+from scheduler_ext.sources.source import InventorySource
+from scheduler_ext.whatif.simulation import simulate
+from scheduler_ext.whatif.whatif import Asker, WhatIf
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import assemble, read_objects, read_pods
+from scheduler_ext.wire.pod import pod_needs
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, names_body, node, nodes_body, pod
+
+WHOLE = "nvidia.com/gpu"
+ROOM = {SHARE: "163840", WHOLE: "8"}
+SHARES = {"gpu.scheduler-ext.io/sharing": "memory"}
+ONE_G = "nvidia.com/mig-1g.10gb"
+SMALL = pod("small", {SHARE: "10240"})
+# Of 80 GiB shares may have nine tenths: "empty" takes three of 24,000 MiB or two of 30,000 MiB, "used" one.
+NODES = [
+    node("empty", ROOM, labels=SHARES),
+    node("used", ROOM, labels=SHARES),
+    gpu_node("empty", [gpu(0, "GPU-e")]),
+    gpu_node("used", [gpu(0, "GPU-u", memory={"totalMiB": 81920, "usedMiB": 81920 * 9 // 10 - 34_816})]),
+]
+SPOILS = [
+    pytest.param(24_000, "used", id="the used GPU still takes one of them, the empty one fewer"),
+    pytest.param(30_000, "empty", id="the used GPU takes none of them any more, the empty one as many"),
+]
+
+
+def came(mib: int, count: int = 300) -> list[Json]:
+    return [pod(f"came-{i}", {SHARE: str(mib), "cpu": "1"}, on="elsewhere") for i in range(count)]
+
+
+def served(path: Path, *objects: Json) -> Extender:
+    path.write_bytes(inventory(*objects))
+    extender = Extender(Configuration())
+    InventorySource(path, extender, Configuration().resource_names()).load()
+    return extender
+
+
+def best(extender: Extender, asking: Json = SMALL) -> str:
+    answer = extender.prioritize(names_body(asking, ["empty", "used"]), time.monotonic() + 60)
+    points: dict[str, int] = {entry["Host"]: entry["Score"] for entry in json.loads(answer.body)}
+    return max(points, key=points.__getitem__)
+
+
+@pytest.mark.parametrize(("mib", "node_name"), SPOILS)
+def test_a_file_scores_by_its_pods(tmp_path: Path, mib: int, node_name: str) -> None:
+    assert best(served(tmp_path / "inventory.yaml", *NODES, *came(mib))) == node_name
+
+
+@pytest.mark.parametrize(("mib", "node_name"), SPOILS)
+def test_explain_and_the_simulation_agree_with_the_server(tmp_path: Path, mib: int, node_name: str) -> None:
+    path, config = tmp_path / "inventory.yaml", Configuration()
+    extender = served(path, *NODES, *came(mib))
+    state = file_state(path, config)
+    (asking,) = read_pods(inventory(SMALL))
+    assert explain(asking, state, config)["best"] == [node_name] == [best(extender)]
+    (item,) = simulate([asking], state, config)["items"]
+    assert item["node"] == node_name
+    assert extender.snapshot is not None
+    assert extender.snapshot.forecast.workload == state.workload
+
+
+def test_a_file_counts_pods_that_wait_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "inventory.yaml"
+    waiting = [
+        pod("waits", {WHOLE: "2"}),
+        pod("fails", {WHOLE: "2"}, phase="Failed"),
+        pod("web", {"cpu": "1"}),
+    ]
+    wrong = pod("wrong", {WHOLE: "1"}, annotations={"gpu.scheduler-ext.io/strategy": "luck"})
+    path.write_bytes(inventory(*NODES, *waiting, wrong))
+    parts = file_state(path, Configuration()).workload.parts
+    assert set(parts) == {TaskClass(gpus=2)}
+    assert parts[TaskClass(gpus=2)] == pytest.approx(1 / 21, abs=0.001)
+
+
+@pytest.mark.parametrize(("mib", "node_name"), SPOILS)
+def test_another_forecast_is_another_generation(tmp_path: Path, mib: int, node_name: str) -> None:
+    extender = served(tmp_path / "inventory.yaml", *NODES)
+    before = extender.snapshot
+    assert before is not None
+    assert before.forecast.workload == UNKNOWN
+    extender.expect(Forecast(Workload.of({TaskClass(shares_mib=(mib,)): 1}), before.kinds))
+    assert extender.snapshot is not None
+    assert extender.snapshot.generation == before.generation + 1
+    assert best(extender) == node_name
+    # What changes of nodes keeps it.
+    extender.update_nodes({"used": before.nodes["used"].info, "empty": before.nodes["empty"].info})
+    assert best(extender) == node_name
+    extender.replace_nodes([node.info for node in before.nodes.values()])
+    assert best(extender) == node_name
+
+
+def test_nothing_is_expected_before_there_are_nodes() -> None:
+    extender = Extender(Configuration())
+    extender.expect(Forecast(UNKNOWN, ()))
+    assert extender.snapshot is None
+
+
+@pytest.fixture
+def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes a table from now on has a bug."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a table was made")
+
+    monkeypatch.setattr("scheduler_ext.core.forecast.forecast.Forecast.__init__", refuse)
+    monkeypatch.setattr("scheduler_ext.core.forecast.forecast.residual_values", refuse)
+
+
+MIG = {
+    "enabled": True,
+    "instances": [{"uuid": "MIG-0", "profile": "1g.10gb", "start": 0, "size": 1}],
+}
+MIXED = [
+    *NODES,
+    node("whole", ROOM),
+    gpu_node("whole", [gpu(i, f"GPU-w{i}", model="H100") for i in range(4)]),
+    node("mig", {ONE_G: "1"}),
+    gpu_node("mig", [gpu(0, "GPU-m", mig=MIG)], migStrategy="mixed"),
+    # It keeps a place that not all pods see alike.
+    pod("nominated", {SHARE: "1024"}, priority=5) | {"status": {"nominatedNodeName": "used"}},
+]
+ASKING = [
+    pytest.param({SHARE: "10240", "cpu": "2"}, id="a share"),
+    pytest.param({WHOLE: "2"}, id="whole GPUs"),
+    pytest.param({ONE_G: "1"}, id="an instance"),
+    pytest.param({"cpu": "1"}, id="no GPU"),
+]
+
+
+class TestNoDecisionMakesATable:
+    @pytest.fixture
+    def extender(self, tmp_path: Path) -> Extender:
+        extender = served(tmp_path / "inventory.yaml", *MIXED, *came(8192))
+        extender.expect(
+            Forecast(Workload.of({TaskClass(4000, shares_mib=(7000,)): 1, TaskClass(gpus=2): 1}), ())
+        )
+        return extender
+
+    @pytest.mark.parametrize("limits", ASKING)
+    def test_filter_and_prioritize(self, extender: Extender, no_tables: None, limits: Json) -> None:
+        names = ["empty", "used", "whole", "mig"]
+        for asking in (pod("p", limits), pod("p", limits, priority=9)):
+            for body in (
+                names_body(asking, names),
+                names_body(asking, names[:1]),
+                nodes_body(asking, [found for found in MIXED if found["kind"] == "Node"]),
+            ):
+                extender.filter(body, time.monotonic() + 60)
+                extender.prioritize(body, time.monotonic() + 60)
+
+    def test_nor_does_a_node_that_changed(self, extender: Extender, no_tables: None) -> None:
+        assert extender.snapshot is not None
+        extender.update_nodes({"used": extender.snapshot.nodes["empty"].info})
+        extender.filter(names_body(SMALL, ["empty", "used"]), time.monotonic() + 60)
+
+    def test_a_new_kind_of_gpu_does_when_it_is_heard_of(
+        self, extender: Extender, request: pytest.FixtureRequest
+    ) -> None:
+        other = gpu_node("new", [gpu(0, "GPU-n", model="T4", total=15_360)])
+        extender.update_nodes(assemble(read_objects(inventory(other)), Configuration().resource_names()))
+        request.getfixturevalue("no_tables")
+        extender.filter(names_body(SMALL, ["empty", "new"]), time.monotonic() + 60)
+        extender.prioritize(names_body(SMALL, ["empty", "new"]), time.monotonic() + 60)
+
+
+def test_a_view_of_an_older_snapshot_expects_the_same(tmp_path: Path) -> None:
+    extender = served(tmp_path / "inventory.yaml", *MIXED, *came(8192))
+    older, generation = extender.snapshot, extender._generation
+    assert older is not None
+    assert generation is not None
+    extender.expect(Forecast(UNKNOWN, older.kinds))
+    view = generation.seen_by([older.nodes[name].info for name in older.unsettled], "uid-p", 0)
+    assert view is not older
+    assert view.forecast is older.forecast
+
+
+def test_who_is_evicted_takes_his_cpu_along() -> None:
+    """Of a live cluster's pods those without GPUs are known by their CPU alone."""
+    web = pod("web", {"cpu": "8"}, on="used")
+    objects = read_objects(inventory(*NODES, web, pod("other", {"cpu": "4"}, on="used")))
+    infos = assemble(objects, Configuration().resource_names())
+    infos["used"] = replace(infos["used"], pods=(), cpu_elsewhere_milli=12_000)
+    cluster = WhatIf(ClusterState("live", objects, infos), Configuration())
+    cluster.evict("used", ["uid-web"])
+    assert cluster.info("used").cpu_elsewhere_milli == 4000
+    (asking,) = read_pods(inventory(pod("p", {"cpu": "2"})))
+    cluster.bind(Asker(asking, "uid-p", GpuRequest(), pod_needs(asking)), "used")
+    assert cpu_free_milli(cluster.info("used")) == 56_000
