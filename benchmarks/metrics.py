@@ -26,11 +26,11 @@ from typing import Any, get_args
 from benchmarks.inventory import write_objects
 from benchmarks.processes import running_listeners
 from benchmarks.report import aligned
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.metrics import Metrics
 from scheduler_ext.server.metrics.gpu_families import Detail
 from scheduler_ext.sim.machine import describe_machine, machine_line
-from scheduler_ext.sources.source import InventorySource
+from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import API_VERSION, KIND, load_config
 from tests.cluster.large import large
 

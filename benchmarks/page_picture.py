@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.wire.config import Configuration

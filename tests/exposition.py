@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.book import Book
-from scheduler_ext.cluster.bindings import Bindings
+from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.reflector import WatchHealth
 from scheduler_ext.core.cache.inventory import Inventory
@@ -20,10 +20,10 @@ from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.metrics import Metrics
-from scheduler_ext.sources.source import InventorySource
-from scheduler_ext.sources.status import SourceStatus
+from scheduler_ext.sources.file_source import InventorySource
+from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.wire.config import Configuration, MetricsSection
 from tests.pages import SAMPLE
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Mig, MigInstance, Report
-from scheduler_ext.core.gpu.mig import Profile
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for
+from scheduler_ext.core.gpu.mig_profile import Profile
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import Estimate
 

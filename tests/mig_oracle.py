@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import cache
 
 from scheduler_ext.core.forecast.mig_value import MigWeights, shapes
-from scheduler_ext.core.gpu.mig import Profile, window
 from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.gpu.mig_profile import Profile, window
 from scheduler_ext.core.node.node import MigRoom
-from scheduler_ext.core.request.workload import Workload
+from scheduler_ext.core.request.pod_kinds import Workload
 
 
 @cache

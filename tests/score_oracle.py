@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.node import NodeState, Slot, Unit
+from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
-from scheduler_ext.core.request.workload import Workload
+from tests.demand_oracle import Left, host_scarcity, left_of, runs, scarcity, unusable, with_cpu, worth
 from tests.mig_oracle import loss_of
 from tests.oracle import free_units, peak_mib
-from tests.outlook_oracle import Left, host_scarcity, left_of, runs, scarcity, unusable, with_cpu, worth
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from scheduler_ext.core.forecast.forecast import Forecast
-from scheduler_ext.core.gpu.mig import profile_from_resource
+from scheduler_ext.core.gpu.mig_profile import profile_from_resource
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.state import resolve
+from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk, UnitAsk
-from scheduler_ext.core.request.resources import ResourceNames
-from scheduler_ext.core.request.workload import UNKNOWN, TaskClass, Workload
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from tests.gpu_strategies import CONTAINERS, POD_NAMES, estimates, one_in, reports, sizes_mib

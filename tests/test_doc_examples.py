@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from scheduler_ext.cli import main
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.config import load_config
 from scheduler_ext.wire.objects import assemble, read_objects, read_pods
 from scheduler_ext.wire.pod import pod_request

@@ -11,7 +11,7 @@ from scheduler_ext.core.node.caps import caps_from_labels
 from scheduler_ext.core.node.estimate import estimate_from_labels
 from scheduler_ext.core.node.node_labels import change_in_progress, is_spot
 from scheduler_ext.core.node.node_pool import node_pool
-from scheduler_ext.wire.node import SHARE_NODE_LABEL
+from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from tests.pages import ROOT, page, rows
 
 # What is asked of a label depends on what others said: nodes of every vendor and cloud, and of none.

@@ -16,23 +16,23 @@ import scheduler_ext.sim.mig.policies
 import scheduler_ext.sim.policies
 from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
 from scheduler_ext.cli import main
-from scheduler_ext.cluster.events.notices import NUDGE_ANNOTATION
+from scheduler_ext.cluster.events.event_recorder import NUDGE_ANNOTATION
 from scheduler_ext.core.cycle.cycle import REPORTED, REPORTED_TO_OTHERS
 from scheduler_ext.core.framework.decided import Bound, Candidate, Term
 from scheduler_ext.core.framework.reasons import REASONS
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resources import DEFAULT_SHARE, DEFAULT_WHOLE
+from scheduler_ext.core.request.resource_names import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.explain.recorded import recorded_values
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.record import Recorded
-from scheduler_ext.extender.service import Extender
-from scheduler_ext.sources.source import InventorySource
+from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.binding import device_annotations
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.node import SHARE_NODE_LABEL
+from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from scheduler_ext.wire.pod import DEVICES_PREFIX, pod_request
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
 from tests.exposition import exposition

@@ -53,7 +53,7 @@ HELD: dict[str, tuple[str, ...]] = {
     ),
     "The CRD and the extender refuse amounts": (
         "tests/e2e/agents/test_crd_refusals.py::test_both_refuse_what_cannot_be_and_name_it",
-        "tests/cluster/test_sinks.py::test_one_that_contradicts_itself_is_refused_and_the_last_good_one_ages",
+        "tests/cluster/test_inventory_handlers.py::test_one_that_contradicts_itself_is_refused_and_the_last_good_one_ages",
     ),
     "Whole GPUs and MIG instances are capped": (
         "tests/core/node/test_caps.py::test_a_report_is_only_ever_lowered",
@@ -137,13 +137,13 @@ HELD: dict[str, tuple[str, ...]] = {
     ),
     "Its namespace is privileged": (f"{POLICY}test_notices",),
     "One Lease says who writes": (
-        "tests/cluster/events/test_notices.py::test_a_standby_writes_nothing",
+        "tests/cluster/events/test_event_recorder.py::test_a_standby_writes_nothing",
         "tests/cluster/test_binder.py::test_two_extenders_never_bind_beyond_what_there_is",
         "tests/e2e/shares/test_shares_two_extenders.py::test_both_bind_and_nothing_is_promised_twice",
     ),
     "Ages count by the API server's clock": (
         "tests/cluster/test_live.py::test_a_clock_that_is_set_back_ages_no_report",
-        "tests/cluster/test_sinks.py::test_their_age_is_by_the_servers_clock",
+        "tests/cluster/test_inventory_handlers.py::test_their_age_is_by_the_servers_clock",
     ),
 }
 # What no test can show: the rest of the cluster's, or a limit of what there is.

@@ -20,8 +20,8 @@ from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.machine import describe_machine, machine_line
-from scheduler_ext.sim.mig.churn import ARRIVALS
-from scheduler_ext.sim.report import API_VERSION
+from scheduler_ext.sim.mig.mig_churn_run import ARRIVALS
+from scheduler_ext.sim.simulation_report import API_VERSION
 from scheduler_ext.sim.sweep import run_all
 
 _FEW_SEEDS = (42, 43, 44)

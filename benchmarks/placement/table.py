@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.placement.published import PUBLISHED, TOLERANCE
-from scheduler_ext.sim.report import Run, summary
+from scheduler_ext.sim.simulation_report import Run, summary
 
 LOADS = ("100", "130")
 MEAN = "mean"

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.placement.floor_list import OURS, Condition, Floor
 from benchmarks.placement.floor_runs import Cell, Runs
-from scheduler_ext.sim.report import Run
+from scheduler_ext.sim.simulation_report import Run
 
 # A margin of just what is wanted is enough, whatever is lost in adding it up.
 _ROUNDING = 1e-9

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from scheduler_ext.agent.reading import DeviceReading, InstanceReading, NodeReading
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading
 
 # What a GPUNode may say.
 MAX_REPLICAS = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from scheduler_ext.agent.reading import DeviceReading, InstanceReading
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading
 
 MAX_MIB = 2**24
 MAX_DEVICES, MAX_INDEX, MAX_INSTANCES = 64, 1023, 16

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from scheduler_ext.agent.device_ids import DeviceIds, Place
-from scheduler_ext.agent.names import LABEL, POD_NAME
+from scheduler_ext.agent.kubernetes_names import LABEL, POD_NAME
+from scheduler_ext.agent.node_reading import DeviceReading, NodeReading, Process
 from scheduler_ext.agent.pod_resources import Allocation
 from scheduler_ext.agent.processes import NotAPod
-from scheduler_ext.agent.reading import DeviceReading, NodeReading, Process
 
 PodOf = Callable[[int], str | NotAPod | None]
 

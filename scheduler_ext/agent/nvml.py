@@ -14,6 +14,7 @@ from typing import Any
 
 import pynvml
 
+from scheduler_ext.agent.node_reading import Process
 from scheduler_ext.agent.nvml_calls import Calls
 from scheduler_ext.agent.nvml_errors import (
     CANNOT_BE_READ,
@@ -38,7 +39,6 @@ from scheduler_ext.agent.nvml_values import (
     merged,
     mib,
 )
-from scheduler_ext.agent.reading import Process
 
 log = logging.getLogger(__name__)
 

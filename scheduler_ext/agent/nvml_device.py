@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from scheduler_ext.agent.node_reading import DeviceReading
 from scheduler_ext.agent.nvml import Nvml
 from scheduler_ext.agent.nvml_errors import (
     CANNOT_BE_READ,
@@ -16,7 +17,6 @@ from scheduler_ext.agent.nvml_errors import (
 )
 from scheduler_ext.agent.nvml_mig import grid_size, read_instances, read_profiles
 from scheduler_ext.agent.nvml_values import Handle, MemoryInfo, MigMode
-from scheduler_ext.agent.reading import DeviceReading
 
 
 class TrackedDevice:

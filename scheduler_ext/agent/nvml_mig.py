@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
+from scheduler_ext.agent.node_reading import InstanceReading, ProfileReading
 from scheduler_ext.agent.nvml import Nvml
 from scheduler_ext.agent.nvml_errors import NotReadable, NotThere
 from scheduler_ext.agent.nvml_values import Attributes, Handle, ProfileInfo
-from scheduler_ext.agent.reading import InstanceReading, ProfileReading
 
 # NVML numbers 18 today and refuses the first number that it does not know.
 _MAX_PROFILES = 64

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
 from scheduler_ext.agent.nvml import Nvml
 from scheduler_ext.agent.nvml_device import TrackedDevice
 from scheduler_ext.agent.nvml_errors import (
@@ -21,7 +22,6 @@ from scheduler_ext.agent.nvml_errors import (
 )
 from scheduler_ext.agent.nvml_events import XidEvents
 from scheduler_ext.agent.nvml_values import Handle
-from scheduler_ext.agent.reading import DeviceReading, NodeReading
 
 log = logging.getLogger(__name__)
 

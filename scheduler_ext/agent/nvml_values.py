@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NewType
 
-from scheduler_ext.agent.reading import Process
+from scheduler_ext.agent.node_reading import Process
 
 # A GPU or a MIG device, a set of events: pointers that only nvml.py looks into.
 Handle = NewType("Handle", object)

@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from scheduler_ext.agent.device_plugin import mig_strategy, sharing
 from scheduler_ext.agent.fitting import fitting
-from scheduler_ext.agent.health import Health
+from scheduler_ext.agent.gpu_health import Health
 from scheduler_ext.agent.holders import find_holdings
-from scheduler_ext.agent.plugin import mig_strategy, sharing
+from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
+from scheduler_ext.agent.node_status import node_status
 from scheduler_ext.agent.pod_resources import PodResources
 from scheduler_ext.agent.previous import last_readings
 from scheduler_ext.agent.processes import Processes, sees_host_processes
-from scheduler_ext.agent.reading import DeviceReading, NodeReading
 from scheduler_ext.agent.repairs import repairs
-from scheduler_ext.agent.status import node_status
 from scheduler_ext.wire.gpunode import GpuNodeStatus, WrittenStatus
 from scheduler_ext.wire.times import seconds
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler_ext.agent.reading import DeviceReading, InstanceReading, ProfileReading
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, ProfileReading
 from scheduler_ext.wire.gpunode import DeviceStatus, GpuNodeStatus, MigStatus, ProfileStatus
 
 

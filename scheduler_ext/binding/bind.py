@@ -293,7 +293,7 @@ class Binding:
                 self.book.fence(replace(wanted, resource_version=wrote.value.resource_version))
                 return reserved
             # Whatever it was: what is written there is not known any more.
-            self.book.lower(node)
+            self.book.invalidate_fence(node)
             if isinstance(wrote, Refused) and wrote.status in (_CONFLICT, _NOT_FOUND):
                 self.count("fence")
             else:

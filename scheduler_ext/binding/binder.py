@@ -33,7 +33,7 @@ from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.framework.decided import Bound
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.quantity import QuantityError
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire import kube

@@ -18,7 +18,7 @@ from scheduler_ext.core.cycle.placement import place, place_nominated
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.node.nominated import seen_by
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 
 NEVER_WRITTEN = ""
 
@@ -207,7 +207,7 @@ class Book:
             known = reserved.node in self._fences
             return known and not reserved.again and reserved.key in self.inventory.intents_on(reserved.node)
 
-    def lower(self, node: str | None = None) -> None:
+    def invalidate_fence(self, node: str | None = None) -> None:
         """What is written of a node, or of any, is not known any more."""
         with self.lock:
             if node is None:

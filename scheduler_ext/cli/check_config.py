@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from scheduler_ext.cli.sources import read_config
+from scheduler_ext.cli.inputs import read_config
 
 
 @click.command("check-config")

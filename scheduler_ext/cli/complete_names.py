@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import click
 
-from scheduler_ext.cli.kubeconfig import kubeconfig_of
+from scheduler_ext.cli.kubeconfig_paths import kubeconfig_of
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import SchedulerExtError
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
+from scheduler_ext.cli.inputs import read_config, source_of
 from scheduler_ext.cli.options import one_pod_options
 from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
 from scheduler_ext.cli.pod_files import read_pod
-from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.explain.explain import explain as explain_pod

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from scheduler_ext.cli.inputs import read_config, source_of
 from scheduler_ext.cli.options import (
     config_option,
     context_option,
@@ -16,7 +17,6 @@ from scheduler_ext.cli.options import (
     output_option,
 )
 from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
-from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.views.listing import inventory_list
 
 

@@ -12,9 +12,9 @@ import click
 
 from scheduler_ext.cli.answers import SOURCES, Answers, answers
 from scheduler_ext.cli.complete_names import complete_namespaces
-from scheduler_ext.cli.kubeconfig import kubeconfig_of
+from scheduler_ext.cli.inputs import read_config
+from scheduler_ext.cli.kubeconfig_paths import kubeconfig_of
 from scheduler_ext.cli.options import config_option, context_option, together
-from scheduler_ext.cli.sources import read_config
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 
 

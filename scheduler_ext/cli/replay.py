@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, print_explanation
-from scheduler_ext.cli.names import NamespacedName
+from scheduler_ext.cli.object_names import NamespacedName
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import print_names, print_structured
 from scheduler_ext.cli.pod_files import read_pod
 from scheduler_ext.core.errors import PodError, RequestError, SnapshotFileError
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.snapshots import revived
+from scheduler_ext.explain.snapshot_dump import revived
 from scheduler_ext.wire.files import read_file
 from scheduler_ext.wire.snapshot_file import decode_snapshot_file
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler_ext.cli.names import NamespacedName
+from scheduler_ext.cli.inputs import one_source, read_config
+from scheduler_ext.cli.object_names import NamespacedName
 from scheduler_ext.cli.options import (
     check_context,
     config_option,
@@ -24,18 +25,17 @@ from scheduler_ext.cli.options import (
     log_format_option,
 )
 from scheduler_ext.cli.pod_files import STDIN
-from scheduler_ext.cli.sources import one_source, read_config
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import share_one_arena
-from scheduler_ext.extender.service import Extender
-from scheduler_ext.sources.source import InventorySource
-from scheduler_ext.sources.status import Source
+from scheduler_ext.sources.file_source import InventorySource
+from scheduler_ext.sources.source_status import Source
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.durations import duration_s
 
 if TYPE_CHECKING:
-    from scheduler_ext.cluster.leader import BuildLeader
+    from scheduler_ext.cluster.leader_source import BuildLeader
     from scheduler_ext.server.server_options import TlsFiles
 
 log = logging.getLogger(__name__)
@@ -219,9 +219,9 @@ def cluster_source(
 
     def build(extender: Extender, config: Configuration) -> tuple[Source, Callable[[], None]]:
         from scheduler_ext.cluster.client.transport import Transport
-        from scheduler_ext.cluster.election import Election
-        from scheduler_ext.cluster.leadership import Leadership
         from scheduler_ext.cluster.live import LiveInventory
+        from scheduler_ext.cluster.own_lease import Election
+        from scheduler_ext.cluster.scheduler_lease import Leadership
 
         transport = Transport.from_kubeconfig(kubeconfig, context) if kubeconfig else Transport.in_cluster()
         leader: BuildLeader | None = None
@@ -241,11 +241,11 @@ def cluster_source(
 def build_apps(config: Configuration, build_source: BuildSource, certificate_file: Path | None = None) -> Any:
     """The three applications over one extender and its source. Raises InventoryError, ClusterError."""
     from scheduler_ext.server.app import api_app, health_app, inspect_app
-    from scheduler_ext.server.explanations import explanations_blueprint
+    from scheduler_ext.server.cluster_routes import questions_blueprint
+    from scheduler_ext.server.explain_routes import explanations_blueprint
     from scheduler_ext.server.metrics import Metrics
     from scheduler_ext.server.page.feed import PageFeed
     from scheduler_ext.server.page.routes import page_blueprint
-    from scheduler_ext.server.questions import questions_blueprint
     from scheduler_ext.server.server_options import Apps
 
     share_one_arena()

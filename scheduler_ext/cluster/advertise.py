@@ -22,7 +22,7 @@ from scheduler_ext.cluster.client.transport import MERGE, RefusedError, Transpor
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.advertised import advertised_mib, is_of_shares
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 
 log = logging.getLogger(__name__)
 

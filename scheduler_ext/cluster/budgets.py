@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.wire.disruption import PodDisruptionBudget, budget
+from scheduler_ext.wire.disruption_budget import PodDisruptionBudget, budget
 from scheduler_ext.wire.watching import Broken
 
 log = logging.getLogger(__name__)
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 
 
-class BudgetSink:
+class BudgetHandler:
     """What a reflector of PodDisruptionBudgets tells; ``budgets`` may be asked from any thread."""
 
     together = 250

@@ -13,9 +13,9 @@ from typing import Any
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.book import Book
 from scheduler_ext.cluster.advertise import Advertiser, Seen
-from scheduler_ext.cluster.bindings import Bindings
+from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.transport import ServerClock, Transport
-from scheduler_ext.cluster.pace import Pace
+from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender.record import Record
@@ -27,7 +27,7 @@ from scheduler_ext.wire.watching import Broken, Decoder
 log = logging.getLogger(__name__)
 
 
-class ReservationSink:
+class ReservationHandler:
     """GPUReservations: what any extender wrote of Bindings that may be on their way."""
 
     together = 100
@@ -85,7 +85,7 @@ class Enforcing:
         trusted: Callable[[], str | None],
         pods: Reflector[Any],
         changed: Callable[[], None],
-        pace: Pace,
+        rate_limiter: RateLimiter,
         record: Record,
     ) -> None:
         """``trusted`` says why what is known is too old to bind on; None when it is not."""
@@ -98,8 +98,8 @@ class Enforcing:
             transport,
             RESERVATIONS,
             Decoder(GpuReservation),
-            ReservationSink(book, changed),
-            pace,
+            ReservationHandler(book, changed),
+            rate_limiter,
         )
         self._relisted: tuple[Reflector[Any], ...] = (pods, self.reflector)
         self.binder = Binder(
@@ -126,7 +126,7 @@ class Enforcing:
     def turned(self, active: bool) -> None:
         """This extender is active now, or is not any more."""
         if active:
-            self._book.lower()
+            self._book.invalidate_fence()
             for reflector in self._relisted:
                 reflector.relist()
 

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from threading import Event, Lock, Thread
 
-from scheduler_ext.cluster.pace import Pace
+from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.core.cache.inventory import Inventory
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.forecast.mig_tuning import UNTUNED
-from scheduler_ext.core.request.workload import Workload
+from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.extender.expecting import Expecting
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 
 log = logging.getLogger(__name__)
 
@@ -28,13 +28,13 @@ class Forecasting:
         inventory: Inventory,
         lock: Lock,
         extender: Extender,
-        pace: Pace,
+        rate_limiter: RateLimiter,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._inventory = inventory
         self._lock = lock
         self._extender = extender
-        self._pace = pace
+        self._rate_limiter = rate_limiter
         self._monotonic = monotonic
         self._expecting = Expecting()
         self._made_at = monotonic()
@@ -76,13 +76,13 @@ class Forecasting:
         for kind in kinds:
             if self._stopped.is_set():
                 break
-            with self._pace.turn():
+            with self._rate_limiter.turn():
                 Forecast(workload, (kind,))
         mig_tables = UNTUNED
         if snapshot is not None:
-            with self._pace.turn():
+            with self._rate_limiter.turn():
                 mig_tables = snapshot.mig_rooms.tables_for(workload, snapshot.forecast.mig_tables)
-        with self._pace.turn():
+        with self._rate_limiter.turn():
             return Forecast(workload, kinds, mig_tables)
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
 """The live inventory behind a running extender: what is watched, put together, published, and told on.
 
     reflectors (a thread each) ──► Inventory, under one lock ──► publisher ──► Extender
-                                                                     └──► notices: nudges, events
+                                                                     └──► recorder: nudges, events
 
 Changes that come together are published together: a publication costs a millisecond at 5000 nodes.
 """
@@ -17,29 +17,29 @@ from typing import Any
 
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.book import Book
-from scheduler_ext.cluster.budgets import BUDGETS, BudgetSink
+from scheduler_ext.cluster.budgets import BUDGETS, BudgetHandler
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.enforcing import Enforcing
+from scheduler_ext.cluster.events.event_recorder import EventRecorder
 from scheduler_ext.cluster.events.inventory_events import InventoryEvents
-from scheduler_ext.cluster.events.notices import Notices
-from scheduler_ext.cluster.events.placements import Placements
+from scheduler_ext.cluster.events.placement_events import PlacementEvents
+from scheduler_ext.cluster.events.report_problems import ReportProblems
 from scheduler_ext.cluster.events.share_nodes import ShareNodes
-from scheduler_ext.cluster.events.troubles import Troubles
 from scheduler_ext.cluster.forecasting import Forecasting
-from scheduler_ext.cluster.leader import BuildLeader
-from scheduler_ext.cluster.pace import Pace
+from scheduler_ext.cluster.inventory_handlers import NodeHandler, PodHandler, ReportHandler
+from scheduler_ext.cluster.leader_source import BuildLeader
+from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.cluster.reflector import Reflector, WatchHealth
-from scheduler_ext.cluster.sinks import NodeSink, PodSink, ReportSink
-from scheduler_ext.core.cache.cause import Cause
+from scheduler_ext.core.cache.change_cause import Cause
 from scheduler_ext.core.cache.inventory import Inventory
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
-from scheduler_ext.extender.service import Extender
-from scheduler_ext.sources.status import Check, Problem, SourceStatus
+from scheduler_ext.sources.source_status import Check, Problem, SourceStatus
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.disruption import PodDisruptionBudget
+from scheduler_ext.wire.disruption_budget import PodDisruptionBudget
 from scheduler_ext.wire.gpunode import GpuNode
 from scheduler_ext.wire.kube import Node, Pod
 from scheduler_ext.wire.watching import Decoder
@@ -85,27 +85,29 @@ class LiveInventory:
         self.book = Book(inventory, extender, f"{name}_{uuid.uuid4().hex[:8]}")
         self._inventory, self._lock = self.book.inventory, self.book.lock
         self._leader = leader(transport, changed=self._turned) if leader is not None else None
-        self._notices = Notices(transport, self.active)
-        self._share_nodes = ShareNodes(self._notices.warn, resources)
-        self._inventory_events = InventoryEvents(self._notices.warn)
-        self._placements = Placements(extender.record, self._notices.tell)
+        self._recorder = EventRecorder(transport, self.active)
+        self._share_nodes = ShareNodes(self._recorder.warn, resources)
+        self._inventory_events = InventoryEvents(self._recorder.warn)
+        self._placements = PlacementEvents(extender.record, self._recorder.tell)
         self._oldest_s = config.inventory_ages_s()[0]
         parts = (self._inventory, self._lock, resources, self._wake)
-        self._troubles = Troubles()
-        reports = ReportSink(*parts, self._troubles)
+        self._report_problems = ReportProblems()
+        reports = ReportHandler(*parts, self._report_problems)
         # Nobody waits before the first inventory.
-        pace = Pace(lambda: self.snapshot is not None and not (self.enforcing and self.enforcing.listing))
-        self._forecasting = Forecasting(self._inventory, self._lock, extender, pace)
-        budgets = BudgetSink()
+        rate_limiter = RateLimiter(
+            lambda: self.snapshot is not None and not (self.enforcing and self.enforcing.listing)
+        )
+        self._forecasting = Forecasting(self._inventory, self._lock, extender, rate_limiter)
+        budgets = BudgetHandler()
         extender.preemptor.budgets = budgets.budgets
-        pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), PodSink(*parts), pace)
+        pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), PodHandler(*parts), rate_limiter)
         disruptions = Decoder(PodDisruptionBudget)
-        self._nodes = NodeSink(*parts)
+        self._nodes = NodeHandler(*parts)
         self._reflectors: list[Reflector[Any]] = [
-            Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, pace),
-            Reflector("gpunodes", transport, GPU_NODES, Decoder(GpuNode), reports, pace),
+            Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, rate_limiter),
+            Reflector("gpunodes", transport, GPU_NODES, Decoder(GpuNode), reports, rate_limiter),
             pods,
-            Reflector("poddisruptionbudgets", transport, BUDGETS, disruptions, budgets, pace),
+            Reflector("poddisruptionbudgets", transport, BUDGETS, disruptions, budgets, rate_limiter),
         ]
         self.enforcing: Enforcing | None = None
         if config.bind.enabled:
@@ -117,7 +119,7 @@ class LiveInventory:
                 self._too_old,
                 pods,
                 self._wake,
-                pace,
+                rate_limiter,
                 extender.record,
             )
             self._reflectors.append(self.enforcing.reflector)
@@ -184,7 +186,7 @@ class LiveInventory:
         """Follow the cluster from now on."""
         for reflector in self._watched():
             reflector.start()
-        self._notices.start()
+        self._recorder.start()
         if self._leader is not None:
             self._leader.start()
         if self.enforcing is not None:
@@ -195,7 +197,7 @@ class LiveInventory:
         """Follow it no longer."""
         self._stopped.set()
         self._changed.set()
-        self._notices.stop()
+        self._recorder.stop()
         self._forecasting.stop()
         if self.enforcing is not None:
             self.enforcing.stop()
@@ -225,10 +227,10 @@ class LiveInventory:
             broken=False,
             problems=self._problems(watches, now),
             report_ages_s=ages,
-            reports_refused=self._troubles.counts(),
-            nudges=self._notices.nudges,
-            nudge_failures=dict(self._notices.nudge_failures),
-            events=dict(self._notices.events),
+            reports_refused=self._report_problems.counts(),
+            nudges=self._recorder.nudges,
+            nudge_failures=dict(self._recorder.nudge_failures),
+            events=dict(self._recorder.events),
             active=self.active(),
             unplaced=self._share_nodes.unplaced(),
             advertised=self.enforcing.advertiser.writes if self.enforcing is not None else 0,
@@ -260,10 +262,10 @@ class LiveInventory:
         snapshot = self.snapshot
         if snapshot is None or not self.active():
             return
-        for trouble in self._troubles.take_untold():
+        for trouble in self._report_problems.take_untold():
             known = snapshot.nodes.get(trouble.node)
             uid = known.info.uid if known else None
-            self._notices.warn(trouble.node, uid, trouble.reason, trouble.note, trouble.about)
+            self._recorder.warn(trouble.node, uid, trouble.reason, trouble.note, trouble.about)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -337,7 +339,7 @@ class LiveInventory:
         """Have pods looked at again that were refused before this process began: it knows nothing of them."""
         name = next((name for name, node in snapshot.nodes.items() if node.state.slots), None)
         if name is not None:
-            self._notices.nudge(name)
+            self._recorder.nudge(name)
 
     def _cure(self, changes: Mapping[str, Cause], arrived_at: float) -> None:
         """Nudge kube-scheduler where what changed gives a refused pod its place."""
@@ -361,7 +363,7 @@ class LiveInventory:
         if not self.active():
             return
         for name in self._extender.refusals.cured(snapshot, pending):
-            self._notices.nudge(name)
+            self._recorder.nudge(name)
 
 
 def _note(watch: WatchHealth) -> str | None:

@@ -30,8 +30,8 @@ from scheduler_ext.cluster.client.transport import (
     UnreachableError,
     passes,
 )
-from scheduler_ext.cluster.pace import Pace
-from scheduler_ext.cluster.sink import Sink
+from scheduler_ext.cluster.event_handler import EventHandler
+from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.watching import EXPIRED, Broken, Decoder, Status
 from scheduler_ext.wire.watching import Event as WatchEvent
@@ -66,7 +66,7 @@ class WatchHealth:
 
 
 class Reflector(Generic[U]):
-    """Follows ``path`` and tells ``sink``. ``selectors`` are query parameters such as fieldSelector."""
+    """Follows ``path`` and tells ``handler``. ``selectors`` are query parameters such as fieldSelector."""
 
     def __init__(
         self,
@@ -74,17 +74,17 @@ class Reflector(Generic[U]):
         transport: Transport,
         path: str,
         decoder: Decoder[U],
-        sink: Sink[U],
-        pace: Pace | None = None,
+        handler: EventHandler[U],
+        rate_limiter: RateLimiter | None = None,
         **selectors: str,
     ) -> None:
         self.name = name
         self._transport = transport
         self._path = path
         self._decoder = decoder
-        self._sink = sink
+        self._sink = handler
         self._selectors = selectors
-        self._pace = pace or Pace(lambda: False)
+        self._rate_limiter = rate_limiter or RateLimiter(lambda: False)
         self._retry = Retry(transport.server, Backoff())
         # How long an answer may take to begin: longer each time that none came.
         self._answer_s = ANSWER_S
@@ -197,14 +197,14 @@ class Reflector(Generic[U]):
         page_token = ""
         while not self._stopped.is_set():
             reply = self._page(page_token)
-            with self._pace.turn():
+            with self._rate_limiter.turn():
                 page = self._decoder.page(reply.body)
                 self._heard()
                 for broken in page.broken:
                     self._sink.broken(broken)
             together = self._sink.together
             for start in range(0, len(page.items), together):
-                with self._pace.turn():
+                with self._rate_limiter.turn():
                     self._sink.seen(page.items[start : start + together], reply.clock)
             page_token = page.next
             if not page_token:
@@ -254,7 +254,7 @@ class Reflector(Generic[U]):
                 for lines in stream.batches():
                     self._heard()
                     clock = replace(stream.clock, not_before=self._word_at)
-                    with self._pace.turn():
+                    with self._rate_limiter.turn():
                         expired = self._take([self._decoder.event(line) for line in lines], clock)
                     if expired:
                         raise RefusedError(EXPIRED, "Expired", "the watch is too old")
@@ -273,7 +273,7 @@ class Reflector(Generic[U]):
         self._went_well()
 
     def _take(self, events: list[WatchEvent[U]], clock: ServerClock) -> bool:
-        """Tell the sink; True when the server no longer knows where we are."""
+        """Tell the handler; True when the server no longer knows where we are."""
         seen: list[U] = []
         for event in events:
             if isinstance(event.object, Status):

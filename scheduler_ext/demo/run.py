@@ -22,10 +22,10 @@ import yaml
 
 from scheduler_ext.core.errors import SchedulerExtError
 from scheduler_ext.core.intree import intree_rejection
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.node import node_facts
+from scheduler_ext.wire.node_info import node_facts
 from scheduler_ext.wire.objects import Objects, read_objects, read_pods
 from scheduler_ext.wire.pod import pod_ask, pod_needs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.node.node import BoundPod, Node
-from scheduler_ext.core.preemption.departures import Departures, Gone
+from scheduler_ext.core.preemption.dry_run import DryRun, Gone
 from scheduler_ext.core.request.request import GpuRequest
 
 # A node has at most some hundred pods with GPUs; larger crowds are told as a whole.
@@ -24,9 +24,7 @@ def blockers(node: Node, request: GpuRequest, sizing: Sizing, uid: str) -> list[
     )[:_MOST]
     if not pods:
         return []
-    departures = Departures(
-        node.info, pods, request, sizing.policy, sizing.resources, sizing.headroom_percent
-    )
+    departures = DryRun(node.info, pods, request, sizing.policy, sizing.resources, sizing.headroom_percent)
     found = departures.first_fit([(i,) for i in range(len(pods))])
     if found is None:
         everybody = [tuple(range(count)) for count in range(2, len(pods) + 1)]
@@ -35,7 +33,7 @@ def blockers(node: Node, request: GpuRequest, sizing: Sizing, uid: str) -> list[
     return [pods[i] for i in found]
 
 
-def _without_the_needless(gone: Gone, departures: Departures) -> Gone:
+def _without_the_needless(gone: Gone, departures: DryRun) -> Gone:
     """The highest priorities stay first, if they may."""
     for i in reversed(gone):
         fewer = tuple(each for each in gone if each != i)

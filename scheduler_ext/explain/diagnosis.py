@@ -21,8 +21,8 @@ from scheduler_ext.explain.blockers import blockers
 from scheduler_ext.explain.kubernetes_advice import remedy
 from scheduler_ext.explain.nearest import Refused, miss_of, nearest
 from scheduler_ext.explain.relaxations import relaxations
+from scheduler_ext.explain.sentences import cure_of, device_of, leavers, obstacle, visible
 from scheduler_ext.explain.unoffered import nodes_in_words, unoffered
-from scheduler_ext.explain.wording import cure_of, device_of, leavers, obstacle, visible
 
 _REMEDIES = {reason.text: reason.remedy for reason in REASONS}
 # What ends without a change of the pod.

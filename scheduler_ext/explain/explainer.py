@@ -14,14 +14,14 @@ from scheduler_ext.core.errors import PodError, RequestError
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, intree_rejection
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.node.nominated import seen_differently
-from scheduler_ext.core.preemption.departures import without
+from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, pod_warnings
 from scheduler_ext.explain.pod_list import held_devices
 from scheduler_ext.explain.recorded import recorded_values, unschedulable_message
-from scheduler_ext.explain.snapshots import taken
+from scheduler_ext.explain.snapshot_dump import taken
 from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire import kube

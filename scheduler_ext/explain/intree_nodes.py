@@ -16,8 +16,8 @@ from scheduler_ext.core.intree import (
     name_rejection,
 )
 from scheduler_ext.core.request.quantity import QuantityError
-from scheduler_ext.core.request.resources import ResourceNames
-from scheduler_ext.wire.node import node_facts
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.wire.node_info import node_facts
 from scheduler_ext.wire.objects import Objects
 
 # Pods that need the same are judged once; so many different needs are remembered.

@@ -25,10 +25,10 @@ from scheduler_ext.core.framework.reasons import (
     Reason,
 )
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
-from scheduler_ext.core.intree.resources import shortages
+from scheduler_ext.core.intree.resource_fit import shortages
 from scheduler_ext.core.node.node import Node, NodeState, version_number
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resources import MIG_PREFIX
+from scheduler_ext.core.request.resource_names import MIG_PREFIX
 
 
 def _codes(*reasons: Reason) -> frozenset[int]:

@@ -14,11 +14,11 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import version_number
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
-from scheduler_ext.core.request.resources import MIG_PREFIX
+from scheduler_ext.core.request.resource_names import MIG_PREFIX
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.offers import models_offered, offers
-from scheduler_ext.explain.wording import few
+from scheduler_ext.explain.sentences import few
 
 Fits = Callable[[GpuRequest], int]
 # A change in words, and the request after it.

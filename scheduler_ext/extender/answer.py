@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from scheduler_ext.core.cycle.cycle import Decision
 from scheduler_ext.core.node.columns import Ints
-from scheduler_ext.wire.extender import ExtenderArgs
+from scheduler_ext.wire.extender_args import ExtenderArgs
 
 
 class Basis(NamedTuple):

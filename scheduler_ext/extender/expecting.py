@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from scheduler_ext.core.cache.arrivals import Arrivals
-from scheduler_ext.core.request.workload import UNKNOWN, Workload
+from scheduler_ext.core.cache.observed_demand import ObservedDemand
+from scheduler_ext.core.request.pod_kinds import UNKNOWN, Workload
 
 # At most one in this time: it keeps a core busy for a part of a second.
 EVERY_S = 60.0
@@ -21,7 +21,7 @@ class Expecting:
         self._counted = 0
         self._looked_at = -math.inf
 
-    def due(self, arrivals: Arrivals, now: float) -> Workload | None:
+    def due(self, arrivals: ObservedDemand, now: float) -> Workload | None:
         """What to expect from now on; None for what is expected already, or nearly."""
         if now - self._looked_at < EVERY_S or arrivals.count == self._counted:
             return None

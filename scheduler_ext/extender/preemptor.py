@@ -13,7 +13,7 @@ from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.core.preemption.preempt import Preemption
+from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Candidate, Victims
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
@@ -23,7 +23,7 @@ from scheduler_ext.extender.places import BEHIND_S, Places, likeliest
 from scheduler_ext.extender.proposals import Admissible, admissible
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod import bound_pod, may_preempt, other_requests, pod_request, pod_uid
-from scheduler_ext.wire.preempt import PreemptionArgs, decode_preemption, encode_victims
+from scheduler_ext.wire.preemption_args import PreemptionArgs, decode_preemption, encode_victims
 
 # kube-scheduler looks at a hundred candidates or a tenth of those there are, whichever is more.
 _RESCUABLE = 100

@@ -23,7 +23,7 @@ from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.extender.answer import Answer, Basis
 from scheduler_ext.extender.candidates import Names, best_of
-from scheduler_ext.wire.extender import decode_pod
+from scheduler_ext.wire.extender_args import decode_pod
 from scheduler_ext.wire.pod import pod_name, pod_uid
 from scheduler_ext.wire.redacted import redacted_pod
 

@@ -13,15 +13,15 @@ from scheduler_ext import __version__
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.extender.answer import Answer
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.accepted import check_content, refuse_browsers
 from scheduler_ext.server.http.body import BODY_RECEIVED, BodyError, read_body, received_at
 from scheduler_ext.server.loopback_only import loopback_only
 from scheduler_ext.server.metrics import CONTENT_TYPE, Metrics
 from scheduler_ext.server.replies import json_reply, problem_reply, text_reply
-from scheduler_ext.sources.status import Source
+from scheduler_ext.sources.source_status import Source
 from scheduler_ext.wire.binding import encode_binding_result
-from scheduler_ext.wire.extender import encode_json
+from scheduler_ext.wire.extender_args import encode_json
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import logging
 
 from flask import Response
 
-from scheduler_ext.wire.extender import encode_json
+from scheduler_ext.wire.extender_args import encode_json
 
 log = logging.getLogger(__name__)
 

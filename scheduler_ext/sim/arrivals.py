@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.workload import TracePod
+from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import Cluster
 
 PRIORITIES = ("none", "qos", "drawn")

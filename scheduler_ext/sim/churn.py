@@ -12,14 +12,14 @@ import numpy as np
 from scheduler_ext.sim.arrivals import constrained, mean_demand_milli, prioritised
 from scheduler_ext.sim.expectation import Expectation
 from scheduler_ext.sim.experiment import Experiment, Outcome
+from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import policy_factory
-from scheduler_ext.sim.policy import Target
 from scheduler_ext.sim.preemption import Preemption
-from scheduler_ext.sim.report import Run
 from scheduler_ext.sim.residents import Residents
 from scheduler_ext.sim.scheduler import Placement, Scheduler
+from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.tally import Tally, models_of, pace, rooms_at_end
-from scheduler_ext.sim.workload import TracePod
+from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import Cluster, World
 
 

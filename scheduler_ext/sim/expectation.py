@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from scheduler_ext.core.cache.arrivals import HALF_LIFE_PODS, UNKNOWN_PODS
+from scheduler_ext.core.cache.observed_demand import HALF_LIFE_PODS, UNKNOWN_PODS
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.request.workload import UNKNOWN, SeenPods, TaskClass, Workload
-from scheduler_ext.sim.workload import PodKind, TracePod, task_class
+from scheduler_ext.core.request.pod_kinds import UNKNOWN, SeenPods, TaskClass, Workload
+from scheduler_ext.sim.trace_workload import PodKind, TracePod, task_class
 
 # What is expected is worked out anew after so many pods, each time twice as many, up to the last.
 _FIRST_INTERVAL = 25

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.cycle.policy import Policy as Knobs
-from scheduler_ext.sim.report import Run
 from scheduler_ext.sim.scheduler import Settings
-from scheduler_ext.sim.workload import TracePod
+from scheduler_ext.sim.simulation_report import Run
+from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import NodeShape
 
 Rooms = npt.NDArray[np.int16]

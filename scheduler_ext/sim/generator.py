@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from scheduler_ext.sim.workload import GPU_MILLI, PodKind, TracePod
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 
 _Value = TypeVar("_Value")

@@ -11,11 +11,11 @@ import numpy as np
 from scheduler_ext.sim.arrivals import constrained, inflated
 from scheduler_ext.sim.expectation import Expectation, workload_of
 from scheduler_ext.sim.experiment import Experiment, Outcome, at_load
-from scheduler_ext.sim.fragmentation import TARGET_PART, Fragmentation
+from scheduler_ext.sim.fgd_fragmentation import TARGET_PART, Fragmentation
+from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import policy_factory
-from scheduler_ext.sim.policy import Target
-from scheduler_ext.sim.report import Run
 from scheduler_ext.sim.scheduler import Scheduler
+from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.tally import Tally, models_of, pace, rooms_at_end
 from scheduler_ext.sim.world import Cluster, NodesView, World
 

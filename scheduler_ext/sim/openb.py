@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.workload import GPU_MILLI, PodKind, TracePod
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")

@@ -11,7 +11,7 @@ import numpy as np
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.sim.experiment import Outcome, at_load
-from scheduler_ext.sim.workload import GPU_MILLI
+from scheduler_ext.sim.trace_workload import GPU_MILLI
 
 _DPI = 120
 # From which load on policies differ.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler_ext.sim.residents import Resident, Residents
-from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import World
 
 # kube-scheduler's defaults (DefaultPreemptionArgs): so many nodes with victims are compared.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler_ext.sim.workload import GPU_MILLI, PodKind
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import Longs, NodesView
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from scheduler_ext.sim.scheduler import Placement
-from scheduler_ext.sim.workload import TracePod
+from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import World
 
 

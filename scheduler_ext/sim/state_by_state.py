@@ -16,8 +16,8 @@ import numpy as np
 from scheduler_ext.core.cycle.cycle import TOTAL_DECIMALS
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.cycle.share_cost import TIE, LossWeights
+from scheduler_ext.core.forecast.demand import BALANCE
 from scheduler_ext.core.forecast.forecast import MAX_GPUS, WHOLE
-from scheduler_ext.core.forecast.outlook import BALANCE
 from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import UNLIMITED
 from scheduler_ext.core.request.request import GpuRequest
@@ -77,8 +77,8 @@ class _Shape(NamedTuple):
     cpu_per_gpu_milli: float
 
 
-class _Outlook(NamedTuple):
-    """What a node holds for the pods to come, named as in core.outlook."""
+class _Demand(NamedTuple):
+    """What a node holds for the pods to come, named as in core.forecast.demand."""
 
     idle: float
     whole: int
@@ -105,7 +105,7 @@ class StateByState:
         # Lists, as Python reads a number of one three times as fast as of an array.
         values, runs = forecast.values.tolist(), forecast.runs.tolist()
         a_node_of_each = np.unique(shape_of, return_index=True)[1].tolist()
-        rows, models = cluster.outlook.rows[0].tolist(), cluster.devices.model[0].tolist()
+        rows, models = cluster.demand.rows[0].tolist(), cluster.devices.model[0].tolist()
         self._shapes = [
             _Shape(
                 model=models[node],
@@ -119,7 +119,7 @@ class StateByState:
             for node in a_node_of_each
         ]
         self._loss = LossWeights.of(policy.weights)
-        self._before: dict[State, _Outlook] = {}
+        self._before: dict[State, _Demand] = {}
         self._steps: dict[tuple[int, int], _Step] = {}
 
     def asked(self, request: GpuRequest) -> Asked:
@@ -132,7 +132,7 @@ class StateByState:
         before = self._before.get(state)
         if before is None:
             idle, whole = sum(rooms) / WHOLE, rooms.count(WHOLE)
-            before = self._before[state] = self._outlook(shape, rooms, state.cpu_free_milli, idle, whole)
+            before = self._before[state] = self._demand(shape, rooms, state.cpu_free_milli, idle, whole)
         cpu = state.cpu_free_milli
         if cpu != UNLIMITED:
             cpu = max(cpu - asked.cpu_milli, 0)
@@ -147,12 +147,12 @@ class StateByState:
             scarce = scarce * asked.share_milli / WHOLE
         elif asked.whole and (shape.model not in asked.models or whole < 0):
             return DOES_NOT_FIT, 0
-        after = self._outlook(shape, rooms, cpu, idle, whole, asked.whole)
+        after = self._demand(shape, rooms, cpu, idle, whole, asked.whole)
         return _total(asked, before, after, scarce, shape.host_scarcity), slot
 
-    def _outlook(
+    def _demand(
         self, shape: _Shape, rooms: tuple[int, ...], cpu: int, idle: float, whole: int, taken: int = 0
-    ) -> _Outlook:
+    ) -> _Demand:
         """With these rooms and this CPU; so many whole GPUs are ``taken`` that are in the rooms still, but no
         more in ``idle`` and ``whole``."""
         unusable, several, _ = self._step(shape.row, cpu)
@@ -162,7 +162,7 @@ class StateByState:
             beside = cpu / max(shape.cpu_per_gpu_milli, 1e-9)
             usable = worth * beside / max(math.cbrt(worth**3 + beside**3), 1e-9)
         alone = sum([unusable[room] for room in rooms]) - taken * unusable[WHOLE]
-        return _Outlook(
+        return _Demand(
             idle=idle,
             whole=whole,
             worth=worth,
@@ -172,7 +172,7 @@ class StateByState:
         )
 
     def _cheapest(
-        self, share_milli: int, shape: _Shape, rooms: tuple[int, ...], before: _Outlook, cpu: int
+        self, share_milli: int, shape: _Shape, rooms: tuple[int, ...], before: _Demand, cpu: int
     ) -> int:
         """Where the share goes, as core.share_cost prices it; one GPU at least has room."""
         _, several, kept = self._step(shape.row, cpu)
@@ -208,12 +208,12 @@ class StateByState:
 
 
 def _missed_by_several(several: list[float], whole: int, idle: float) -> float:
-    """As core.outlook has it: what of the idle GPUs pods of several whole ones cannot use."""
+    """As core.forecast.demand has it: what of the idle GPUs pods of several whole ones cannot use."""
     missed = several[min(whole, MAX_GPUS)]
     return missed * idle + (several[0] - missed) * (idle - whole)
 
 
-def _total(asked: Asked, before: _Outlook, after: _Outlook, scarce: float, host_scarcity: float) -> float:
+def _total(asked: Asked, before: _Demand, after: _Demand, scarce: float, host_scarcity: float) -> float:
     """The scores in their order, as core.scores has them, each by its part."""
     part, gpus = asked.part, asked.gpus
     total = (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scheduler_ext.sim.experiment import Rooms
-from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import World
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from scheduler_ext.core.node.columns import Ints
-from scheduler_ext.sim.workload import GPU_MILLI, PodKind
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
 
 
 def tightest_slot(kind: PodKind, room_milli: Ints) -> Ints:

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.views.fragmentation import fragmentation
+from scheduler_ext.views.unusable import fragmentation
 
 EVERY_S = 30.0
 # Twelve hours.

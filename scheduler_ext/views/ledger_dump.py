@@ -9,7 +9,7 @@ from typing import Any
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, known_devices, unknown_gpus
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 

@@ -12,7 +12,7 @@ from scheduler_ext.core.node.attribution import attribute
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import DeviceHoldings, Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import Node, NodeInfo
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.views.device_usage import device_usage, takes_new
 
 # Less than a CUDA context takes on any GPU, and more than a driver leaves on one that nobody has opened.

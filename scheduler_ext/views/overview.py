@@ -27,8 +27,8 @@ from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.state import resolve_held
-from scheduler_ext.core.request.resources import ResourceNames
-from scheduler_ext.explain.wording import unattributed
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.explain.sentences import unattributed
 from scheduler_ext.views.device_usage import DeviceUsage, device_usage
 from scheduler_ext.views.listing import mig_place
 

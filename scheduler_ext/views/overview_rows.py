@@ -9,10 +9,10 @@ from threading import Lock
 from typing import NamedTuple
 
 from scheduler_ext.core.node.node import Node
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.views.overview import node_row
-from scheduler_ext.wire.extender import encode_json
+from scheduler_ext.wire.extender_args import encode_json
 
 # Nodes that went away are remembered for those who have not heard yet; who asks later gets everything anew.
 _MOST_GONE = 10_000

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from scheduler_ext.core.cycle.cycle import Decision
 from scheduler_ext.core.cycle.placement import Sizing, place
-from scheduler_ext.core.forecast.outlook import part_milli
+from scheduler_ext.core.forecast.demand import part_milli
 from scheduler_ext.core.node.columns import DeviceColumns, Ints, NodeColumns
 from scheduler_ext.core.node.holdings import share_peaks
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, Node

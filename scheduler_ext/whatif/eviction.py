@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scheduler_ext.core.intree import NodeFacts, intree_rejection
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_important_first, over_budget
-from scheduler_ext.core.preemption.preempt import Preemption
+from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Victims
 from scheduler_ext.explain.intree_nodes import with_pods
 from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf

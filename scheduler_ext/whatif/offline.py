@@ -13,7 +13,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.node import node_constraints
+from scheduler_ext.wire.node_info import node_constraints
 
 
 @dataclass(frozen=True, slots=True)

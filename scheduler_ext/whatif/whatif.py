@@ -17,7 +17,7 @@ from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.intree import PodNeeds, intree_rejection
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.preemption.departures import without
+from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_body
 from scheduler_ext.wire.pod import DEVICES_PREFIX

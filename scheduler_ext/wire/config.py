@@ -13,7 +13,7 @@ from msgspec import Meta, Struct, field
 
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError, DocumentError
-from scheduler_ext.core.request.resources import DEFAULT_SHARE, DEFAULT_WHOLE, MIG_PREFIX, ResourceNames
+from scheduler_ext.core.request.resource_names import DEFAULT_SHARE, DEFAULT_WHOLE, MIG_PREFIX, ResourceNames
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.wire.documents import json_documents
 from scheduler_ext.wire.durations import duration_s

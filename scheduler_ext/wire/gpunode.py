@@ -9,7 +9,7 @@ import msgspec.structs
 from msgspec import Meta, Struct
 
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.core.gpu.mig import MAX_GRID
+from scheduler_ext.core.gpu.mig_profile import MAX_GRID
 from scheduler_ext.wire import kube
 
 API_VERSION = "gpu.scheduler-ext.io/v1alpha1"

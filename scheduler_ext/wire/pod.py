@@ -20,7 +20,7 @@ from scheduler_ext.core.request.request import (
     parse_holding,
     parse_request,
 )
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.task_class import task_class
 from scheduler_ext.core.request.wishes import wished_models
 from scheduler_ext.wire import kube

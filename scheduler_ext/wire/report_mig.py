@@ -7,8 +7,8 @@ from functools import partial
 from typing import TypeVar
 
 from scheduler_ext.core.gpu.gpu import Mig, MigInstance
-from scheduler_ext.core.gpu.mig import MAX_GRID, Profile, parse_profile
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
+from scheduler_ext.core.gpu.mig_profile import MAX_GRID, Profile, parse_profile
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.wire.gpunode import MigStatus, ProfileStatus
 from scheduler_ext.wire.report_fields import FieldError, check_uuid, read_holder

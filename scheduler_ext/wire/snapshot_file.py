@@ -19,7 +19,7 @@ from scheduler_ext.core.framework.decided import Bound, Candidate
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
-from scheduler_ext.core.request.workload import TaskClass
+from scheduler_ext.core.request.pod_kinds import TaskClass
 from scheduler_ext.wire.config import Configuration
 
 API_VERSION = "debug.scheduler-ext.io/v1alpha1"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from scheduler_ext.agent.holders import HolderReading, Holdings
-from scheduler_ext.agent.reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
 
 FAULTS = ("GPU is lost", "row remapping failed")
 XIDS = (13, 31, 48, 79, 94, 4711)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.agent.device_ids import DeviceIds, Place, sharing_replicas
-from scheduler_ext.agent.reading import DeviceReading, InstanceReading, NodeReading
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading
 
 GPU = "nvidia.com/gpu"
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from scheduler_ext.agent.fitting import fitting
-from scheduler_ext.agent.health import Health
+from scheduler_ext.agent.gpu_health import Health
 from scheduler_ext.agent.holders import HolderReading, Holdings
-from scheduler_ext.agent.reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
-from scheduler_ext.agent.status import node_status
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
+from scheduler_ext.agent.node_status import node_status
 from scheduler_ext.wire.gpunode import plain, read_gpu_node, status_body
 from scheduler_ext.wire.report import read_report
 from tests.agent.crd_rules import refusals

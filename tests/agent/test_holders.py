@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from scheduler_ext.agent.holders import HolderReading, Holdings, PodOf, find_holdings
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, Process
 from scheduler_ext.agent.pod_resources import Allocation
 from scheduler_ext.agent.processes import NOT_A_POD, NotAPod
-from scheduler_ext.agent.reading import DeviceReading, InstanceReading, NodeReading, Process
 
 # PIDs 1xx are pod A's, 2xx pod B's, 9xx the host's; of others nothing is known.
 PODS: dict[int, str | NotAPod] = {1: "uid-a", 2: "uid-b", 9: NOT_A_POD}

@@ -14,10 +14,10 @@ import pytest
 from scheduler_ext.agent import alive as alive_module
 from scheduler_ext.agent.alive import Pulse
 from scheduler_ext.agent.fake import FakeReadings
-from scheduler_ext.agent.health import Health
+from scheduler_ext.agent.gpu_health import Health
 from scheduler_ext.agent.loop import GONE_S, RESTART, Watchdog, boot_id, run_agent, run_fake
+from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
 from scheduler_ext.agent.observer import Observer
-from scheduler_ext.agent.reading import DeviceReading, NodeReading
 from scheduler_ext.agent.reporter import OwnNode, Reporter
 from scheduler_ext.wire.gpunode import DeviceStatus, GpuNodeStatus, HealthStatus, MemoryStatus, WrittenStatus
 from tests.kube_objects import gpu, gpu_node, inventory

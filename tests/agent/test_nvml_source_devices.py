@@ -6,9 +6,9 @@ from dataclasses import fields
 
 import pytest
 
-from scheduler_ext.agent.reading import DeviceReading, InstanceReading, Process
-from scheduler_ext.core.gpu.mig import Profile
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, Process
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_from_report
+from scheduler_ext.core.gpu.mig_profile import Profile
 from tests.agent.nvml_mock.fixtures import Rig
 from tests.agent.nvml_mock.library import MIB, FakeGpu
 from tests.agent.nvml_mock.presets import a30, a100_80gb_mig, h100, rtx_pro_6000, t4

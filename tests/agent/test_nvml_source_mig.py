@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler_ext.agent.node_reading import DeviceReading
 from scheduler_ext.agent.nvml_mig import grid_size
-from scheduler_ext.agent.reading import DeviceReading
-from scheduler_ext.core.gpu.mig import parse_profile
+from scheduler_ext.core.gpu.mig_profile import parse_profile
 from tests.agent.nvml_mock.fixtures import Rig
 from tests.agent.nvml_mock.library import FakeGpu, FakeMig, FakeProfile
 from tests.agent.nvml_mock.presets import a30, a100_80gb_mig, h100, rtx_pro_6000

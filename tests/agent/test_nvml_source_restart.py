@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.agent.health import Health
+from scheduler_ext.agent.gpu_health import Health
+from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
+from scheduler_ext.agent.node_status import node_status
 from scheduler_ext.agent.nvml_source import NvmlSource
 from scheduler_ext.agent.previous import last_readings
-from scheduler_ext.agent.reading import DeviceReading, NodeReading
-from scheduler_ext.agent.status import node_status
 from scheduler_ext.wire.gpunode import read_gpu_node, status_body
 from tests.agent.nvml_mock.fixtures import Rig
 from tests.agent.nvml_mock.library import FakeGpu, Fault

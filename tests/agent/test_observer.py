@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_ext.agent.health import Health
+from scheduler_ext.agent.gpu_health import Health
+from scheduler_ext.agent.node_reading import DeviceReading, NodeReading, Process
 from scheduler_ext.agent.observer import Observer
-from scheduler_ext.agent.reading import DeviceReading, NodeReading, Process
 from scheduler_ext.wire.gpunode import (
     DeviceStatus,
     GpuNodeStatus,

@@ -15,7 +15,7 @@ from benchmarks.placement.published import POLICIES, PUBLISHED, VARIANTS
 from benchmarks.placement.table import rows_of
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.openb import write_nodes, write_pods
-from scheduler_ext.sim.report import Run
+from scheduler_ext.sim.simulation_report import Run
 
 
 def test_published_figures_are_whole() -> None:

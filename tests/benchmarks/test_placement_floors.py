@@ -17,7 +17,7 @@ from benchmarks.placement.floors import main
 from benchmarks.placement.inputs import PODS_CSV, made_up
 from benchmarks.placement.verdicts import verdict_of
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.report import Run
+from scheduler_ext.sim.simulation_report import Run
 
 INFLATION, RANDOM_TIES = Condition(), Condition(ties="random")
 FLOOR = Floor(group="inflation", what="a floor", condition=INFLATION, at="100")

@@ -26,8 +26,8 @@ from benchmarks.scheduler.contenders import (
 from benchmarks.scheduler.nodes import gpus, node_names, node_objects_of, write_idle_inventory
 from benchmarks.scheduler.pods import pods
 from scheduler_ext.core.request.quantity import parse_quantity
-from scheduler_ext.extender.service import Extender
-from scheduler_ext.sources.source import InventorySource
+from scheduler_ext.extender.extender import Extender
+from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration, load_config
 
 NODES = 240

@@ -36,7 +36,7 @@ from scheduler_ext.core.gpu.gpu import Device, Memory, Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, MemorySection
 
 GPU_MIB = 1000
@@ -180,7 +180,7 @@ class Machine:
 
     def _turned(self, pods: Sequence[Pod], written: Value) -> None:
         """Active again: everything is listed anew."""
-        self.book.lower()
+        self.book.invalidate_fence()
         self._listed(pods, written)
 
     def _listed(self, pods: Sequence[Pod], written: Any) -> None:

@@ -20,7 +20,7 @@ from scheduler_ext.binding.bind import (
 from scheduler_ext.binding.outcome import Done, Outcome, Refused
 from scheduler_ext.core.cache.intent import Reservation
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.binding import device_annotations, read_pod
 from scheduler_ext.wire.pod import bound_pod, is_finished, pending_pod

@@ -12,7 +12,7 @@ from scheduler_ext.core.cache.intent import Intent, Reservation
 from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import Role
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, MemorySection
 from tests.binding.bind_states import SHARE, Held, Pod, Setting, Written, report
 from tests.core.reported import ask, wants
@@ -115,12 +115,12 @@ class TestFence:
         assert book.version("n") == NEVER_WRITTEN
         book.fence(read(7))
         assert (book.version("n"), book.version("m")) == ("7", None)
-        book.lower("m")
+        book.invalidate_fence("m")
         assert book.version("n") == "7"
-        book.lower("n")
+        book.invalidate_fence("n")
         assert book.version("n") is None
         book.fence(read(8))
-        book.lower()
+        book.invalidate_fence()
         assert book.version("n") is None
 
     def test_what_is_read_of_a_node_outdates_what_was_decided_there(self) -> None:

@@ -46,11 +46,11 @@ from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
 from scheduler_ext.core.cycle.placement import place
 from scheduler_ext.core.gpu.gpu import Report
-from scheduler_ext.core.node.capacity import shareable_mib
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.node.promisable import shareable_mib
 from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.preemptor import Preemptor
-from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration, MemorySection
 from tests.binding.promise_cluster import ASKS, HANDED_OUT, NODES, OFFERS, ROOM
 from tests.binding.promise_server import Server, holder, now
@@ -257,7 +257,7 @@ class Promises(RuleBasedStateMachine):
 
     @rule()
     def become_active(self) -> None:
-        self.book.lower()
+        self.book.invalidate_fence()
         for key in [key for key in self.late if key[0] != "report"]:
             del self.late[key]
         self.last = {key: told for key, told in self.last.items() if key[0] == "report"}

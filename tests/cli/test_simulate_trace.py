@@ -20,8 +20,8 @@ from scheduler_ext.cli.simulate.results import report_text
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.openb import POD_COLUMNS, write_nodes, write_pods
 from scheduler_ext.sim.policies import policy_names
-from scheduler_ext.sim.report import Run
-from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.simulation_report import Run
+from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 from scheduler_ext.wire.config import API_VERSION as CONFIG_VERSION
 from tests.cli.commands import error_of, run

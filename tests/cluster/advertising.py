@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from scheduler_ext.cluster.advertise import Advertiser, Seen
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.kube import Node
-from scheduler_ext.wire.node import node_record
+from scheduler_ext.wire.node_info import node_record
 from scheduler_ext.wire.watching import Decoder
 from tests.cluster.api.api_paths import NODES
 from tests.cluster.api.api_requests import writes

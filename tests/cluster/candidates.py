@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.election import Election
+from scheduler_ext.cluster.own_lease import Election
 from tests.cluster.api.api_paths import LEASES
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import Json

@@ -11,7 +11,7 @@ import pytest
 from scheduler_ext.cluster import advertise as advertise_module
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster import reflector as reflector_module
-from scheduler_ext.cluster.bindings import Bindings
+from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.backoff import Backoff
 from scheduler_ext.cluster.client.transport import Transport
 from tests.cluster.advertising import Advertising

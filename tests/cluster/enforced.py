@@ -7,9 +7,9 @@ import time
 from functools import partial
 
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.leadership import Leadership
 from scheduler_ext.cluster.live import LiveInventory
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.cluster.scheduler_lease import Leadership
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import BindSection, Configuration
 from tests.cluster.api.api_paths import GPU_NODES, LEASES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer

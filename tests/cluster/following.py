@@ -25,7 +25,7 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 
 class Heard:
-    """A sink that writes down what it is told, one word each; ``fail`` is called before a word is taken."""
+    """A handler that records its calls, one word each; ``fail`` is called before a word is taken."""
 
     together = 1000
 

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.leadership import Leadership
 from scheduler_ext.cluster.live import LiveInventory
+from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.extender.service import Extender
-from scheduler_ext.sources.status import SourceStatus
+from scheduler_ext.extender.extender import Extender
+from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.wire.config import Configuration
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_requests import writes

@@ -13,11 +13,11 @@ import pytest
 from scheduler_ext.binding import binder as binder_module
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.book import Book
-from scheduler_ext.cluster.bindings import Bindings
+from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
 from scheduler_ext.core.gpu.gpu import Memory, Report
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.binding import read_pod
 from scheduler_ext.wire.config import Configuration, MemorySection
 from scheduler_ext.wire.pod import bound_pod, pending_pod

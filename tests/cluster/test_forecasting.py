@@ -9,13 +9,13 @@ import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.forecasting import Forecasting
-from scheduler_ext.cluster.pace import Pace
-from scheduler_ext.cluster.sinks import PodSink
+from scheduler_ext.cluster.inventory_handlers import PodHandler
+from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.core.cache.inventory import Inventory
-from scheduler_ext.core.request.resources import ResourceNames
-from scheduler_ext.core.request.workload import TaskClass, Workload
+from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.extender.expecting import EVERY_S
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
@@ -23,7 +23,7 @@ from tests.cluster.api.api_paths import PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.cluster.living import Living
-from tests.cluster.test_sinks import Told, read
+from tests.cluster.test_inventory_handlers import Told, read
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
 
 WHOLE = "nvidia.com/gpu"
@@ -44,9 +44,9 @@ class Foreseen:
         self.extender = Extender(Configuration())
         self.extender.replace_nodes([])
         lock = Lock()
-        self.pods = PodSink(self.inventory, lock, ResourceNames(), lambda: None)
-        pace = Pace(lambda: False)
-        self.forecasting = Forecasting(self.inventory, lock, self.extender, pace, lambda: self.now)
+        self.pods = PodHandler(self.inventory, lock, ResourceNames(), lambda: None)
+        rate_limiter = RateLimiter(lambda: False)
+        self.forecasting = Forecasting(self.inventory, lock, self.extender, rate_limiter, lambda: self.now)
         self.come(*(asking(f"p{i}") for i in range(20)))
         self.forecasting.look()
 

@@ -18,7 +18,7 @@ from scheduler_ext.cluster.client import availability as availability_module
 from scheduler_ext.cluster.client import transport as transport_module
 from scheduler_ext.cluster.client.backoff import Backoff
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.events import notices as notices_module
+from scheduler_ext.cluster.events import event_recorder as event_recorder_module
 from tests.cluster.api.api_faults import End, Hang, Mute, Refuse, Reset
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_requests import Match, watches, writes
@@ -53,7 +53,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(availability_module, "PROBE_S", 0.02)
     monkeypatch.setattr(live_module, "_TICK_S", 0.02)
     monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
-    for module in (reflector_module, advertise_module, notices_module):
+    for module in (reflector_module, advertise_module, event_recorder_module):
         monkeypatch.setattr(module, "Backoff", Patient)
 
 
@@ -200,7 +200,7 @@ def test_a_watch_that_is_not_answered_is_begun_again(
 
 
 def test_a_nudge_is_written_when_the_server_is_back(away: Living) -> None:
-    away.live._notices.nudge("a")
+    away.live._recorder.nudge("a")
     eventually(lambda: away.live.status().nudge_failures.get("failed", 0) == 1)
     away.server.start()
     (request,) = away.server.log.wait_for(writes(NODES))

@@ -7,7 +7,7 @@ import pytest
 from scheduler_ext.core.node.state import cpu_free_milli
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.watching import Broken
-from tests.cluster.test_sinks import WHOLE, Told, read, reported
+from tests.cluster.test_inventory_handlers import WHOLE, Told, read, reported
 from tests.kube_objects import Json, node, pod
 
 

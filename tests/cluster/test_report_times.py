@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.cluster.client.transport import ServerClock
-from scheduler_ext.cluster.sinks import received_at
+from scheduler_ext.cluster.inventory_handlers import received_at
 from scheduler_ext.wire.gpunode import GpuNodeMeta, ManagedFields
-from tests.cluster.test_sinks import NOON, Told, at, reported
+from tests.cluster.test_inventory_handlers import NOON, Told, at, reported
 from tests.kube_objects import Json, gpu, gpu_node, node
 
 

@@ -11,7 +11,7 @@ from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, Slot
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.request import ContainerAsk, GpuRequest, PodAsk, Role, parse_request
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 
 NAMES = ResourceNames()
 WHOLE = "nvidia.com/gpu"

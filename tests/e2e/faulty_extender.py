@@ -19,7 +19,7 @@ from unittest.mock import patch
 from scheduler_ext.binding.book import Book
 from scheduler_ext.binding.outcome import Outcome, Unknown
 from scheduler_ext.cli import main
-from scheduler_ext.cluster.bindings import Bindings
+from scheduler_ext.cluster.binding_calls import Bindings
 
 # In the order of a bind. The extender's processes end there by SIGKILL, as by the kernel's or a node's end.
 KILLS = (

@@ -12,7 +12,7 @@ import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.live import LiveInventory
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import BindSection, Configuration
 from tests.cluster.large import large, large_outage
 from tests.cluster.large.large_outage import LargeOutage

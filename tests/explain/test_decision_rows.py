@@ -8,10 +8,10 @@ import pytest
 
 from scheduler_ext.core.framework.decided import Bound
 from scheduler_ext.core.node.node import PendingPod
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.explain.decision_rows import asks, decision_row
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.record import Record
-from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, waiting
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, names_body, node, pod

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.errors import PodError
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, FilterSection
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.explain.explaining import explained, mig, only, wish

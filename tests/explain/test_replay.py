@@ -20,11 +20,11 @@ from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.snapshots import Replayed, revived, taken
-from scheduler_ext.extender.service import Extender
-from scheduler_ext.wire.arrivals import workload_of
+from scheduler_ext.explain.snapshot_dump import Replayed, revived, taken
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, InspectionSection, ScoreSection
-from scheduler_ext.wire.node import node_constraints
+from scheduler_ext.wire.listed_demand import workload_of
+from scheduler_ext.wire.node_info import node_constraints
 from scheduler_ext.wire.objects import assemble, read_objects, waiting
 from scheduler_ext.wire.pod import pod_request
 from scheduler_ext.wire.snapshot_file import decode_snapshot_file, encode_snapshot_file

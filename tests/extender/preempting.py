@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, PreemptionSection
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, names_body, node, pod

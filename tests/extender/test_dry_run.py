@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, nodes_body, pod

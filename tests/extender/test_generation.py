@@ -12,7 +12,7 @@ import pytest
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.snapshot.table import Table
 from scheduler_ext.extender import generation
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.explain.test_replay import Running, running

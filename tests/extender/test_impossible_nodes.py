@@ -10,7 +10,7 @@ import pytest
 
 from scheduler_ext.core.node.estimate import Estimate, estimate_from_labels
 from scheduler_ext.core.node.node import Node, NodeInfo
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration
 from tests.core.reported import device, node
 from tests.kube_objects import names_body, pod

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from scheduler_ext.core.forecast.forecast import Forecast
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
-from scheduler_ext.extender.service import Extender
-from scheduler_ext.sources.source import InventorySource
+from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration, InspectionSection
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import Json, gpu, gpu_node, inventory, names_body, node, pod

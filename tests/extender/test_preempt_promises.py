@@ -8,7 +8,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from tests.extender.preempting import (
     ROOM_MIB,
     asks_shares,

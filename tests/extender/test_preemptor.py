@@ -9,7 +9,7 @@ import pytest
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget, Selector
-from scheduler_ext.core.preemption.preempt import Preemption
+from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.extender import places, preemptor
 from tests.extender.preempting import (
     WHOLE,

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_ext.core.framework.decided import Bound
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.record import Record
-from scheduler_ext.extender.service import Extender
 from scheduler_ext.wire.config import Configuration, InspectionSection
 from scheduler_ext.wire.objects import assemble, read_objects
 from scheduler_ext.wire.redacted import read_redacted

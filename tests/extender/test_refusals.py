@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.extender import service as service_module
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender import extender as extender_module
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, names_body, node, nodes_body, pod
@@ -29,7 +29,7 @@ class Refusing:
         self.now = 1000.0
         self.extender = Extender(Configuration())
         self.extender.replace_nodes(infos(*(gpu_node(name, [gpu(0, **SICK)]) for name in "abc")).values())
-        monkeypatch.setattr(service_module, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(extender_module, "time", SimpleNamespace(monotonic=lambda: self.now))
 
     def ask(self, asking: Json, names: str = "abc") -> None:
         self.extender.filter(names_body(asking, list(names)), deadline=self.now + 60)

@@ -10,7 +10,7 @@ import yaml
 from scheduler_ext.core.cache.intent import MAX_INTENTS
 from scheduler_ext.core.request.quantity import MAX_COUNT
 from scheduler_ext.core.request.request import MAX_SHARES
-from scheduler_ext.core.request.resources import DEFAULT_SHARE
+from scheduler_ext.core.request.resource_names import DEFAULT_SHARE
 from scheduler_ext.wire.pod import DEVICES_PREFIX
 from tests.manifests.objects import Json, of_kind
 from tests.manifests.policy import violations

@@ -11,11 +11,11 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.app import inspect_app
 from scheduler_ext.server.page.feed import PageFeed
 from scheduler_ext.server.page.routes import page_blueprint
-from scheduler_ext.sources.status import Check, Problem, SourceStatus
+from scheduler_ext.sources.source_status import Check, Problem, SourceStatus
 from scheduler_ext.wire.config import Configuration
 
 

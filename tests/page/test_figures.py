@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.sources.status import Problem
+from scheduler_ext.sources.source_status import Problem
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
 from tests.kube_objects import GFD_H100, Json, gpu, gpu_node, inventory, node, pod

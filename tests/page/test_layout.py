@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.page_server import PageServer

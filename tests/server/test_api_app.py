@@ -13,10 +13,10 @@ from werkzeug.test import EnvironBuilder
 
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.extender.answer import Answer
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.app import ANSWER, api_app
 from scheduler_ext.server.metrics import Metrics
-from scheduler_ext.sources.source import InventorySource
+from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration
 from tests.server.process.product import GOOD, INVENTORY
 

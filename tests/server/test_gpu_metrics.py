@@ -14,15 +14,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from scheduler_ext.core.framework.reasons import INSUFFICIENT_MEMORY, INVALID_REQUEST, MODEL_MISMATCH
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
-from scheduler_ext.extender.service import Extender
-from scheduler_ext.server.metrics import Metrics, gpus
+from scheduler_ext.extender.extender import Extender
+from scheduler_ext.server.metrics import Metrics, gpu_metrics
 from scheduler_ext.server.metrics.allocation import MAX_NAMESPACES, OTHERS
 from scheduler_ext.server.metrics.families import visible
 from scheduler_ext.server.metrics.gpu_families import FAMILIES, Detail, labels_of
-from scheduler_ext.sources.status import Check, SourceStatus
+from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.views.node_usage import NodeUsage, node_usage
 from scheduler_ext.wire.config import Configuration, MetricsSection
 from scheduler_ext.wire.objects import assemble, read_objects
@@ -133,7 +133,7 @@ def test_a_scrape_follows_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
         looked_at.append(node.info.name)
         return node_usage(node, resources, headroom_percent)
 
-    monkeypatch.setattr(gpus, "node_usage", counted)
+    monkeypatch.setattr(gpu_metrics, "node_usage", counted)
     metrics.render()
     assert looked_at == []
     gone, changed, *others = infos

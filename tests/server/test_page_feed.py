@@ -13,11 +13,11 @@ from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.waiting import MOST_LINES
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.record import Record
-from scheduler_ext.extender.service import Extender
 from scheduler_ext.server.page import feed as feed_module
 from scheduler_ext.server.page.feed import PageFeed, Seen
-from scheduler_ext.sources.status import Check, Problem, SourceStatus
+from scheduler_ext.sources.source_status import Check, Problem, SourceStatus
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES

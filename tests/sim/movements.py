@@ -9,7 +9,7 @@ from unittest.mock import patch
 from scheduler_ext.sim import churn
 from scheduler_ext.sim.residents import Resident, Residents
 from scheduler_ext.sim.scheduler import Placement
-from scheduler_ext.sim.workload import TracePod
+from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import World
 
 Events = list[tuple[float, int]]

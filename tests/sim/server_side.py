@@ -16,14 +16,14 @@ from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
 from scheduler_ext.core.gpu.models import canonical_model, normalise_wish
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
-from scheduler_ext.core.request.resources import ResourceNames
-from scheduler_ext.core.request.workload import TaskClass, Workload
-from scheduler_ext.extender.service import Extender
-from scheduler_ext.sim.workload import GPU_MILLI, PodKind, task_class
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.extender.extender import Extender
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, task_class
 from scheduler_ext.sim.world import Cluster, NodeShape, World
 from scheduler_ext.wire.config import Configuration, FilterSection, MemorySection, ScoreSection
-from scheduler_ext.wire.extender import ExtenderArgs, decode_args
+from scheduler_ext.wire.extender_args import ExtenderArgs, decode_args
 from scheduler_ext.wire.pod import bound_pod
 from tests.kube_objects import ANNOTATION, SHARE, Json, names_body, pod
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from scheduler_ext.core.request.workload import TaskClass, Workload
+from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
+from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import policy_factory
-from scheduler_ext.sim.policy import Target
 from scheduler_ext.sim.scheduler import Scheduler, Settings
-from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import Cluster, NodeShape, World
 
 MODELS = ("A100", "T4")

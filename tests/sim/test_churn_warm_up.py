@@ -8,9 +8,9 @@ import pytest
 
 from scheduler_ext.sim.churn import run_churn
 from scheduler_ext.sim.experiment import Experiment
-from scheduler_ext.sim.report import Run
 from scheduler_ext.sim.scheduler import Settings
-from scheduler_ext.sim.workload import TracePod
+from scheduler_ext.sim.simulation_report import Run
+from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import NodeShape
 from tests.sim.small import share, whole
 

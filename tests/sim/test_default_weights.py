@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.core.cycle.policy import Policy as Knobs
-from scheduler_ext.core.request.workload import TaskClass, Workload
+from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import policy_factory
-from scheduler_ext.sim.policy import Target
 from scheduler_ext.sim.scheduler import Scheduler, Settings
-from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import Cluster, World
 from tests.sim.small import cluster_of, share
 

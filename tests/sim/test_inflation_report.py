@@ -6,9 +6,9 @@ import pytest
 
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.inflation import run_inflation
-from scheduler_ext.sim.report import Run
 from scheduler_ext.sim.scheduler import Settings
-from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.simulation_report import Run
+from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 from tests.sim.small import share, whole
 from tests.sim.watched import arriving

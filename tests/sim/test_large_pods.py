@@ -7,7 +7,7 @@ import pytest
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.inflation import run_inflation
 from scheduler_ext.sim.scheduler import Settings
-from scheduler_ext.sim.workload import GPU_MILLI, PodKind, TracePod
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 
 # One node in ten has the CPU for pods of eight GPUs and 120 cores; the others balance what singles ask.

@@ -15,7 +15,7 @@ from scheduler_ext.sim.churn import run_churn
 from scheduler_ext.sim.experiment import Outcome
 from scheduler_ext.sim.inflation import run_inflation
 from scheduler_ext.sim.plots import write_plots
-from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 from tests.sim.test_protocols import SMALL
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.node.node import UNLIMITED
-from scheduler_ext.core.request.workload import TaskClass, Workload
+from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.sim import policies
 from scheduler_ext.sim.node_states import NodeStates
+from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import policy_factory, policy_names
-from scheduler_ext.sim.policy import Target
-from scheduler_ext.sim.workload import PodKind, task_class
+from scheduler_ext.sim.trace_workload import PodKind, task_class
 from scheduler_ext.sim.world import NodesView, World
 from tests.sim.small import cluster_of, kinds, scheduler_of, share, whole, workloads, world_with, worlds
 

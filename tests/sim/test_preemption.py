@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scheduler_ext.sim.preemption import Preemption
 from scheduler_ext.sim.residents import Residents
 from scheduler_ext.sim.scheduler import Placement
-from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, World
 from tests.sim.small import cluster_of, clusters, kinds, scheduler_of, share, whole
 

@@ -16,7 +16,7 @@ from scheduler_ext.sim.experiment import Experiment, Outcome
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.inflation import run_inflation
 from scheduler_ext.sim.scheduler import Settings
-from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, NodeShape
 from tests.sim.small import share, whole
 

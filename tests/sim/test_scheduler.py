@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.request.workload import Workload
+from scheduler_ext.core.request.pod_kinds import Workload
+from scheduler_ext.sim.placement_policy import Evaluation, Target
 from scheduler_ext.sim.policies import policy_names
 from scheduler_ext.sim.policies.best_fit import BestFit
-from scheduler_ext.sim.policy import Evaluation, Target
 from scheduler_ext.sim.requested_parts import balance_percent
 from scheduler_ext.sim.scheduler import Scheduler, Settings
-from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import Cluster, NodesView, World
 from tests.sim.small import cluster_of, clusters, kinds, scheduler_of, share, whole, workloads
 

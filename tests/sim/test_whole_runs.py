@@ -12,9 +12,9 @@ from scheduler_ext.sim.experiment import Experiment, Outcome
 from scheduler_ext.sim.inflation import run_inflation
 from scheduler_ext.sim.intree_scores import INTREE_SCORES
 from scheduler_ext.sim.policies import policy_names
-from scheduler_ext.sim.report import Run
 from scheduler_ext.sim.scheduler import Settings
-from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.simulation_report import Run
+from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 from tests.examples import examples
 from tests.sim.movements import moving

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from scheduler_ext.core.errors import OverAllocationError
-from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import NodesView, World
 from tests.sim.small import cluster_of, kinds, share, whole, worlds
 

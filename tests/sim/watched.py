@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from scheduler_ext.core.request.workload import Workload
+from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim import churn, inflation
 from scheduler_ext.sim.scheduler import Placement, Scheduler
-from scheduler_ext.sim.workload import PodKind, TracePod
+from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, World
 
 

@@ -10,7 +10,7 @@ import pytest
 from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import Role
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.wire.config import Configuration
 from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node, sliced, wants

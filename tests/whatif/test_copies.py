@@ -13,8 +13,8 @@ from scheduler_ext.core.cycle.placement import Placement, Sizing, place
 from scheduler_ext.core.cycle.policy import STRATEGIES, Policy
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
 from scheduler_ext.core.gpu.models import canonical_model
-from scheduler_ext.core.node.capacity import overallocated
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
+from scheduler_ext.core.node.promisable import overallocated
 from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk, UnitAsk
 from scheduler_ext.whatif.copies import Vessel, fill_all
 from scheduler_ext.whatif.rooms import Fill, filled, rooms_of

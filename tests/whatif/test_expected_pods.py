@@ -11,12 +11,12 @@ import pytest
 
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.node.state import cpu_free_milli
+from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.workload import UNKNOWN, TaskClass, Workload
 from scheduler_ext.explain.explain import explain
-from scheduler_ext.extender.service import Extender
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.sources.clusterstate import ClusterState, file_state
-from scheduler_ext.sources.source import InventorySource
+from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire.config import Configuration

@@ -9,7 +9,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.node.capacity import overallocated
+from scheduler_ext.core.node.promisable import overallocated
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.whatif.simulation import by_priority
 from scheduler_ext.whatif.whatif import Asker, WhatIf

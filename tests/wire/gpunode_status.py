@@ -8,7 +8,7 @@ from typing import Any
 
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import Json
 

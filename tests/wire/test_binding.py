@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.errors import ClusterError, RequestError
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.binding import (
     ASSIGNED_ANNOTATION,
     BindingArgs,

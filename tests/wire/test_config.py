@@ -12,7 +12,7 @@ import yaml
 
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.wire.config import Configuration, check, load_config
 from scheduler_ext.wire.durations import duration_s

@@ -14,7 +14,7 @@ from scheduler_ext.wire.cpu import allocatable_cpu_milli, pod_cpu_milli
 from scheduler_ext.wire.pod import pod_amounts
 from tests.kube_objects import Json, node
 from tests.wire.decoded_pods import container, with_spec
-from tests.wire.test_node import record
+from tests.wire.test_node_info import record
 
 SIDECAR = {"restartPolicy": "Always"}
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from scheduler_ext.cli.inputs import read_config
 from scheduler_ext.cli.main import main
-from scheduler_ext.cli.sources import read_config
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, ConfigError, InventoryError
-from scheduler_ext.core.request.resources import ResourceNames
-from scheduler_ext.sources import reading as reading_module
-from scheduler_ext.sources.reading import load_objects, read_nodes_apart
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.sources import inventory_file as reading_module
+from scheduler_ext.sources.inventory_file import load_objects, read_nodes_apart
 from scheduler_ext.wire import files as files_module
 from scheduler_ext.wire.files import FileLook, FileTooLargeError, UnansweredError, read_file, read_stream
 from tests.kube_objects import gpu, gpu_node, inventory

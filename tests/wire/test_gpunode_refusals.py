@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.errors import ImpossibleReportError, InventoryError
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import Json, gpu, gpu_node
 from tests.wire.gpunode_status import changed, read, report_of

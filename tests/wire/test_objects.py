@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.objects import Objects, assemble, read_objects, read_pods
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
 

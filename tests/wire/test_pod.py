@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InitShare, InvalidRequest, Role, ShareAsk, UnitAsk
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.pod import bound_pod, pod_ask, pod_name, pod_request
 from tests.kube_objects import ANNOTATION, SHARE, Json
 from tests.wire.decoded_pods import container, decoded, with_spec

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from scheduler_ext.core.request.quantity import QuantityError
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.pod import has_soft_preferences, not_modelled, pod_amounts, pod_ask, pod_needs
 from tests.kube_objects import Json
 from tests.wire.decoded_pods import container, with_spec

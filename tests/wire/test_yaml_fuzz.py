@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.errors import ConfigError, InventoryError
 from scheduler_ext.core.request.quantity import QuantityError
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import yaml_values
 from scheduler_ext.wire.config import load_config
 from scheduler_ext.wire.objects import assemble, read_manifests, read_objects

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import click
 
-from scheduler_ext.cli.answers.objects import FromObjects
+from scheduler_ext.cli.answers.from_objects import FromObjects
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.config import Configuration
@@ -42,7 +42,7 @@ def answers(kubeconfig: Kubeconfig, source: str, namespace: str, config: Configu
     answered. Raises ClusterError.
     """
     # Here, because importing the client takes longer than most commands.
-    from scheduler_ext.cli.answers.extender import FromExtender
+    from scheduler_ext.cli.answers.from_extender import FromExtender
     from scheduler_ext.cluster.active_extender import ActiveExtender
     from scheduler_ext.cluster.client.transport import Transport, UnreachableError
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, shortfall
+from scheduler_ext.cli.inputs import read_config, source_of
 from scheduler_ext.cli.inventory import counted
 from scheduler_ext.cli.options import (
     config_option,
@@ -22,7 +23,6 @@ from scheduler_ext.cli.options import (
 from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
 from scheduler_ext.cli.pod_files import every_pod_of, read_pod_list
 from scheduler_ext.cli.simulate.results import check_file, write_text
-from scheduler_ext.cli.sources import read_config, source_of
 from scheduler_ext.core.errors import InventoryError, SimulationError
 from scheduler_ext.whatif.simulation import by_priority
 from scheduler_ext.whatif.simulation import simulate as simulate_pods

@@ -17,8 +17,8 @@ from scheduler_ext.cli.simulate.options import (
     sweep_options,
 )
 from scheduler_ext.cli.simulate.results import check_out, write_report
-from scheduler_ext.sim.mig.churn import ARRIVALS, MigChurn, run_mig_churn
 from scheduler_ext.sim.mig.geometry import read_geometry
+from scheduler_ext.sim.mig.mig_churn_run import ARRIVALS, MigChurn, run_mig_churn
 from scheduler_ext.sim.mig.mix import parse_mix
 from scheduler_ext.sim.mig.policies import policy_factory, policy_names
 from scheduler_ext.sim.mig.target import TARGETS

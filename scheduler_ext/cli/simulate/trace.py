@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from scheduler_ext.cli.inputs import read_config
 from scheduler_ext.cli.output import printable
 from scheduler_ext.cli.simulate.options import (
     FiniteFloat,
@@ -20,7 +21,6 @@ from scheduler_ext.cli.simulate.options import (
     sweep_options,
 )
 from scheduler_ext.cli.simulate.results import check_folder, check_out, check_plots, write_report
-from scheduler_ext.cli.sources import read_config
 from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.model_names import admits
@@ -29,7 +29,7 @@ from scheduler_ext.sim.policies import policy_factory, policy_names
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.protocols import PROTOCOLS, run_experiments
 from scheduler_ext.sim.scheduler import TIES, Settings
-from scheduler_ext.sim.sources import GENERATOR_SEED, Traces, generate_traces, read_traces, write_traces
+from scheduler_ext.sim.trace_sources import GENERATOR_SEED, Traces, generate_traces, read_traces, write_traces
 from scheduler_ext.sim.world import NodeShape
 
 # Of a model's name in a note: a broken quote may make a cell of half a file.

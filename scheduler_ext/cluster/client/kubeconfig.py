@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from scheduler_ext.cluster.client.wording import in_words, without_numbers
+from scheduler_ext.cluster.client.connection_errors import in_words, without_numbers
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, FileTooLargeError, UnansweredError, read_file
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from websocket import ABNF, WebSocketConnectionClosedException
 
+from scheduler_ext.cluster.client.connection_errors import in_words, without_numbers
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.client.wording import in_words, without_numbers
 from scheduler_ext.core.errors import ClusterError
 
 if TYPE_CHECKING:

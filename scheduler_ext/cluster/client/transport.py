@@ -27,10 +27,10 @@ from urllib3.connection import HTTPConnection
 from scheduler_ext import __version__
 from scheduler_ext.cluster.client.availability import QUIET_S, Availability
 from scheduler_ext.cluster.client.backoff import retry_after_s
+from scheduler_ext.cluster.client.connection_errors import in_words
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.cluster.client.reply import Reply as Reply
 from scheduler_ext.cluster.client.reply import ServerClock as ServerClock
-from scheduler_ext.cluster.client.wording import in_words
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.watching import read_status
 

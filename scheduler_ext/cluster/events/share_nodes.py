@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from scheduler_ext.core.node.advertised import is_of_shares
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 
 log = logging.getLogger(__name__)
 

@@ -14,20 +14,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from scheduler_ext.core.cache.arrivals import Arrivals
-from scheduler_ext.core.cache.cause import Cause
+from scheduler_ext.core.cache.change_cause import Cause
 from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.ledger import NO_PODS, Ledger, NodePods
+from scheduler_ext.core.cache.observed_demand import ObservedDemand
 from scheduler_ext.core.cache.other_pods import OtherPods
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.advertised import is_of_shares
-from scheduler_ext.core.node.capacity import overallocated
 from scheduler_ext.core.node.caps import NO_CAPS, Caps, capped
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.node.promisable import overallocated
 from scheduler_ext.core.node.state import coarse_free_milli
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 
 # Vendors that have an agent; the GPUs of others are known by labels for good.
 _REPORTED_VENDORS = ("nvidia",)
@@ -121,7 +121,7 @@ class Inventory:
         self._ledger = Ledger(self._touch)
         self._pending: dict[str, PendingPod] = {}
         self._others = OtherPods()
-        self.arrivals = Arrivals()
+        self.arrivals = ObservedDemand()
         self._changed: dict[str, Cause] = {}
 
     def node_seen(self, name: str, record: NodeRecord, now: float) -> None:

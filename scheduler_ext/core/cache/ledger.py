@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 
-from scheduler_ext.core.cache.cause import Cause
+from scheduler_ext.core.cache.change_cause import Cause
 from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod

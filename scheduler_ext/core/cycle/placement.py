@@ -11,7 +11,7 @@ from scheduler_ext.core.framework.reasons import REASONS
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scheduler_ext.core.forecast.demand import part_milli
 from scheduler_ext.core.forecast.forecast import WHOLE
-from scheduler_ext.core.forecast.outlook import part_milli
 from scheduler_ext.core.framework.allocate import Cost, tightest
 from scheduler_ext.core.node.columns import Floats, Ints
 from scheduler_ext.core.request.request import GpuRequest
@@ -76,12 +76,12 @@ class _Packing:
 
     def __init__(self, request: GpuRequest, snapshot: Snapshot, weights: Mapping[str, float]) -> None:
         self._devices = snapshot.devices
-        outlook = snapshot.outlook.after(request.cpu_milli, 0, None)
-        forecast, per_gpu = outlook.forecast, LossWeights.of(weights)
+        demand = snapshot.demand.after(request.cpu_milli, 0, None)
+        forecast, per_gpu = demand.forecast, LossWeights.of(weights)
         steps = forecast.unusable.shape[1]
         self._kept = forecast.kept(per_gpu.worth, per_gpu.unusable)
-        self._at = (outlook.rows * steps + outlook.step) * (WHOLE + 1)
-        spoilt, fewer = outlook.broken
+        self._at = (demand.rows * steps + demand.step) * (WHOLE + 1)
+        spoilt, fewer = demand.broken
         # Beside that, pods of several GPUs lose what is a whole GPU no longer.
         self._breaking = per_gpu.unusable * spoilt + per_gpu.runs * fewer
 

@@ -17,7 +17,7 @@ from scheduler_ext.core.forecast.mig_tuning import UNTUNED, MigTables
 from scheduler_ext.core.forecast.residual_value import residual_values
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
-from scheduler_ext.core.request.workload import UNKNOWN, Workload
+from scheduler_ext.core.request.pod_kinds import UNKNOWN, Workload
 
 WHOLE = 1000
 # More whole GPUs of one node than these are taken for these.

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.forecast.mig_value import Masks, MigPlacements, shapes
-from scheduler_ext.core.gpu.mig import window
 from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.gpu.mig_profile import window
 from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.core.node.lazy import lazy
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from scheduler_ext.core.forecast.mig_tuning import MigTables
 from scheduler_ext.core.forecast.mig_value import MigWorth, expected_mix
-from scheduler_ext.core.gpu.mig import window
 from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.gpu.mig_profile import window
 from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.core.node.node import MigRoom
-from scheduler_ext.core.request.workload import Workload
+from scheduler_ext.core.request.pod_kinds import Workload
 
 _DECIMALS = 9
 

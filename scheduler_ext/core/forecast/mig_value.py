@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.gpu.mig import Profile, window
 from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.gpu.mig_profile import Profile, window
 from scheduler_ext.core.node.columns import Floats
-from scheduler_ext.core.request.workload import Workload
+from scheduler_ext.core.request.pod_kinds import Workload
 
 Masks = npt.NDArray[np.int64]
 Starts = npt.NDArray[np.int8]

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from scheduler_ext.core.forecast.outlook import Outlook
+from scheduler_ext.core.forecast.demand import Demand
 from scheduler_ext.core.framework.allocate import ShareFit
 from scheduler_ext.core.framework.reasons import Reason
 from scheduler_ext.core.node.columns import Bools, Floats, Ints, UnitColumns
@@ -221,16 +221,16 @@ class Scoring:
         return max(1, shares + sum(ask.count for ask, _ in self.units if ask.profile is None))
 
     @property
-    def before(self) -> Outlook:
+    def before(self) -> Demand:
         """What nodes hold for the pods to come, as they are."""
-        return self.snapshot.outlook
+        return self.snapshot.demand
 
     @lazy
-    def after(self) -> Outlook:
+    def after(self) -> Demand:
         """The same once the request is there."""
         whole = sum(ask.count for ask, _ in self.units if ask.profile is None)
         load = self.fit.load_mib if self.fit is not None else None
-        return self.snapshot.outlook.after(self.request.cpu_milli, whole, load)
+        return self.snapshot.demand.after(self.request.cpu_milli, whole, load)
 
     @lazy
     def share_part(self) -> Floats:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from scheduler_ext.core.gpu.mig import MAX_GRID, Profile, media_conflict, parse_profile, window
+from scheduler_ext.core.gpu.mig_profile import MAX_GRID, Profile, media_conflict, parse_profile, window
 from scheduler_ext.core.gpu.mig_tables import FALLBACK_PROFILES
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_ext.core.gpu.mig import MAX_GRID, Profile, window
+from scheduler_ext.core.gpu.mig_profile import MAX_GRID, Profile, window
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ these two have no table. Memory that nobody has measured is None, never derived 
 
 from __future__ import annotations
 
-from scheduler_ext.core.gpu.mig import Profile
+from scheduler_ext.core.gpu.mig_profile import Profile
 
 _Eighths = tuple[str, str, str, str]
 _Memory = tuple[int | None, int | None, int | None, int | None, int | None]

@@ -7,7 +7,7 @@ that answer without a kube-scheduler, which would otherwise call a cordoned or f
 from __future__ import annotations
 
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm, Requirement
-from scheduler_ext.core.intree.resources import effective_requests
+from scheduler_ext.core.intree.resource_fit import effective_requests
 from scheduler_ext.core.intree.taints import Taint, Toleration
 from scheduler_ext.core.intree.verdict import (
     NO_NODES,

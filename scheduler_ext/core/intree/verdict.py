@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Final
 
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm
-from scheduler_ext.core.intree.resources import shortages
+from scheduler_ext.core.intree.resource_fit import shortages
 from scheduler_ext.core.intree.taints import Taint, Toleration, first_untolerated
 
 # What it says of a cluster without nodes (pkg/scheduler/schedule_one.go, ErrNoNodesAvailable).

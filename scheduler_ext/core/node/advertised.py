@@ -9,7 +9,7 @@ from __future__ import annotations
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.resources import ResourceNames, vendor_of
+from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 # The one whose GPUs agents report.
 _VENDOR = "nvidia"

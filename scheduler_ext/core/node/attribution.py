@@ -12,7 +12,7 @@ from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import Node, NodeInfo, Slot
 from scheduler_ext.core.node.state import resolve_held
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.node.holdings import DeviceHoldings, holdings_of, pod_of, share_peaks
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 
 
 def drift_mib(info: NodeInfo, resources: ResourceNames) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, MigInstance, Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import ShareAsk
-from scheduler_ext.core.request.resources import ResourceNames, vendor_of
+from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 
 @dataclass(slots=True)

@@ -15,9 +15,9 @@ from scheduler_ext.core.gpu.gpu import Holder, Report
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.estimate import Estimate
+from scheduler_ext.core.request.pod_kinds import TaskClass
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resources import MIG_PREFIX
-from scheduler_ext.core.request.workload import TaskClass
+from scheduler_ext.core.request.resource_names import MIG_PREFIX
 
 # No amount in a state exceeds this, so that every one fits a 32-bit column.
 UNLIMITED = 2**30

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 
 
 def seen_differently(infos: Iterable[NodeInfo], uid: str, priority: int) -> dict[str, NodeInfo]:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 
 from scheduler_ext.core.gpu.gpu import Device, Report
-from scheduler_ext.core.gpu.mig import resource_from_profile
+from scheduler_ext.core.gpu.mig_profile import resource_from_profile
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import DeviceHoldings, Holdings, holdings_of
@@ -22,7 +22,7 @@ from scheduler_ext.core.node.node import (
     Unit,
     version_number,
 )
-from scheduler_ext.core.request.resources import MIG_PREFIX, ResourceNames, vendor_of
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
 
 # What is free of a node's CPU counts in parts of so many: fewer distinct nodes, and no placement the worse.
 _CPU_STEPS = 16

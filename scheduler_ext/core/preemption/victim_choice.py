@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import merge
 
-from scheduler_ext.core.preemption.departures import Departures, Gone
+from scheduler_ext.core.preemption.dry_run import DryRun, Gone
 from scheduler_ext.core.preemption.victim_kinds import focuses
 from scheduler_ext.core.preemption.victim_search import Cost, Need, Pricing, Steps, cheapest_first
 from scheduler_ext.core.request.request import GpuRequest
@@ -21,7 +21,7 @@ class Choice:
 
     def __init__(
         self,
-        departures: Departures,
+        departures: DryRun,
         needs: Sequence[Need],
         pricing: Pricing,
         request: GpuRequest,

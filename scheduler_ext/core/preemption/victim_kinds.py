@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.node.holdings import DeviceHoldings
 from scheduler_ext.core.node.node import Slot
-from scheduler_ext.core.preemption.departures import Departures
+from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.preemption.victim_search import Need, Pricing
 from scheduler_ext.core.request.request import GpuRequest
 
@@ -29,7 +29,7 @@ class Focus:
 
 
 def focuses(
-    departures: Departures, pricing: Pricing, needs: Sequence[Need], request: GpuRequest
+    departures: DryRun, pricing: Pricing, needs: Sequence[Need], request: GpuRequest
 ) -> Iterator[Focus]:
     """The searches that together find every set of pods worth looking at; ``needs`` are those of the node."""
     shares = request.shares
@@ -45,7 +45,7 @@ def focuses(
 
 
 def _device_focus(
-    device: Device, departures: Departures, pricing: Pricing, needs: Sequence[Need], mib: int
+    device: Device, departures: DryRun, pricing: Pricing, needs: Sequence[Need], mib: int
 ) -> Focus:
     """A single share needs one device: who is not on it matters only for what the whole node lacks."""
     parts = [relief.devices.get(device.uuid) for relief in departures.reliefs]
@@ -80,9 +80,7 @@ def _part(part: DeviceHoldings) -> tuple[Hashable, ...]:
     return part.units, part.requested_mib, part.foreign_mib, part.departed_mib
 
 
-def _node_kinds(
-    departures: Departures, pricing: Pricing, needs: Sequence[Need], request: GpuRequest
-) -> Kinds:
+def _node_kinds(departures: DryRun, pricing: Pricing, needs: Sequence[Need], request: GpuRequest) -> Kinds:
     parts = _parts(departures, request)
     kinds: Kinds = []
     for i, relief in enumerate(departures.reliefs):
@@ -92,7 +90,7 @@ def _node_kinds(
     return kinds
 
 
-def _parts(departures: Departures, request: GpuRequest) -> list[frozenset[tuple[Hashable, int]]]:
+def _parts(departures: DryRun, request: GpuRequest) -> list[frozenset[tuple[Hashable, int]]]:
     """What each pod frees on devices; on one that it has to itself, as the change of what a decision sees."""
     users = Counter(uuid for relief in departures.reliefs for uuid in relief.devices)
     profiles = _profiles(departures)
@@ -121,7 +119,7 @@ class _Profiles:
     cordoned: frozenset[str]
 
 
-def _profiles(departures: Departures) -> _Profiles:
+def _profiles(departures: DryRun) -> _Profiles:
     devices = departures.info.report.devices if departures.info.report is not None else ()
     return _Profiles(
         {instance.uuid: instance.profile for device in devices for instance in device.mig.instances},
@@ -129,7 +127,7 @@ def _profiles(departures: Departures) -> _Profiles:
     )
 
 
-def _slots(departures: Departures, gone: tuple[int, ...], request: GpuRequest) -> dict[str, Slot]:
+def _slots(departures: DryRun, gone: tuple[int, ...], request: GpuRequest) -> dict[str, Slot]:
     """What a decision on whole units sees of each device, without what it does not ask about."""
     node = departures.node_without(gone)
     slots = {}

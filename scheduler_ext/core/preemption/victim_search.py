@@ -14,8 +14,8 @@ from itertools import count
 from typing import NamedTuple
 
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.preemption.departures import Gone
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, over_budget
+from scheduler_ext.core.preemption.dry_run import Gone
 
 NO_PRIORITY = -(2**31)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from scheduler_ext.core.request.resources import DEFAULT_SHARE
+from scheduler_ext.core.request.resource_names import DEFAULT_SHARE
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 
 # nvidia.com/gpu.type, nvidia.com/use-gputype (HAMi), nvidia.com/gpu.product (GPU Feature Discovery).

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
+from scheduler_ext.core.request.pod_kinds import TaskClass
 from scheduler_ext.core.request.quantity import MAX_COUNT
 from scheduler_ext.core.request.request import MAX_SHARES, GpuRequest
-from scheduler_ext.core.request.workload import TaskClass
 
 # CPU is asked in round numbers, or nearly; finer than this no node is told apart by it.
 _CPU_STEP_MILLI = 500

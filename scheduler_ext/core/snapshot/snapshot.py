@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scheduler_ext.core.forecast.demand import Demand, demand
 from scheduler_ext.core.forecast.forecast import NO_FORECAST, DeviceKind, Forecast, NodeShape
 from scheduler_ext.core.forecast.mig_rooms import MigRooms
-from scheduler_ext.core.forecast.outlook import Outlook, outlook
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeColumns, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
@@ -62,9 +62,9 @@ class Snapshot:
         return self.expected.covering(self.kinds)
 
     @lazy
-    def outlook(self) -> Outlook:
+    def demand(self) -> Demand:
         """What nodes hold for the pods to come."""
-        return outlook(self.forecast, self.kinds, self.devices, self.node)
+        return demand(self.forecast, self.kinds, self.devices, self.node)
 
     @lazy
     def scarcity(self) -> Floats:

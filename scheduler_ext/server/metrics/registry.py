@@ -12,17 +12,17 @@ from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics,
 from scheduler_ext import __version__
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.server.metrics.allocation import AllocationMetrics
-from scheduler_ext.server.metrics.certificates import CertificateMetrics
+from scheduler_ext.server.metrics.certificate_metrics import CertificateMetrics
 from scheduler_ext.server.metrics.connections import ConnectionMetrics
 from scheduler_ext.server.metrics.families import visible
-from scheduler_ext.server.metrics.fragmentation import FragmentationMetrics
-from scheduler_ext.server.metrics.gpus import GpuText
-from scheduler_ext.server.metrics.inventory import InventoryMetrics
-from scheduler_ext.server.metrics.ledger import LedgerMetrics
+from scheduler_ext.server.metrics.fragmentation_metrics import FragmentationMetrics
+from scheduler_ext.server.metrics.gpu_metrics import GpuText
+from scheduler_ext.server.metrics.inventory_metrics import InventoryMetrics
+from scheduler_ext.server.metrics.ledger_metrics import LedgerMetrics
 from scheduler_ext.server.metrics.pending import Pending, PendingMetrics, nobody
 from scheduler_ext.server.metrics.requests import RequestMetrics
 from scheduler_ext.server.metrics.watches import WatchMetrics
-from scheduler_ext.sources.status import Watched
+from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.wire.config import Configuration
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

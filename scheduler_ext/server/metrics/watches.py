@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from scheduler_ext.server.metrics.families import Family
-from scheduler_ext.sources.status import Watched
+from scheduler_ext.sources.source_status import Watched
 
 
 class WatchMetrics(Collector):

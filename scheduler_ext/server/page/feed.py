@@ -13,16 +13,16 @@ from threading import Event, Thread
 from typing import Any, NamedTuple, Protocol
 
 from scheduler_ext.core.node.node import PendingPod
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.decision_rows import decision_row
 from scheduler_ext.explain.waiting import MOST_LINES
 from scheduler_ext.extender.record import Record
-from scheduler_ext.sources.status import Problem, SourceStatus
-from scheduler_ext.views.fragmentation import fragmentation
+from scheduler_ext.sources.source_status import Problem, SourceStatus
 from scheduler_ext.views.history import EVERY_S, History, sample
 from scheduler_ext.views.overview_rows import OverviewRows
-from scheduler_ext.wire.extender import encode_json
+from scheduler_ext.views.unusable import fragmentation
+from scheduler_ext.wire.extender_args import encode_json
 
 log = logging.getLogger(__name__)
 

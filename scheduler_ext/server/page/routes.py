@@ -12,7 +12,7 @@ from scheduler_ext.server.page.feed import PageFeed, Seen
 from scheduler_ext.views.ledger_dump import node_ledger
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.extender import encode_json
+from scheduler_ext.wire.extender_args import encode_json
 
 # Each reply to a stream of events is whole, and the browser comes back for the next: no page holds a thread
 # that another request waits for.

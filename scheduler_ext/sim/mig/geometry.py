@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.gpu.mig import MAX_GRID, Profile, parse_profile
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
+from scheduler_ext.core.gpu.mig_profile import MAX_GRID, Profile, parse_profile
 from scheduler_ext.core.gpu.mig_tables import FALLBACK_PROFILES
 
 # Letters of NVIDIA's own names, and nothing that a mix, a CSV or a terminal reads as more than a name.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.cache.arrivals import HALF_LIFE_PODS, UNKNOWN_PODS
+from scheduler_ext.core.cache.observed_demand import HALF_LIFE_PODS, UNKNOWN_PODS
 from scheduler_ext.core.forecast.mig_value import expected_mix
 from scheduler_ext.core.gpu.mig_geometry import Geometry
-from scheduler_ext.core.request.workload import SeenPods, TaskClass
-from scheduler_ext.sim.mig.policy import MigPolicy
+from scheduler_ext.core.request.pod_kinds import SeenPods, TaskClass
+from scheduler_ext.sim.mig.mig_policy import MigPolicy
 
 TARGETS = ("mix", "online")
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.policy import Factory
+from scheduler_ext.sim.placement_policy import Factory
 
 
 def policy_names() -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler_ext.core.request.workload import Workload
-from scheduler_ext.sim.fragmentation import TARGET_PART, Fragmentation
-from scheduler_ext.sim.policy import Evaluation, Policy, Reference, Target
-from scheduler_ext.sim.workload import GPU_MILLI, PodKind
+from scheduler_ext.core.request.pod_kinds import Workload
+from scheduler_ext.sim.fgd_fragmentation import TARGET_PART, Fragmentation
+from scheduler_ext.sim.placement_policy import Evaluation, Policy, Reference, Target
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import NodesView
 
 # A difference of nothing must not fall to the next lower integer by rounding.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler_ext.sim.policy import Evaluation, Policy, Reference
+from scheduler_ext.sim.placement_policy import Evaluation, Policy, Reference
 from scheduler_ext.sim.tightest import tightest_slot
-from scheduler_ext.sim.workload import GPU_MILLI, PodKind
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import NodesView
 
 # Where each of the three tiers ends.

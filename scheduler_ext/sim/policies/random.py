@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler_ext.sim.policy import Evaluation, Policy, Reference, Target
-from scheduler_ext.sim.workload import PodKind
+from scheduler_ext.sim.placement_policy import Evaluation, Policy, Reference, Target
+from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import NodesView
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
 from scheduler_ext.agent.nvml_source import NvmlSource
-from scheduler_ext.agent.reading import DeviceReading, NodeReading
 from tests.agent.nvml_mock.library import FakeGpu, FakeNode, build_library
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.core.cache.cause import Cause
+from scheduler_ext.core.cache.change_cause import Cause
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire.config import Configuration
@@ -52,7 +52,7 @@ def test_a_release_is_as_late_as_it_arrived(unfollowed: Living, arrived_s: float
     refused_at = time.monotonic()
     healed(unfollowed)
     unfollowed.live._cure({"b": Cause.POD}, refused_at + arrived_s)
-    assert list(unfollowed.live._notices._nudges) == nudged
+    assert list(unfollowed.live._recorder._nudges) == nudged
 
 
 def test_a_change_arrives_when_it_is_heard_of(unfollowed: Living, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,9 +79,9 @@ def test_a_refusal_on_the_snapshot_before_a_change_is_cured_by_it(unfollowed: Li
     rows = before.rows(["a", "b"])
     unfollowed.extender.refusals.remember(request, rows, before, time.monotonic())
     unfollowed.live._cure({}, time.monotonic())
-    assert list(unfollowed.live._notices._nudges) == ["b"]
+    assert list(unfollowed.live._recorder._nudges) == ["b"]
     # Not for ever: a change is looked at twice.
-    unfollowed.live._notices._nudges.clear()
+    unfollowed.live._recorder._nudges.clear()
     unfollowed.extender.refusals.remember(request, rows, before, time.monotonic())
     unfollowed.live._cure({}, time.monotonic())
-    assert not unfollowed.live._notices._nudges
+    assert not unfollowed.live._recorder._nudges

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.events import notices as notices_module
+from scheduler_ext.cluster.events import event_recorder as event_recorder_module
+from scheduler_ext.cluster.events.event_recorder import EventRecorder
 from scheduler_ext.cluster.events.inventory_events import InventoryEvents
-from scheduler_ext.cluster.events.notices import Notices
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import NodeInfo
 from tests.cluster.api.api_faults import Hang, Refuse
@@ -140,16 +140,16 @@ def test_too_many_at_once_are_dropped_and_counted(
     server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long it takes to tell of them, it is at once.
-    monkeypatch.setattr(notices_module, "_POD_EVENTS_PER_S", 0.0)
-    notices = Notices(transport, lambda: True)
+    monkeypatch.setattr(event_recorder_module, "_POD_EVENTS_PER_S", 0.0)
+    recorder = EventRecorder(transport, lambda: True)
     for i in range(80):
-        notices.tell(lambda i=i: placed(i))  # type: ignore[misc]
-    notices.start()
+        recorder.tell(lambda i=i: placed(i))  # type: ignore[misc]
+    recorder.start()
     found = server.log.wait_for(writes(EVENTS), 50)
-    eventually(lambda: notices.events["written"] == 50)
-    notices.stop()
+    eventually(lambda: recorder.events["written"] == 50)
+    recorder.stop()
     assert [request.json()["note"] for request in found] == [str(i) for i in range(50)]
-    assert notices.events == {"written": 50, "dropped": 30}
+    assert recorder.events == {"written": 50, "dropped": 30}
 
 
 def placed(number: int) -> Json:

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.core.cache.cause import Cause
+from scheduler_ext.core.cache.change_cause import Cause
 from tests.cluster.api.api_paths import NODES, PODS
 from tests.cluster.api.api_requests import writes
 from tests.cluster.api.api_server import ApiServer
@@ -160,7 +160,7 @@ def test_a_nudge_is_no_change_that_is_nudged_about(living: Living) -> None:
     full(living)
     living.fitting()
     generation = living.live.snapshot and living.live.snapshot.generation
-    living.live._notices.nudge("a")
+    living.live._recorder.nudge("a")
     living.server.log.wait_for(writes(NODES))
     living.server.store.put(NODES, node("c"))
     eventually(lambda: living.live.snapshot is not None and "c" in living.live.snapshot.nodes)

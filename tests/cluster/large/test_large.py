@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.cluster.api.api_client import Client
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS

@@ -9,14 +9,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from scheduler_ext.core.cache.cause import Cause
+from scheduler_ext.core.cache.change_cause import Cause
 from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.caps import Caps
 from scheduler_ext.core.node.estimate import Estimate, estimate_from_labels
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from tests.core.reported import SHARE, WHOLE, bound, device, wants
 
 STALE_S, MISSING_S = 150.0, 300.0

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cache.cause import Cause
+from scheduler_ext.core.cache.change_cause import Cause
 from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
 from scheduler_ext.core.cache.ledger import NO_PODS, Ledger, NodePods
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Holder, Memory, Mig, Report
-from scheduler_ext.core.node.capacity import overallocated, shareable_mib
 from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.node.promisable import overallocated, shareable_mib
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 from tests.core.asked import share
 from tests.core.reported import NAMES, SHARE, bound, device, node

@@ -18,9 +18,9 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Holder, Memory
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.nominated import seen_differently
-from scheduler_ext.core.preemption.departures import without
+from scheduler_ext.core.preemption.dry_run import without
+from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.workload import TaskClass, Workload
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from tests.core.asked import mig, share, t4

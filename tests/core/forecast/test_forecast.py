@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.forecast.forecast import MAX_CPU_AMOUNTS, DeviceKind, Forecast, NodeShape
 from scheduler_ext.core.gpu.models import canonical_model
-from scheduler_ext.core.request.workload import UNKNOWN, TaskClass, Workload
-from tests.outlook_oracle import asked_of
+from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
+from tests.demand_oracle import asked_of
 from tests.strategies import cpu_asks, workloads
 
 T4, A100 = canonical_model("T4"), canonical_model("A100-80GB")

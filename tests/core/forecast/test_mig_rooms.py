@@ -15,7 +15,7 @@ from scheduler_ext.core.forecast.mig_tuning import UNTUNED, MigTables
 from scheduler_ext.core.gpu.gpu import Holder, Mig
 from scheduler_ext.core.gpu.mig_geometry import geometry_for
 from scheduler_ext.core.node.node import MigRoom, NodeInfo
-from scheduler_ext.core.request.workload import UNKNOWN, TaskClass, Workload
+from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import Table, build_snapshot
 from tests.core.asked import mig

@@ -17,10 +17,10 @@ from scheduler_ext.core.forecast.mig_tuning import (
     tuned_worth,
 )
 from scheduler_ext.core.forecast.mig_value import MigWorth, least_cost, mig_worth, mix_of
-from scheduler_ext.core.gpu.mig import Profile
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
+from scheduler_ext.core.gpu.mig_profile import Profile
 from tests.core.forecast.test_mig_value import A30, A100
-from tests.core.gpu.test_mig_oracle import geometries
+from tests.core.gpu.test_mig_profile_oracle import geometries
 
 WHOLE_ONLY = geometry_from_report(2, [Profile("2g.2gb", 2, (0,), 1, None)])
 SKEW_SMALL = {

@@ -19,10 +19,10 @@ from scheduler_ext.core.forecast.mig_value import (
     room_worth,
     shapes,
 )
-from scheduler_ext.core.gpu.mig import Profile, window
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
-from scheduler_ext.core.request.workload import TaskClass, Workload
-from tests.core.gpu.test_mig_oracle import geometries
+from scheduler_ext.core.gpu.mig_profile import Profile, window
+from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
+from tests.core.gpu.test_mig_profile_oracle import geometries
 from tests.mig_oracle import cost_of
 
 A30 = geometry_from_report(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.gpu.mig import Profile, media_conflict
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
+from scheduler_ext.core.gpu.mig_profile import Profile, media_conflict
 from scheduler_ext.core.gpu.mig_tables import FALLBACK_PROFILES
 
 

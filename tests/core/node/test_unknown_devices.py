@@ -64,7 +64,7 @@ def test_what_is_held_on_unknown_devices_counts(
 def test_an_estimated_node_is_as_many_gpus_as_its_labels_say() -> None:
     infos = [replace(ESTIMATED, name="labels"), replace(ESTIMATED, name="busy", pods=SEVEN_HELD)]
     snapshot = build_snapshot({info.name: resolve(info, NAMES, 10) for info in infos}, 1)
-    assert sorted(snapshot.outlook.whole.tolist()) == [0.0, 1.0, 8.0]
+    assert sorted(snapshot.demand.whole.tolist()) == [0.0, 1.0, 8.0]
     assert sorted(snapshot.idle.tolist()) == [0.0, 1.0, 8.0]
 
 

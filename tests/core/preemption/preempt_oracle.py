@@ -13,7 +13,7 @@ from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.table import build_snapshot
 
 NAMES = ResourceNames()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
-from scheduler_ext.core.gpu.mig import profile_from_resource
+from scheduler_ext.core.gpu.mig_profile import profile_from_resource
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree import Requirement
 from scheduler_ext.core.node.node import BoundPod, NodeInfo

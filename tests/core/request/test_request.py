@@ -21,7 +21,7 @@ from scheduler_ext.core.request.request import (
     UnitAsk,
     parse_request,
 )
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 
 WHOLE = "nvidia.com/gpu"
 MIG = "nvidia.com/mig-1g.10gb"

@@ -15,7 +15,7 @@ from scheduler_ext.core.request.request import (
     Role,
     parse_request,
 )
-from scheduler_ext.core.request.resources import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.wishes import unknown_annotations
 
 PREFIX = "gpu.scheduler-ext.io/"

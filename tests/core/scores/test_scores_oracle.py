@@ -14,8 +14,8 @@ from scheduler_ext.core.cycle.cycle import Decision
 from scheduler_ext.core.cycle.policy import STRATEGIES, Policy
 from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.workload import TaskClass, Workload
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS, SCORES
 from tests import score_oracle
 from tests.core.asked import mig, t4, whole

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self
 from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_ext.core.forecast.forecast import Forecast
-from scheduler_ext.extender.service import Extender
-from scheduler_ext.wire.arrivals import workload_of
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.listed_demand import workload_of
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import Json, names_body, pod
 from tests.server.process.server_process import REPOSITORY, Reply, ServerProcess, call, get, request

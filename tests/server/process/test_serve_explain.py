@@ -15,7 +15,7 @@ import yaml
 from flask import Flask
 
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.server.explanations import explanations_blueprint
+from scheduler_ext.server.explain_routes import explanations_blueprint
 from tests.cli.commands import run
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, names_body, node, pod
 from tests.server.process.product import Product

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.gpu.mig import Profile
 from scheduler_ext.core.gpu.mig_geometry import geometry_for
+from scheduler_ext.core.gpu.mig_profile import Profile
 from scheduler_ext.sim.mig.geometry import read_geometry
 from scheduler_ext.sim.mig.mix import MIX_NAMES, parse_mix
 

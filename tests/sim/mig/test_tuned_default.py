@@ -11,8 +11,8 @@ import pytest
 from scheduler_ext.core.forecast.mig_tuning import rounded_parts, tuned_worth
 from scheduler_ext.core.forecast.mig_value import MigPlacements, MigWorth, least_cost, mig_worth
 from scheduler_ext.sim.mig.geometry import read_geometry
+from scheduler_ext.sim.mig.mig_policy import MigPolicy, Placement
 from scheduler_ext.sim.mig.policies import policy_factory
-from scheduler_ext.sim.mig.policy import MigPolicy, Placement
 
 A30 = read_geometry("A30-24GB")
 ONE_UNIT = next(index for index, profile in enumerate(A30.profiles) if profile.name == "1g.6gb")

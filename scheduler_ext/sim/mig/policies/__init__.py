@@ -10,7 +10,7 @@ import pkgutil
 from importlib import import_module
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.mig.policy import PolicyFactory
+from scheduler_ext.sim.mig.mig_policy import PolicyFactory
 
 
 def policy_names() -> tuple[str, ...]:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from scheduler_ext.core.forecast.mig_value import Masks, least_cost
-from scheduler_ext.core.gpu.mig import Profile
 from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.gpu.mig_profile import Profile
 from scheduler_ext.core.node.columns import Floats
-from scheduler_ext.sim.mig.policy import CheapestGpu, MigPolicy
+from scheduler_ext.sim.mig.mig_policy import CheapestGpu, MigPolicy
 
 # By size and starts.
 _ORDERS: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {

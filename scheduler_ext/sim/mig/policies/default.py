@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from scheduler_ext.core.forecast.mig_tuning import UNTUNED
 from scheduler_ext.core.forecast.mig_value import MigPlacements, least_cost
 from scheduler_ext.core.gpu.mig_geometry import Geometry
-from scheduler_ext.sim.mig.policy import CheapestGpu, MigPolicy
+from scheduler_ext.sim.mig.mig_policy import CheapestGpu, MigPolicy
 
 
 def policy(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:

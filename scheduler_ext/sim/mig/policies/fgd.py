@@ -12,7 +12,7 @@ import numpy as np
 from scheduler_ext.core.forecast.mig_value import MigPlacements, least_cost, room_worth
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.node.columns import Floats
-from scheduler_ext.sim.mig.policy import CheapestGpu, MigPolicy
+from scheduler_ext.sim.mig.mig_policy import CheapestGpu, MigPolicy
 
 
 def fragmentation(geometry: Geometry, mix: Mapping[str, float]) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 
 from scheduler_ext.core.forecast.mig_value import least_cost
 from scheduler_ext.core.gpu.mig_geometry import Geometry
-from scheduler_ext.sim.mig.policy import CheapestGpu, MigPolicy
+from scheduler_ext.sim.mig.mig_policy import CheapestGpu, MigPolicy
 
 
 def policy(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from scheduler_ext.core.forecast.mig_value import least_cost, shapes
-from scheduler_ext.core.gpu.mig import window
 from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.gpu.mig_profile import window
 from scheduler_ext.core.node.columns import Floats
-from scheduler_ext.sim.mig.policy import CheapestGpu, MigPolicy
+from scheduler_ext.sim.mig.mig_policy import CheapestGpu, MigPolicy
 
 
 def fragmentation_score(geometry: Geometry) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 
 from scheduler_ext.core.forecast.mig_value import least_cost
 from scheduler_ext.core.gpu.mig_geometry import Geometry
-from scheduler_ext.sim.mig.policy import MigPolicy, OccupiedMasks, Placement
+from scheduler_ext.sim.mig.mig_policy import MigPolicy, OccupiedMasks, Placement
 
 
 class _RoundRobin:

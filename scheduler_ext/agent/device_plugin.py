@@ -1,0 +1,42 @@
+"""How the device plugin hands a node's GPUs out: what its labels say, else what kubelet was offered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scheduler_ext.agent.device_ids import MAX_REPLICAS, sharing_replicas
+from scheduler_ext.core.node import node_labels
+from scheduler_ext.core.request.resource_names import MIG_PREFIX
+from scheduler_ext.wire.gpunode import SharingStatus
+
+_STRATEGY = "nvidia.com/mig.strategy"
+_GPU = "nvidia.com/gpu"
+Allocatable = Mapping[str, tuple[str, ...]]
+
+
+def mig_strategy(labels: Mapping[str, str], allocatable: Allocatable | None) -> str | None:
+    """none, single or mixed; None where nobody tells, which leaves it to whether any GPU has MIG on."""
+    label = labels.get(_STRATEGY, "").lower()
+    if label in ("single", "mixed"):
+        return label
+    if not allocatable:
+        return "none" if label == "none" else None
+    if any(resource.startswith(MIG_PREFIX) for resource in allocatable):
+        return "mixed"
+    whole = [device for name in (_GPU, f"{_GPU}.shared") for device in allocatable.get(name, ())]
+    if any(device.startswith("MIG-") for device in whole):
+        return "single"
+    return "none" if whole else None
+
+
+def sharing(labels: Mapping[str, str], allocatable: Allocatable | None) -> SharingStatus | None:
+    """How many pods may share a GPU, and by what; None where nobody shares, or nobody tells."""
+    strategy, replicas = node_labels.sharing(labels)
+    offered = sharing_replicas(allocatable) or 1
+    if strategy == "none" and offered < 2:
+        return None
+    # kubelet knows how many, but not by what; labels that say nothing come from before there was MPS.
+    return SharingStatus(
+        "mps" if strategy == "mps" else "time-slicing",
+        offered if offered > 1 else min(replicas, MAX_REPLICAS),
+    )

@@ -1,0 +1,168 @@
+"""Whether a GPU can be used, and what ends an error: silence, a reset of the GPU, or a reboot of its node."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from scheduler_ext.agent.node_reading import DeviceReading
+from scheduler_ext.agent.nvml_errors import (
+    CANNOT_BE_READ,
+    GPU_IS_LOST,
+    PAGE_RETIREMENT_PENDING,
+    RESET_REQUIRED,
+    ROW_REMAPPING_FAILED,
+    is_of_the_node,
+)
+from scheduler_ext.agent.xids import XIDS, Cure, xid_reason
+from scheduler_ext.wire.gpunode import HealthStatus
+from scheduler_ext.wire.times import seconds, time_text
+
+log = logging.getLogger(__name__)
+
+# How long a GPU has to be without an error before it counts as healthy again, where silence is a cure.
+RECOVER_AFTER_S = 300.0
+_ECC = "uncorrectable ECC error"
+# The worst one first.
+_LASTING: tuple[Cure, ...] = ("Reboot", "GPUReset")
+_XID = re.compile(r"XID ([0-9]+): ")
+# What NVML says of a GPU now, and what it then needs.
+_FAULTS: Mapping[str, tuple[str, Cure]] = {
+    GPU_IS_LOST: ("; needs a reset or a reboot of the node", "GPUReset"),
+    RESET_REQUIRED: ("", "GPUReset"),
+    PAGE_RETIREMENT_PENDING: ("; needs a GPU reset", "GPUReset"),
+    ROW_REMAPPING_FAILED: ("; the GPU has to be replaced", "Quiet"),
+}
+# nvmlDeviceGpuRecoveryAction_t: what the driver asks for. 0 is nothing.
+_ASKS = "the driver asks "
+_ACTIONS: Mapping[int, tuple[str, Cure]] = {
+    1: ("for a GPU reset", "GPUReset"),
+    2: ("for a reboot of the node", "Reboot"),
+    3: ("to drain peer-to-peer traffic", "Quiet"),
+    4: ("to drain peer-to-peer traffic and reset the GPU", "GPUReset"),
+    5: ("to recover the IMEX domain", "Quiet"),
+    6: ("for a reset of the GPU's PCIe bus", "GPUReset"),
+    7: ("for a reboot of the system", "Reboot"),
+}
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is known of one GPU."""
+
+    # By what cures them: the first of each kind stays, for what follows from it would only change the text.
+    lasting: dict[Cure, str] = field(default_factory=dict)
+    quiet: tuple[str, Cure] | None = None
+    quiet_since: float = 0.0
+    asked: tuple[str, Cure] | None = None
+    error_at: float = 0.0
+    reset_pending: bool = False
+
+    def worst(self) -> tuple[str, Cure] | None:
+        for cure in _LASTING:
+            if cure in self.lasting:
+                return self.lasting[cure], cure
+        return self.asked or self.quiet
+
+
+@dataclass(slots=True)
+class Health:
+    """What is known of each GPU by UUID.
+
+    Time is an argument: ``now`` in seconds of one clock, ``wall`` in seconds since 1970, which a later agent
+    can compare.
+    """
+
+    recover_after_s: float = RECOVER_AFTER_S
+    _records: dict[str, _Record] = field(default_factory=dict)
+    _ignored: set[tuple[str, int]] = field(default_factory=set)
+
+    def remember(self, uuid: str, known: HealthStatus, now: float, reported_at: float = 0.0) -> None:
+        """Take over what an agent before this one reported in the same boot.
+
+        NVML reports an error once, to the listener of that moment. What holds still confirms itself.
+        """
+        record = self._records.setdefault(uuid, _Record())
+        record.reset_pending |= bool(known.reset_pending)
+        reason = known.reason or CANNOT_BE_READ
+        if known.state != "Unhealthy" or is_of_the_node(reason) or reason.startswith(_ASKS):
+            return
+        record.error_at = max(record.error_at, seconds(known.last_error_at) or reported_at)
+        xid = int(found[1]) if (found := _XID.match(reason)) else 0
+        cure = known.recovery or (XIDS[xid][1] if xid in XIDS else "Quiet")
+        if xid and cure != "Quiet":
+            record.lasting.setdefault(cure, xid_reason(xid) if xid in XIDS else reason)
+        elif record.quiet is None:
+            record.quiet, record.quiet_since = (reason, cure), now
+
+    def judge(
+        self, device: DeviceReading, now: float, wall: float = 0.0, repaired_at: float | None = None
+    ) -> HealthStatus:
+        """The health of a GPU; an operator repaired it at ``repaired_at``, in seconds since 1970."""
+        record = self._records.setdefault(device.uuid, _Record())
+        if repaired_at is not None and record.error_at <= repaired_at:
+            self._repaired(device.uuid, record)
+        self._look_for_a_reset(device, record)
+        for reason, cure, lasts in self._errors(device):
+            record.error_at = wall
+            if lasts:
+                record.lasting.setdefault(cure, reason)
+            else:
+                # The first one stays here as well.
+                record.quiet, record.quiet_since = record.quiet or (reason, cure), now
+        if record.quiet is not None and now - record.quiet_since >= self.recover_after_s:
+            record.quiet = None
+        return _status(record)
+
+    def lasts(self, uuid: str) -> bool:
+        """Whether a GPU has an error that only a reset, a reboot or an operator ends."""
+        record = self._records.get(uuid)
+        return record is not None and bool(record.lasting)
+
+    def _repaired(self, uuid: str, record: _Record) -> None:
+        worst = record.worst()
+        if worst is not None and worst != record.asked:
+            log.info("%s: an operator repaired it, forgetting: %s", uuid, worst[0])
+        record.lasting.clear()
+        record.quiet = None
+
+    def _look_for_a_reset(self, device: DeviceReading, record: _Record) -> None:
+        """A GPU that waited for a reset, and does not any more, had one: nothing less ends the wait."""
+        if device.reset_pending is None:
+            return
+        if record.reset_pending and not device.reset_pending:
+            ended = record.lasting.pop("GPUReset", None)
+            if ended is not None:
+                log.info("%s: it was reset, which ends: %s", device.uuid, ended)
+        record.reset_pending = device.reset_pending
+        action = device.recovery_action or 0
+        text, cure = _ACTIONS.get(action, (f"for recovery action {action}", "Quiet"))
+        record.asked = (f"{_ASKS}{text}", cure) if action else None
+
+    def _errors(self, device: DeviceReading) -> Iterator[tuple[str, Cure, bool]]:
+        """Why, what cures it, and whether it lasts until then; what is so now comes first."""
+        for fault in device.faults:
+            needs, cure = _FAULTS.get(fault, ("", "Quiet"))
+            yield f"{fault}{needs}", cure, False
+        for xid in device.xids:
+            if xid in XIDS:
+                cure = XIDS[xid][1]
+                yield xid_reason(xid), cure, cure != "Quiet"
+            elif (device.uuid, xid) not in self._ignored:
+                self._ignored.add((device.uuid, xid))
+                log.warning("%s: XID %d changes nothing by itself; it is logged once", device.uuid, xid)
+        if device.ecc_errors:
+            yield _ECC, "Quiet", False
+
+
+def _status(record: _Record) -> HealthStatus:
+    pending = record.reset_pending or None
+    worst = record.worst()
+    if worst is None:
+        return HealthStatus("Healthy", reset_pending=pending)
+    reason, cure = worst
+    # What the driver asks for without an error that was seen has no time.
+    at = time_text(record.error_at) if record.error_at else None
+    return HealthStatus("Unhealthy", reason, cure, at, pending)

@@ -1,0 +1,208 @@
+"""What was read of a node, as the status of its GPUNode.
+
+The API server refuses a status that contradicts itself or its schema, so what NVML says is made to fit:
+one number or name that is out of the ordinary must not keep all else from being reported.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+
+from scheduler_ext.agent.agreeing import agreeing
+from scheduler_ext.agent.fitting import bounded, fitting, fitting_instances, matching
+from scheduler_ext.agent.gpu_health import Health
+from scheduler_ext.agent.holders import HolderReading, Holdings
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
+from scheduler_ext.core.gpu.mig_profile import MAX_GRID, parse_profile
+from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.wire.gpunode import (
+    DeviceStatus,
+    HealthStatus,
+    HolderStatus,
+    InstanceStatus,
+    MemoryStatus,
+    MigStatus,
+    ProfileStatus,
+    SharingStatus,
+    SummaryStatus,
+    WrittenStatus,
+)
+
+log = logging.getLogger(__name__)
+
+_NAME_CHARS, _ARCHITECTURE_CHARS, _VERSION_CHARS, _REASON_CHARS, _SUMMARY_CHARS = 128, 63, 80, 1024, 256
+_NUMA_NODES = range(-1, 1024)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_MAX_PROFILES, _MAX_INSTANCES_OF_PROFILE = 32, 64
+NO_HOLDINGS = Holdings()
+
+
+def node_status(
+    reading: NodeReading,
+    holdings: Mapping[str, Holdings],
+    health: Health,
+    now: float,
+    mig_strategy: str | None = None,
+    sharing: SharingStatus | None = None,
+    wall: float = 0.0,
+    repaired: Mapping[str, float] = MappingProxyType({}),
+) -> WrittenStatus:
+    """The status, but for when it is written and its number. ``holdings`` are by device UUID.
+
+    ``now`` and ``wall`` are as in Health; ``repaired`` has when an operator repaired which GPU, by UUID.
+    """
+    devices = []
+    for device in fitting(reading.devices)[0]:
+        # Also while no GPU can be used: its XIDs are told once, and count when the driver is back.
+        judged = health.judge(device, now, wall, repaired.get(device.uuid))
+        if reading.problem and not health.lasts(device.uuid):
+            # What lasts is still to be known when the driver is back, perhaps to another agent.
+            judged = HealthStatus("Unhealthy", reading.problem, reset_pending=judged.reset_pending)
+        devices.append(_device(device, holdings.get(device.uuid, NO_HOLDINGS), judged))
+    devices, left_out = agreeing(devices)
+    for text in left_out:
+        _say_once(text)
+    return WrittenStatus(
+        devices=devices,
+        summary=summary(devices),
+        driver_version=_text(reading.driver_version, _VERSION_CHARS),
+        cuda_version=matching("cudaVersion", reading.cuda_version),
+        mig_strategy=mig_strategy,  # type: ignore[arg-type]
+        sharing=sharing,
+    )
+
+
+@lru_cache(maxsize=64)
+def _say_once(text: str) -> None:
+    """A status is made every few seconds."""
+    log.warning("%s", text)
+
+
+def summary(devices: list[DeviceStatus]) -> SummaryStatus:
+    """What the devices come to; the API server refuses one that says anything else."""
+    models = list(dict.fromkeys(device.model for device in devices if device.model))
+    listed = ", ".join(models)
+    total_mib = sum(device.memory.total_mib for device in devices)
+    used_mib = sum(device.memory.used_mib or 0 for device in devices)
+    return SummaryStatus(
+        gpus=len(devices),
+        healthy=sum(device.health is None or device.health.state != "Unhealthy" for device in devices),
+        model=listed if listed.split(", ") == models and len(listed) <= _SUMMARY_CHARS else None,
+        memory_used_percent=used_mib * 100 // total_mib if total_mib else 0,
+    )
+
+
+def _device(device: DeviceReading, held: Holdings, health: HealthStatus) -> DeviceStatus:
+    model = canonical_model(device.product or "unknown", vendor=device.vendor, memory_mib=device.total_mib)
+    capability = device.compute_capability
+    return DeviceStatus(
+        uuid=device.uuid,
+        index=device.index,
+        vendor=device.vendor,
+        model=model.name[:_NAME_CHARS],
+        product=_text(device.product, _NAME_CHARS),
+        architecture=_text(device.architecture, _ARCHITECTURE_CHARS),
+        compute_capability=matching("computeCapability", "{}.{}".format(*capability) if capability else None),
+        memory=_memory(device, held.unaccounted_mib),
+        utilization_percent=bounded(device.utilization_percent, 100),
+        health=health.but(reason=_text(health.reason, _REASON_CHARS)),
+        numa_node=device.numa_node if device.numa_node in _NUMA_NODES else None,
+        pci_bus_id=matching("pciBusID", device.pci_bus_id),
+        mig=_mig(device, held),
+        holders=[_holder(holder) for holder in held.holders] or None,
+    )
+
+
+def _text(text: str | None, most: int) -> str | None:
+    return None if text is None else _CONTROL.sub("?", text)[:most]
+
+
+def _memory(device: DeviceReading, unaccounted_mib: int | None) -> MemoryStatus:
+    """NVML reads its numbers one after the other: together they may exceed the total for a moment."""
+    total_mib = bounded(device.total_mib) or 0
+    reserved_mib = bounded(device.reserved_mib, total_mib)
+    used_mib = bounded(device.used_mib, total_mib - (reserved_mib or 0))
+    # Nothing can be said of the parts of a use that is not known.
+    unaccounted_mib = bounded(unaccounted_mib, used_mib) if used_mib is not None else None
+    return MemoryStatus(total_mib, reserved_mib, used_mib, unaccounted_mib)
+
+
+def _mig(device: DeviceReading, held: Holdings) -> MigStatus | None:
+    if device.mig_enabled is None and not device.profiles:
+        return None
+    # Without a grid that all else fits on, places mean nothing.
+    grid = device.grid_size if device.grid_size and 0 < device.grid_size <= MAX_GRID else None
+    profiles: dict[str, ProfileStatus] = {}
+    for profile in device.profiles:
+        name = _profile_name(profile.name)
+        if name is not None and len(profiles) < _MAX_PROFILES:
+            profiles.setdefault(name, _profile(name, profile, grid or 0))
+    return MigStatus(
+        enabled=bool(device.mig_enabled),
+        grid_size=grid,
+        profiles=[*profiles.values()] or None,
+        instances=_instances(device.instances, profiles, grid or 0, held) or None,
+    )
+
+
+def _profile_name(name: str) -> str | None:
+    """None for one that no pod could ask for: nobody who reads the report would know it."""
+    try:
+        return parse_profile(name)
+    except ValueError:
+        return None
+
+
+def _profile(name: str, profile: ProfileReading, grid: int) -> ProfileStatus:
+    """Without its placements where those may not be read."""
+    size = profile.size or 0
+    starts = sorted({start for start in profile.starts or () if 0 <= start <= grid - size})
+    most = bounded(profile.max_instances, _MAX_INSTANCES_OF_PROFILE) or 0
+    placed = size > 0 and starts and most > 0
+    return ProfileStatus(
+        name=name,
+        size=size if placed else 0,
+        starts=starts if placed else [],
+        max_instances=most,
+        memory_mib=bounded(profile.memory_mib) or None,
+    )
+
+
+def _instances(
+    instances: Iterable[InstanceReading], profiles: Mapping[str, ProfileStatus], grid: int, held: Holdings
+) -> list[InstanceStatus]:
+    """Each with its place, if it is one of its profile's and nobody else's: a GPU that is partitioned anew
+    while it is read may show instances of before and after."""
+    found = []
+    taken: set[int] = set()
+    for instance in fitting_instances(instances):
+        name = _profile_name(instance.profile)
+        if name is None:
+            continue
+        holder = held.instances.get(instance.uuid)
+        status = InstanceStatus(instance.uuid, name, holder=_holder(holder) if holder is not None else None)
+        if instance.start is not None and instance.size is not None:
+            units = range(instance.start, instance.start + instance.size)
+            if _may_lie(units, profiles.get(name), grid) and taken.isdisjoint(units):
+                taken.update(units)
+                status = status.but(start=instance.start, size=instance.size)
+        found.append(status)
+    return found
+
+
+def _may_lie(units: range, profile: ProfileStatus | None, grid: int) -> bool:
+    if not units or units.start < 0 or units.stop > grid:
+        return False
+    if profile is None or not profile.starts:
+        return True
+    return len(units) == profile.size and units.start in profile.starts
+
+
+def _holder(holder: HolderReading) -> HolderStatus:
+    return HolderStatus(
+        holder.uid, holder.namespace, holder.name, holder.container, bounded(holder.memory_mib)
+    )

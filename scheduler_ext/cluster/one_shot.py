@@ -1,0 +1,129 @@
+"""A live cluster read once: what a running extender would know of it by now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from scheduler_ext.cluster.client.transport import RefusedError, ServerClock, Transport
+from scheduler_ext.cluster.inventory_handlers import owner_uid, received_at
+from scheduler_ext.cluster.live import GPU_NODES, NODES, PODS
+from scheduler_ext.cluster.reflector import PAGE
+from scheduler_ext.core.cache.inventory import Inventory
+from scheduler_ext.core.errors import ClusterError, ImpossibleReportError, InventoryError
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.cpu import pod_cpu_milli
+from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
+from scheduler_ext.wire.node_info import node_record
+from scheduler_ext.wire.objects import Objects
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name, pod_uid
+from scheduler_ext.wire.report import read_report
+from scheduler_ext.wire.times import seconds
+from scheduler_ext.wire.watching import Decoder
+
+T = TypeVar("T")
+
+
+def cluster_state(
+    transport: Transport, source: str, config: Configuration, *, with_objects: bool = False
+) -> ClusterState:
+    """Every node of a cluster as of now; where asked for, also the Nodes and the pods that hold resources.
+
+    These are most of a cluster's memory. Raises ClusterError; InventoryError naming an object and its field.
+    """
+    resources = config.resource_names()
+    inventory = Inventory(*config.inventory_ages_s(), resources, enforcing=config.bind.enabled)
+    objects = Objects()
+    now = time.monotonic()
+    for node, clock in _list(transport, NODES, Decoder(kube.Node)):
+        metadata = node.metadata or kube.ObjectMeta()
+        name = metadata.name or ""
+        if with_objects:
+            objects.nodes[name] = node
+        # Whoever runs longer than this command has known the node since it was created.
+        created = seconds(metadata.creation_timestamp)
+        seen_at = clock.monotonic(created) if created is not None else now
+        with _named(f"{source}: Node {name}: status"):
+            inventory.node_seen(name, node_record(node, resources), seen_at)
+    inventory.arrivals.hold()
+    for pod, _ in _list(transport, PODS, Decoder(kube.Pod)):
+        if with_objects and pod.spec is not None and pod.spec.node_name and not is_finished(pod):
+            objects.pods.append(pod)
+        with _named(f"{source}: Pod {pod_name(pod)}: spec"):
+            _tell(pod, inventory, resources, now)
+    inventory.arrivals.release()
+    problems: dict[str, str] = {}
+    for gpu_node, clock in _reports(transport, problems):
+        metadata = gpu_node.metadata or GpuNodeMeta()
+        name = metadata.name or ""
+        try:
+            report = read_report(gpu_node)
+        except ImpossibleReportError as error:
+            # One node's nonsense must not hide the others; an extender keeps its last good report.
+            problems[name] = str(error)
+            continue
+        if report is not None:
+            inventory.report_seen(name, report, received_at(metadata, clock, now), now, owner_uid(metadata))
+    inventory.tick(now)
+    infos = {info.name: info for info in inventory.infos()}
+    workload = inventory.arrivals.workload()
+    pending = inventory.all_pending()
+    return ClusterState(source, objects, infos, inventory.ages(now), problems, workload, pending)
+
+
+def _tell(pod: kube.Pod, inventory: Inventory, resources: ResourceNames, now: float) -> None:
+    """What a pod holds, or waits for. Raises QuantityError for an amount of GPUs that cannot be read."""
+    spec = pod.spec or kube.PodSpec()
+    if spec.node_name and asks_gpu(spec, resources):
+        inventory.pod_seen(bound_pod(pod, resources), spec.node_name, now)
+    elif is_finished(pod):
+        return
+    elif spec.node_name:
+        inventory.other_pod_seen(pod_uid(pod), spec.node_name, pod_cpu_milli(spec))
+    elif asks_gpu(spec, resources):
+        inventory.pod_pending(pending_pod(pod, resources))
+
+
+@contextmanager
+def _named(what: str) -> Iterator[None]:
+    try:
+        yield
+    except QuantityError as error:
+        raise InventoryError(f"{what}: {error}") from None
+
+
+def _reports(transport: Transport, problems: dict[str, str]) -> Iterator[tuple[GpuNode, ServerClock]]:
+    try:
+        yield from _list(transport, GPU_NODES, Decoder(GpuNode), problems)
+    except RefusedError as error:
+        # A cluster without our CRD has no agents: its labels speak.
+        if error.status != 404:
+            raise
+
+
+def _list(
+    transport: Transport, path: str, decoder: Decoder[T], problems: dict[str, str] | None = None
+) -> Iterator[tuple[T, ServerClock]]:
+    """All objects of a list, page by page, with the server's clock as of theirs.
+
+    What cannot be read is added to ``problems`` by name; without these it ends the list.
+    """
+    query = {"limit": str(PAGE)}
+    while True:
+        reply = transport.get(path, query)
+        page = decoder.page(reply.body)
+        for item in page.broken:
+            problem = f"{path}: {item.name}: {item.problem}"
+            if problems is None:
+                raise ClusterError(problem)
+            problems[item.name] = problem
+        yield from ((item, reply.clock) for item in page.items)
+        if not page.next:
+            return
+        query["continue"] = page.next

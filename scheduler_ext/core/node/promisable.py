@@ -1,0 +1,116 @@
+"""What can be promised of a node's GPUs at most, and whether more was."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from scheduler_ext.core.gpu.gpu import Device
+from scheduler_ext.core.node.holdings import Holdings, holdings_of, share_peaks
+from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
+from scheduler_ext.core.node.state import resolve_held
+from scheduler_ext.core.request.request import ShareAsk, UnitAsk
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
+
+
+def shareable_mib(device: Device) -> int:
+    """What shares can get of a device at most, were nothing left untouched; 0 of a partitioned one."""
+    if device.mig.enabled:
+        return 0
+    return max(0, device.memory.total_mib - device.memory.reserved_mib)
+
+
+def overallocated(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> str | None:
+    """Why what a pod is to hold on a node is too much, beside all others there; None when it is not.
+
+    What is used does not matter, nor whether filters would prefer another place: whatever they accept is
+    not too much.
+    """
+    return next(_problems(info, pod, resources), None)
+
+
+def _problems(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> Iterator[str]:
+    request, shares = pod.request, pod.request.shares
+    amounts = [(ask.resource, ask.count) for ask in request.units]
+    amounts += [(resources.share, mib) for _, mib in (shares.by_container if shares is not None else ())]
+    yield from (f"{amount} is no amount of {name}" for name, amount in amounts if amount < 0)
+    beside = replace(info, pods=tuple(other for other in info.pods if other.uid != pod.uid))
+    held = holdings_of(beside, resources)
+    if request.units:
+        node = resolve_held(beside, held, resources, 0)
+        for ask in request.units:
+            yield from _units(ask, node, held)
+    if shares is not None:
+        yield from _places(beside, pod, shares)
+        yield from _memory(beside, pod, shares)
+        mine = share_peaks(pod, shares, _devices(beside))
+        yield from (
+            f"GPU {uuid} would be shared, and is held whole" for uuid in mine if held.devices[uuid].units
+        )
+        yield from _held_somewhere(beside, mine, held, resources)
+
+
+def _devices(info: NodeInfo) -> tuple[Device, ...]:
+    return info.report.devices if info.report is not None else ()
+
+
+def _units(ask: UnitAsk, node: Node, held: Holdings) -> Iterator[str]:
+    """Whole GPUs and instances; of sick ones as well, for the device plugin hands out those that it thinks
+    are not."""
+    name = ask.resource
+    left = sum(unit.free for slot in node.state.slots for unit in slot.units if unit.resource == name)
+    left -= next((unknown for known, unknown, _ in node.state.limits if known == name), 0)
+    if node.info.allocatable is not None:
+        left = min(left, node.info.allocatable.get(name, 0) - held.requested[name])
+    if ask.count > max(0, left):
+        yield f"{ask.count} {name} would be promised where {max(0, left)} are left"
+
+
+def _places(info: NodeInfo, pod: BoundPod, shares: ShareAsk) -> Iterator[str]:
+    """A share has to be on a GPU of the node."""
+    if info.report is None:
+        yield "a share would be promised where no GPU is known"
+        return
+    known = {device.uuid for device in info.report.devices}
+    for container, _ in shares.by_container:
+        uuids = pod.devices.get(container, ())
+        if not uuids:
+            yield f"the share of container {container} would be on no GPU"
+        for uuid in uuids:
+            if uuid not in known:
+                yield f"the share of container {container} would be on {uuid}, which the node does not have"
+
+
+def _memory(info: NodeInfo, pod: BoundPod, shares: ShareAsk) -> Iterator[str]:
+    """The memory of each GPU that a share is on."""
+    devices = _devices(info)
+    mine = share_peaks(pod, shares, devices)
+    promised = Counter(mine)
+    for other in info.pods:
+        if other.holds and other.request.shares is not None:
+            promised.update(share_peaks(other, other.request.shares, devices))
+    for device in devices:
+        if device.uuid in mine and promised[device.uuid] > shareable_mib(device):
+            yield (
+                f"GPU {device.uuid} would be promised {promised[device.uuid]} of {shareable_mib(device)} MiB"
+            )
+
+
+def _held_somewhere(
+    info: NodeInfo, mine: Mapping[str, int], held: Holdings, resources: ResourceNames
+) -> Iterator[str]:
+    """Of GPUs that are held whole though nobody told which they are, as many have to stay free of shares."""
+    unknown = {
+        vendor_of(name) for name, count in held.unknown.items() if count and not name.startswith(MIG_PREFIX)
+    }
+    if not unknown:
+        return
+    node = resolve_held(info, held, resources, 0)
+    free = [(uuid, slot) for uuid, slot in zip(node.uuids, node.state.slots, strict=True) if slot.is_whole]
+    for vendor in sorted({slot.model.vendor for _, slot in free} & unknown):
+        here = [(uuid, slot) for uuid, slot in free if slot.model.vendor == vendor]
+        opened = [uuid for uuid, _ in here if uuid in mine]
+        # The node's state has closed as many to shares as are held.
+        if len(opened) > sum(slot.share_free_mib >= 0 for _, slot in here):
+            yield f"GPU {opened[0]} would be shared, and may be one that is held whole"

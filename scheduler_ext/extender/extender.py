@@ -1,0 +1,307 @@
+"""The extender: holds the latest snapshot and answers kube-scheduler's verbs from it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from itertools import compress
+from threading import Lock
+from typing import TypeVar
+
+import numpy as np
+from cachetools import LRUCache
+
+from scheduler_ext.core.cycle.cycle import Codes, Decision, best_candidates, points
+from scheduler_ext.core.cycle.placement import Sizing, place_nominated
+from scheduler_ext.core.errors import RequestError
+from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.framework.reasons import REASONS
+from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeInfo
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareAsk
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.table import Table, build_snapshot
+from scheduler_ext.extender.answer import Answer, Basis
+from scheduler_ext.extender.generation import Generation, SeenNodes
+from scheduler_ext.extender.places import Places
+from scheduler_ext.extender.preemptor import Preemptor
+from scheduler_ext.extender.record import Record
+from scheduler_ext.extender.refusals import Refusals
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.extender_args import (
+    ExtenderArgs,
+    decode_args,
+    encode_filter_result,
+    encode_priorities,
+)
+from scheduler_ext.wire.node_info import with_node
+from scheduler_ext.wire.pod import pod_name, pod_priority, pod_request, pod_uid
+
+log = logging.getLogger(__name__)
+
+# filter and prioritize are sent the same bytes of a pod, one after the other.
+_REMEMBERED_PODS = 64
+# Larger pods are not remembered: most have 2 to 10 kB, and anybody may send one.
+_REMEMBERED_POD_BYTES = 64 * 1024
+# In the bytes of a pod for which others leave a node, and of few others: so few are decoded to ask.
+_NOMINATED = b'"nominatedNodeName"'
+# What has all tables looked up that some decision may want.
+_SMALLEST_SHARE = GpuRequest(shares=ShareAsk((("", 1),)))
+
+
+class Extender:
+    """Answers filter and prioritize; both are safe to call from several threads.
+
+    Readers take the current generation once and never look again. They share no lock with writers, and never
+    touch the table.
+    """
+
+    def __init__(self, config: Configuration) -> None:
+        self._resources = config.resource_names()
+        self._policy = config.policy()
+        self.sizing = Sizing(self._policy, self._resources, config.memory.headroom_percent)
+        # For the memory of pods.
+        self._lock = Lock()
+        # For those who change the table.
+        self._writing = Lock()
+        self._table = Table({})
+        # The forecast whose tables are all made.
+        self._looked_up: Forecast | None = None
+        self._generation: Generation | None = None
+        self._seen = SeenNodes(self.sizing)
+        self.refusals = Refusals(self._policy)
+        self.record = Record(config.inspection.decisions, config.inspection.decision_bytes)
+        self.places = Places(self.sizing)
+        self.preemptor = Preemptor(self.sizing, lambda: self.snapshot, self.places)
+        self._empty_victims = config.preemption.empty_victims
+        self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_PODS)
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """The latest snapshot; None before the first inventory."""
+        generation = self._generation
+        return generation.snapshot if generation is not None else None
+
+    def replace_nodes(self, infos: Iterable[NodeInfo], forecast: Forecast | None = None) -> Snapshot:
+        """Make these the nodes that decisions see, one generation later; for one writer at a time.
+
+        Without a ``forecast`` of the pods to come the last one stays.
+        """
+        nodes = {info.name: self._known_or_not(info) for info in infos}
+        with self._writing:
+            forecast = forecast or self._table.forecast
+            try:
+                self._table = Table(nodes, forecast=forecast, before=self._table)
+            except Exception:
+                self._table = Table(_without_the_impossible(nodes), forecast=forecast)
+            snapshot = self._publish()
+        self.places.heard(node.info for node in nodes.values())
+        return snapshot
+
+    def expect(self, forecast: Forecast) -> None:
+        """Score by another forecast of the pods to come, one generation later.
+
+        Whoever makes it for the ``kinds`` of the latest snapshot lets no writer wait here.
+        """
+        with self._writing:
+            self._table.forecast = forecast
+            if self._generation is not None:
+                self._publish()
+
+    def update_nodes(self, changed: Mapping[str, NodeInfo | None]) -> Snapshot:
+        """The same for the nodes that changed; None is one that is gone."""
+        nodes = {
+            name: self._known_or_not(info) if info is not None else None for name, info in changed.items()
+        }
+        with self._writing:
+            try:
+                self._table.update(nodes)
+            except Exception:
+                self._table.update(_without_the_impossible(nodes))
+            snapshot = self._publish()
+        self.places.heard(info for info in changed.values() if info is not None)
+        return snapshot
+
+    def _known_or_not(self, info: NodeInfo) -> Node:
+        """One node that we cannot make sense of must not take the others with it."""
+        try:
+            return self._resolved(info)
+        except Exception:
+            log.exception("node %s: cannot be resolved, so none of its GPUs is known", info.name)
+            return _unknown(info)
+
+    def _resolved(self, info: NodeInfo) -> Node:
+        return self.sizing.resolved(place_nominated(info, self.sizing) if info.nominated else info)
+
+    def _publish(self) -> Snapshot:
+        before = self.snapshot
+        snapshot = self._table.snapshot(before.generation + 1 if before is not None else 1)
+        self._look_up(snapshot)
+        self._generation = Generation(snapshot, self._policy, self._seen)
+        return snapshot
+
+    def _look_up(self, snapshot: Snapshot) -> None:
+        """Make all tables that depend on no pod before anybody decides by them."""
+        if snapshot.forecast is self._looked_up:
+            # Columns of nodes, which are looked up in them.
+            _ = snapshot.demand, snapshot.scarcity, snapshot.host_scarcity
+            return
+        _ = Decision(_SMALLEST_SHARE, snapshot, self._policy).totals
+        # It has the kinds of GPUs that are new, too.
+        self._table.forecast = self._looked_up = snapshot.forecast
+
+    def filter(self, body: bytes, deadline: float) -> Answer:
+        """The reply to filter. ``deadline`` is on the monotonic clock; past it RequestError 503."""
+        args = decode_args(body)
+        decision = self._decide(args)
+        if len(args.names) == 1 and decision.exhausted:
+            decision = self._decide_alone(args.names[0], decision)
+        _check(deadline)
+        snapshot = decision.snapshot
+        rows = snapshot.rows(args.names)
+        codes = decision.verdict[snapshot.state_of[rows]]
+        passed = np.flatnonzero(best_candidates(decision, rows, self._policy.max_candidates)).tolist()
+        _check(deadline)
+        if not passed and args.nodes is None and isinstance(decision.request, GpuRequest):
+            self.refusals.remember(decision.request, rows, snapshot, time.monotonic())
+        refused, rejected = _refusals(args.names, codes)
+        if refused and (_NOMINATED in args.raw_pod or self.places):
+            self.preemptor.refused(args.pod, refused)
+        rescuable: dict[str, str] = {}
+        if self._empty_victims and not passed and isinstance(decision.request, GpuRequest):
+            # Only where nothing passes kube-scheduler looks for victims at all.
+            found = self.preemptor.rescuable(args.pod, args.names, snapshot)
+            rescuable = {name: refused.pop(name) for name in found if name in refused}
+        answer = encode_filter_result(args, passed, refused, rescuable)
+        _check(deadline)
+        problem = None
+        if isinstance(decision.request, InvalidRequest):
+            problem = f"pod {pod_name(args.pod)[:300]}: {decision.request.message}"
+        basis = Basis(args.raw_pod, decision, rows)
+        return Answer(answer, len(args.names), len(passed), rejected, problem, args, basis)
+
+    def prioritize(self, body: bytes, deadline: float) -> Answer:
+        """The reply to prioritize: points for exactly the names asked; 0 for what would not fit."""
+        args = decode_args(body)
+        decision = self._decide(args)
+        _check(deadline)
+        snapshot = decision.snapshot
+        rows = snapshot.rows(args.names)
+        totals = decision.totals[snapshot.state_of[rows]]
+        answer = encode_priorities(args.names, points(totals, decision.tolerance).tolist())
+        _check(deadline)
+        basis = Basis(args.raw_pod, decision, rows)
+        return Answer(answer, len(args.names), len(args.names), args=args, basis=basis)
+
+    def _decide(self, args: ExtenderArgs) -> Decision:
+        request = self._request(args)
+        generation = self._generation
+        if generation is None:
+            raise RequestError(503, "no inventory yet; try again")
+        seen = generation.snapshot
+        if seen.unsettled or self.places:
+            unsettled = self.places.unsettled(seen)
+            seen = generation.seen_by(unsettled.values(), pod_uid(args.pod), pod_priority(args.pod))
+        if args.nodes is not None:
+            return Decision(request, self._dry_run(args, seen), self._policy)
+        if isinstance(request, InvalidRequest):
+            return Decision(request, seen, self._policy)
+        return generation.decide(request, seen)
+
+    def _decide_alone(self, name: str, decision: Decision) -> Decision:
+        """What is decided of the only node asked about, as a nominated one is, with all that may be spent on
+        placing shares spent on it; preempt has accepted it so."""
+        snapshot = decision.snapshot
+        node = snapshot.nodes.get(name)
+        if node is None:
+            return decision
+        alone = build_snapshot({name: node}, snapshot.generation, within=snapshot.cluster)
+        return Decision(decision.request, alone, self._policy)
+
+    def _request(self, args: ExtenderArgs) -> GpuRequest | InvalidRequest:
+        """What the pod asks; the same bytes ask the same, so those of the last pods are not read again."""
+        with self._lock:
+            known = self._requests.get(args.raw_pod)
+        if known is not None:
+            return known
+        try:
+            request = pod_request(args.pod, self._resources)
+        except QuantityError as error:
+            # Not a wish that cannot be meant but JSON that no quantity is written in.
+            raise RequestError(400, f"Pod.spec: {error}") from None
+        if len(args.raw_pod) <= _REMEMBERED_POD_BYTES:
+            with self._lock:
+                self._requests[args.raw_pod] = request
+        return request
+
+    def _dry_run(self, args: ExtenderArgs, snapshot: Snapshot) -> Snapshot:
+        """A snapshot of the Node objects sent, for this request alone.
+
+        A node we know (same name and uid) keeps our devices and holdings under the labels and allocatable
+        sent; any other, such as an autoscaler's template, is what its labels say.
+        """
+        nodes = {}
+        for i, (name, node) in enumerate(zip(args.names, args.nodes or (), strict=True)):
+            try:
+                info = with_node(self._known(name, node, snapshot), node, self._resources)
+            except QuantityError as error:
+                raise RequestError(400, f"Nodes.items[{i}].status: {error}") from None
+            nodes[name] = self._resolved(info)
+        return build_snapshot(nodes, snapshot.generation, within=snapshot.cluster)
+
+    @staticmethod
+    def _known(name: str, node: kube.Node, snapshot: Snapshot) -> NodeInfo:
+        known = snapshot.nodes.get(name)
+        uid = node.metadata.uid if node.metadata else None
+        # An inventory without Node objects knows no uids; there the name decides.
+        if known is not None and known.info.uid in (None, uid):
+            return known.info
+        return NodeInfo(name)
+
+
+def _unknown(info: NodeInfo) -> Node:
+    """The node as one of which no GPU is known."""
+    return Node(NodeInfo(info.name, uid=info.uid, freshness="Missing"), UNKNOWN_NODE, ())
+
+
+_AnyNode = TypeVar("_AnyNode", Node, Node | None)
+
+
+def _without_the_impossible(nodes: Mapping[str, _AnyNode]) -> dict[str, _AnyNode]:
+    """The same, but that no GPU is known of nodes that no table takes."""
+    kept = dict(nodes)
+    for name, node in nodes.items():
+        if node is None:
+            continue
+        try:
+            Table({name: node}, spare=0)
+        except Exception:
+            log.exception("node %s: its amounts cannot be, so none of its GPUs is known", name)
+            kept[name] = _unknown(node.info)
+    return kept
+
+
+def _refusals(names: list[str], codes: Codes) -> tuple[dict[str, str], dict[str, int]]:
+    """Reason by refused name, and how many names each reason refuses."""
+    counts = np.bincount(codes, minlength=len(REASONS) + 1).tolist()
+    refused: dict[str, str] = {}
+    rejected = {}
+    # The commonest reason first, because the dict of the first is taken as it is.
+    for code in sorted(range(1, len(counts)), key=counts.__getitem__, reverse=True):
+        if not counts[code]:
+            break
+        text = REASONS[code - 1].text
+        rejected[text] = counts[code]
+        part = dict.fromkeys(compress(names, (codes == code).tolist()), text)
+        if refused:
+            refused.update(part)
+        else:
+            refused = part
+    return refused, rejected
+
+
+def _check(deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise RequestError(503, "deadline exceeded; the server is overloaded")

@@ -1,0 +1,125 @@
+"""The inspection listener's answers about one pod: why it went where it is, or waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from scheduler_ext.core.errors import InventoryError, RequestError
+from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.server.accepted import MANIFEST_TYPES, check_content
+from scheduler_ext.server.http.body import BodyError, read_body
+from scheduler_ext.server.replies import json_reply, problem_reply
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.extender_args import encode_json
+from scheduler_ext.wire.manifests import Manifest
+from scheduler_ext.wire.objects import read_manifests
+from scheduler_ext.wire.yaml_values import POSTED
+
+# As much as kubectl applies: YAML is read in Python, which decisions wait for now and then.
+MAX_MANIFEST_BYTES = 256 * 1024
+# What is compared with every node. Real pods have a few of each.
+_MAX_REQUIREMENTS = 100
+_MAX_VALUES = 1000
+_MAX_RESOURCES = 100
+# The listener has few threads, which others want as well.
+_PATIENCE_S = 1.0
+
+
+def explanations_blueprint(explainer: Explainer) -> Blueprint:
+    """Of a pod by name, or by a manifest that is sent; one at a time: they take their time from decisions."""
+    routes = Blueprint("explanations", __name__)
+    turn = Lock()
+
+    def explained(answer: Callable[[], dict[str, Any]]) -> Response:
+        if not turn.acquire(timeout=_PATIENCE_S):
+            return problem_reply(503, "other pods are being explained; try again", "explain")
+        try:
+            return json_reply(200, encode_json(_at_most(answer(), request.args.get("nodes"))))
+        except RequestError as error:
+            return problem_reply(error.status, str(error), "explain")
+        finally:
+            turn.release()
+
+    @routes.get("/explain")
+    def explain_by_name() -> Response:
+        return explained(lambda: explainer.of_name(*_namespaced(request.args.get("pod"))))
+
+    @routes.post("/explain")
+    def explain_manifest() -> Response:
+        try:
+            check_content(request.environ, MANIFEST_TYPES, ", ".join(MANIFEST_TYPES))
+            body = read_body(request.environ, MAX_MANIFEST_BYTES)
+        except (BodyError, RequestError) as error:
+            return problem_reply(error.status, str(error), "explain")
+        return explained(lambda: _explained(explainer, _only_pod(body)))
+
+    return routes
+
+
+def _namespaced(pod: str | None) -> tuple[str, str]:
+    namespace, slash, name = (pod or "").partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise RequestError(
+            400, f"pod: {(pod or '')[:80]!r}; ask for ?pod=NAMESPACE/NAME, with one slash, or POST a manifest"
+        )
+    return namespace, name
+
+
+def _explained(explainer: Explainer, manifest: Manifest) -> dict[str, Any]:
+    return explainer.of_manifest(manifest.pod, manifest.notes())
+
+
+def _only_pod(body: bytes) -> Manifest:
+    """The pod of a manifest that was sent. Raises RequestError."""
+    try:
+        manifests = read_manifests(body, POSTED)
+    except InventoryError as error:
+        raise RequestError(400, str(error)) from None
+    if len(manifests) != 1:
+        raise RequestError(400, f"{len(manifests)} pods in it; send one")
+    metadata = manifests[0].pod.metadata or kube.ObjectMeta()
+    for field, value in (("namespace", metadata.namespace), ("name", metadata.name)):
+        if "/" in (value or ""):
+            # Together they would be read as another pod's.
+            raise RequestError(
+                400,
+                f"metadata.{field}: {(value or '')[:80]!r}; no {field} has a slash: give one such as 'a-1'",
+            )
+    _refuse_laborious(manifests[0].pod.spec or kube.PodSpec())
+    return manifests[0]
+
+
+def _refuse_laborious(spec: kube.PodSpec) -> None:
+    """Raises RequestError for more than any real pod has of what is compared with every node."""
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    terms = (affinity.required.node_selector_terms if affinity and affinity.required else None) or ()
+    parts = [part for term in terms for part in (*(term.match_expressions or ()), *(term.match_fields or ()))]
+    values = sum(len(part.values or ()) for part in parts)
+    containers = (*(spec.init_containers or ()), *(spec.containers or ()))
+    asked = [
+        each.resources for each in (*containers, spec) if each is not None and each.resources is not None
+    ]
+    amounts = [spec.overhead, *(part for each in asked for part in (each.limits, each.requests))]
+    names = {name for part in amounts for name in part or ()}
+    counts = (
+        ("spec.affinity.nodeAffinity: terms and requirements", len(terms) + len(parts), _MAX_REQUIREMENTS),
+        ("spec.affinity.nodeAffinity: values", values, _MAX_VALUES),
+        ("spec: kinds of resources", len(names), _MAX_RESOURCES),
+    )
+    for what, count, most in counts:
+        if count > most:
+            raise RequestError(400, f"{what}: {count}; send at most {most}")
+
+
+def _at_most(answer: dict[str, Any], most: str | None) -> dict[str, Any]:
+    """The answer with so many nodes at most, the best first; all where nothing is said."""
+    if most is None:
+        return answer
+    if not most.isascii() or not most.isdecimal() or len(most) > 9:
+        raise RequestError(400, f"nodes: {most[:80]!r}; give a number of nodes to show, 0 to 999999999")
+    shown = answer["nodes"][: int(most)]
+    return answer | {"nodes": shown, "nodesLeftOut": len(answer["nodes"]) - len(shown)}

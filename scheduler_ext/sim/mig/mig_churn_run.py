@@ -1,0 +1,157 @@
+"""MIG churn: pods that ask for one instance each come and go, and what does not fit at once leaves.
+
+Arrivals are Poisson, lifetimes exponential with mean 1. The offered load is the slices that would be held
+on average if all were accepted, in parts of the slices there are. Acceptance is weighted by slices: counting
+requests would reward a policy that starves the large ones. A slice is a unit of the placement grid.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter_ns
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.forecast.mig_value import mix_of
+from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.sim.mig.mig_gpus import MigGpus
+from scheduler_ext.sim.mig.mig_policy import MigPolicy
+from scheduler_ext.sim.mig.policies import policy_factory
+from scheduler_ext.sim.mig.target import TARGETS, OnlineTarget
+from scheduler_ext.sim.simulation_report import Run
+
+# From empty GPUs to the steady state: after so many lifetimes less than 0.1 per cent of the start is left.
+WARM_UP_LIFETIMES = 7.0
+# On 100 GPUs of eight slices at load 1.0 the mean over ten seeds then has a standard error below 0.1 points.
+ARRIVALS = 300_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigChurn:
+    """One experiment, to be repeated with other policies and seeds.
+
+    ``mix`` by profile name; ``arrivals`` are counted after the warm-up. ``target`` is what policies are told
+    of the mix: ``mix`` itself, or ``online``, nothing but the pods as they come.
+    """
+
+    geometry: Geometry
+    mix: Mapping[str, float]
+    trace: str
+    gpus: int = 100
+    load: float = 1.0
+    arrivals: int = ARRIVALS
+    target: str = "mix"
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1 or self.arrivals < 1:
+            raise SimulationError(f"gpus {self.gpus}, arrivals {self.arrivals}: must be at least 1")
+        if not 0 < self.load < np.inf:
+            raise SimulationError(f"load {self.load}: must be above 0")
+        if self.target not in TARGETS:
+            raise SimulationError(f"target {self.target}: must be one of {', '.join(TARGETS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Requests:
+    """What comes, in order, each ``[request]``, times in mean lifetimes; ``warm_up`` of them do not count."""
+
+    profile: npt.NDArray[np.int64]
+    arrives: npt.NDArray[np.float64]
+    leaves: npt.NDArray[np.float64]
+    warm_up: int
+
+
+def run_mig_churn(churn: MigChurn, policy: str, seed: int) -> Run:
+    """One policy on the requests of one seed, which are the same for every policy.
+
+    Raises SimulationError for a policy that is not known.
+    """
+    told = churn.mix if churn.target == "mix" else {}
+    placer = policy_factory(policy)(churn.geometry, told)
+    online = OnlineTarget(placer, churn.geometry) if churn.target == "online" else None
+    requests = _requests(churn, seed)
+    accepted, latencies_ns, held = _play(churn, requests, placer, online)
+    return _result(churn, policy, seed, requests, accepted, latencies_ns, held)
+
+
+def _requests(churn: MigChurn, seed: int) -> _Requests:
+    parts = mix_of(churn.geometry, churn.mix)
+    sizes = np.array([profile.size for profile in churn.geometry.profiles])
+    per_lifetime = churn.load * churn.gpus * churn.geometry.grid / float(parts @ sizes)
+    warm_up = int(WARM_UP_LIFETIMES * per_lifetime)
+    count = warm_up + churn.arrivals
+    rng = np.random.default_rng(seed)
+    profile = rng.choice(len(parts), size=count, p=parts)
+    arrives = rng.exponential(1 / per_lifetime, count).cumsum()
+    return _Requests(profile, arrives, arrives + rng.exponential(1.0, count), warm_up)
+
+
+def _play(
+    churn: MigChurn, requests: _Requests, policy: MigPolicy, online: OnlineTarget | None
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], float]:
+    """Which requests were accepted, what each decision took, and the mean of held units after the warm-up."""
+    gpus = MigGpus(churn.geometry, churn.gpus)
+    accepted = np.zeros(len(requests.profile), np.bool_)
+    latencies_ns = np.zeros(len(requests.profile), np.int64)
+    ends: list[tuple[float, int, int, int]] = []
+    held, since = 0.0, float(requests.arrives[requests.warm_up])
+    arriving = zip(
+        requests.profile.tolist(), requests.arrives.tolist(), requests.leaves.tolist(), strict=True
+    )
+    for number, (profile, now, leaves) in enumerate(arriving):
+        counts = number > requests.warm_up
+        while ends and ends[0][0] <= now:
+            ended, gpu, kind, start = heapq.heappop(ends)
+            if counts:
+                held, since = held + gpus.held_units * (ended - since), ended
+            gpus.destroy(gpu, kind, start)
+        if counts:
+            held, since = held + gpus.held_units * (now - since), now
+        if online is not None:
+            online.arrived(profile)
+        began_ns = perf_counter_ns()
+        placement = policy.choose(gpus.masks_for(profile), profile)
+        latencies_ns[number] = perf_counter_ns() - began_ns
+        if placement is not None:
+            gpus.create(placement[0], profile, placement[1])
+            accepted[number] = True
+            heapq.heappush(ends, (leaves, placement[0], profile, placement[1]))
+    span = float(requests.arrives[-1] - requests.arrives[requests.warm_up])
+    return accepted, latencies_ns, held / span if span else float(gpus.held_units)
+
+
+def _result(
+    churn: MigChurn,
+    policy: str,
+    seed: int,
+    requests: _Requests,
+    accepted: npt.NDArray[np.bool_],
+    latencies_ns: npt.NDArray[np.int64],
+    held: float,
+) -> Run:
+    profiles = churn.geometry.profiles
+    counted = slice(requests.warm_up, None)
+    asked, given = requests.profile[counted], accepted[counted]
+    sizes = np.array([profile.size for profile in profiles])[asked]
+    arrived, allocated = int(sizes.sum()), int(sizes[given].sum())
+    rejected = {
+        profile.name: 1000 * profile.size * int(((asked == index) & ~given).sum())
+        for index, profile in enumerate(profiles)
+    }
+    return Run(
+        trace=churn.trace,
+        policy=policy,
+        seed=seed,
+        mean_allocation_percent=100 * held / (churn.gpus * churn.geometry.grid),
+        slice_acceptance_percent=100 * allocated / arrived,
+        arrived_milli=1000 * arrived,
+        allocated_milli=1000 * allocated,
+        rejected_milli=sum(rejected.values()),
+        rejected_by_class={name: milli for name, milli in rejected.items() if milli},
+        decisions_per_second=1e9 * len(latencies_ns) / float(latencies_ns.sum()),
+        p99_ms=float(np.percentile(latencies_ns, 99)) / 1e6,
+    )

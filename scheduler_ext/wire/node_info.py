@@ -1,0 +1,158 @@
+"""Nodes: from a Node object, its report and its pods to what a decision starts from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from scheduler_ext.core.cache import inventory
+from scheduler_ext.core.cache.inventory import NodeRecord
+from scheduler_ext.core.cache.ledger import NodePods
+from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.intree import NodeFacts, Taint
+from scheduler_ext.core.node.caps import caps_from_labels
+from scheduler_ext.core.node.estimate import (
+    MAX_COUNT,
+    Estimate,
+    change_in_progress,
+    estimate_from_labels,
+    is_spot,
+)
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.node_labels import NVIDIA, lacks_agent_label
+from scheduler_ext.core.node.node_pool import node_pool
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.cpu import allocatable_cpu_milli
+from scheduler_ext.wire.kube import strings
+from scheduler_ext.wire.pod import pod_amounts, quantities
+
+SHARE_NODE_LABEL = "gpu.scheduler-ext.io/sharing"
+# Put on a node that is about to go (cluster-autoscaler; Karpenter from 1.0 on, and before). A node that is no
+# more than a DeletionCandidate stays if a pod lands there.
+DELETION_TAINTS = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption")
+
+
+def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
+    """What a Node object says of its GPUs.
+
+    Raises QuantityError naming the resource for an unreadable amount.
+    """
+    metadata, status = node.metadata or kube.ObjectMeta(), node.status or kube.NodeStatus()
+    labels = strings(metadata.labels)
+    allocatable = _gpu_counts(status.allocatable, resources)
+    stated = _gpu_counts(status.capacity, resources)
+    capacity = stated or allocatable
+    return NodeRecord(
+        uid=metadata.uid or None,
+        allocatable=allocatable,
+        estimate=estimate_from_labels(labels, capacity) or _bare_estimate(capacity, resources),
+        caps=caps_from_labels(labels),
+        share_node=labels.get(SHARE_NODE_LABEL) == "memory",
+        spot=is_spot(labels),
+        changing=change_in_progress(labels) or _is_leaving(node),
+        advertised=(stated.get(resources.share), allocatable.get(resources.share)),
+        cpu_milli=allocatable_cpu_milli(status.allocatable),
+        pool=node_pool(labels),
+        unlabelled=_hands_out_nvidia(capacity) and lacks_agent_label(labels),
+    )
+
+
+def _hands_out_nvidia(capacity: dict[str, int]) -> bool:
+    """Whole GPUs or MIG instances: where a device plugin of NVIDIA's runs, an agent can."""
+    return any(count > 0 and name.startswith(NVIDIA) for name, count in capacity.items())
+
+
+def _is_leaving(node: kube.Node) -> bool:
+    """Whether the node is being deleted, or an autoscaler has decided that it will be."""
+    metadata, spec = node.metadata or kube.ObjectMeta(), node.spec or kube.NodeSpec()
+    return metadata.deletion_timestamp is not None or any(t.key in DELETION_TAINTS for t in spec.taints or ())
+
+
+def node_info(
+    name: str,
+    node: kube.Node | None,
+    report: Report | None,
+    pods: Sequence[BoundPod],
+    resources: ResourceNames,
+) -> NodeInfo:
+    """What is known of a node. Without a Node object nothing caps it; without a report its labels speak.
+
+    Raises QuantityError naming the resource for an unreadable amount.
+    """
+    if node is None:
+        return NodeInfo(name, report=report, freshness="Fresh" if report else "Missing", pods=tuple(pods))
+    return inventory.node_info(name, node_record(node, resources), report, NodePods(tuple(pods)))
+
+
+def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> NodeInfo:
+    """The same node as this Node object describes it: its labels and allocatable, our report and holdings."""
+    known = info.report is not None or info.estimate is not None
+    freshness = info.freshness if known else "Fresh"
+    pods = NodePods(info.pods, info.assumed, info.nominated)
+    record = node_record(node, resources)
+    return inventory.node_info(info.name, record, info.report, pods, freshness, info.cpu_elsewhere_milli)
+
+
+def _gpu_counts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, int]:
+    """The GPU resources of a resource list as whole numbers."""
+    mine = {name: raw for name, raw in (amounts or {}).items() if resources.is_gpu(name)}
+    return {name: int(amount) for name, amount in quantities(mine).items()}
+
+
+def _bare_estimate(capacity: dict[str, int], resources: ResourceNames) -> Estimate | None:
+    """A device plugin without any labels: so many GPUs of a model nobody names."""
+    for name, count in capacity.items():
+        if name in resources.whole and count > 0:
+            vendor = vendor_of(name) or "nvidia"
+            return Estimate(
+                vendor=vendor,
+                model=canonical_model("unknown", vendor=vendor),
+                count=min(count, MAX_COUNT),
+                memory_mib=None,
+                compute_capability=None,
+                cuda_version=None,
+                driver_version=None,
+                sharing_strategy="none",
+                replicas=1,
+                mig_strategy="mixed" if any(key.startswith(MIG_PREFIX) for key in capacity) else "none",
+            )
+    return None
+
+
+def node_constraints(node: kube.Node) -> NodeFacts:
+    """What kube-scheduler's own filters compare of a Node, but for amounts, which are left empty.
+
+    Labels are interned: thousands of nodes have the same.
+    """
+    metadata, spec = node.metadata or kube.ObjectMeta(), node.spec or kube.NodeSpec()
+    return NodeFacts(
+        name=metadata.name or "",
+        labels={sys.intern(key): sys.intern(value) for key, value in strings(metadata.labels).items()},
+        taints=tuple(Taint(t.key or "", t.value or "", t.effect or "") for t in spec.taints or ()),
+        unschedulable=bool(spec.unschedulable),
+        allocatable={},
+        requested={},
+        pod_count=0,
+    )
+
+
+def node_facts(node: kube.Node, pods: Sequence[kube.Pod]) -> NodeFacts:
+    """A node as kube-scheduler's own filters see it, with the pods that hold resources there.
+
+    Raises QuantityError naming the resource for an unreadable amount.
+    """
+    status = node.status or kube.NodeStatus()
+    requested: dict[str, Fraction] = {}
+    for pod in pods:
+        for name, amount in pod_amounts(pod.spec or kube.PodSpec()).items():
+            requested[name] = requested.get(name, Fraction(0)) + amount
+    return replace(
+        node_constraints(node),
+        allocatable=quantities(status.allocatable),
+        requested=requested,
+        pod_count=len(pods),
+    )

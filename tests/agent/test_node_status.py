@@ -1,0 +1,245 @@
+"""The status that a reading makes: what it says, that it says no more, and that everybody takes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
+
+from scheduler_ext.agent.gpu_health import Health
+from scheduler_ext.agent.holders import HolderReading, Holdings
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading
+from scheduler_ext.agent.node_status import node_status
+from scheduler_ext.agent.xids import XIDS
+from scheduler_ext.wire.gpunode import SharingStatus, plain, read_gpu_node, status_body
+from scheduler_ext.wire.report import read_report
+from tests.agent.crd_rules import refusals
+from tests.agent.nvml_mock.fixtures import Rig
+from tests.agent.nvml_mock.presets import a30, a100_80gb_mig, h100, rtx_pro_6000, t4
+from tests.agent.readings import FAULTS, holdings_of, node_readings
+from tests.kube_objects import Json
+
+GPU = DeviceReading("GPU-0", 0, 81920, product="NVIDIA H100 80GB HBM3", reserved_mib=500, used_mib=1000)
+
+
+def written(*devices: DeviceReading, held: Holdings | None = None, **reading: Any) -> Json:
+    """The status of a node with these devices, as plain values."""
+    holdings = {devices[0].uuid: held} if held is not None else {}
+    status: Json = plain("n", node_status(NodeReading(devices, **reading), holdings, Health(), 1000))[
+        "status"
+    ]
+    return status
+
+
+def device(reading: DeviceReading, held: Holdings | None = None) -> Json:
+    (found,) = written(reading, held=held)["devices"]
+    return dict(found)
+
+
+def test_a_whole_reading_is_written_field_by_field(rig: Rig) -> None:
+    reading = rig.read(a100_80gb_mig(), h100(1), t4(2))
+    status = plain("n", node_status(reading, {}, Health(), 1000, "mixed", SharingStatus("mps", 4)))["status"]
+    assert refusals(status) == []
+    first, second, third = status.pop("devices")
+    assert status == {
+        "driverVersion": "570.172.08",
+        "cudaVersion": "12.8",
+        "migStrategy": "mixed",
+        "sharing": {"strategy": "mps", "replicas": 4},
+        "summary": {"gpus": 3, "healthy": 3, "model": "A100-80GB, H100-80GB, T4", "memoryUsedPercent": 0},
+    }
+    assert second["mig"].pop("profiles")
+    assert second == {
+        "uuid": "GPU-h100-1",
+        "index": 1,
+        "vendor": "nvidia",
+        "model": "H100-80GB",
+        "product": "NVIDIA H100 80GB HBM3",
+        "architecture": "hopper",
+        "computeCapability": "9.0",
+        "memory": {"totalMiB": 81559, "reservedMiB": 512, "usedMiB": 0},
+        "utilizationPercent": 0,
+        "health": {"state": "Healthy"},
+        "numaNode": 0,
+        "pciBusID": "0000:3b:00.0",
+        "mig": {"enabled": False, "gridSize": 8},
+    }
+    assert third["mig"] == {"enabled": False}
+    assert first["mig"]["instances"] == [
+        {"uuid": "MIG-a100-0-3g", "profile": "3g.40gb", "start": 4, "size": 4},
+        {"uuid": "MIG-a100-0-1g", "profile": "1g.10gb", "start": 0, "size": 1},
+        {"uuid": "MIG-a100-0-me", "profile": "1g.10gb+me", "start": 1, "size": 1},
+    ]
+
+
+def test_what_real_gpus_say_is_taken_by_everybody(rig: Rig) -> None:
+    reading = rig.read(a100_80gb_mig(), h100(1), a30(2), rtx_pro_6000(3), t4(4))
+    status = node_status(reading, {}, Health(), 1000)
+    assert refusals(plain("n", status)["status"]) == []
+    report = read_report(read_gpu_node(status_body("n", status)))
+    assert report is not None
+    geometries = [gpu.mig.geometry for gpu in report.devices]
+    assert [geometry and geometry.grid for geometry in geometries] == [8, 8, 4, 12, None]
+
+
+def test_what_cannot_be_read_is_left_out() -> None:
+    assert device(DeviceReading("GPU-0", 3, 0)) == {
+        "uuid": "GPU-0",
+        "index": 3,
+        "vendor": "nvidia",
+        "model": "UNKNOWN",
+        "memory": {"totalMiB": 0},
+        "health": {"state": "Healthy"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("numbers", "unaccounted", "memory"),
+    [
+        pytest.param((500, 1000), 300, (500, 1000, 300), id="as they are"),
+        pytest.param((500, 1000), None, (500, 1000, None), id="use that cannot be attributed is not guessed"),
+        pytest.param((500, None), 300, (500, None, None), id="nor is a part of a use that is not known"),
+        pytest.param((500, 1000), 0, (500, 1000, 0), id="all of it is a pod's"),
+        pytest.param((500, 1000), 2000, (500, 1000, 1000), id="read a moment later, when there was more"),
+        pytest.param((500, 81900), 81900, (500, 81420, 81420), id="together more than there is"),
+        pytest.param((None, 90000), None, (None, 81920, None), id="more than there is"),
+        pytest.param((90000, 10), 10, (81920, 0, 0), id="more kept than there is"),
+    ],
+)
+def test_memory_adds_up(
+    numbers: tuple[int | None, int | None],
+    unaccounted: int | None,
+    memory: tuple[int | None, int | None, int | None],
+) -> None:
+    reading = DeviceReading("GPU-0", 0, 81920, reserved_mib=numbers[0], used_mib=numbers[1])
+    told = device(reading, Holdings(unaccounted_mib=unaccounted))["memory"]
+    fields = ("reservedMiB", "usedMiB", "unaccountedMiB")
+    assert told == {"totalMiB": 81920} | {k: v for k, v in zip(fields, memory, strict=True) if v is not None}
+
+
+class TestHealth:
+    def test_a_fault_is_the_devices_own(self) -> None:
+        lost = DeviceReading("GPU-1", 1, 81920, faults=FAULTS[:1])
+        status = written(lost, GPU)
+        assert [found["health"] for found in status["devices"]] == [
+            {"state": "Healthy"},
+            {
+                "state": "Unhealthy",
+                "reason": "GPU is lost; needs a reset or a reboot of the node",
+                "recovery": "GPUReset",
+            },
+        ]
+        assert (status["summary"]["gpus"], status["summary"]["healthy"]) == (2, 1)
+
+    def test_a_problem_of_the_driver_is_every_devices(self) -> None:
+        status = written(GPU, problem="the NVIDIA driver is not loaded")
+        assert status["devices"][0]["health"] == {
+            "state": "Unhealthy",
+            "reason": "the NVIDIA driver is not loaded",
+        }
+        assert status["summary"]["healthy"] == 0
+
+    def test_an_xid_told_while_the_driver_was_away_counts_when_it_is_back(self) -> None:
+        health = Health()
+        with_xid = DeviceReading("GPU-0", 0, 81920, xids=(79,))
+        node_status(NodeReading((with_xid,), problem="the NVIDIA driver is not loaded"), {}, health, 1000)
+        back = node_status(NodeReading((GPU,)), {}, health, 1005)
+        (told,) = plain("n", back)["status"]["devices"]
+        assert told["health"]["reason"] == "XID 79: GPU has fallen off the bus; needs a reboot of the node"
+
+    def test_what_lasts_is_reported_while_the_driver_is_away(self) -> None:
+        """An agent that starts then, and finds it in the report only, would not know of it otherwise."""
+        health = Health()
+        broken = DeviceReading("GPU-1", 1, 81920, xids=(48,), reset_pending=True)
+        node_status(NodeReading((GPU, broken)), {}, health, 1000)
+        away = NodeReading((GPU, DeviceReading("GPU-1", 1, 81920)), problem="the NVIDIA driver is not loaded")
+        told = plain("n", node_status(away, {}, health, 1005))["status"]["devices"]
+        assert [found["health"]["reason"] for found in told] == [
+            "the NVIDIA driver is not loaded",
+            "XID 48: double-bit ECC error; needs a GPU reset",
+        ]
+        assert told[1]["health"]["resetPending"]
+
+
+class TestHolders:
+    def test_of_a_device(self) -> None:
+        held = Holdings((HolderReading(namespace="ml", name="train", container="main"),), {}, 0)
+        assert device(GPU, held)["holders"] == [{"namespace": "ml", "name": "train", "container": "main"}]
+
+    def test_of_an_instance(self) -> None:
+        reading = DeviceReading(
+            "GPU-0",
+            0,
+            81920,
+            mig_enabled=True,
+            instances=(InstanceReading("MIG-a", "1g.10gb"), InstanceReading("MIG-b", "1g.10gb")),
+        )
+        told = device(reading, Holdings((), {"MIG-b": HolderReading(uid="uid-b", memory_mib=70)}))
+        assert told["mig"]["instances"] == [
+            {"uuid": "MIG-a", "profile": "1g.10gb"},
+            {"uuid": "MIG-b", "profile": "1g.10gb", "holder": {"uid": "uid-b", "memoryMiB": 70}},
+        ]
+        assert "holders" not in told
+
+
+def test_texts_are_cut_and_have_no_control_characters() -> None:
+    odd = DeviceReading("GPU-0", 0, 81920, product="a\x1b[2J" + 200 * "x")
+    status = written(odd, driver_version="5\n0" + 100 * "5", problem=2000 * "\x00")
+    assert refusals(status) == []
+    assert status["devices"][0]["product"] == "a?[2J" + 123 * "x"
+
+
+def test_a_summary_too_long_to_show_is_left_out() -> None:
+    devices = [DeviceReading(f"GPU-{i}", i, 1000 + i, product=f"{i}" + 60 * "x") for i in range(5)]
+    status = written(*devices)
+    assert "model" not in status["summary"]
+    assert refusals(status) == []
+
+
+def with_numbers(status: Json) -> Json:
+    return {"reportedAt": "2026-11-21T07:00:00Z", "sequence": 1, "bootID": "b"} | status
+
+
+def test_whatever_is_read_is_taken_by_the_api_server_and_by_the_reader() -> None:
+    seen: Counter[str] = Counter()
+
+    @given(st.data(), node_readings())
+    def taken(data: DataObject, reading: NodeReading) -> None:
+        holdings = data.draw(holdings_of(reading))
+        sharing = data.draw(st.sampled_from((None, SharingStatus("time-slicing", 4))))
+        status = node_status(
+            reading, holdings, Health(), 0, data.draw(st.sampled_from((None, "mixed"))), sharing
+        )
+        told = plain("n", status)["status"]
+        assert refusals(with_numbers(told)) == []
+        report = read_report(read_gpu_node(status_body("n", status)))
+        assert report is not None
+        assert [gpu.uuid for gpu in report.devices] == [
+            f"GPU-{gpu.uuid[4:]}" for gpu in sorted_by_index(reading)
+        ]
+        by_uuid = {gpu.uuid: gpu for gpu in reading.devices}
+        for gpu in told["devices"]:
+            read = by_uuid[gpu["uuid"]]
+            held = holdings.get(gpu["uuid"], Holdings())
+            # Never guessed.
+            assert ("usedMiB" in gpu["memory"]) == (read.used_mib is not None)
+            unaccounted_is_known = held.unaccounted_mib is not None and read.used_mib is not None
+            assert ("unaccountedMiB" in gpu["memory"]) == unaccounted_is_known
+            assert len(gpu.get("holders", [])) == len(held.holders)
+            unhealthy = bool(reading.problem or read.faults or XIDS.keys() & read.xids)
+            assert (gpu["health"]["state"] == "Unhealthy") == unhealthy
+            placed = [i for i in gpu.get("mig", {}).get("instances", []) if "start" in i]
+            seen.update(instances=len(placed), unhealthy=unhealthy, holders="holders" in gpu, devices=1)
+            seen.update(profiles=sum(bool(p["starts"]) for p in gpu.get("mig", {}).get("profiles", [])))
+
+    taken()
+    # Not a law about nothing.
+    assert min(seen[what] for what in ("instances", "profiles", "unhealthy", "holders", "devices")) > 2, seen
+
+
+def sorted_by_index(reading: NodeReading) -> list[DeviceReading]:
+    return sorted(reading.devices, key=lambda gpu: gpu.index)

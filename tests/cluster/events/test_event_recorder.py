@@ -1,0 +1,361 @@
+"""What is written to the cluster, by whom, how often, and what happens when it may not be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.retry import Retry
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.events import event_recorder as event_recorder_module
+from scheduler_ext.cluster.events.event_recorder import NUDGE_ANNOTATION, EventRecorder
+from scheduler_ext.wire.times import seconds
+from tests.cluster.api.api_entry import Entry
+from tests.cluster.api.api_faults import Hang, Refuse, Reset
+from tests.cluster.api.api_paths import NODES
+from tests.cluster.api.api_requests import Request, writes
+from tests.cluster.api.api_server import ApiServer
+from tests.cluster.following import eventually
+from tests.kube_objects import Json, node
+
+EVENTS = "/apis/events.k8s.io/v1/events"
+
+
+class Writing:
+    """EventRecorder to a server that has the nodes a, b and c."""
+
+    def __init__(self, server: ApiServer, transport: Transport) -> None:
+        self.server = server
+        self.transport = transport
+        self.active = True
+        self.recorder = EventRecorder(transport, lambda: self.active)
+        server.store.put_all(NODES, [node(name) for name in "abc"])
+
+    def waits(self, backoff: Backoff) -> None:
+        """Wait by this one before a nudge is tried again."""
+        self.recorder._nudging = Retry(self.transport.server, backoff, probes=False)
+
+    def nudged(self) -> list[str]:
+        """The nodes that have the annotation."""
+        return [entry.name for entry in self.kept(NODES) if b"inventory-changed" in bytes(entry.body)]
+
+    def written(self, count: int, path: str = "") -> list[Request]:
+        """The writes that arrived, once there are so many, and nothing is left to write."""
+        found = self.server.log.wait_for(writes(path), count)
+        eventually(lambda: not self.recorder._nudges and not self.recorder._events)
+        assert len(found) == count
+        return found
+
+    def kept(self, path: str) -> list[Entry]:
+        """What the server has now."""
+        with self.server.store.lock:
+            return self.server.store.collection(path).current()
+
+    def paths(self, count: int) -> list[str]:
+        return [request.path.rpartition("/")[2] for request in self.written(count)]
+
+
+@pytest.fixture
+def writing(server: ApiServer, transport: Transport) -> Iterator[Writing]:
+    built = Writing(server, transport)
+    yield built
+    server.faults.lift()
+    built.recorder.stop()
+    if built.recorder._thread.is_alive():
+        built.recorder._thread.join(60)
+    assert not built.recorder._thread.is_alive()
+
+
+def test_a_nudge_is_an_annotation_of_the_time(writing: Writing) -> None:
+    writing.recorder.start()
+    writing.recorder.nudge("b")
+    (request,) = writing.written(1)
+    assert (request.method, request.path) == ("PATCH", f"{NODES}/b")
+    assert request.headers["content-type"] == "application/merge-patch+json"
+    annotations = writing.server.store.get(NODES, "b").object()["metadata"]["annotations"]
+    assert list(annotations) == [NUDGE_ANNOTATION]
+    stamp = seconds(annotations[NUDGE_ANNOTATION])
+    assert stamp is not None
+    assert abs(stamp - request.at) < 60
+    eventually(lambda: writing.recorder.nudges == 1)
+
+
+def test_nudges_that_wait_for_one_node_are_one(writing: Writing) -> None:
+    for name in "aabbab":
+        writing.recorder.nudge(name)
+    writing.recorder.start()
+    assert writing.paths(2) == ["a", "b"]
+    writing.recorder.nudge("a")
+    assert writing.paths(3) == ["a", "b", "a"]
+
+
+def test_no_more_than_so_many_wait(writing: Writing) -> None:
+    for number in range(250):
+        writing.recorder.nudge(f"n{number}")
+        writing.recorder.warn(f"n{number}", None, "Reason", "note")
+    assert (len(writing.recorder._nudges), len(writing.recorder._events)) == (100, 100)
+
+
+def test_a_standby_writes_nothing(writing: Writing) -> None:
+    writing.active = False
+    writing.recorder.start()
+    writing.recorder.nudge("a")
+    writing.recorder.warn("a", None, "Reason", "note")
+    writing.active = True
+    writing.recorder.nudge("b")
+    assert writing.paths(1) == ["b"]
+
+
+def test_an_event_is_about_the_node(writing: Writing) -> None:
+    writing.recorder.start()
+    writing.recorder.warn("a", "uid-a", "GPUReportRefused", "GPUNode a: went back" + "." * 2000)
+    writing.recorder.warn("b", None, "GPUReportRefused", "note")
+    first, second = (request.json() for request in writing.written(2, EVENTS))
+    assert first["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid-a"}
+    assert (first["type"], first["reason"], first["action"]) == ("Warning", "GPUReportRefused", "ReadReport")
+    assert first["note"].startswith("GPUNode a: went back")
+    # What events.k8s.io/v1 demands of every event.
+    assert len(first["note"]) <= 1024
+    assert seconds(first["eventTime"]) is not None
+    assert first["metadata"] == {"generateName": "a-", "namespace": "default"}
+    assert "/" in first["reportingController"]
+    assert first["reportingInstance"]
+    eventually(lambda: len(writing.kept(EVENTS)) == 2)
+    assert [one.name.rstrip("0123456789") for one in writing.kept(EVENTS)] == ["a-", "b-"]
+    # kubectl describe looks for a node without a uid by its name.
+    assert second["regarding"]["uid"] == "b"
+
+
+def test_of_a_node_the_same_is_said_once_in_whatever_words(writing: Writing) -> None:
+    writing.recorder.start()
+    said = (("a", "One", "1"), ("a", "One", "1"), ("a", "One", "2"), ("a", "Two", "1"), ("b", "One", "1"))
+    for name, reason, note in (*said, *said):
+        writing.recorder.warn(name, None, reason, note)
+    found = [request.json() for request in writing.written(3)]
+    assert [(event["regarding"]["name"], event["reason"], event["note"]) for event in found] == [
+        ("a", "One", "1"),
+        ("a", "Two", "1"),
+        ("b", "One", "1"),
+    ]
+
+
+def test_a_nudge_that_is_refused_is_tried_until_it_is_written(
+    writing: Writing, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The right to write may be given at any time, and a server that has just started may not know of it."""
+    caplog.set_level(logging.INFO, logger=event_recorder_module.__name__)
+    writing.waits(Noted())
+    refusal = writing.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(NODES), times=None)
+    writing.recorder.start()
+    writing.recorder.nudge("a")
+    eventually(lambda: writing.recorder.nudge_failures["refused"] >= 3)
+    # Events are another right.
+    writing.recorder.warn("a", None, "Reason", "note")
+    writing.server.log.wait_for(writes(EVENTS))
+    assert writing.recorder.nudges == 0
+    refusal.lift()
+    eventually(lambda: writing.recorder.nudges == 1)
+    assert "a" in writing.nudged()
+    refused, again = (record.getMessage() for record in caplog.records)
+    assert refused.startswith("node a is not annotated, trying again for 300 s; until then refused pods may")
+    assert "may not" in refused
+    assert again == "nodes are annotated again"
+    assert dict(writing.recorder.nudge_failures) == {"refused": refusal.hits}
+
+
+def test_a_nudge_on_a_node_that_is_gone_is_not_needed(writing: Writing) -> None:
+    writing.server.store.delete(NODES, "a")
+    writing.recorder.start()
+    writing.recorder.nudge("a")
+    writing.recorder.nudge("b")
+    assert writing.paths(2) == ["a", "b"]
+    eventually(lambda: writing.recorder.nudges == 1)
+    assert dict(writing.recorder.nudge_failures) == {}
+
+
+def test_what_waits_in_vain_is_counted(writing: Writing) -> None:
+    for number in range(103):
+        writing.recorder.nudge(f"n{number}")
+    assert dict(writing.recorder.nudge_failures) == {"dropped": 3}
+
+
+class TestEventsThatAreForbidden:
+    def tell(self, writing: Writing, count: int) -> None:
+        for number in range(count):
+            writing.recorder.warn(f"n{number}", None, "Reason", "note")
+
+    def test_those_that_were_not_sent_do_not_count_as_written(
+        self, writing: Writing, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        writing.recorder._telling = Retry(writing.transport.server, Backoff(600.0, 600.0), probes=False)
+        writing.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(EVENTS), times=None)
+        self.tell(writing, 5)
+        writing.recorder.start()
+        eventually(lambda: writing.recorder.events.total() == 5)
+        assert writing.server.log.count(writes(EVENTS)) == 1
+        assert +writing.recorder.events == {"refused": 5}
+        assert len(caplog.records) == 1
+
+    def test_they_are_written_soon_after_the_right_is_given(self, writing: Writing) -> None:
+        writing.recorder._telling = Retry(writing.transport.server, Noted(), probes=False)
+        writing.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(EVENTS))
+        self.tell(writing, 2)
+        writing.recorder.start()
+        eventually(lambda: writing.recorder.events["refused"] == 2)
+        eventually(lambda: not writing.recorder._telling.left_s())
+        self.tell(writing, 5)
+        eventually(lambda: writing.recorder.events.total() == 5)
+        assert +writing.recorder.events == {"refused": 2, "written": 3}
+        assert len(writing.kept(EVENTS)) == 3
+
+
+@pytest.mark.parametrize(
+    ("fault", "word"),
+    [
+        pytest.param(Refuse(422, "Invalid", "note: Too long"), "refused", id="refused for good"),
+        pytest.param(Refuse(401, "Unauthorized", "who?"), "refused", id="a token that is no longer good"),
+        pytest.param(Refuse(503), "failed", id="an overloaded server"),
+        pytest.param(Refuse(429, "TooManyRequests", "later"), "failed", id="a busy one"),
+        pytest.param(Reset(), "failed", id="no answer"),
+    ],
+)
+def test_every_event_counts_once_as_what_became_of_it(
+    writing: Writing, fault: Refuse | Reset, word: str
+) -> None:
+    writing.server.faults.place(fault, writes(EVENTS))
+    for name in "abc":
+        writing.recorder.warn(name, None, "Reason", "note")
+    writing.recorder.start()
+    eventually(lambda: writing.recorder.events.total() == 3)
+    assert +writing.recorder.events == {word: 1, "written": 2}
+    assert len(writing.kept(EVENTS)) == 2
+
+
+def test_an_event_that_cannot_be_made_counts_as_failed(writing: Writing) -> None:
+    def broken() -> Json:
+        raise ZeroDivisionError
+
+    writing.recorder.tell(broken)
+    writing.recorder.start()
+    eventually(lambda: +writing.recorder.events == {"failed": 1})
+
+
+def test_what_is_refused_of_one_node_holds_up_no_other(writing: Writing) -> None:
+    def of_a(request: Request) -> bool:
+        return request.path == f"{NODES}/a" and request.method == "PATCH"
+
+    refusal = writing.server.faults.place(Refuse(422, "Invalid", "no"), of_a, times=2)
+    writing.recorder.start()
+    for name in "abc":
+        writing.recorder.nudge(name)
+    writing.recorder._nudging = Retry(writing.transport.server, Backoff(60.0, 60.0), probes=False)
+    eventually(lambda: writing.recorder.nudges == 3)
+    assert refusal.left == 0
+    assert writing.nudged() == ["a", "b", "c"]
+    assert dict(writing.recorder.nudge_failures) == {"refused": 2}
+
+
+class Noted(Backoff):
+    """Says what it was asked, and waits for milliseconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[float | None] = []
+
+    def wait_s(self, retry_after_s: float | None = None) -> float:
+        self.asked.append(retry_after_s)
+        return 0.05
+
+
+@pytest.mark.parametrize(
+    ("fault", "asked"),
+    [
+        pytest.param(Refuse(409, "Conflict", "again"), None, id="a conflict"),
+        pytest.param(Refuse(429, "TooManyRequests", "later", 7), 7.0, id="a server that wants to be left"),
+        pytest.param(Refuse(503), None, id="an overloaded server"),
+        pytest.param(Reset(), None, id="a connection that is reset"),
+    ],
+)
+def test_a_nudge_that_fails_is_tried_again(
+    writing: Writing, fault: Refuse | Reset, asked: float | None
+) -> None:
+    """The request that it would cure is forgotten already."""
+    backoff = Noted()
+    writing.waits(backoff)
+    writing.server.faults.place(fault, writes(NODES), times=2)
+    writing.recorder.nudge("a")
+    writing.recorder.nudge("b")
+    writing.recorder.start()
+    assert writing.paths(4) == ["a", "b", "a", "b"]
+    eventually(lambda: writing.recorder.nudges == 2)
+    assert backoff.asked == [asked, asked]
+
+
+def test_a_nudge_is_tried_until_pods_would_be_looked_at_anyway(writing: Writing) -> None:
+    class Longer(Noted):
+        """The third time it waits for longer than pods do."""
+
+        def wait_s(self, retry_after_s: float | None = None) -> float:
+            short_s = super().wait_s(retry_after_s)
+            return short_s if len(self.asked) < 3 else event_recorder_module._LET_GO_S + 1
+
+    writing.waits(Longer())
+    writing.server.faults.place(Refuse(503), writes(NODES), times=None)
+    writing.recorder.start()
+    writing.recorder.nudge("a")
+    eventually(lambda: writing.recorder.nudge_failures["dropped"] == 1)
+    assert not writing.recorder._nudges
+    assert dict(writing.recorder.nudge_failures) == {"failed": 3, "dropped": 1}
+    writing.recorder.warn("a", None, "Reason", "note")
+    writing.server.log.wait_for(writes(EVENTS))
+    assert writing.server.log.count(writes(NODES)) == 3
+
+
+def test_events_do_not_wait_for_a_nudge_that_does(writing: Writing) -> None:
+    writing.server.faults.place(Refuse(429, "TooManyRequests", "later", 100), writes(NODES), times=None)
+    writing.recorder.start()
+    writing.recorder.nudge("a")
+    writing.server.log.wait_for(writes(NODES))
+    writing.recorder.warn("a", None, "Reason", "note")
+    writing.server.log.wait_for(writes(EVENTS))
+    assert list(writing.recorder._nudges) == ["a"]
+
+
+def test_who_leads_no_longer_tries_no_longer(writing: Writing) -> None:
+    class Leaves(Noted):
+        def wait_s(self, retry_after_s: float | None = None) -> float:
+            writing.active = False
+            return super().wait_s(retry_after_s)
+
+    writing.waits(Leaves())
+    writing.server.faults.place(Refuse(503), writes(NODES))
+    writing.recorder.start()
+    writing.recorder.nudge("a")
+    eventually(lambda: not writing.active and not writing.recorder._nudges)
+    # One thread writes both: what was under way is over when the Event is there.
+    writing.active = True
+    writing.recorder.warn("a", None, "Reason", "note")
+    writing.server.log.wait_for(writes(EVENTS))
+    assert writing.server.log.count(writes(NODES)) == 1
+
+
+def test_the_same_reason_about_something_else_is_another(writing: Writing) -> None:
+    writing.recorder.start()
+    for about in ("x", "y", "x"):
+        writing.recorder.warn("a", None, "One", f"note {about}", about)
+    assert [request.json()["note"] for request in writing.written(2)] == ["note x", "note y"]
+
+
+def test_a_server_that_hangs_holds_nobody_up(writing: Writing) -> None:
+    hanging = writing.server.faults.place(Hang())
+    writing.recorder.start()
+    writing.recorder.nudge("a")
+    writing.server.log.wait_for(writes(NODES))
+    writing.recorder.nudge("b")
+    writing.recorder.warn("c", None, "Reason", "note")
+    assert writing.server.log.count(writes()) == 1
+    hanging.lift()
+    writing.written(3)

@@ -1,0 +1,272 @@
+"""What Nodes, GPUNodes and Pods say, as the inventory is told it; and what a list does not bring is gone."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from threading import Lock
+from typing import Any, TypeVar
+
+import pytest
+
+from scheduler_ext.cluster.client.transport import ServerClock
+from scheduler_ext.cluster.events.report_problems import ReportProblems
+from scheduler_ext.cluster.inventory_handlers import NodeHandler, PodHandler, ReportHandler
+from scheduler_ext.core.cache.inventory import Inventory
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.gpunode import GpuNode
+from scheduler_ext.wire.watching import Broken, Decoder
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
+
+WHOLE = "nvidia.com/gpu"
+_T = TypeVar("_T")
+# The server's clock when it is asked, at this moment of ours.
+NOON = 1_800_000_000.0
+
+
+def at(seconds_ago: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOON - seconds_ago))
+
+
+def reported(name: str, *devices: Json, ago_s: float = 0, owner: str | None = None, **status: Any) -> Json:
+    """A GPUNode whose status was written so long ago."""
+    found = gpu_node(name, devices or [gpu(0)], **status)
+    found["metadata"] |= {
+        "managedFields": [
+            {"manager": "kubectl", "operation": "Update", "time": at(0)},
+            {"manager": "agent", "operation": "Apply", "subresource": "status", "time": at(ago_s)},
+            {"manager": "old", "operation": "Apply", "subresource": "status", "time": at(9999)},
+        ],
+        "ownerReferences": [{"kind": "Node", "name": name, "uid": owner}] if owner else None,
+    }
+    return found
+
+
+def read(kind: type[_T], *objects: Json) -> list[_T]:
+    """Objects as a list brings them."""
+    return Decoder(kind).page(json.dumps({"items": objects}).encode()).items
+
+
+class Told:
+    """An inventory and its three handlers."""
+
+    def __init__(self) -> None:
+        self.inventory = Inventory(150, 300)
+        self.woken = 0
+        self.problems = ReportProblems()
+        parts = (self.inventory, Lock(), ResourceNames(), self._wake)
+        self.nodes = NodeHandler(*parts)
+        self.pods = PodHandler(*parts)
+        self.reports = ReportHandler(*parts, self.problems)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def clock(self) -> ServerClock:
+        return ServerClock(NOON, time.monotonic())
+
+    def see_nodes(self, *objects: Json) -> None:
+        self.nodes.seen(read(kube.Node, *objects), self.clock())
+
+    def see_pods(self, *objects: Json) -> None:
+        self.pods.seen(read(kube.Pod, *objects), self.clock())
+
+    def see_reports(self, *objects: Json, not_before_ago_s: float = math.inf) -> None:
+        now = time.monotonic()
+        self.reports.seen(read(GpuNode, *objects), ServerClock(NOON, now, now - not_before_ago_s))
+
+    def told(self) -> list[tuple[str, str]]:
+        """The events to write: node and text."""
+        return [(trouble.node, trouble.note) for trouble in self.problems.take_untold()]
+
+    def age_s(self, name: str = "a") -> int:
+        return round(self.inventory.ages(time.monotonic())[name])
+
+    def freshness(self, name: str = "a") -> str:
+        info = self.inventory.info(name)
+        assert info is not None
+        return info.freshness
+
+    def waking(self) -> bool:
+        """Whether anybody was told since the last call."""
+        woken, self.woken = self.woken, 0
+        return woken > 0
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+class TestNodes:
+    def test_they_come_change_and_go(self, told: Told) -> None:
+        told.see_nodes(node("a", {WHOLE: "8"}, labels=GFD_H100), node("b"))
+        assert told.inventory.nodes() == {"a", "b"}
+        assert told.waking()
+        told.see_nodes(node("a", {WHOLE: "7"}, labels=GFD_H100))
+        info = told.inventory.info("a")
+        assert info is not None
+        assert info.allocatable == {WHOLE: 7}
+        told.nodes.gone(read(kube.Node, node("a"))[0])
+        assert told.inventory.nodes() == {"b"}
+        assert told.waking()
+
+    def test_what_a_list_does_not_bring_is_gone(self, told: Told) -> None:
+        told.see_nodes(node("a"), node("b"), node("c"))
+        told.nodes.begin()
+        told.see_nodes(node("a"))
+        told.see_nodes(node("d"))
+        told.nodes.broken(Broken("c", "uid-c", "cannot be read"))
+        # Until the list is complete, nothing is concluded from it.
+        assert told.inventory.nodes() == {"a", "b", "c", "d"}
+        told.nodes.end()
+        assert told.inventory.nodes() == {"a", "c", "d"}
+
+    def test_a_list_that_did_not_end_says_nothing(self, told: Told) -> None:
+        told.see_nodes(node("a"), node("b"))
+        told.nodes.begin()
+        told.see_nodes(node("c"))
+        told.nodes.begin()
+        told.see_nodes(node("a"), node("b"))
+        told.nodes.end()
+        assert told.inventory.nodes() == {"a", "b"}
+
+    def test_one_deleted_and_created_again_is_listed_anew(self, told: Told) -> None:
+        told.nodes.begin()
+        told.see_nodes(node("a"), node("b"))
+        told.nodes.gone(Broken("a", "uid-a", "cannot be read"))
+        assert told.nodes._listed == {"b"}
+        told.nodes.end()
+        assert told.inventory.nodes() == {"b"}
+
+    def test_an_amount_that_cannot_be_read_leaves_what_was_known(
+        self, told: Told, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        told.see_nodes(node("a", {WHOLE: "8"}), node("b"))
+        told.nodes.begin()
+        told.see_nodes(node("a", {WHOLE: "many"}), node("b", {WHOLE: "1"}))
+        told.nodes.end()
+        counts = {info.name: info.allocatable for info in told.inventory.infos()}
+        assert counts == {"a": {WHOLE: 8}, "b": {WHOLE: 1}}
+        assert "Node a cannot be read, what was known of it stays: nvidia.com/gpu" in caplog.text
+
+
+class TestPods:
+    def test_only_those_that_hold_gpus_of_a_node_count(self, told: Told) -> None:
+        told.see_pods(
+            pod("holds", {WHOLE: "1"}, on="a"),
+            pod("shares", {SHARE: "1024"}, on="b"),
+            pod("waits", {WHOLE: "1"}),
+            pod("done", {WHOLE: "1"}, on="a", phase="Succeeded"),
+            pod("none", {"cpu": "1"}, on="a"),
+        )
+        assert told.inventory.pods() == {"uid-holds": "a", "uid-shares": "b"}
+        assert told.waking()
+
+    def test_of_several_words_on_one_the_last_counts(self, told: Told) -> None:
+        """A pod that is created and bound at once comes twice in one piece."""
+        told.see_pods(
+            pod("p", {WHOLE: "1"}),
+            pod("p", {WHOLE: "1"}, on="a"),
+            pod("q", {WHOLE: "1"}, on="a"),
+            pod("q", {WHOLE: "1"}, on="a", phase="Succeeded"),
+        )
+        assert told.inventory.pods() == {"uid-p": "a"}
+        assert told.pods._listed == {"uid-p", "uid-q"}
+
+    def test_they_finish_and_go(self, told: Told) -> None:
+        told.see_pods(*(pod(name, {WHOLE: "1"}, on="a") for name in "pqrs"))
+        told.see_pods(pod("p", {WHOLE: "1"}, on="a", phase="Failed"))
+        told.pods.gone(read(kube.Pod, pod("q"))[0])
+        told.pods.gone(Broken("default/r", "uid-r", "cannot be read"))
+        assert told.inventory.pods() == {"uid-s": "a"}
+        # Nothing is kept of those that are gone: months may pass before the next list.
+        assert told.pods._listed == {"uid-p", "uid-s"}
+
+    def test_what_a_list_does_not_bring_is_gone(self, told: Told) -> None:
+        told.see_pods(*(pod(name, {WHOLE: "1"}, on="a") for name in "pqr"))
+        told.pods.begin()
+        told.see_pods(pod("p", {WHOLE: "1"}, on="a"))
+        told.pods.broken(Broken("default/q", "uid-q", "cannot be read"))
+        told.pods.end()
+        assert set(told.inventory.pods()) == {"uid-p", "uid-q"}
+
+    def test_an_ask_that_cannot_be_read_leaves_what_was_known(
+        self, told: Told, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        told.see_pods(pod("p", {WHOLE: "1"}, on="a"))
+        told.pods.begin()
+        told.see_pods(pod("p", {WHOLE: ["1"]}, on="a"))
+        told.pods.end()
+        assert told.inventory.pods() == {"uid-p": "a"}
+        assert "Pod default/p cannot be read" in caplog.text
+
+
+class TestReports:
+    @pytest.mark.parametrize(
+        ("ago_s", "freshness"),
+        [
+            pytest.param(0, "Fresh", id="just now"),
+            pytest.param(149, "Fresh", id="not yet stale"),
+            pytest.param(150, "Stale", id="stale"),
+            pytest.param(299, "Stale", id="not yet missing"),
+            pytest.param(600, "Missing", id="by an agent that died ten minutes ago"),
+            pytest.param(-60, "Fresh", id="by a clock that is ahead"),
+        ],
+    )
+    def test_their_age_is_by_the_servers_clock(self, told: Told, ago_s: float, freshness: str) -> None:
+        told.see_nodes(node("a"))
+        # The agent's own clock does not matter.
+        told.see_reports(reported("a", ago_s=ago_s, reportedAt="2001-01-01T00:00:00Z"))
+        assert told.freshness() == freshness
+
+    def test_one_that_contradicts_itself_is_refused_and_the_last_good_one_ages(self, told: Told) -> None:
+        told.see_nodes(node("a"))
+        told.see_reports(reported("a", gpu(0), ago_s=200, sequence=5))
+        for wrong, problem in (
+            (reported("a", gpu(0), gpu(0, "GPU-x"), sequence=6), "devices[1].index"),
+            (reported("a", gpu(0, memory={"totalMiB": 10, "usedMiB": 11})), "exceed 10 in total"),
+            (reported("a", gpu(0), sequence=4), "went back from 5 to 4"),
+        ):
+            told.see_reports(wrong)
+            ((name, note),) = told.told()
+            assert name == "a"
+            assert problem in note
+        assert told.problems.counts() == {"a": 3}
+        assert told.freshness() == "Stale"
+        told.see_reports(reported("a", gpu(0), sequence=6))
+        assert told.freshness() == "Fresh"
+
+    def test_one_that_cannot_be_read_is_refused_too(self, told: Told) -> None:
+        told.see_nodes(node("a"))
+        told.see_reports(reported("a", gpu(0)))
+        told.reports.begin()
+        told.reports.broken(Broken("a", "uid", "status.devices[0].index: Expected `int` >= 0"))
+        told.reports.end()
+        assert told.told() == [
+            ("a", "GPUNode a: status.devices[0].index: Expected `int` >= 0; the report is refused")
+        ]
+        assert told.inventory.reports() == {"a"}
+
+    def test_they_go_with_their_object_or_their_status(self, told: Told) -> None:
+        told.see_reports(*(reported(name) for name in "abcd"))
+        told.reports.gone(read(GpuNode, reported("a"))[0])
+        told.reports.gone(Broken("b", "uid", "cannot be read"))
+        told.see_reports(reported("c") | {"status": None})
+        assert told.inventory.reports() == {"d"}
+        told.reports.begin()
+        told.reports.end()
+        assert told.inventory.reports() == set()
+
+    def test_one_of_a_former_node_of_that_name_is_none(self, told: Told) -> None:
+        told.see_nodes(node("a", uid="new", labels=GFD_H100))
+        told.see_reports(reported("a", gpu(0), owner="old"))
+        info = told.inventory.info("a")
+        assert info is not None
+        assert (info.report, info.estimate is not None) == (None, True)
+        told.see_reports(reported("a", gpu(0), owner="new"))
+        info = told.inventory.info("a")
+        assert info is not None
+        assert info.report is not None

@@ -1,0 +1,227 @@
+"""Who is active by a Lease of our own: never two, another one soon, whatever happens to the API server."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from scheduler_ext.cluster.client.transport import READ_S, Transport
+from scheduler_ext.cluster.own_lease import Election
+from tests.cluster.api.api_faults import After, Hang, Refuse, Reset
+from tests.cluster.api.api_paths import LEASES
+from tests.cluster.api.api_requests import writes
+from tests.cluster.candidates import NAME, NAMESPACE, Candidates
+from tests.cluster.following import eventually
+
+
+def test_the_first_takes_it_and_keeps_it(candidates: Candidates, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    assert candidates.active() == ""
+    for _ in range(50):
+        assert candidates.each() == "a"
+        candidates.clock.now += 2
+    spec = candidates.lease()["spec"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("a", 15, 0)
+    assert spec["acquireTime"] < spec["renewTime"]
+    assert candidates.turns == [("a", True)]
+    assert [record.getMessage() for record in caplog.records] == [
+        "this extender is active now; the Lease is held by 'a'"
+    ]
+    # Renewing needs no look.
+    assert candidates.server.log.count(writes(LEASES, "PUT")) == 49
+
+
+def test_the_next_takes_it_when_it_has_been_still_for_long(candidates: Candidates) -> None:
+    candidates.each()
+    began = candidates.clock.now
+    while candidates.each("b") == "a":
+        candidates.clock.now += 1
+    assert candidates.clock.now == began + 10
+    # Nobody is, for the time that separates them.
+    while candidates.each("b") == "":
+        candidates.clock.now += 1
+    assert candidates.clock.now == began + 15
+    assert candidates.active() == "b"
+    assert candidates.lease()["spec"]["leaseTransitions"] == 1
+    # The first comes back.
+    assert candidates.each("a", "b", "a") == "b"
+    assert candidates.turns == [("a", True), ("b", True), ("a", False)]
+
+
+def test_it_is_our_clock_that_counts(candidates: Candidates) -> None:
+    candidates.each("a")
+    candidates.edit(renewTime="2000-01-01T00:00:00.000000Z", acquireTime="2000-01-01T00:00:00.000000Z")
+    assert candidates.each("b") == "a"
+    candidates.clock.now += 14.9
+    assert "b" not in candidates.each("b")
+    candidates.clock.now += 0.1
+    assert candidates.each("b") == "b"
+
+
+def test_given_back_it_is_another_s_at_once(candidates: Candidates) -> None:
+    candidates.each()
+    candidates.all["a"].stop()
+    assert candidates.active() == ""
+    assert candidates.lease()["spec"]["holderIdentity"] == ""
+    assert candidates.each("b") == "b"
+    assert candidates.turns == [("a", True), ("a", False), ("b", True)]
+    assert candidates.each("a") == "b"
+
+
+def test_a_standby_gives_nothing_back(candidates: Candidates) -> None:
+    candidates.each()
+    before = candidates.lease()
+    candidates.all["b"].stop()
+    assert candidates.lease() == before
+    assert candidates.each("a") == "a"
+
+
+def test_one_that_cannot_give_it_back_is_waited_for(candidates: Candidates) -> None:
+    candidates.each()
+    candidates.server.faults.place(Refuse(500, "InternalError", "etcd"), writes(LEASES))
+    candidates.all["a"].stop()
+    assert candidates.active() == ""
+    candidates.clock.now += 14
+    assert candidates.each("b") == ""
+    candidates.clock.now += 1
+    assert candidates.each("b") == "b"
+
+
+def test_who_comes_back_under_an_old_name_waits_as_all_do(candidates: Candidates) -> None:
+    candidates.each("a")
+    again = candidates.stand("a")
+    again.attempt()
+    assert not again.active
+    candidates.clock.now += 15
+    again.attempt()
+    assert again.active
+
+
+def test_turns_are_told_before_one_is_active_and_after(candidates: Candidates) -> None:
+    told: list[tuple[bool, bool]] = []
+
+    def turned(active: bool) -> None:
+        told.append((active, election.active))
+
+    election = Election(candidates.transport, NAMESPACE, NAME, "c", turned, monotonic=candidates.clock)
+    election.attempt()
+    candidates.clock.now += 10
+    assert not election.active
+    # Paused, it was not active, though nobody else was and it is again at once.
+    election.attempt()
+    assert election.active
+    election.stop()
+    assert told == [(True, False), (False, False), (True, False), (False, False)]
+
+
+def test_who_cannot_prepare_does_not_become_active(candidates: Candidates) -> None:
+    def turned(active: bool) -> None:
+        if active:
+            raise RuntimeError("cannot")
+
+    election = Election(candidates.transport, NAMESPACE, NAME, "c", turned, monotonic=candidates.clock)
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            election.attempt()
+        assert not election.active
+
+
+class TestOutage:
+    @pytest.mark.parametrize(
+        "fault",
+        [
+            pytest.param(Reset(), id="resets"),
+            pytest.param(Refuse(500, "InternalError", "etcd"), id="500"),
+            pytest.param(Refuse(429, "TooManyRequests", "busy", 1), id="429"),
+            pytest.param(Refuse(403, "Forbidden", "no"), id="403"),
+        ],
+    )
+    def test_the_holder_stays_active_for_as_long_as_it_may(
+        self, candidates: Candidates, fault: Reset | Refuse, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        candidates.each()
+        placed = candidates.server.faults.place(fault, times=None)
+        for _ in range(4):
+            candidates.clock.now += 2
+            assert candidates.each() == "a"
+        candidates.clock.now += 2
+        assert candidates.each() == ""
+        problem = candidates.all["a"].problem
+        assert problem
+        candidates.clock.now += 20
+        assert candidates.each() == ""
+        placed.lift()
+        # It is still theirs who had it: nobody could take it meanwhile.
+        assert candidates.each("a", "b") == "a"
+        assert candidates.all["a"].problem is None
+        assert candidates.turns == [("a", True), ("a", False), ("a", True)]
+        # Once for each of them.
+        assert sum(record.levelname == "WARNING" for record in caplog.records) == 2
+
+    def test_a_lost_answer_counts_from_when_it_was_asked_for(self, candidates: Candidates) -> None:
+        candidates.each()
+        candidates.clock.now += 5
+        candidates.server.faults.place(After(Reset()), writes(LEASES))
+        candidates.each("a")
+        # The Lease was renewed, which its holder has not heard.
+        candidates.clock.now += 4.9
+        assert candidates.active() == "a"
+        placed = candidates.server.faults.place(Reset(), writes(LEASES), times=None)
+        candidates.each("a")
+        candidates.clock.now += 5
+        assert candidates.each("a") == "a"
+        candidates.clock.now += 0.1
+        assert candidates.each("a") == ""
+        placed.lift()
+        assert candidates.each("a") == "a"
+
+    def test_a_lost_answer_to_taking_it(self, candidates: Candidates) -> None:
+        candidates.server.faults.place(After(Reset()), writes(LEASES))
+        assert candidates.each("a") == ""
+        assert candidates.each("b") == ""
+        assert candidates.each("a") == "a"
+
+    def test_a_server_that_hangs(self, candidates: Candidates) -> None:
+        election = Election(
+            candidates.transport,
+            NAMESPACE,
+            NAME,
+            "c",
+            lease_s=0.4,
+            renew_s=0.2,
+            retry_s=0.1,
+            monotonic=candidates.clock,
+        )
+
+        def attempted() -> bool:
+            election.attempt()
+            return election.active
+
+        candidates.server.faults.place(Hang(), times=None)
+        began = time.monotonic()
+        assert not attempted()
+        # No tight bound: only that it does not wait for as long as other requests may.
+        assert time.monotonic() - began < READ_S
+        candidates.server.faults.lift()
+        # A slow machine may not answer the first in time.
+        eventually(attempted)
+
+
+def test_two_that_take_it_at_once(candidates: Candidates) -> None:
+    # The second looks before the first has taken it, and writes after.
+    looked = candidates.all["b"]
+    looked._look()
+    assert candidates.each("a") == "a"
+    with pytest.raises(Exception, match="409"):
+        looked._take()
+    assert candidates.each("b") == "a"
+
+
+@pytest.mark.parametrize("times", [(10, 10, 2), (15, 10, 10), (5, 10, 2)])
+def test_times_that_could_make_two_active_are_refused(
+    transport: Transport, times: tuple[float, float, float]
+) -> None:
+    lease_s, renew_s, retry_s = times
+    with pytest.raises(ValueError, match="renewed within"):
+        Election(transport, NAMESPACE, NAME, "a", lease_s=lease_s, renew_s=renew_s, retry_s=retry_s)

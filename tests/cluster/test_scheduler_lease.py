@@ -1,0 +1,214 @@
+"""Which extender writes: that whose own pod holds the Lease."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from scheduler_ext.cluster import reflector as reflector_module
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.scheduler_lease import Leadership
+from scheduler_ext.wire.watching import Broken
+from tests.cluster.api.api_faults import End, Line, Mute, Placed, Refuse
+from tests.cluster.api.api_paths import LEASES
+from tests.cluster.api.api_requests import watches
+from tests.cluster.api.api_server import ApiServer
+from tests.cluster.candidates import Clock
+from tests.cluster.following import eventually
+from tests.kube_objects import Json
+
+pytestmark = pytest.mark.usefixtures("impatient")
+PATH = "/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases"
+
+
+def lease(holder: str | None, name: str = "gpu-scheduler", **spec: object) -> Json:
+    metadata = {"name": name, "namespace": "gpu-scheduler"}
+    return {"metadata": metadata, "spec": {"holderIdentity": holder} | spec}
+
+
+@pytest.fixture
+def leading(transport: Transport) -> Iterator[Leadership]:
+    built = Leadership(transport, "gpu-scheduler", "gpu-scheduler", "me-7f9")
+    yield built
+    built.reflectors[0].stop()
+
+
+def follow(leading: Leadership) -> None:
+    leading.reflectors[0].start()
+    eventually(leading.reflectors[0].synced.is_set)
+
+
+@pytest.mark.parametrize(
+    ("holder", "active"),
+    [
+        pytest.param("me-7f9_0a1b", True, id="our own pod"),
+        pytest.param("other-5c4_0a1b", False, id="another pod"),
+        pytest.param("me-7f9x_0a1b", False, id="a pod whose name begins like ours"),
+        pytest.param("me-7f9", False, id="no identity of kube-scheduler's"),
+        pytest.param("", False, id="nobody"),
+        pytest.param(None, False, id="null"),
+    ],
+)
+def test_who_holds_the_lease(
+    server: ApiServer, leading: Leadership, holder: str | None, active: bool
+) -> None:
+    server.store.put(PATH, lease(holder))
+    server.store.put(PATH, lease("me-7f9_0a1b", name="another-lease"))
+    assert not leading.active
+    follow(leading)
+    assert leading.active is active
+
+
+def test_it_changes_hands(server: ApiServer, leading: Leadership, caplog: pytest.LogCaptureFixture) -> None:
+    server.store.put(PATH, lease("other_1"))
+    with caplog.at_level("INFO"):
+        follow(leading)
+        server.store.put(PATH, lease("me-7f9_1"))
+        eventually(lambda: leading.active)
+        # Renewed every few seconds, which is nothing new.
+        server.store.put(PATH, lease("me-7f9_1"))
+        server.store.put(PATH, lease("other_2"))
+        # It is told of once it is so.
+        eventually(lambda: len(caplog.records) == 2)
+    assert not leading.active
+    assert [record.getMessage() for record in caplog.records] == [
+        "this extender is active now; the Lease is held by 'me-7f9_1'",
+        "this extender is a standby now; the Lease is held by 'other_2'",
+    ]
+
+
+def test_nobody_leads_without_a_lease(server: ApiServer, leading: Leadership) -> None:
+    follow(leading)
+    assert not leading.active
+    server.store.put(PATH, lease("me-7f9_1"))
+    eventually(lambda: leading.active)
+    server.store.delete(PATH, "gpu-scheduler")
+    eventually(lambda: not leading.active)
+
+
+def test_nor_when_it_went_unnoticed(server: ApiServer, leading: Leadership) -> None:
+    server.store.put(PATH, lease("me-7f9_1"))
+    follow(leading)
+    server.wait_for_watches(1)
+    refusal = server.faults.place(Refuse(503), watches(LEASES), times=None)
+    server.faults.place(End())
+    server.wait_for_watches(0)
+    server.store.delete(PATH, "gpu-scheduler")
+    server.store.compact()
+    assert leading.active
+    refusal.lift()
+    eventually(lambda: not leading.active)
+
+
+def test_one_that_cannot_be_read_says_nothing_new(server: ApiServer, leading: Leadership) -> None:
+    server.store.put(PATH, lease("me-7f9_1"))
+    follow(leading)
+    server.wait_for_watches(1)
+    line = (
+        b'{"type":"MODIFIED","object":{"metadata":{"name":"gpu-scheduler","resourceVersion":"9"},"spec":1}}\n'
+    )
+    server.faults.place(Line(line))
+    eventually(lambda: leading.reflectors[0]._version == "9")
+    assert leading.active
+    # Listed anew, it is there as well.
+    leading.begin()
+    leading.broken(Broken("gpu-scheduler/gpu-scheduler", "", "spec: Expected `object`"))
+    leading.end()
+    assert leading.active
+
+
+class TestALostWatch:
+    """Who does not hear of the Lease cannot know whether another holds it by now."""
+
+    @pytest.fixture(autouse=True)
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
+        """What the watch's silence is measured by: it stands still until it is moved."""
+        clock = Clock()
+        monkeypatch.setattr(reflector_module, "time", SimpleNamespace(monotonic=clock))
+        return clock
+
+    @staticmethod
+    def lose(server: ApiServer) -> Placed:
+        server.wait_for_watches(1)
+        refusal = server.faults.place(Refuse(503), watches(LEASES), times=None)
+        server.faults.place(End())
+        server.wait_for_watches(0)
+        return refusal
+
+    @pytest.mark.parametrize("how", ["the connection ends", "it hangs", "nobody renews the Lease"])
+    def test_it_is_active_no_longer_than_the_lease_lasts(
+        self,
+        server: ApiServer,
+        leading: Leadership,
+        clock: Clock,
+        caplog: pytest.LogCaptureFixture,
+        how: str,
+    ) -> None:
+        server.store.put(PATH, lease("me-7f9_1"))
+        follow(leading)
+        for second in range(6):
+            clock.now += 10
+            server.store.put(PATH, lease("me-7f9_1", renewTime=f"2026-11-21T00:00:0{second}.000000Z"))
+            eventually(lambda: leading.reflectors[0].health().silent_s == 0)
+        assert leading.active
+        if how == "the connection ends":
+            self.lose(server)
+        elif how == "it hangs":
+            server.faults.place(Mute())
+        clock.now += 14
+        assert leading.active
+        clock.now += 2
+        assert not leading.active
+        assert leading.reflectors[0].health().silent_s == 16
+        said = [line for line in caplog.messages if "nothing was heard of the Lease for" in line]
+        assert len(said) == 1
+
+    @pytest.mark.parametrize(
+        ("seconds", "active"),
+        [
+            pytest.param(60, True, id="that lasts longer"),
+            pytest.param(0, False, id="that says nonsense lasts as by default"),
+            pytest.param(None, False, id="that does not say lasts as by default"),
+        ],
+    )
+    def test_a_lease(
+        self, server: ApiServer, leading: Leadership, clock: Clock, seconds: int | None, active: bool
+    ) -> None:
+        server.store.put(PATH, lease("me-7f9_1", leaseDurationSeconds=seconds))
+        follow(leading)
+        self.lose(server)
+        clock.now += 30
+        assert leading.active is active
+
+    def test_it_is_active_again_when_it_hears_that_it_still_leads(
+        self, server: ApiServer, leading: Leadership, clock: Clock
+    ) -> None:
+        turns: list[tuple[bool, bool]] = []
+        leading._changed = lambda now: turns.append((now, leading.active))
+        server.store.put(PATH, lease("me-7f9_1"))
+        follow(leading)
+        refusal = self.lose(server)
+        clock.now += 16
+        assert not leading.active
+        server.store.put(PATH, lease("me-7f9_1", renewTime="2026-11-21T00:00:02.000000Z"))
+        assert not leading.active
+        refusal.lift()
+        eventually(lambda: leading.active)
+        # As at any turn: told before it can be seen, so that pods are listed anew before the first bind.
+        assert turns == [(True, False), (False, False), (True, False)]
+
+    def test_it_is_not_when_another_leads_by_then(
+        self, server: ApiServer, leading: Leadership, clock: Clock
+    ) -> None:
+        server.store.put(PATH, lease("me-7f9_1"))
+        follow(leading)
+        refusal = self.lose(server)
+        clock.now += 16
+        assert not leading.active
+        server.store.put(PATH, lease("other_1"))
+        refusal.lift()
+        server.wait_for_watches(1)
+        eventually(lambda: leading._holder == "other_1")
+        assert not leading.active

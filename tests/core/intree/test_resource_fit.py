@@ -1,0 +1,267 @@
+"""Effective requests by the Kubernetes formula, and what a node is short of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.intree.resource_fit import Shortage, effective_requests, shortages
+
+GI = 2**30
+Amounts = Mapping[str, Fraction]
+
+
+def amounts(**values: int | Fraction) -> dict[str, Fraction]:
+    return {name: Fraction(value) for name, value in values.items()}
+
+
+INIT, SIDECAR = False, True
+
+
+@pytest.mark.parametrize(
+    ("containers", "init_containers", "overhead", "expected"),
+    [
+        pytest.param([], [], {}, {}, id="a pod that asks for nothing"),
+        pytest.param([amounts(cpu=1), amounts(cpu=2)], [], {}, amounts(cpu=3), id="app containers add up"),
+        pytest.param(
+            [amounts(cpu=1), amounts(memory=GI)],
+            [],
+            {},
+            amounts(cpu=1, memory=GI),
+            id="containers may ask for different resources",
+        ),
+        pytest.param(
+            [amounts(cpu=1)],
+            [(amounts(cpu=3), INIT), (amounts(cpu=2), INIT)],
+            {},
+            amounts(cpu=3),
+            id="init containers run one after the other, so the largest counts",
+        ),
+        pytest.param(
+            [amounts(cpu=4)], [(amounts(cpu=3), INIT)], {}, amounts(cpu=4), id="the app phase may be the peak"
+        ),
+        pytest.param(
+            [amounts(cpu=1)],
+            [(amounts(cpu=1), SIDECAR), (amounts(cpu=5), INIT)],
+            {},
+            amounts(cpu=6),
+            id="an init container runs beside the sidecars before it",
+        ),
+        pytest.param(
+            [amounts(cpu=1)],
+            [(amounts(cpu=5), INIT), (amounts(cpu=1), SIDECAR)],
+            {},
+            amounts(cpu=5),
+            id="an init container does not run beside the sidecars after it",
+        ),
+        pytest.param(
+            [amounts(cpu=1)],
+            [(amounts(cpu=1), SIDECAR), (amounts(cpu=2), SIDECAR)],
+            {},
+            amounts(cpu=4),
+            id="all sidecars run beside the app containers",
+        ),
+        pytest.param(
+            [amounts(cpu=4, memory=1)],
+            [(amounts(cpu=1, memory=8), INIT)],
+            {},
+            amounts(cpu=4, memory=8),
+            id="each resource has its own peak",
+        ),
+        pytest.param(
+            [amounts(cpu=1)],
+            [(amounts(cpu=3), INIT)],
+            amounts(cpu=Fraction(1, 4), memory=GI),
+            amounts(cpu=Fraction(13, 4), memory=GI),
+            id="overhead comes on top of the peak",
+        ),
+        pytest.param([amounts(cpu=0)], [], {}, amounts(cpu=0), id="a request of zero is kept as zero"),
+    ],
+)
+def test_effective_requests(
+    containers: Sequence[Amounts],
+    init_containers: Sequence[tuple[Amounts, bool]],
+    overhead: Amounts,
+    expected: Amounts,
+) -> None:
+    assert effective_requests(containers, init_containers, overhead) == expected
+
+
+def test_pod_level_requests_replace_cpu_and_memory_but_not_devices_or_overhead() -> None:
+    effective = effective_requests(
+        [{"cpu": Fraction(8), "nvidia.com/gpu": Fraction(2)}],
+        [],
+        {"cpu": Fraction(1)},
+        pod_level={"cpu": Fraction(4), "hugepages-2Mi": Fraction(GI), "nvidia.com/gpu": Fraction(9)},
+    )
+    assert effective == {"cpu": 5, "hugepages-2Mi": GI, "nvidia.com/gpu": 2}
+
+
+requests_strategy = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.fractions(0, 100, max_denominator=1000)
+)
+
+
+def simulated_peak(
+    containers: list[dict[str, Fraction]], init_containers: list[tuple[dict[str, Fraction], bool]]
+) -> dict[str, Fraction]:
+    """Start the pod step by step and note the most of each resource that was ever in use at once."""
+    running: list[dict[str, Fraction]] = []
+    most: dict[str, Fraction] = {}
+
+    def note() -> None:
+        for resource in {name for container in running for name in container}:
+            in_use = sum((container.get(resource, Fraction(0)) for container in running), Fraction(0))
+            most[resource] = max(most.get(resource, Fraction(0)), in_use)
+
+    for container, is_sidecar in init_containers:
+        running.append(container)
+        note()
+        if not is_sidecar:
+            running.pop()
+    for container in containers:
+        running.append(container)
+        note()
+    return most
+
+
+@given(
+    st.lists(requests_strategy, max_size=4),
+    st.lists(st.tuples(requests_strategy, st.booleans()), max_size=5),
+    requests_strategy,
+)
+def test_effective_requests_equal_a_step_by_step_start_of_the_pod(
+    containers: list[dict[str, Fraction]],
+    init_containers: list[tuple[dict[str, Fraction], bool]],
+    overhead: dict[str, Fraction],
+) -> None:
+    expected = simulated_peak(containers, init_containers)
+    for resource, amount in overhead.items():
+        expected[resource] = expected.get(resource, Fraction(0)) + amount
+    assert effective_requests(containers, init_containers, overhead) == expected
+
+
+ROOMY = {
+    "cpu": Fraction(8),
+    "memory": Fraction(32 * GI),
+    "ephemeral-storage": Fraction(100 * GI),
+    "pods": Fraction(10),
+    "nvidia.com/gpu": Fraction(8),
+}
+
+
+def short(
+    requests: Amounts,
+    *,
+    allocatable: Amounts = ROOMY,
+    requested: Amounts | None = None,
+    pod_count: int = 0,
+    ignore: frozenset[str] = frozenset(),
+) -> list[Shortage]:
+    return list(
+        shortages(
+            requests,
+            allocatable=allocatable,
+            requested=requested or {},
+            pod_count=pod_count,
+            ignore_resources=ignore,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("requests", "requested", "pod_count", "reasons"),
+    [
+        pytest.param({}, {}, 0, [], id="a pod that asks for nothing"),
+        pytest.param(amounts(cpu=8), {}, 0, [], id="exactly what is there"),
+        pytest.param(amounts(cpu=5), amounts(cpu=4), 0, ["Insufficient cpu"], id="others hold too much cpu"),
+        pytest.param(amounts(memory=33 * GI), {}, 0, ["Insufficient memory"], id="too much memory"),
+        pytest.param(
+            {"ephemeral-storage": Fraction(101 * GI)}, {}, 0, ["Insufficient ephemeral-storage"], id="disk"
+        ),
+        pytest.param({"nvidia.com/gpu": Fraction(9)}, {}, 0, ["Insufficient nvidia.com/gpu"], id="devices"),
+        pytest.param(
+            {"example.com/nic": Fraction(1)},
+            {},
+            0,
+            ["Insufficient example.com/nic"],
+            id="a resource the node does not list is zero there",
+        ),
+        pytest.param(
+            {"hugepages-2Mi": Fraction(GI)}, {}, 0, ["Insufficient hugepages-2Mi"], id="huge pages count"
+        ),
+        pytest.param({"example.com/nic": Fraction(0)}, {}, 0, [], id="zero of an absent resource is met"),
+        pytest.param(amounts(cpu=0), amounts(cpu=9), 0, [], id="zero is met on an overcommitted node"),
+        pytest.param({}, {}, 9, [], id="one pod below the limit"),
+        pytest.param({}, {}, 10, ["Too many pods"], id="the limit of pods reached"),
+        pytest.param(amounts(storage=1, pods=1), {}, 0, [], id="names kube-scheduler does not count"),
+        pytest.param(
+            {
+                "z.com/b": Fraction(1),
+                "z.com/a": Fraction(1),
+                "memory": Fraction(33 * GI),
+                "cpu": Fraction(9),
+            },
+            {},
+            10,
+            [
+                "Too many pods",
+                "Insufficient cpu",
+                "Insufficient memory",
+                "Insufficient z.com/a",
+                "Insufficient z.com/b",
+            ],
+            id="all shortages are listed, pods first, extended resources last",
+        ),
+    ],
+)
+def test_shortages(requests: Amounts, requested: Amounts, pod_count: int, reasons: list[str]) -> None:
+    assert [s.reason for s in short(requests, requested=requested, pod_count=pod_count)] == reasons
+
+
+def test_a_node_without_a_limit_of_pods_takes_none() -> None:
+    assert [s.reason for s in short({}, allocatable={"cpu": Fraction(8)})] == ["Too many pods"]
+
+
+def test_ignored_resources_are_never_short() -> None:
+    requests = {"nvidia.com/gpu": Fraction(9), "example.com/nic": Fraction(1)}
+    ignored = frozenset({"nvidia.com/gpu"})
+    assert [s.resource for s in short(requests, ignore=ignored)] == ["example.com/nic"]
+
+
+@pytest.mark.parametrize(
+    ("needed", "requested", "pod_count", "resolvable"),
+    [
+        pytest.param(amounts(cpu=5), amounts(cpu=4), 0, True, id="an empty node would have enough"),
+        pytest.param(amounts(cpu=8), amounts(cpu=1), 0, True, id="it would need the whole node"),
+        pytest.param(amounts(cpu=9), {}, 0, False, id="no empty node would have enough"),
+        pytest.param({}, {}, 10, True, id="a pod could make room for a pod"),
+    ],
+)
+def test_preemption_helps_only_where_an_empty_node_would_do(
+    needed: Amounts, requested: Amounts, pod_count: int, resolvable: bool
+) -> None:
+    (shortage,) = short(needed, requested=requested, pod_count=pod_count)
+    assert shortage.is_resolvable is resolvable
+
+
+@pytest.mark.parametrize(
+    ("resource", "needed", "free", "texts"),
+    [
+        pytest.param("cpu", Fraction(9), Fraction(8), ("9", "8"), id="whole cores"),
+        pytest.param("cpu", Fraction(3, 2), Fraction(1, 4), ("1500m", "250m"), id="parts of a core"),
+        pytest.param("memory", Fraction(4 * GI), Fraction(GI), ("4Gi", "1Gi"), id="whole gibibytes"),
+        pytest.param("memory", Fraction(3 * GI, 2), Fraction(0), ("1536Mi", "0"), id="whole mebibytes"),
+        pytest.param("memory", Fraction(GI + 1), Fraction(GI - 1), ("1025Mi", "1023Mi"), id="odd bytes"),
+        pytest.param("nvidia.com/gpu", Fraction(9), Fraction(-1), ("9", "0"), id="an overcommitted node"),
+    ],
+)
+def test_amounts_read_as_quantities(
+    resource: str, needed: Fraction, free: Fraction, texts: tuple[str, str]
+) -> None:
+    shortage = Shortage(resource, needed, free, allocatable=needed)
+    assert (shortage.needed_text, shortage.free_text) == texts

@@ -1,0 +1,551 @@
+"""Who is to leave a node for a pod of higher priority: rows are sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.core.preemption.preemption import Preemption
+from scheduler_ext.core.preemption.victim_candidate import Victims
+from scheduler_ext.core.request.request import GpuRequest
+from tests.core.asked import mig, share, t4, whole
+from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node, sliced, wants
+
+PRIORITY = 100
+MIXED = {"mig_strategy": "mixed"}
+
+
+def on_gpu(name: str, priority: int = 0, count: int = 1, **fields: Any) -> BoundPod:
+    """A pod that holds so many whole GPUs."""
+    return bound(name, wants(count, WHOLE), priority=priority, **fields)
+
+
+def gpus(*holders: BoundPod | None, **fields: Any) -> NodeInfo:
+    """A GPU for each, held by that pod or by nobody; allocatable as there are GPUs."""
+    devices = [
+        device(i, holders=(Holder(uid=pod.uid),) if pod is not None else ()) for i, pod in enumerate(holders)
+    ]
+    pods = tuple({pod.uid: pod for pod in holders if pod is not None}.values())
+    return node(*devices, pods=pods, **({"allocatable": {WHOLE: len(holders)}} | fields))
+
+
+def on_share(name: str, mib: int, gpu: int, priority: int = 0, **fields: Any) -> BoundPod:
+    """A pod with a share of that GPU."""
+    told = {"devices": {"main": (f"GPU-{gpu}",)}}
+    return bound(name, wants(mib, SHARE), priority=priority, **(told | fields))
+
+
+def shares(*pods: BoundPod, count: int = 2, **fields: Any) -> NodeInfo:
+    """GPUs of 73728 MiB for shares each."""
+    allocatable = {SHARE: 73_728 * count}
+    return node(*(device(i) for i in range(count)), pods=pods, **({"allocatable": allocatable} | fields))
+
+
+def preempt(
+    info: NodeInfo,
+    request: GpuRequest,
+    named: Sequence[str] = (),
+    budgets: Sequence[Budget] = (),
+    asks: dict[str, int] | None = None,
+    counted: int = 0,
+    evaluations: int = 10_000,
+) -> Victims | None:
+    """The victims for a pod of priority 100."""
+    request = replace(request, priority=PRIORITY)
+    other = {name: Fraction(amount) for name, amount in (asks or {}).items()}
+    preemption = Preemption(request, "uid-me", other, budgets, Policy(), NAMES, 10, evaluations)
+    return preemption.victims(info, [f"uid-{name}" for name in named], counted)
+
+
+def names(victims: Victims | None) -> str | None:
+    return " ".join(uid.removeprefix("uid-") for uid in victims.uids) if victims is not None else None
+
+
+def guard(label: str, allowed: int = 0) -> Budget:
+    return Budget("ns", "pdb", Selector({"app": label}), allowed)
+
+
+A, B = {"app": "a"}, {"app": "b"}
+
+
+@pytest.mark.parametrize(
+    ("info", "request_", "victims"),
+    [
+        pytest.param(gpus(on_gpu("a", 5), on_gpu("b", 3)), whole(), "b", id="the lower priority goes"),
+        pytest.param(
+            gpus(on_gpu("a", 5), on_gpu("b", 5, 2), on_gpu("b", 5, 2), None),
+            whole(2),
+            "a",
+            id="what is free counts with it",
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 4), on_gpu("b", 4), on_gpu("c", 5, 2), on_gpu("c", 5, 2)),
+            whole(2),
+            "a b",
+            id="two of a lower priority before one of a higher",
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 7), on_gpu("b", 7), on_gpu("c", 7), on_gpu("d", 7, 2), on_gpu("d", 7, 2)),
+            whole(2),
+            "d",
+            id="least in total: one of two GPUs before two of one",
+        ),
+        pytest.param(
+            gpus(on_gpu("a", -7), on_gpu("b", -7), on_gpu("c", -7, 2), on_gpu("c", -7, 2)),
+            whole(2),
+            "c",
+            id="below zero the fewest: one before two, though two sum to less",
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 0, started_at=9.0), on_gpu("b", 0, started_at=5.0)),
+            whole(),
+            "a",
+            id="the youngest",
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 0, started_at=9.0), on_gpu("b", 0)),
+            whole(),
+            "b",
+            id="who has not started is younger",
+        ),
+        pytest.param(
+            gpus(
+                on_gpu("a", 0, started_at=8.0), on_gpu("b", 0, started_at=9.0), on_gpu("c", 0, started_at=2.0)
+            ),
+            whole(2),
+            "a b",
+            id="the set whose eldest is youngest",
+        ),
+        pytest.param(gpus(on_gpu("a", 100)), whole(), None, id="equal priority stays"),
+        pytest.param(gpus(on_gpu("a", 101)), whole(), None, id="higher priority stays"),
+        pytest.param(gpus(on_gpu("a", 101), on_gpu("b", 0)), whole(2), None, id="nobody is evicted in vain"),
+        pytest.param(gpus(None), whole(), None, id="where it fits already nobody is to leave"),
+        pytest.param(gpus(on_gpu("a", 0)), whole(2), None, id="more than the node has"),
+        pytest.param(
+            gpus(on_gpu("a", 0), freshness="Missing"), whole(), None, id="a node nothing recent is known of"
+        ),
+        pytest.param(gpus(on_gpu("a", 0)), whole(models=("H100",)), None, id="the wrong model"),
+        pytest.param(
+            gpus(on_gpu("a", 0), assumed=frozenset({"uid-a"})), whole(), None, id="a binding under way"
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 0), nominated=(on_gpu("w", 200),)),
+            whole(),
+            None,
+            id="the place waits for another",
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 0), nominated=(on_gpu("w", 50),)),
+            whole(),
+            "a",
+            id="of lower priority: it does not",
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 0), nominated=(on_gpu("me", 100),)), whole(), "a", id="it waits there itself"
+        ),
+        pytest.param(
+            node(
+                device(0, holders=(Holder(uid="uid-a"),), healthy=False),
+                device(1, holders=(Holder(uid="uid-b"),)),
+                pods=(on_gpu("a", 0), on_gpu("b", 5)),
+            ),
+            whole(),
+            "b",
+            id="a sick GPU helps nobody, however low its pod",
+        ),
+        pytest.param(
+            node(
+                t4(0, holders=(Holder(uid="uid-a"),)),
+                device(1, holders=(Holder(uid="uid-b"),)),
+                pods=(on_gpu("a", 0), on_gpu("b", 5)),
+            ),
+            whole(models=("A100",)),
+            "b",
+            id="nor one of another model, which the plugin might then pick",
+        ),
+        pytest.param(
+            node(
+                device(0, holders=(Holder(uid="uid-a"),), cordoned=True),
+                device(1, holders=(Holder(uid="uid-b"),)),
+                pods=(on_gpu("a", 0), on_gpu("b", 5)),
+            ),
+            whole(),
+            "b",
+            id="nor one that is cordoned",
+        ),
+        pytest.param(
+            node(device(0), device(1), pods=(on_gpu("a", 3), on_gpu("b", 1)), allocatable={WHOLE: 2}),
+            whole(),
+            "b",
+            id="GPUs of which nobody has told whose they are",
+        ),
+    ],
+)
+def test_whole_gpus(info: NodeInfo, request_: GpuRequest, victims: str | None) -> None:
+    assert names(preempt(info, request_)) == victims
+
+
+def instances(*held: tuple[str, str, int]) -> NodeInfo:
+    """One GPU of 1g, 1g and 2g instances; (pod, profile, priority) in that order hold them."""
+    layout = (("1g.10gb", 0), ("1g.10gb", 1), ("2g.20gb", 2))
+    holders, pods, left = {}, [], list(layout)
+    for name, profile, priority in held:
+        place = next(one for one in left if one[0] == profile)
+        left.remove(place)
+        holders[place[1]] = Holder(uid=f"uid-{name}")
+        pods.append(bound(name, wants(1, f"nvidia.com/mig-{profile}"), priority=priority))
+    have = {ONE_G: 2, "nvidia.com/mig-2g.20gb": 1}
+    return node(
+        device(0, mig=sliced(*layout, holders=holders)), pods=tuple(pods), allocatable=have, report=MIXED
+    )
+
+
+@pytest.mark.parametrize(
+    ("info", "request_", "victims"),
+    [
+        pytest.param(
+            instances(("a", "1g.10gb", 5), ("b", "1g.10gb", 3), ("c", "2g.20gb", 0)),
+            mig("1g.10gb"),
+            "b",
+            id="only who has such an instance helps",
+        ),
+        pytest.param(
+            instances(("a", "1g.10gb", 5), ("c", "2g.20gb", 0)), mig("1g.10gb", 2), "a", id="one is free"
+        ),
+        pytest.param(instances(("c", "2g.20gb", 0)), mig("3g.40gb"), None, id="nobody creates an instance"),
+        pytest.param(
+            instances(("a", "1g.10gb", 100), ("b", "1g.10gb", 3)), mig("1g.10gb", 2), None, id="one stays"
+        ),
+    ],
+)
+def test_mig(info: NodeInfo, request_: GpuRequest, victims: str | None) -> None:
+    assert names(preempt(info, request_)) == victims
+
+
+@pytest.mark.parametrize(
+    ("info", "request_", "victims"),
+    [
+        pytest.param(
+            shares(on_share("a", 40_000, 0), on_share("b", 40_000, 1, 5), on_share("c", 30_000, 1, 3)),
+            share(60_000),
+            "a",
+            id="the GPU where it costs least",
+        ),
+        pytest.param(
+            shares(
+                on_share("a", 30_000, 0),
+                on_share("b", 40_000, 0, 5),
+                on_share("c", 30_000, 1),
+                on_share("d", 40_000, 1, 7),
+            ),
+            share(60_000),
+            "b a",
+            id="both of one GPU, not one of each, though that would free as much in sum",
+        ),
+        pytest.param(
+            shares(on_share("a", 70_000, 0), on_share("b", 70_000, 1)),
+            share(70_000, 70_000),
+            "a b",
+            id="a GPU for each container",
+        ),
+        pytest.param(
+            shares(on_share("a", 30_000, 0), on_share("b", 10_000, 0, 50), on_share("c", 70_000, 1, 50)),
+            share(30_000, 30_000),
+            "a",
+            id="two containers on one GPU",
+        ),
+        pytest.param(
+            shares(on_share("a", 70_000, 0, devices={}), on_share("b", 70_000, 1)),
+            share(60_000),
+            "a",
+            id="a share of which nobody has told the device closes the node until it leaves",
+        ),
+        pytest.param(
+            node(
+                device(
+                    0,
+                    memory=Memory(81_920, used_mib=60_000),
+                    holders=(Holder(uid="uid-a", memory_mib=60_000),),
+                ),
+                pods=(on_share("a", 10_000, 0), on_share("b", 10_000, 0, 5)),
+            ),
+            share(50_000),
+            "a",
+            id="what a pod uses beyond its share counts as its own",
+        ),
+        pytest.param(
+            shares(on_share("a", 70_000, 0, 100), on_share("b", 70_000, 1, 100)),
+            share(60_000),
+            None,
+            id="all equal",
+        ),
+        pytest.param(
+            node(
+                device(0),
+                device(1, holders=(Holder(uid="uid-a", memory_mib=70_000),)),
+                pods=(on_share("a", 1000, 0), on_share("b", 60_000, 0, 100)),
+            ),
+            share(60_000),
+            "a",
+            id="who uses a GPU on which it holds nothing",
+        ),
+        pytest.param(
+            shares(
+                on_share("a", 1000, 0, 1),
+                on_share("b", 1000, 0, 9),
+                on_share("c", 1000, 1, 2),
+                on_share("d", 1000, 1, 3),
+                allocatable=None,
+            ),
+            whole(),
+            "d c",
+            id="a whole GPU is free when all shares on it have gone",
+        ),
+        pytest.param(
+            shares(
+                on_share("a", 40_000, 0),
+                on_share("b", 20_000, 0, 100),
+                on_share("c", 10_000, 1, 100),
+                allocatable={SHARE: 120_000},
+            ),
+            share(60_000),
+            "a",
+            id="room on one GPU, but in the node's sum only what is freed on another",
+        ),
+        pytest.param(
+            node(device(0), pods=(on_gpu("a", 0),)),
+            share(60_000),
+            "a",
+            id="a whole GPU of which nobody has told which it is may be the one",
+        ),
+        pytest.param(
+            shares(on_share("a", 40_000, 0), on_share("b", 60_000, 1), allocatable={SHARE: 100_000}),
+            share(30_000),
+            "a",
+            id="a GPU has room, the node's sum is used up",
+        ),
+    ],
+)
+def test_shares(info: NodeInfo, request_: GpuRequest, victims: str | None) -> None:
+    assert names(preempt(info, request_)) == victims
+
+
+THREE = (on_gpu("a", 1, labels=A), on_gpu("b", 5, labels=B), on_gpu("c", 9))
+
+
+@pytest.mark.parametrize(
+    ("budgets", "count", "victims", "violations"),
+    [
+        pytest.param([guard("a")], 1, "b", 0, id="a higher priority before a violation"),
+        pytest.param([guard("a"), guard("b")], 1, "c", 0, id="also a much higher one"),
+        pytest.param([guard("a", 1)], 1, "a", 0, id="what a budget allows costs nothing"),
+        pytest.param([guard("a"), guard("b")], 2, "c a", 1, id="one violation before two"),
+        pytest.param([guard("a"), guard("b")], 3, "c b a", 2, id="all, where all are needed"),
+        pytest.param([replace(guard("a"), namespace="other")], 1, "a", 0, id="a budget of another namespace"),
+    ],
+)
+def test_budgets(budgets: list[Budget], count: int, victims: str, violations: int) -> None:
+    found = preempt(gpus(*THREE), whole(count), budgets=budgets)
+    assert found is not None
+    assert (names(found), found.violations) == (victims, violations)
+
+
+def test_where_budgets_overlap_it_matters_who_leaves_before_whom() -> None:
+    """ "b" violates its own budget either way; only after "x" it takes nothing from another pod."""
+    both = A | {"tier": "t"}
+    x, y = on_gpu("x", 5, labels=A), on_gpu("y", 1, labels=A)
+    b = on_gpu("b", 3, 2, labels=both)
+    info = node(
+        *(device(i, holders=(Holder(uid=pod.uid),)) for i, pod in enumerate((x, y, b, b))),
+        pods=(x, y, b),
+        allocatable={WHOLE: 4},
+    )
+    budgets = [guard("a", 1), Budget("ns", "t", Selector({"tier": "t"}), 0)]
+    assert preempt(info, whole(3), budgets=budgets) == Victims(("uid-x", "uid-b"), 1)
+
+
+def test_instances_of_a_sick_gpu_are_not_like_those_of_another() -> None:
+    layout = (("1g.10gb", 0), ("1g.10gb", 1))
+    devices, pods = [], []
+    for i, held in enumerate(((("a", 0), ("b", 0)), (("c", 5), ("d", 6)))):
+        holders = {at: Holder(uid=f"uid-{name}") for at, (name, _) in enumerate(held)}
+        cut = sliced(*layout, holders=holders)
+        cut = replace(cut, instances=tuple(replace(one, uuid=f"{one.uuid}-{i}") for one in cut.instances))
+        devices.append(device(i, mig=cut, healthy=i == 1))
+        pods += [bound(name, wants(1, ONE_G), priority=priority) for name, priority in held]
+    info = node(*devices, pods=tuple(pods), report=MIXED)
+    assert names(preempt(info, mig("1g.10gb"))) == "c"
+
+
+EQUAL = (on_gpu("a", 5, started_at=1.0), on_gpu("b", 5, started_at=1.0), on_gpu("c", 9))
+CPU: dict[str, Any] = {"other_requests": {"cpu": Fraction(4)}}
+
+
+@pytest.mark.parametrize(
+    ("info", "count", "named", "asks", "victims"),
+    [
+        pytest.param(gpus(*EQUAL), 1, "a", {}, "a", id="its victim is as good as another"),
+        pytest.param(gpus(*EQUAL), 1, "b", {}, "b", id="and so is the other"),
+        pytest.param(gpus(*EQUAL), 1, "c", {}, "b", id="a cheaper one is taken instead"),
+        pytest.param(gpus(*EQUAL), 1, "b a", {}, "b", id="one too many is spared"),
+        pytest.param(gpus(*EQUAL), 2, "a", {}, "a b", id="one is not enough"),
+        pytest.param(
+            gpus(on_gpu("a", 101), on_gpu("b", 1)), 1, "a", {}, "b", id="it may not name who is higher"
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 1), on_gpu("b", 5, **CPU)), 1, "b", {"cpu": 4}, "b", id="CPU that only it frees"
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 1), on_gpu("b", 5, **CPU)), 1, "b", {"memory": 4}, "a", id="nobody asks for CPU"
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 1, other_requests={"cpu": Fraction(1)}), on_gpu("b", 5, **CPU)),
+            1,
+            "b",
+            {"cpu": 1},
+            "a",
+            id="no more CPU than is asked need be freed",
+        ),
+        pytest.param(gpus(None, on_gpu("b", 5)), 1, "b", {}, "b", id="a place for one more pod, at least"),
+        pytest.param(gpus(*EQUAL), 1, "web c", {}, "web b", id="a pod without GPUs stays, and first"),
+        pytest.param(gpus(*EQUAL), 1, "c web", {}, "b web", id="or last, as it was"),
+        pytest.param(gpus(None), 1, "web", {}, "web", id="a pod without GPUs alone"),
+        pytest.param(gpus(on_gpu("a", 100)), 1, "web", {}, None, id="which does not help"),
+        pytest.param(
+            gpus(replace(on_gpu("a", 1), finished=True), on_gpu("b", 1)),
+            2,
+            "a",
+            {},
+            "b",
+            id="one that is gone",
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 1), on_gpu("b", 5), assumed=frozenset({"uid-a"})),
+            1,
+            "a",
+            {},
+            "a",
+            id="one whose binding is under way, which it knows there",
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 1), on_gpu("b", 5), assumed=frozenset({"uid-a"})),
+            1,
+            "b",
+            {},
+            "b",
+            id="but no other of those, however cheap",
+        ),
+        pytest.param(
+            shares(
+                on_share("a", 1000, 0, 1),
+                on_share("a", 1000, 1, 1),
+                assumed=frozenset({"uid-a"}),
+                allocatable=None,
+            ),
+            1,
+            "a",
+            {},
+            None,
+            id="nor one that two extenders bind to different GPUs",
+        ),
+    ],
+)
+def test_what_kube_scheduler_proposes(
+    info: NodeInfo, count: int, named: str, asks: dict[str, int], victims: str | None
+) -> None:
+    assert names(preempt(info, whole(count), named.split(), asks=asks)) == victims
+
+
+GOING: dict[str, Any] = {"terminating": True}
+
+
+@pytest.mark.parametrize(
+    ("info", "count", "named", "victims"),
+    [
+        pytest.param(
+            gpus(on_gpu("a", 1), on_gpu("b", 5, **GOING)), 1, "", "b", id="who leaves anyway costs nothing"
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 1), on_gpu("b", 5, **GOING)), 2, "", "a", id="and is not named beside others"
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 1), on_gpu("b", 5, **GOING)), 2, "b", "b a", id="unless kube-scheduler does"
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 1), on_gpu("b", 5, **GOING)), 1, "b a", "b", id="then it is enough alone"
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 1, **GOING), on_gpu("b", 5, **GOING)), 1, "", "a", id="only who is waited for"
+        ),
+        pytest.param(
+            gpus(on_gpu("a", 100, **GOING)), 1, "", None, id="of equal priority it holds until it is gone"
+        ),
+        pytest.param(
+            gpus(None, on_gpu("b", 5, **GOING)), 1, "", None, id="where it fits nobody is waited for"
+        ),
+    ],
+)
+def test_pods_that_are_leaving(info: NodeInfo, count: int, named: str, victims: str | None) -> None:
+    assert names(preempt(info, whole(count), named.split())) == victims
+
+
+def test_violations_of_unknown_victims_are_as_kube_scheduler_counts_them() -> None:
+    info = gpus(on_gpu("a", 5, labels=A))
+    found = preempt(info, whole(), ["web", "a"], [guard("a")], counted=2)
+    assert found == Victims(("uid-web", "uid-a"), 2)
+    assert preempt(info, whole(), ["a"], [guard("a")], counted=7) == Victims(("uid-a",), 1)
+
+
+def test_two_pods_of_one_name_are_two() -> None:
+    """What the agent saw by name is the one's that is there; both may have to leave."""
+    by_name = (Holder(namespace="ns", name="a"),)
+    pods = (on_gpu("a", 1), replace(on_gpu("a", 3), uid="uid-other"))
+    info = node(device(0, holders=by_name), device(1), pods=pods, allocatable={WHOLE: 2})
+    assert names(preempt(info, whole())) == "a"
+    assert names(preempt(info, whole(2))) == "other a"
+
+
+def rescuable(info: NodeInfo, request: GpuRequest) -> bool:
+    return Preemption(replace(request, priority=100), "uid-me", {}, (), Policy(), NAMES, 10).rescuable(info)
+
+
+def two_gpus(first: Device, second: Device) -> NodeInfo:
+    return node(first, second, pods=(on_gpu("a", 0), on_gpu("b", 5)))
+
+
+@pytest.mark.parametrize(
+    ("info", "request_", "expected"),
+    [
+        pytest.param(gpus(on_gpu("a", 5)), whole(), True, id="a lower one can leave"),
+        pytest.param(gpus(on_gpu("a", 100)), whole(), False, id="nobody is lower"),
+        pytest.param(gpus(on_gpu("a", 5)), whole(2), False, id="all together are not enough"),
+        pytest.param(gpus(on_gpu("a", 5, **GOING)), whole(), True, id="one leaves anyway"),
+        pytest.param(
+            two_gpus(t4(0, holders=(Holder(uid="uid-a"),)), device(1, holders=(Holder(uid="uid-b"),))),
+            whole(models=("A100",)),
+            True,
+            id="all together are too many, one is right",
+        ),
+        pytest.param(
+            two_gpus(
+                device(0, holders=(Holder(uid="uid-a"),), cordoned=True),
+                device(1, holders=(Holder(uid="uid-b"),)),
+            ),
+            whole(),
+            True,
+            id="all together would free one that is cordoned",
+        ),
+        pytest.param(shares(on_share("a", 70_000, 0), count=1), share(60_000), True, id="a share"),
+        pytest.param(shares(on_share("a", 70_000, 0), count=1), share(80_000), False, id="a share too large"),
+    ],
+)
+def test_a_refused_node_is_rescuable(info: NodeInfo, request_: GpuRequest, expected: bool) -> None:
+    assert rescuable(info, request_) is expected

@@ -1,0 +1,157 @@
+"""Past its budget the search gives way to reprieving pods one by one, as kube-scheduler itself does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import assume, event, given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.framework import allocate
+from scheduler_ext.core.framework.allocate import place_exactly
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.preemption import preemption as preemption_module
+from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.core.preemption.preemption import Preemption
+from scheduler_ext.core.preemption.victim_candidate import Victims
+from scheduler_ext.core.request.request import ShareAsk
+from tests.core.asked import share, whole
+from tests.core.preemption.preempt_oracle import HEADROOM_PERCENT, NAMES, Question, importance, violations
+from tests.core.preemption.preempt_strategies import mig_nodes, questions, share_nodes, whole_nodes
+from tests.core.reported import SHARE, WHOLE, bound, device, node, wants
+
+
+def answer(question: Question, evaluations: int) -> Victims | None:
+    preemption = Preemption(
+        question.request,
+        question.uid,
+        question.other_requests,
+        question.budgets,
+        Policy(),
+        NAMES,
+        HEADROOM_PERCENT,
+        evaluations,
+    )
+    return preemption.victims(question.info, question.named)
+
+
+def violating(pods: list[BoundPod], budgets: tuple[Budget, ...]) -> list[bool]:
+    """Which of the pods, the most important first, is one violation more than those before it."""
+    counts = [violations(pods[:end], budgets) for end in range(len(pods) + 1)]
+    return [after > before for before, after in pairwise(counts)]
+
+
+def reprieved(question: Question) -> set[str]:
+    """All lower ones out, then back one by one: who violates a budget first, then the most important."""
+    pods = sorted(question.candidates, key=importance)
+    over = violating(pods, question.budgets)
+    gone = list(pods)
+    for first in (True, False):
+        for pod, violates in zip(pods, over, strict=True):
+            fewer = [other for other in gone if other is not pod]
+            if violates == first and question.suffices(fewer):
+                gone = fewer
+    return {pod.uid for pod in gone}
+
+
+@given(st.one_of(questions(share_nodes()), questions(whole_nodes()), questions(mig_nodes())))
+def test_it_reprieves_as_kube_scheduler_does(question: Question) -> None:
+    # Where GPUs that become free can be in the way, who is tried with whom matters.
+    plain = not (question.request.models or question.request.min_free_mib)
+    devices = question.info.report.devices if question.info.report else ()
+    assume(plain and not any(each.cordoned for each in devices))
+    question = replace(question, named=())
+    if not question.candidates or question.suffices([]) or not question.suffices(question.candidates):
+        return
+    victims = answer(question, 0)
+    assert victims is not None
+    event(f"victims: {len(victims.uids)}")
+    assert set(victims.uids) == reprieved(question)
+
+
+def small_shares(count: int, gpus: int = 2) -> NodeInfo:
+    """GPUs full of shares of 8192 MiB, each of a priority of its own."""
+    pods = tuple(
+        replace(
+            bound(f"{gpu}-{i}", wants(8192, SHARE), devices={"main": (f"GPU-{gpu}",)}),
+            priority=(7 * i + 3 * gpu) % 23,
+        )
+        for gpu in range(gpus)
+        for i in range(count)
+    )
+    return node(*(device(i) for i in range(gpus)), pods=pods, allocatable={SHARE: 73_728 * gpus})
+
+
+@pytest.mark.parametrize("evaluations", [0, 1, 5, 50, 10**6])
+def test_however_far_it_searches_the_pods_suffice_and_none_is_superfluous(evaluations: int) -> None:
+    request = replace(share(30_000, 30_000), priority=100)
+    question = Question(small_shares(9), request, {}, ())
+    victims = answer(question, evaluations)
+    assert victims is not None
+    gone = [pod for pod in question.candidates if pod.uid in victims.uids]
+    assert question.suffices(gone)
+    for spared in gone:
+        assert not question.suffices([pod for pod in gone if pod is not spared])
+
+
+def test_a_longer_search_never_finds_worse_victims() -> None:
+    request = replace(share(30_000, 30_000), priority=100)
+    question = Question(small_shares(9), request, {}, ())
+    highest = []
+    for evaluations in (0, 50, 10**6):
+        victims = answer(question, evaluations)
+        assert victims is not None
+        highest.append(max(pod.priority for pod in question.candidates if pod.uid in victims.uids))
+    assert highest == sorted(highest, reverse=True)
+
+
+def test_kube_schedulers_proposal_stands_where_reprieving_finds_worse() -> None:
+    """Of two of one priority the older is spared first, and with the other one more has to leave."""
+    told = [{"devices": {"main": (f"GPU-{gpu}",)}} for gpu in range(2)]
+    alone = bound("alone", wants(70_000, SHARE), priority=8, started_at=1.0, **told[0])
+    one = bound("one", wants(40_000, SHARE), priority=8, started_at=2.0, **told[1])
+    two = bound("two", wants(30_000, SHARE), priority=1, started_at=2.0, **told[1])
+    info = node(device(0), device(1), pods=(alone, one, two), allocatable={SHARE: 2 * 73_728})
+    question = Question(info, replace(share(70_000), priority=100), {}, ())
+    assert answer(question, 0) == Victims(("uid-one", "uid-two"), 0)
+    assert answer(replace(question, named=("uid-alone",)), 0) == Victims(("uid-alone",), 0)
+
+
+def test_who_violates_a_budget_is_spared_first() -> None:
+    guarded = bound("guarded", wants(1, WHOLE), priority=1, labels={"app": "a"})
+    other = bound("other", wants(1, WHOLE), priority=50)
+    info = node(device(0), device(1), pods=(guarded, other), allocatable={WHOLE: 2})
+    budget = Budget("ns", "pdb", Selector({"app": "a"}), 0)
+    question = Question(info, replace(whole(), priority=100), {}, (budget,))
+    assert answer(question, 0) == Victims(("uid-other",), 0)
+
+
+def test_a_hostile_pod_gets_one_budget_for_placing_its_shares_on_all_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """40 shares that fit a node of 8 GPUs only if most of its pods leave, and hardly then."""
+    monkeypatch.setattr(preemption_module, "MAX_SEARCH_STEPS", 5000)
+    spent: list[int] = []
+
+    def watched(room: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:
+        before = steps[0]
+        found = place_exactly(room, shares, steps)
+        spent.append(before - steps[0])
+        return found
+
+    monkeypatch.setattr(allocate, "place_exactly", watched)
+    sizes = [11_000 + 137 * (i * i % 41) for i in range(40)]
+    request = replace(share(*sizes), priority=100)
+    preemption = Preemption(request, "uid-me", {}, (), Policy(), NAMES, HEADROOM_PERCENT)
+    for count in (9, 8, 7):
+        info = small_shares(count, gpus=8)
+        victims = preemption.victims(info)
+        question = Question(info, request, {}, ())
+        if victims is not None:
+            assert question.suffices([pod for pod in question.candidates if pod.uid in victims.uids])
+    assert len(spent) > 3
+    assert sum(spent) <= 5000 + 8

@@ -1,0 +1,245 @@
+"""Laws of preemption on random nodes, against a search that tries every set of pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.preemption.preemption import Preemption
+from scheduler_ext.core.preemption.victim_candidate import Victims
+from tests.core.preemption.preempt_oracle import (
+    HEADROOM_PERCENT,
+    NAMES,
+    Question,
+    cost,
+    importance,
+    violations,
+)
+from tests.core.preemption.preempt_strategies import (
+    mig_nodes,
+    mixed_nodes,
+    questions,
+    share_nodes,
+    whole_nodes,
+)
+from tests.examples import examples
+
+KINDS = {
+    "whole": questions(whole_nodes()),
+    "mig": questions(mig_nodes()),
+    "shares": questions(share_nodes()),
+    "mixed": questions(mixed_nodes()),
+}
+ENDLESS = 10**6
+anything = st.one_of(*KINDS.values())
+
+
+def preemption(question: Question, evaluations: int = ENDLESS) -> Preemption:
+    return Preemption(
+        question.request,
+        question.uid,
+        question.other_requests,
+        question.budgets,
+        Policy(),
+        NAMES,
+        HEADROOM_PERCENT,
+        evaluations,
+    )
+
+
+def answer(question: Question, evaluations: int = ENDLESS) -> Victims | None:
+    return preemption(question, evaluations).victims(question.info, question.named)
+
+
+def evicted(question: Question, victims: Victims) -> list[BoundPod]:
+    """Those of the victims that would not leave anyway."""
+    return [pod for pod in question.candidates if pod.uid in victims.uids]
+
+
+def unknown(question: Question) -> list[str]:
+    known = {pod.uid for pod in question.seen.pods}
+    return [uid for uid in question.named if uid not in known]
+
+
+def nobody_to_name(question: Question) -> bool:
+    """Nobody need leave, and of those that do anyway, the pod needs none and kube-scheduler names none."""
+    named = any(pod.uid in question.named for pod in question.leaving)
+    return question.suffices([]) and not named and not unknown(question) and question.suffices([], [])
+
+
+def check_exact(question: Question) -> None:
+    victims = answer(question)
+    sets = question.sufficient()
+    event(f"sets: {min(3, len(sets))}")
+    if not sets or nobody_to_name(question):
+        assert victims is None
+        return
+    assert victims is not None
+    best = min(cost(some, question.budgets) for some in sets)
+    found = evicted(question, victims)
+    event(f"victims: {len(found)}, violations: {best[0]}")
+    assert question.suffices(found)
+    assert cost(found, question.budgets) == best
+    assert victims.violations == best[0]
+
+
+@given(KINDS["whole"])
+def test_whole_gpus_cost_the_least(question: Question) -> None:
+    check_exact(question)
+
+
+@examples(50, 500)
+@given(KINDS["mig"])
+def test_mig_instances_cost_the_least(question: Question) -> None:
+    check_exact(question)
+
+
+@examples(50, 500)
+@given(KINDS["shares"])
+def test_shares_cost_the_least(question: Question) -> None:
+    check_exact(question)
+
+
+@examples(50, 500)
+@given(KINDS["mixed"])
+def test_shares_beside_whole_gpus_cost_the_least(question: Question) -> None:
+    check_exact(question)
+
+
+def filter_accepts(question: Question, gone: Iterable[str]) -> bool:
+    """What filter says of the node, as the pod may count on it, once these have really left."""
+    seen = seen_by(question.info, question.uid, question.request.priority)
+    left = set(gone) | {pod.uid for pod in question.leaving}
+    pods = tuple(replace(pod, departed=True) if pod.uid in left else pod for pod in seen.pods)
+    return replace(question, info=replace(seen, pods=pods), uid="").fits(())
+
+
+# From exact to no search at all: the laws hold however the answer was found.
+budgets_of_search = st.sampled_from((ENDLESS, 8, 2, 0))
+
+
+@given(anything, budgets_of_search)
+def test_whatever_preempt_accepts_filter_accepts(question: Question, evaluations: int) -> None:
+    victims = answer(question, evaluations)
+    if victims is not None:
+        event(f"victims: {len(victims.uids)}")
+        assert filter_accepts(question, victims.uids)
+
+
+@given(anything, budgets_of_search)
+def test_victims_are_on_the_node_and_of_lower_priority(question: Question, evaluations: int) -> None:
+    victims = answer(question, evaluations)
+    if victims is not None:
+        here = {pod.uid: pod for pod in question.info.pods}
+        assert victims.uids
+        assert len(set(victims.uids)) == len(victims.uids)
+        for uid in victims.uids:
+            assert uid in here or uid in question.named
+            if uid in here:
+                assert here[uid].priority < question.request.priority
+                assert here[uid].holds
+                assert uid not in question.info.assumed or uid in question.named
+
+
+@given(anything, budgets_of_search)
+def test_no_victim_is_superfluous(question: Question, evaluations: int) -> None:
+    victims = answer(question, evaluations)
+    if victims is not None:
+        found = evicted(question, victims)
+        for spared in found:
+            assert not question.suffices([pod for pod in found if pod is not spared])
+
+
+@given(anything, budgets_of_search)
+def test_violations_are_those_of_the_victims(question: Question, evaluations: int) -> None:
+    victims = answer(question, evaluations)
+    if victims is not None:
+        assert victims.violations == violations(evicted(question, victims), question.budgets)
+
+
+@given(anything, budgets_of_search)
+def test_the_most_important_victim_comes_first(question: Question, evaluations: int) -> None:
+    victims = answer(question, evaluations)
+    if victims is not None:
+        here = {pod.uid: pod for pod in question.info.pods}
+        known = [here[uid] for uid in victims.uids if uid in here]
+        assert known == sorted(known, key=importance)
+
+
+@given(anything)
+def test_a_set_of_kube_schedulers_that_is_as_cheap_stays(question: Question) -> None:
+    named = [pod for pod in question.candidates if pod.uid in question.named]
+    victims = answer(question)
+    if victims is not None and named and question.suffices(named):
+        found = evicted(question, victims)
+        same = cost(named, question.budgets) == cost(found, question.budgets)
+        event(f"as cheap: {same}")
+        if same:
+            assert {pod.uid for pod in found} == {pod.uid for pod in named}
+
+
+@given(anything)
+def test_who_is_leaving_is_named_only_if_kube_scheduler_does_or_nobody_else_is(question: Question) -> None:
+    victims = answer(question)
+    if victims is not None:
+        leaving = {pod.uid for pod in question.leaving}
+        named = leaving & set(question.named)
+        stay = leaving & set(victims.uids)
+        if stay != named:
+            assert not named
+            assert stay == set(victims.uids)
+            # And then only those that the pod waits for.
+            here = [pod for pod in question.leaving if pod.uid in stay]
+            for spared in here:
+                assert not question.suffices([], [pod for pod in here if pod is not spared])
+
+
+@given(anything)
+def test_unknown_pods_that_kube_scheduler_names_stay(question: Question) -> None:
+    victims = answer(question)
+    if victims is not None:
+        assert set(unknown(question)) <= set(victims.uids)
+
+
+@given(anything)
+def test_a_refused_node_is_rescuable_exactly_where_some_set_suffices(question: Question) -> None:
+    question = replace(question, named=(), other_requests={})
+    if not question.fits(()):
+        rescuable = preemption(question).rescuable(question.info)
+        event(f"rescuable: {rescuable}")
+        assert rescuable == bool(question.sufficient())
+        assert rescuable == (answer(question) is not None)
+
+
+@given(anything)
+def test_reprieving_suffices_wherever_all_lower_ones_together_do(question: Question) -> None:
+    if question.suffices(question.candidates) and not nobody_to_name(question):
+        assert answer(question, 0) is not None
+
+
+@given(anything)
+def test_the_order_of_pods_changes_nothing(question: Question) -> None:
+    turned = replace(question, info=replace(question.info, pods=question.info.pods[::-1]))
+    assert answer(question) == answer(turned)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_questions_are_worth_asking(kind: str) -> None:
+    """Random nodes on which nothing had to leave, or nothing helped, would prove nothing."""
+    found = []
+
+    @given(KINDS[kind])
+    def ask(question: Question) -> None:
+        victims = answer(question)
+        found.append(len(evicted(question, victims)) if victims is not None else -1)
+
+    ask()
+    assert sum(count >= 1 for count in found) > len(found) // 6
+    assert sum(count >= 2 for count in found) > len(found) // 40

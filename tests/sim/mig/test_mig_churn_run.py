@@ -1,0 +1,185 @@
+"""MIG churn: what arrives is accepted or rejected, legally, the same again by the same seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cache.observed_demand import ObservedDemand
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.forecast.mig_value import expected_mix
+from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_from_report
+from scheduler_ext.core.gpu.mig_profile import Profile
+from scheduler_ext.core.request.pod_kinds import TaskClass
+from scheduler_ext.sim.mig.geometry import read_geometry
+from scheduler_ext.sim.mig.mig_churn_run import MigChurn, run_mig_churn
+from scheduler_ext.sim.mig.mig_gpus import MigGpus
+from scheduler_ext.sim.mig.mig_policy import OccupiedMasks, Placement
+from scheduler_ext.sim.mig.mix import parse_mix
+from scheduler_ext.sim.mig.policies import policy_names
+from scheduler_ext.sim.mig.target import OnlineTarget
+from scheduler_ext.sim.simulation_report import Run
+from tests.core.gpu.test_mig_profile_oracle import any_geometry, may_join
+
+A100 = read_geometry("A100-80GB")
+A30 = read_geometry("A30-24GB")
+ONE_SIZE = geometry_from_report(4, [Profile("1g.6gb", 1, (0, 1, 2, 3), 4, None)])
+
+
+def churn(
+    geometry: Geometry = A100, mix: str = "uniform", arrivals: int = 400, **changes: object
+) -> MigChurn:
+    made = MigChurn(
+        geometry=geometry, mix=parse_mix(mix, geometry), trace=mix, gpus=4, arrivals=arrivals, load=1.2
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def timeless(run: Run) -> Run:
+    return replace(run, decisions_per_second=0.0, p99_ms=0.0)
+
+
+@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("target", ["mix", "online"])
+def test_what_arrives_is_accepted_or_rejected(policy: str, target: str) -> None:
+    run = run_mig_churn(churn(target=target), policy, 42)
+    assert run.arrived_milli == run.allocated_milli + run.rejected_milli
+    assert sum(run.rejected_by_class.values()) == run.rejected_milli
+    assert run.slice_acceptance_percent == pytest.approx(100 * run.allocated_milli / run.arrived_milli)
+    assert 0 < run.allocated_milli < run.arrived_milli
+
+
+@pytest.mark.parametrize("policy", policy_names())
+def test_the_same_seed_the_same_result(policy: str) -> None:
+    first, again, other = (run_mig_churn(churn(), policy, seed) for seed in (42, 42, 43))
+    assert timeless(first) == timeless(again)
+    assert timeless(first) != replace(timeless(other), seed=42)
+
+
+def test_every_policy_meets_the_same_pods() -> None:
+    assert len({run_mig_churn(churn(), policy, 42).arrived_milli for policy in policy_names()}) == 1
+
+
+@settings(max_examples=40)
+@given(any_geometry, st.sampled_from(policy_names()), st.integers(0, 99))
+def test_no_geometry_leads_to_an_illegal_placement(geometry: Geometry, policy: str, seed: int) -> None:
+    mix = ",".join(f"{profile.name}=1" for profile in geometry.profiles)
+    # An illegal one raises.
+    run = run_mig_churn(churn(geometry, mix, arrivals=150, gpus=3), policy, seed)
+    assert run.arrived_milli == run.allocated_milli + run.rejected_milli
+
+
+@settings(max_examples=60)
+@given(any_geometry, st.data())
+def test_gpus_take_what_the_rules_let_join(geometry: Geometry, data: st.DataObject) -> None:
+    gpus = MigGpus(geometry, 2)
+    held: list[list[tuple[str, int]]] = [[], []]
+    for _ in range(data.draw(st.integers(1, 8))):
+        index = data.draw(st.integers(0, len(geometry.profiles) - 1))
+        gpu, profile = data.draw(st.integers(0, 1)), geometry.profiles[index]
+        start = data.draw(st.sampled_from(profile.starts))
+        if may_join(geometry, held[gpu], profile.name, start):
+            gpus.create(gpu, index, start)
+            held[gpu].append((profile.name, start))
+        else:
+            with pytest.raises(ValueError, match="cannot lie"):
+                gpus.create(gpu, index, start)
+        leaves: bool = data.draw(st.booleans())
+        if held[gpu] and leaves:
+            name, start = held[gpu].pop()
+            gpus.destroy(gpu, [p.name for p in geometry.profiles].index(name), start)
+        sizes = {profile.name: profile.size for profile in geometry.profiles}
+        assert gpus.held_units == sum(sizes[name] for instances in held for name, _ in instances)
+
+
+@pytest.mark.parametrize("policy", policy_names())
+def test_where_there_is_plenty_of_room_nothing_is_rejected(policy: str) -> None:
+    run = run_mig_churn(churn(gpus=100, load=0.02), policy, 42)
+    assert run.rejected_milli == 0
+    assert run.rejected_by_class == {}
+
+
+def test_with_one_size_the_loss_is_erlangs() -> None:
+    # Eight servers at an offered load of eight lose 23.56 % (Erlang's B formula).
+    run = run_mig_churn(churn(ONE_SIZE, arrivals=40_000, gpus=2, load=1.0), "first-fit", 1)
+    assert run.slice_acceptance_percent == pytest.approx(100 - 23.56, abs=1.0)
+    # Little's law: what is held is what is accepted, for a lifetime of 1.
+    assert run.mean_allocation_percent == pytest.approx(run.slice_acceptance_percent, abs=1.5)
+
+
+def test_where_small_ones_are_common_the_default_accepts_more_than_fgd() -> None:
+    case = churn(mix="skew-small", arrivals=8_000, gpus=100, load=1.0)
+    default, fgd = (run_mig_churn(case, policy, 42).slice_acceptance_percent for policy in ("default", "fgd"))
+    assert default is not None
+    assert fgd is not None
+    assert default > fgd + 1
+
+
+class _Told:
+    """A policy that remembers its targets."""
+
+    def __init__(self) -> None:
+        self.mixes: list[Mapping[str, float]] = []
+
+    def retarget(self, mix: Mapping[str, float]) -> None:
+        self.mixes.append(mix)
+
+    def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
+        raise AssertionError("nobody asked")
+
+
+def test_an_online_target_is_what_the_server_expects_and_follows_a_drift() -> None:
+    told, server = _Told(), ObservedDemand()
+    online = OnlineTarget(told, A30)
+    names = [profile.name for profile in A30.profiles]
+    small, large = names.index("1g.6gb"), names.index("4g.24gb")
+    for came, profile in enumerate([small] * 16 + [large] * 9000):
+        before = len(told.mixes)
+        online.arrived(profile)
+        server.came(TaskClass(mig=((names[profile], 1),)), created_at=None)
+        if told.mixes[before:]:
+            assert told.mixes[before:] == [expected_mix(A30, server.workload())], came
+    # Of those who may have asked anything some are left of the first pods, hardly any in the end.
+    assert 0.5 < told.mixes[0]["1g.6gb"] < 0.7
+    assert told.mixes[-1]["4g.24gb"] > 0.95
+    assert 20 < len(told.mixes) < 60
+
+
+def test_a_profile_at_its_cap_is_barred_whatever_is_free() -> None:
+    gpus = MigGpus(A100, 2)
+    media = [profile.name for profile in A100.profiles].index("1g.10gb+me")
+    plain = [profile.name for profile in A100.profiles].index("1g.10gb")
+    gpus.create(0, media, 0)
+    assert np.array_equal(gpus.masks_for(media), [0xFF, 0])
+    assert np.array_equal(gpus.masks_for(plain), [0x01, 0])
+
+
+def test_a_cap_below_the_starts_bars_too() -> None:
+    capped = geometry_from_report(4, [Profile("1g.6gb", 1, (0, 1, 2, 3), 2, None)])
+    gpus = MigGpus(capped, 1)
+    gpus.create(0, 0, 0)
+    assert np.array_equal(gpus.masks_for(0), [0b0001])
+    gpus.create(0, 0, 2)
+    assert np.array_equal(gpus.masks_for(0), [0b1111])
+    gpus.destroy(0, 0, 0)
+    assert np.array_equal(gpus.masks_for(0), [0b0100])
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        pytest.param({"gpus": 0}, "gpus 0", id="no GPU"),
+        pytest.param({"arrivals": 0}, "arrivals 0", id="no pod"),
+        pytest.param({"load": 0.0}, "load 0.0: must be above 0", id="no load"),
+        pytest.param({"load": float("nan")}, "load nan", id="a load that is no number"),
+        pytest.param({"target": "future"}, "target future: must be one of mix, online", id="another target"),
+    ],
+)
+def test_an_experiment_that_cannot_be_run(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(SimulationError, match=says):
+        churn(**changes)  # type: ignore[arg-type]

@@ -1,0 +1,76 @@
+"""What reports tell of runs: every figure in each form, means over seeds."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from scheduler_ext.sim.simulation_report import Run, as_csv, report, summary
+
+
+def run_of(seed: int, rejected: Mapping[str, int], policy: str = "fgd", at_100: float = 90.0) -> Run:
+    return Run(
+        trace="t",
+        policy=policy,
+        seed=seed,
+        allocation_percent={"100": at_100},
+        arrived_milli=9000,
+        allocated_milli=9000 - sum(rejected.values()),
+        rejected_milli=sum(rejected.values()),
+        rejected_by_class=rejected,
+        decisions_per_second=10.0,
+        p99_ms=1.0,
+    )
+
+
+RUNS = [
+    run_of(1, {"share": 500, "8-gpu": 8000}),
+    run_of(2, {"share": 1000}, at_100=80.0),
+    run_of(1, {"1g.6gb": 1}, policy="random"),
+    run_of(2, {}, policy="random"),
+]
+
+
+def rows_of(runs: list[Run]) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(as_csv(runs))))
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        pytest.param("rejectedMilli", ["8500", "1000", "1", "0"], id="what was rejected in all"),
+        pytest.param("rejectedMilli.share", ["500", "1000", "0", "0"], id="a class, 0 where a run has none"),
+        pytest.param("rejectedMilli.8-gpu", ["8000", "0", "0", "0"], id="a class of one run alone"),
+        pytest.param("rejectedMilli.1g.6gb", ["0", "0", "1", "0"], id="a profile, whose name has a dot"),
+        pytest.param("allocationPercent100", ["90.0", "80.0", "90.0", "90.0"], id="a load"),
+    ],
+)
+def test_csv_has_a_column_for(column: str, values: list[str]) -> None:
+    assert [row[column] for row in rows_of(RUNS)] == values
+
+
+def test_csv_has_all_that_the_json_has_of_a_run() -> None:
+    def flat(name: str, value: Any) -> dict[str, Any]:
+        parts = {"allocationPercent": "allocationPercent", "rejectedByClass": "rejectedMilli."}
+        return {parts[name] + key: each for key, each in value.items()} if name in parts else {name: value}
+
+    for run, row in zip(report(RUNS, "")["runs"], rows_of(RUNS), strict=True):
+        told = {key: each for name, value in run.items() for key, each in flat(name, value).items()}
+        assert {
+            name: "" if value is None else str(value) for name, value in told.items()
+        }.items() <= row.items()
+
+
+def test_no_runs_are_no_rows() -> None:
+    assert as_csv([]) == ""
+
+
+def test_means_by_class_are_over_all_seeds() -> None:
+    fgd, random = summary(RUNS)
+    assert fgd["rejectedByClass"] == {"8-gpu": 4000.0, "share": 750.0}
+    assert random["rejectedByClass"] == {"1g.6gb": 0.5}
+    assert fgd["allocationPercent"] == {"100": 85.0}

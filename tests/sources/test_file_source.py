@@ -1,0 +1,272 @@
+"""The inventory file behind a running extender: changed, broken, gone, and back again."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler_ext.core.errors import ImpossibleReportError, InventoryError
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.extender.extender import Extender
+from scheduler_ext.sources import file_source as source_module
+from scheduler_ext.sources.file_source import InventorySource
+from scheduler_ext.sources.inventory_file import load_objects
+from scheduler_ext.wire import files as files_module
+from scheduler_ext.wire.config import Configuration
+from tests.kube_objects import gpu, gpu_node, inventory, names_body, pod
+
+
+class Served:
+    """An extender on a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.extender = Extender(Configuration())
+        self.source = InventorySource(path, self.extender, ResourceNames())
+
+    def fitting(self) -> list[str]:
+        body = names_body(pod("p", {"nvidia.com/gpu": "1"}), ["a", "b"])
+        names = json.loads(self.extender.filter(body, time.monotonic() + 60).body)["NodeNames"]
+        assert isinstance(names, list)
+        return names
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    path = tmp_path / "inventory.yaml"
+    path.write_bytes(inventory(gpu_node("a", [gpu(0)])))
+    built = Served(path)
+    yield built
+    built.source.stop()
+
+
+def test_nothing_is_served_before_the_file_is_read(served: Served) -> None:
+    assert served.source.snapshot is None
+    served.source.load()
+    assert served.source.snapshot is served.extender.snapshot
+    assert served.fitting() == ["a"]
+
+
+def test_a_changed_file_is_picked_up(served: Served) -> None:
+    served.source.load()
+    served.path.write_bytes(inventory(gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(0)])))
+    served.source.load()
+    assert served.fitting() == ["a", "b"]
+    assert served.source.problem is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param(b"kind: [", "neither YAML nor JSON", id="broken YAML"),
+        pytest.param(b"a: \xff", "neither YAML nor JSON", id="bytes that are no text"),
+        pytest.param(b"", "empty", id="a file that is only about to be written"),
+        pytest.param(b"kind: Node", "without metadata.name", id="an object without a name"),
+        pytest.param(
+            inventory(gpu_node("b", [gpu(0), gpu(0)])),
+            r"GPUNode b: status\.devices\[1\]\.uuid",
+            id="a contradiction",
+        ),
+    ],
+)
+def test_a_broken_file_changes_nothing_and_is_named(served: Served, text: bytes, problem: str) -> None:
+    served.source.load()
+    before = served.source.snapshot
+    served.path.write_bytes(text)
+    with pytest.raises(InventoryError, match=problem) as refusal:
+        served.source.load()
+    assert str(refusal.value).startswith(f"{served.path}: ")
+    assert served.source.snapshot is before
+    assert served.fitting() == ["a"]
+
+
+def test_a_file_that_is_gone_changes_nothing(served: Served) -> None:
+    served.source.load()
+    before = served.source.snapshot
+    served.path.unlink()
+    with pytest.raises(InventoryError, match=f"{served.path}: No such file"):
+        served.source.load()
+    assert served.source.snapshot is before
+
+
+def test_a_sequence_that_goes_back_refuses_the_file_until_it_is_mended(served: Served) -> None:
+    def write(sequence: int, boot: str = "one", *, nodes: str = "a") -> None:
+        items = [gpu_node(name, [gpu(0)], sequence=sequence, bootID=boot) for name in nodes]
+        served.path.write_bytes(inventory(*items))
+
+    write(5)
+    served.source.load()
+    write(4, nodes="ab")
+    with pytest.raises(ImpossibleReportError, match="went back from 5 to 4"):
+        served.source.load()
+    assert served.fitting() == ["a"]
+    write(5, nodes="ab")
+    served.source.load()
+    assert served.fitting() == ["a", "b"]
+    write(1, boot="two")
+    served.source.load()
+    assert served.fitting() == ["a"]
+
+
+def test_a_missing_or_unreadable_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(InventoryError, match=r"nowhere\.yaml: No such file or directory"):
+        load_objects(tmp_path / "nowhere.yaml")
+    with pytest.raises(InventoryError, match=f"{tmp_path}: Is a directory"):
+        load_objects(tmp_path)
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until it holds, a minute at most."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_running_source_follows_its_file(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(source_module, "POLL_S", 0.02)
+    served.source.load()
+    with caplog.at_level(logging.ERROR, logger=source_module.__name__):
+        served.source.start()
+        checked_at = served.source.checked_at
+        eventually(lambda: served.source.checked_at > checked_at)
+
+        # As a mounted ConfigMap changes: another file takes the name.
+        def swap(text: bytes) -> None:
+            new = served.path.with_suffix(".new")
+            new.write_bytes(text)
+            new.replace(served.path)
+
+        swap(inventory(gpu_node("b", [gpu(0)])))
+        eventually(lambda: served.fitting() == ["b"])
+        assert caplog.records == []
+
+        swap(b"kind: [")
+        eventually(lambda: served.source.problem is not None)
+        assert str(served.path) in (served.source.problem or "")
+        assert served.fitting() == ["b"]
+        checked_at = served.source.checked_at
+        time.sleep(0.1)
+        # Said once, not at every look; and the age of what is served grows meanwhile.
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        assert "the old one stays" in caplog.text
+        assert served.source.checked_at == checked_at
+
+        swap(inventory(gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(0)])))
+        eventually(lambda: served.fitting() == ["a", "b"])
+        eventually(lambda: served.source.problem is None)
+
+
+def swap_pipe(path: Path) -> None:
+    """Put a pipe that nothing writes to where the file was."""
+    pipe = path.with_suffix(".pipe")
+    os.mkfifo(pipe)
+    pipe.replace(path)
+
+
+def test_a_reload_that_gets_no_answer_is_said_and_tried_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the child itself, which has its own ten seconds."""
+    monkeypatch.setattr(source_module, "POLL_S", 0.02)
+    monkeypatch.setattr(source_module, "AGAIN_S", 0.1)
+    monkeypatch.setattr(files_module, "OPEN_S", 30.0)
+    served.source.load()
+    served.source.start()
+    with caplog.at_level(logging.ERROR, logger=source_module.__name__):
+        swap_pipe(served.path)
+        end = time.monotonic() + 60
+        while not caplog.records:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        (record,) = caplog.records
+        assert record.getMessage() == (
+            f"inventory not reloaded, the old one stays: {served.path}: not opened within 10 s; is it a pipe "
+            "that nothing writes to, or on a mount that does not answer?"
+        )
+        assert served.fitting() == ["a"]
+        assert served.source.status().broken
+        # The same pipe again, which has a writer now.
+        served.path.write_bytes(inventory(gpu_node("b", [gpu(0)])))
+        eventually(lambda: served.fitting() == ["b"])
+        assert served.source.problem is None
+        assert len(caplog.records) == 1
+
+
+@pytest.fixture
+def answering(served: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Whether the mount of the file answers."""
+    answering = threading.Event()
+    stat = Path.stat
+
+    def slow(self: Path, **more: bool) -> os.stat_result:
+        if self == served.path:
+            assert answering.wait(60)
+        return stat(self, **more)
+
+    monkeypatch.setattr(Path, "stat", slow)
+    yield answering
+    answering.set()
+
+
+def test_a_mount_that_does_not_answer_is_said_until_it_does(
+    served: Served,
+    answering: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(source_module, "POLL_S", 0.02)
+    answering.set()
+    served.source.load()
+    served.source.start()
+    with caplog.at_level(logging.ERROR, logger=source_module.__name__):
+        # Not before: until then a busy machine may take longer.
+        monkeypatch.setattr(files_module, "OPEN_S", 0.05)
+        answering.clear()
+        eventually(lambda: served.source.status().broken)
+        assert [problem.what for problem in served.source.status().problems] == ["inventory file"]
+        time.sleep(0.3)
+        (record,) = caplog.records
+        assert f"{served.path}: no answer within 0.05 s" in record.getMessage()
+        assert served.fitting() == ["a"]
+        answering.set()
+        eventually(lambda: not served.source.status().broken)
+
+
+def test_a_start_on_a_mount_that_does_not_answer_is_an_error(
+    served: Served, answering: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files_module, "OPEN_S", 0.05)
+    with pytest.raises(InventoryError, match=rf"{served.path}: no answer within 0\.05 s"):
+        served.source.load()
+
+
+def test_a_file_that_may_not_be_read_any_more_is_a_problem(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "POLL_S", 0.01)
+    served.source.load()
+    served.source.start()
+    assert served.source.status().problems == []
+
+    def refused(path: Path, *more: object) -> None:
+        raise InventoryError(f"{path}: permission denied")
+
+    with monkeypatch.context() as rights:
+        # Root may read whatever the rights are.
+        rights.setattr(os, "access", lambda path, mode: False)
+        rights.setattr(source_module, "read_nodes_apart", refused)
+        eventually(lambda: bool(served.source.status().problems))
+        (problem,) = served.source.status().problems
+        assert (problem.what, problem.text) == ("inventory file", f"{served.path}: permission denied")
+        assert 0 <= problem.since_s < 60
+    eventually(lambda: not served.source.status().problems)

@@ -1,0 +1,117 @@
+"""PodDisruptionBudgets as the API server writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.intree import Requirement
+from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.wire.disruption_budget import PodDisruptionBudget, budget
+from scheduler_ext.wire.watching import Broken, Decoder
+
+DECODER = Decoder(PodDisruptionBudget)
+
+
+def pdb(spec: Any = None, status: Any = None, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": "ml", "name": "train", "resourceVersion": "7"} | metadata,
+        "spec": spec,
+        "status": status,
+    }
+
+
+def read(one: dict[str, Any]) -> Budget:
+    page = DECODER.page(json.dumps({"metadata": {"resourceVersion": "9"}, "items": [one]}).encode())
+    assert not page.broken
+    return budget(page.items[0])
+
+
+def test_a_budget_as_its_controller_keeps_it() -> None:
+    whole = pdb(
+        {
+            "minAvailable": "50%",
+            "selector": {
+                "matchLabels": {"app": "train"},
+                "matchExpressions": [{"key": "tier", "operator": "In", "values": ["gold", "silver"]}],
+            },
+        },
+        {
+            "conditions": [],
+            "currentHealthy": 4,
+            "desiredHealthy": 2,
+            "disruptionsAllowed": 2,
+            "disruptedPods": {"train-3": "2026-11-21T07:13:08Z"},
+            "expectedPods": 4,
+            "observedGeneration": 1,
+        },
+    )
+    assert read(whole) == Budget(
+        namespace="ml",
+        name="train",
+        selector=Selector({"app": "train"}, (Requirement("tier", "In", ("gold", "silver")),)),
+        allowed=2,
+        disrupted=frozenset({"train-3"}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "selector"),
+    [
+        pytest.param(None, None, id="no spec"),
+        pytest.param({}, None, id="no selector"),
+        pytest.param({"selector": None}, None, id="a null selector"),
+        pytest.param({"selector": {}}, Selector({}), id="an empty selector"),
+        pytest.param(
+            {"selector": {"matchLabels": None, "matchExpressions": None}}, Selector({}), id="null parts"
+        ),
+        pytest.param(
+            {"selector": {"matchLabels": {"app": None}}}, Selector({"app": ""}), id="a null value, as in Go"
+        ),
+        pytest.param(
+            {"selector": {"matchExpressions": [{"key": "app", "operator": "Exists", "values": None}]}},
+            Selector({}, (Requirement("app", "Exists", ()),)),
+            id="an expression without values",
+        ),
+        pytest.param(
+            {"selector": {"matchExpressions": [{}]}},
+            Selector({}, (Requirement("", "", ()),)),
+            id="an expression of nothing, which no pod meets",
+        ),
+    ],
+)
+def test_selectors(spec: Any, selector: Selector | None) -> None:
+    assert read(pdb(spec)).selector == selector
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param(None, id="no status yet"),
+        pytest.param({}, id="an empty one"),
+        pytest.param({"disruptionsAllowed": None, "disruptedPods": None}, id="nulls"),
+    ],
+)
+def test_before_its_controller_has_spoken_it_allows_nothing(status: Any) -> None:
+    found = read(pdb(status=status))
+    assert (found.allowed, found.disrupted) == (0, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("broken", "field"),
+    [
+        pytest.param(pdb(status={"disruptionsAllowed": "2"}), "status.disruptionsAllowed", id="in words"),
+        pytest.param(pdb(status={"disruptionsAllowed": 2**31}), "status.disruptionsAllowed", id="absurd"),
+        pytest.param(pdb({"selector": []}), "spec.selector", id="a selector that is a list"),
+    ],
+)
+def test_what_cannot_be_read_is_one_broken_object(broken: dict[str, Any], field: str) -> None:
+    page = DECODER.page(json.dumps({"metadata": {}, "items": [pdb(), broken]}).encode())
+    assert len(page.items) == 1
+    assert [(each.name, each.problem.startswith(field)) for each in page.broken] == [("ml/train", True)]
+    event = DECODER.event(json.dumps({"type": "ADDED", "object": broken}).encode())
+    assert isinstance(event.object, Broken)

@@ -1,0 +1,138 @@
+"""What a Node object says of its GPUs: amounts, labels' caps, and whether the node stays."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.cache.inventory import NodeRecord
+from scheduler_ext.core.node.caps import NO_CAPS, Caps
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.wire.kube import Node
+from scheduler_ext.wire.node_info import node_record
+from scheduler_ext.wire.watching import Decoder
+from tests.kube_objects import GFD_H100, SHARE, Json, node
+
+WHOLE = "nvidia.com/gpu"
+
+
+def record(found: Json) -> NodeRecord:
+    (read,) = Decoder(Node).page(json.dumps({"items": [found]}).encode()).items
+    return node_record(read, ResourceNames())
+
+
+def test_a_gpu_node() -> None:
+    found = record(node("a", {WHOLE: "8"}, labels=GFD_H100))
+    assert (found.uid, found.allocatable) == ("uid-a", {WHOLE: 8})
+    assert found.caps == Caps(8, 81559, "H100-80GB")
+    assert found.estimate is not None
+    assert (found.estimate.vendor, found.estimate.count) == ("nvidia", 8)
+    assert (found.share_node, found.spot, found.changing) == (False, False, False)
+
+
+def test_a_node_without_gpus() -> None:
+    assert record(node("a")) == NodeRecord("uid-a", {}, cpu_milli=64_000)
+    assert record({"metadata": {"name": "a"}}) == NodeRecord(None, {})
+
+
+AGENT = "gpu.scheduler-ext.io/agent"
+
+
+@pytest.mark.parametrize(
+    ("amounts", "labels", "unlabelled"),
+    [
+        pytest.param({WHOLE: "8"}, {}, True, id="a device plugin and nothing else"),
+        pytest.param({"nvidia.com/mig-1g.10gb": "7"}, {}, True, id="MIG instances alone"),
+        pytest.param({"nvidia.com/gpu.shared": "4"}, {}, True, id="shared GPUs under their own name"),
+        pytest.param(
+            {WHOLE: "8"}, {"node.kubernetes.io/instance-type": "p4d.24xlarge"}, True, id="a node group of EKS"
+        ),
+        pytest.param({WHOLE: "0"}, {}, False, id="a device plugin that has none"),
+        pytest.param({"amd.com/gpu": "8"}, {}, False, id="another vendor's, which has no agent"),
+        pytest.param({}, {}, False, id="no GPUs"),
+        pytest.param({WHOLE: "8"}, {"nvidia.com/gpu.present": "true"}, False, id="the GPU Operator's"),
+        pytest.param({WHOLE: "8"}, {"nvidia.com/gpu.present": "false"}, True, id="a label that says no"),
+        pytest.param({WHOLE: "8"}, {AGENT: "true"}, False, id="an administrator's"),
+        pytest.param({WHOLE: "8"}, {AGENT: "false"}, False, id="an administrator wants none"),
+    ],
+)
+def test_nodes_that_no_label_brings_an_agent_to(amounts: Json, labels: Json, unlabelled: bool) -> None:
+    assert record(node("a", amounts, labels=labels)).unlabelled is unlabelled
+
+
+def test_slices_under_strategy_single_cap_nothing() -> None:
+    labels = GFD_H100 | {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}
+    assert record(node("a", labels=labels)).caps == NO_CAPS
+
+
+def test_the_sharing_label() -> None:
+    assert record(node("a", labels={"gpu.scheduler-ext.io/sharing": "memory"})).share_node
+    assert not record(node("a", labels={"gpu.scheduler-ext.io/sharing": "none"})).share_node
+
+
+@pytest.mark.parametrize(
+    ("capacity", "allocatable", "advertised"),
+    [
+        pytest.param("81k", "81000", (81_000, 81_000), id="however it is written"),
+        pytest.param("5", None, (5, None), id="a capacity that nobody copied"),
+        pytest.param(None, "0", (None, 0), id="an amount that a kubelet does not know"),
+        pytest.param(None, None, (None, None), id="nothing"),
+    ],
+)
+def test_what_it_advertises_of_shares(
+    capacity: str | None, allocatable: str | None, advertised: tuple[int | None, int | None]
+) -> None:
+    found = node("a")
+    found["status"] = {
+        "capacity": {SHARE: capacity} if capacity else {},
+        "allocatable": {SHARE: allocatable} if allocatable else {},
+    }
+    assert record(found).advertised == advertised
+
+
+def taint(key: str) -> Json:
+    return {"taints": [{"key": "other", "effect": "NoExecute"}, {"key": key, "effect": "NoSchedule"}]}
+
+
+@pytest.mark.parametrize(
+    ("labels", "spec", "changing"),
+    [
+        pytest.param({}, {}, False, id="nothing"),
+        pytest.param({"nvidia.com/mig.config.state": "pending"}, {}, True, id="MIG is being reconfigured"),
+        pytest.param({"nvidia.com/mig.config.state": "rebooting"}, {}, True, id="the node boots for it"),
+        pytest.param({"nvidia.com/mig.config.state": "failed"}, {}, True, id="that has failed"),
+        pytest.param({"nvidia.com/mig.config.state": "success"}, {}, False, id="that has succeeded"),
+        pytest.param(
+            {"nvidia.com/gpu-driver-upgrade-state": "drain-required"}, {}, True, id="a driver upgrade"
+        ),
+        pytest.param(
+            {"nvidia.com/gpu-driver-upgrade-state": "upgrade-done"}, {}, False, id="one that is done"
+        ),
+        pytest.param(
+            {"nvidia.com/gpu-driver-upgrade-state": "upgrade-required"}, {}, False, id="one that is planned"
+        ),
+        pytest.param({}, taint("ToBeDeletedByClusterAutoscaler"), True, id="cluster-autoscaler deletes it"),
+        pytest.param({}, taint("karpenter.sh/disrupted"), True, id="Karpenter deletes it"),
+        pytest.param({}, taint("karpenter.sh/disruption"), True, id="an older Karpenter does"),
+        pytest.param({}, taint("DeletionCandidateOfClusterAutoscaler"), False, id="a mere candidate stays"),
+        pytest.param({}, {"taints": None}, False, id="null taints"),
+        pytest.param({}, {"unschedulable": True}, False, id="cordoned: kube-scheduler knows"),
+    ],
+)
+def test_whether_a_node_is_changing_or_leaving(labels: Json, spec: Json, changing: bool) -> None:
+    assert record(node("a", labels=labels, **spec)).changing is changing
+
+
+def test_a_node_that_is_being_deleted_leaves() -> None:
+    found = node("a")
+    found["metadata"]["deletionTimestamp"] = "2026-11-21T07:13:08Z"
+    assert record(found).changing
+
+
+@pytest.mark.parametrize("amount", ["many", [1], {}])
+def test_an_amount_that_cannot_be_read_is_named(amount: Any) -> None:
+    with pytest.raises(QuantityError, match=r"^nvidia\.com/gpu: "):
+        record(node("a", {WHOLE: amount}))

@@ -1,0 +1,184 @@
+"""extender/v1 preempt bodies as Go writes them, and as nobody should."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.errors import RequestError
+from scheduler_ext.core.preemption.victim_candidate import Victims
+from scheduler_ext.wire.preemption_args import PreemptionArgs, Proposal, decode_preemption, encode_victims
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def body(**fields: Any) -> bytes:
+    return json.dumps({"Pod": {}, "NodeNameToVictims": None, "NodeNameToMetaVictims": None} | fields).encode()
+
+
+def meta(victims: Any) -> bytes:
+    return body(NodeNameToMetaVictims={"n": victims})
+
+
+def full(victims: Any) -> bytes:
+    return body(NodeNameToVictims={"n": victims})
+
+
+def refusal_of(sent: bytes) -> str:
+    with pytest.raises(RequestError) as refusal:
+        _ = decode_preemption(sent).pod
+    assert refusal.value.status == 400
+    message = str(refusal.value)
+    assert "\n" not in message
+    assert len(message) < 600
+    return message
+
+
+def golden(case: str) -> PreemptionArgs:
+    return decode_preemption((GOLDEN / f"{case}.preempt.json").read_bytes())
+
+
+class TestAsKubeSchedulerSendsThem:
+    def test_uids_where_nodes_are_cached(self) -> None:
+        args = golden("cache-11-preempt")
+        assert args.pod.metadata is not None
+        assert args.pod.metadata.name == "high8"
+        assert list(args.proposals) == [f"gpu-node-0{i}" for i in range(8)]
+        assert args.proposals["gpu-node-00"] == Proposal(
+            ("8fea3f13-a280-4b0b-b4ce-f859675dee52", "71582616-13d1-4118-95c6-9de0419cb02b")
+        )
+
+    def test_whole_pods_where_they_are_not(self) -> None:
+        args = golden("full-11-preempt")
+        assert list(args.proposals) == [f"gpu-node-0{i}" for i in range(8)]
+        first = args.proposals["gpu-node-00"]
+        assert first.uids == ("4c6b3ed4-0a68-4fe1-b889-c3e3d6a975e6", "9c816b8d-6f57-4cd3-9877-323ec64a2627")
+        assert [pod.spec.priority for pod in first.pods if pod.spec] == [100, 10]
+        assert [pod.metadata.uid for pod in first.pods if pod.metadata] == list(first.uids)
+
+
+@pytest.mark.parametrize(
+    ("sent", "proposals"),
+    [
+        pytest.param(body(), {}, id="both forms null"),
+        pytest.param(b'{"Pod":{}}', {}, id="both absent"),
+        pytest.param(
+            b'{"Pod":{},"NodeNameToVictims":{},"NodeNameToMetaVictims":{"n":{"Pods":[{"UID":"u"}]}}}',
+            {"n": Proposal(("u",))},
+            id="one empty",
+        ),
+        pytest.param(body(NodeNameToMetaVictims={}), {}, id="no node"),
+        pytest.param(meta(None), {"n": Proposal()}, id="null victims"),
+        pytest.param(meta({}), {"n": Proposal()}, id="no list"),
+        pytest.param(meta({"Pods": None, "NumPDBViolations": None}), {"n": Proposal()}, id="a null list"),
+        pytest.param(meta({"Pods": []}), {"n": Proposal()}, id="an empty list, to be filled"),
+        pytest.param(
+            meta({"Pods": [{"UID": "b"}, {"UID": "a"}], "NumPDBViolations": 2}),
+            {"n": Proposal(("b", "a"), 2)},
+            id="uids in their order, and violations",
+        ),
+        pytest.param(
+            body(NodeNameToMetaVictims={"n": {"Pods": [{"UID": "a", "x": 1}], "y": []}}, Future=1),
+            {"n": Proposal(("a",))},
+            id="unknown fields are skipped",
+        ),
+        pytest.param(full(None), {"n": Proposal()}, id="null victims in the other form"),
+        pytest.param(full({"Pods": None}), {"n": Proposal()}, id="a null list in the other form"),
+    ],
+)
+def test_null_and_missing_parts_are_empty(sent: bytes, proposals: dict[str, Proposal]) -> None:
+    assert decode_preemption(sent).proposals == proposals
+
+
+@pytest.mark.parametrize(
+    ("sent", "where"),
+    [
+        pytest.param(b"", "body: empty; send an extender/v1 ExtenderPreemptionArgs", id="nothing"),
+        pytest.param(b"{}", "Pod: missing; send an extender/v1 ExtenderPreemptionArgs", id="an empty object"),
+        pytest.param(b'{"Pod":null}', "Pod: missing", id="a null pod"),
+        pytest.param(b'{"Pod":{}', "body: ", id="truncated"),
+        pytest.param(b'{"Pod":{},"x":"\xff"}', "body: not UTF-8 at byte", id="invalid UTF-8"),
+        pytest.param(b'{"Pod":{},"x":%s}' % (b"[" * 100_000), "body: nested too deeply", id="a depth bomb"),
+        pytest.param(
+            b'{"Pod":{},"NodeNameToVictims":{"n":%s}}' % (b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
+            "body: nested too deeply",
+            id="a depth bomb in the victims",
+        ),
+        pytest.param(body(Pod={"spec": {"priority": "x"}}), "Pod.spec.priority", id="the pod's priority"),
+        pytest.param(body(NodeNameToMetaVictims=[]), "NodeNameToMetaVictims", id="nodes in a list"),
+        pytest.param(meta([]), "NodeNameToMetaVictims.n", id="victims in a list"),
+        pytest.param(meta({"Pods": {}}), "NodeNameToMetaVictims.n.Pods", id="pods as an object"),
+        pytest.param(meta({"Pods": [None]}), "NodeNameToMetaVictims.n.Pods[0]", id="a null pod"),
+        pytest.param(
+            meta({"Pods": [{"UID": "a"}, {"UID": 5}]}), "NodeNameToMetaVictims.n.Pods[1].UID", id="a number"
+        ),
+        pytest.param(meta({"Pods": [{}]}), "NodeNameToMetaVictims.n.Pods[0].UID: missing", id="no uid"),
+        pytest.param(
+            meta({"Pods": [{"UID": ""}]}), "NodeNameToMetaVictims.n.Pods[0].UID: missing", id="an empty uid"
+        ),
+        pytest.param(
+            meta({"NumPDBViolations": "1"}),
+            "NodeNameToMetaVictims.n.NumPDBViolations",
+            id="violations in words",
+        ),
+        pytest.param(
+            meta({"NumPDBViolations": 2**31}),
+            "NodeNameToMetaVictims.n.NumPDBViolations",
+            id="more violations than pods",
+        ),
+        pytest.param(
+            meta({"NumPDBViolations": 2**64}),
+            "NodeNameToMetaVictims.n.NumPDBViolations",
+            id="more than Go can count",
+        ),
+        pytest.param(
+            full({"NumPDBViolations": -1}),
+            "NodeNameToVictims.n.NumPDBViolations",
+            id="fewer violations than none",
+        ),
+        pytest.param(
+            full({"Pods": [{}]}), "NodeNameToVictims.n.Pods[0].metadata.uid: missing", id="a pod without uid"
+        ),
+        pytest.param(
+            full({"Pods": [{"metadata": {"uid": "a"}, "spec": {"containers": {}}}]}),
+            "NodeNameToVictims.n.Pods[0].spec.containers",
+            id="a victim's containers",
+        ),
+        pytest.param(
+            body(NodeNameToMetaVictims={"n" * 9999: []}), "NodeNameToMetaVictims.nnn", id="a name of no end"
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_its_path(sent: bytes, where: str) -> None:
+    assert refusal_of(sent).startswith(where)
+
+
+def test_the_reply_has_the_keys_of_go() -> None:
+    assert encode_victims({"n": Victims(("b", "a"), 1), "m": Victims(("c",), 0)}) == (
+        b'{"NodeNameToMetaVictims":{"n":{"Pods":[{"UID":"b"},{"UID":"a"}],"NumPDBViolations":1},'
+        b'"m":{"Pods":[{"UID":"c"}],"NumPDBViolations":0}}}'
+    )
+
+
+def test_no_candidate_is_an_empty_object_and_never_null() -> None:
+    assert encode_victims({}) == b'{"NodeNameToMetaVictims":{}}'
+    assert encode_victims({"n": Victims((), 0)}) == b'{"NodeNameToMetaVictims":{}}'
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=5),
+        st.builds(Victims, st.lists(st.text(max_size=3), max_size=3).map(tuple), st.integers(0, 9)),
+        max_size=4,
+    )
+)
+def test_no_null_and_no_empty_list_is_ever_written(chosen: dict[str, Victims]) -> None:
+    written = json.loads(encode_victims(chosen))["NodeNameToMetaVictims"]
+    assert {name: tuple(pod["UID"] for pod in each["Pods"]) for name, each in written.items()} == {
+        name: victims.uids for name, victims in chosen.items() if victims.uids
+    }
