@@ -1,7 +1,7 @@
-"""The node agent: what NVML and kubelet tell of one node's GPUs, written as its GPUNode."""
+"""The node agent: reads one node's GPUs from NVML and the kubelet, and writes them as its GPUNode."""
 
 import os
 
-# gRPC writes a line of its own to standard error for every closed connection, and asks this once, on import.
-# What matters of it reaches the agent as an error, and its log as one of its own lines.
+# gRPC writes a line to standard error for every closed connection, and reads this variable once, on import.
+# The agent logs the errors that matter itself.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

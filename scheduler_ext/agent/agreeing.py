@@ -1,4 +1,6 @@
-"""What one report may say: the extender refuses one that contradicts itself, so what does is left out."""
+"""Consistency of one report: the extender refuses a report that contradicts itself, so contradictions are
+left out.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ from scheduler_ext.wire.report import read_report
 
 
 def agreeing(devices: Iterable[DeviceStatus]) -> tuple[list[DeviceStatus], tuple[str, ...]]:
-    """The devices as the extender takes them together, and in words what had to be left out.
+    """The devices in a form that the extender accepts, and a message for each part that had to be left out.
 
-    Of one that contradicts itself or those before it go, in this order and as far as need be: what its
-    holders have beyond all there is, its MIG instances, its memory, and all of it.
+    A device that contradicts itself, or a device before it, loses parts in this order, as far as needed: its
+    holders' memory beyond the total, its MIG instances, its memory, and finally the whole device.
     """
     kept = list(devices)
     if _problem(kept) is None:
@@ -63,7 +65,7 @@ def _ever_less(device: DeviceStatus) -> Iterator[DeviceStatus]:
 
 
 def _holding_at_most(holder: HolderStatus, mib: int) -> HolderStatus:
-    """Who holds it stays, whatever is said of how much."""
+    """The holder stays, whatever amount was read for it."""
     if holder.memory_mib is None or holder.memory_mib <= mib:
         return holder
     less = copy.copy(holder)

@@ -1,4 +1,6 @@
-"""When a report is due: at once for what decides where pods go, later for what drifts, else to stay fresh."""
+"""When a report is due: at once if it changes decisions, later if measurements drifted, otherwise to stay
+fresh.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,16 @@ from dataclasses import dataclass, field
 
 from scheduler_ext.wire.gpunode import DeviceStatus, HolderStatus, MemoryStatus, WrittenStatus
 
-# Memory that moved by more than the larger of these is news, but not more often than this.
+# Memory that moved by more than the larger of these is worth a report, but not more often than this.
 NEWS_MIB, NEWS_PERCENT, NEWS_EVERY_S = 256, 2, 10.0
 REFRESH_S, REFRESH_SPREAD = 60.0, 0.2
-# Even what cannot wait is not written more often.
+# Even urgent reports are not written more often.
 LEAST_S = 1.0
 
 
 @dataclass(slots=True)
 class Schedule:
-    """What was written last, and when what there is now has to be. Time is an argument, in seconds."""
+    """The last written status, and when the present one is due. Time is an argument, in seconds."""
 
     chance: Callable[[], float] = random.random
     _written: WrittenStatus | None = None
@@ -25,7 +27,7 @@ class Schedule:
     _refresh_s: float = field(default=REFRESH_S)
 
     def due(self, status: WrittenStatus, now: float) -> bool:
-        """Whether this status has to be written now."""
+        """Whether this status is due now."""
         if self._written is None:
             return True
         age_s = now - self._written_at
@@ -36,12 +38,12 @@ class Schedule:
         return age_s >= NEWS_EVERY_S and _is_news(self._written, status)
 
     def written(self, status: WrittenStatus, now: float) -> None:
-        """It was written."""
+        """Record that the status was written."""
         self._written, self._written_at = status, now
         self._refresh_s = REFRESH_S * (1 + REFRESH_SPREAD * (2 * self.chance() - 1))
 
     def forget(self) -> None:
-        """What was written is lost: the next status is due."""
+        """Forget the written status, which was lost: the next one is due."""
         self._written = None
 
 
@@ -49,7 +51,9 @@ _NO_MEMORY = MemoryStatus(0)
 
 
 def _outline(status: WrittenStatus) -> WrittenStatus:
-    """What decides: devices, health, MIG, driver; without what is measured, held, or for people."""
+    """The part that affects decisions: devices, health, MIG, driver; without measurements, holders and texts
+    for people.
+    """
     return status.but(
         devices=[_device_outline(device) for device in status.devices or ()],
         summary=None,
@@ -69,7 +73,7 @@ def _device_outline(device: DeviceStatus) -> DeviceStatus:
 
 
 def _is_news(before: WrittenStatus, after: WrittenStatus) -> bool:
-    """Whether memory moved by much, or somebody came or went; the devices are the same."""
+    """Whether memory moved by much or a holder came or went; the devices are the same."""
     return any(
         _holders(old) != _holders(new) or _moved(old, new)
         for old, new in zip(before.devices or (), after.devices or (), strict=False)
@@ -77,7 +81,7 @@ def _is_news(before: WrittenStatus, after: WrittenStatus) -> bool:
 
 
 def _holders(device: DeviceStatus) -> list[tuple[str, HolderStatus]]:
-    """Who is there, and on which instance, whatever they use."""
+    """All holders and the instance that each is on, without the memory they use."""
     instances = (device.mig.instances if device.mig is not None else None) or []
     held = [("", holder) for holder in device.holders or ()]
     held += [(instance.uuid, instance.holder) for instance in instances if instance.holder is not None]

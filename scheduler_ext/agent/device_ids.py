@@ -1,4 +1,4 @@
-"""From the ids by which device plugins name GPUs, MIG instances and their replicas to UUIDs.
+"""UUIDs from the ids by which device plugins name GPUs, MIG instances and their replicas.
 
 Sources: NVIDIA/k8s-device-plugin internal/rm (UUIDs, ``<id>::<replica>``), GKE's device plugin
 (``nvidia0/gi3/vgpu1``).
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading
 
-# What a GPUNode may say.
+# Limit of a GPUNode.
 MAX_REPLICAS = 1000
 
-# Up to 9 digits: what is longer numbers no device.
+# Up to 9 digits: no device has a longer number.
 _GKE = re.compile(r"nvidia([0-9]{1,9})(?:/gi([0-9]{1,9}))?")
 _GKE_REPLICA = re.compile(r"(nvidia[0-9]{1,9}(?:/gi[0-9]{1,9})?)/vgpu[0-9]{1,9}")
 _OLD_MIG = re.compile(r"MIG-(GPU-[^/]+)/([0-9]{1,9})/[0-9]{1,9}")
@@ -26,7 +26,7 @@ _INDEXED = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a device id means: a device, or one MIG instance of it, by their UUIDs."""
+    """The meaning of a device id: a device, or one MIG instance of it, by their UUIDs."""
 
     device: str
     instance: str | None = None
@@ -46,7 +46,7 @@ class DeviceIds:
         }
 
     def place(self, resource: str, device_id: str) -> Place | None:
-        """What an id of a resource name means; None when no device or instance of the reading has it."""
+        """The meaning of an id of a resource name; None if no device or instance of the reading has it."""
         name = without_replica(device_id)
         if name in self._by_uuid:
             return Place(name)
@@ -65,7 +65,7 @@ class DeviceIds:
         return None
 
     def _numbered(self, number: int) -> DeviceReading | None:
-        """The device of /dev/nvidiaN; by NVML's index only where its minor number could not be read."""
+        """The device of /dev/nvidiaN; by NVML's index only if its minor number could not be read."""
         device = self._by_minor.get(number)
         if device is None:
             indexed = self._by_index.get(number)
@@ -74,16 +74,16 @@ class DeviceIds:
 
 
 def without_replica(device_id: str) -> str:
-    """The id of what a replica is a share of; other ids as they are."""
+    """The id that a replica shares; other ids unchanged."""
     name = device_id.split("::", 1)[0]
     match = _GKE_REPLICA.fullmatch(name)
     return match[1] if match else name
 
 
 def sharing_replicas(allocatable: Mapping[str, Iterable[str]] | None) -> int | None:
-    """How many replicas a GPU or an instance is offered as, the most of any; None where none is shared.
+    """The largest number of replicas that a GPU or an instance is offered as; None if none is shared.
 
-    ``allocatable`` has device ids by resource name, or is None when not known.
+    ``allocatable`` has device ids by resource name, or is None if unknown.
     """
     replicas: dict[str, set[str]] = {}
     for ids in (allocatable or {}).values():
@@ -95,7 +95,7 @@ def sharing_replicas(allocatable: Mapping[str, Iterable[str]] | None) -> int | N
 
 
 def _instance_place(device: DeviceReading | None, gpu_instance_id: int) -> Place | None:
-    """The instance with that number; None where several compute instances share it."""
+    """The instance with that number; None if several compute instances share it."""
     found: list[InstanceReading] = []
     if device is not None:
         found = [i for i in device.instances if i.gpu_instance_id == gpu_instance_id]

@@ -1,4 +1,6 @@
-"""How the device plugin hands a node's GPUs out: what its labels say, else what kubelet was offered."""
+"""How the device plugin offers a node's GPUs, read from the node's labels or else from what the kubelet was
+offered.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ Allocatable = Mapping[str, tuple[str, ...]]
 
 
 def mig_strategy(labels: Mapping[str, str], allocatable: Allocatable | None) -> str | None:
-    """none, single or mixed; None where nobody tells, which leaves it to whether any GPU has MIG on."""
+    """none, single or mixed. None where no source says so; then it depends on whether any GPU has MIG on."""
     label = labels.get(_STRATEGY, "").lower()
     if label in ("single", "mixed"):
         return label
@@ -30,12 +32,14 @@ def mig_strategy(labels: Mapping[str, str], allocatable: Allocatable | None) -> 
 
 
 def sharing(labels: Mapping[str, str], allocatable: Allocatable | None) -> SharingStatus | None:
-    """How many pods may share a GPU, and by what; None where nobody shares, or nobody tells."""
+    """How many pods may share a GPU, and by which means; None where GPUs are not shared or no source
+    says so.
+    """
     strategy, replicas = node_labels.sharing(labels)
     offered = sharing_replicas(allocatable) or 1
     if strategy == "none" and offered < 2:
         return None
-    # kubelet knows how many, but not by what; labels that say nothing come from before there was MPS.
+    # The kubelet knows the number and not the means. Labels without a strategy predate MPS.
     return SharingStatus(
         "mps" if strategy == "mps" else "time-slicing",
         offered if offered > 1 else min(replicas, MAX_REPLICAS),

@@ -1,4 +1,4 @@
-"""Readings from a file instead of from GPUs: for demonstrations, and for nodes that do not exist."""
+"""Readings from a file instead of from GPUs, for demonstrations and for nodes that do not exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class FakeReadings:
-    """The GPUNodes of an inventory file, read again when it changes."""
+    """The GPUNodes of an inventory file, read again when the file changes."""
 
     def __init__(self, path: Path) -> None:
         """Raises InventoryError naming the file."""
@@ -27,14 +27,16 @@ class FakeReadings:
         self._statuses = self._read()
 
     def statuses(self) -> Mapping[str, WrittenStatus]:
-        """What each node reports, by name; the last good file's while the present one cannot be read."""
+        """The status that each node reports, by name; from the last good file while the present one cannot be
+        read.
+        """
         seen = self._identity()
         if seen != self._seen:
             self._seen = seen
             try:
                 self._statuses = self._read()
             except InventoryError as error:
-                log.error("what the file said before is reported on: %s", error)
+                log.error("the last good content of the file is reported: %s", error)
         return self._statuses
 
     def _read(self) -> dict[str, WrittenStatus]:
@@ -57,9 +59,9 @@ class FakeReadings:
 
 
 def _check(name: str, node: GpuNode) -> None:
-    """Raises InventoryError for what the extender would refuse, naming object and field."""
+    """Raises InventoryError for content that the extender would refuse, naming object and field."""
     if not NODE_NAME.fullmatch(name):
-        raise InventoryError(f"GPUNode {name!r}: metadata.name: is no name that a Node can have")
+        raise InventoryError(f"GPUNode {name!r}: metadata.name: is not a valid Node name")
     read_report(node)
     reported_at = node.status.reported_at if node.status is not None else None
     if reported_at is not None and seconds(reported_at) is None:
@@ -69,7 +71,7 @@ def _check(name: str, node: GpuNode) -> None:
 
 
 def _status(status: GpuNodeStatus | None) -> WrittenStatus:
-    """A status with the summary that its devices come to."""
+    """A status with the summary of its devices."""
     status = status or GpuNodeStatus()
     devices = status.devices or []
     return summarised(status.but(devices=devices), summary(devices))

@@ -1,4 +1,6 @@
-"""What a GPUNode can say of readings: the API server would refuse a whole report for one number of it."""
+"""Limits of a GPUNode: one number or name outside the schema would make the API server refuse the whole
+report.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _FORMS = {
 
 
 def fitting(devices: Iterable[DeviceReading]) -> tuple[tuple[DeviceReading, ...], tuple[str, ...]]:
-    """The devices that one report can have, by index, and in words why others are not among them."""
+    """The devices that fit into one report, by index, and a message for each of the others."""
     kept: dict[str, DeviceReading] = {}
     left_out = []
     indices: set[int] = set()
@@ -44,7 +46,7 @@ def _wrong(device: DeviceReading, known: bool, taken: bool, count: int) -> str |
 
 
 def fitting_instances(instances: Iterable[InstanceReading]) -> list[InstanceReading]:
-    """The MIG instances that one device can have in a report."""
+    """The MIG instances of one device that fit into a report."""
     kept: dict[str, InstanceReading] = {}
     for instance in instances:
         if _INSTANCE_UUID.fullmatch(instance.uuid):
@@ -53,10 +55,10 @@ def fitting_instances(instances: Iterable[InstanceReading]) -> list[InstanceRead
 
 
 def bounded(number: int | None, most: int = MAX_MIB) -> int | None:
-    """A number from 0 to the most that may be said."""
+    """The number, limited to the range from 0 to ``most``."""
     return None if number is None else max(0, min(number, most))
 
 
 def matching(field: str, text: str | None) -> str | None:
-    """A text that has the form of its field; None for another."""
+    """The text if it has the form of its field, otherwise None."""
     return text if text is not None and _FORMS[field].fullmatch(text) else None

@@ -1,4 +1,6 @@
-"""Whether a GPU can be used, and what ends an error: silence, a reset of the GPU, or a reboot of its node."""
+"""Whether a GPU can be used, and what ends an error: time without another, a reset of the GPU, or a reboot of
+its node.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +24,20 @@ from scheduler_ext.wire.times import seconds, time_text
 
 log = logging.getLogger(__name__)
 
-# How long a GPU has to be without an error before it counts as healthy again, where silence is a cure.
+# How long a GPU must be free of errors to count as healthy again, where time is the remedy.
 RECOVER_AFTER_S = 300.0
 _ECC = "uncorrectable ECC error"
 # The worst one first.
 _LASTING: tuple[Cure, ...] = ("Reboot", "GPUReset")
 _XID = re.compile(r"XID ([0-9]+): ")
-# What NVML says of a GPU now, and what it then needs.
+# Conditions that NVML reports now, and the remedy of each.
 _FAULTS: Mapping[str, tuple[str, Cure]] = {
     GPU_IS_LOST: ("; needs a reset or a reboot of the node", "GPUReset"),
     RESET_REQUIRED: ("", "GPUReset"),
     PAGE_RETIREMENT_PENDING: ("; needs a GPU reset", "GPUReset"),
     ROW_REMAPPING_FAILED: ("; the GPU has to be replaced", "Quiet"),
 }
-# nvmlDeviceGpuRecoveryAction_t: what the driver asks for. 0 is nothing.
+# nvmlDeviceGpuRecoveryAction_t: the action that the driver asks for. 0 is none.
 _ASKS = "the driver asks "
 _ACTIONS: Mapping[int, tuple[str, Cure]] = {
     1: ("for a GPU reset", "GPUReset"),
@@ -50,9 +52,9 @@ _ACTIONS: Mapping[int, tuple[str, Cure]] = {
 
 @dataclass(slots=True)
 class _Record:
-    """What is known of one GPU."""
+    """The known errors of one GPU."""
 
-    # By what cures them: the first of each kind stays, for what follows from it would only change the text.
+    # By remedy. The first error of each kind stays, because its consequences would only change the text.
     lasting: dict[Cure, str] = field(default_factory=dict)
     quiet: tuple[str, Cure] | None = None
     quiet_since: float = 0.0
@@ -69,7 +71,7 @@ class _Record:
 
 @dataclass(slots=True)
 class Health:
-    """What is known of each GPU by UUID.
+    """The known errors of each GPU by UUID.
 
     Time is an argument: ``now`` in seconds of one clock, ``wall`` in seconds since 1970, which a later agent
     can compare.
@@ -80,9 +82,9 @@ class Health:
     _ignored: set[tuple[str, int]] = field(default_factory=set)
 
     def remember(self, uuid: str, known: HealthStatus, now: float, reported_at: float = 0.0) -> None:
-        """Take over what an agent before this one reported in the same boot.
+        """Take over what an earlier agent reported in the same boot.
 
-        NVML reports an error once, to the listener of that moment. What holds still confirms itself.
+        NVML reports an error once, to the listener of that moment. Conditions that still hold are read again.
         """
         record = self._records.setdefault(uuid, _Record())
         record.reset_pending |= bool(known.reset_pending)
@@ -100,7 +102,7 @@ class Health:
     def judge(
         self, device: DeviceReading, now: float, wall: float = 0.0, repaired_at: float | None = None
     ) -> HealthStatus:
-        """The health of a GPU; an operator repaired it at ``repaired_at``, in seconds since 1970."""
+        """The health of a GPU that an operator repaired at ``repaired_at``, in seconds since 1970."""
         record = self._records.setdefault(device.uuid, _Record())
         if repaired_at is not None and record.error_at <= repaired_at:
             self._repaired(device.uuid, record)
@@ -110,7 +112,7 @@ class Health:
             if lasts:
                 record.lasting.setdefault(cure, reason)
             else:
-                # The first one stays here as well.
+                # Here too, the first error stays.
                 record.quiet, record.quiet_since = record.quiet or (reason, cure), now
         if record.quiet is not None and now - record.quiet_since >= self.recover_after_s:
             record.quiet = None
@@ -129,7 +131,7 @@ class Health:
         record.quiet = None
 
     def _look_for_a_reset(self, device: DeviceReading, record: _Record) -> None:
-        """A GPU that waited for a reset, and does not any more, had one: nothing less ends the wait."""
+        """A GPU that waited for a reset and no longer does was reset: nothing less ends the wait."""
         if device.reset_pending is None:
             return
         if record.reset_pending and not device.reset_pending:
@@ -142,7 +144,7 @@ class Health:
         record.asked = (f"{_ASKS}{text}", cure) if action else None
 
     def _errors(self, device: DeviceReading) -> Iterator[tuple[str, Cure, bool]]:
-        """Why, what cures it, and whether it lasts until then; what is so now comes first."""
+        """The reason, its remedy, and whether the error lasts until then; present conditions come first."""
         for fault in device.faults:
             needs, cure = _FAULTS.get(fault, ("", "Quiet"))
             yield f"{fault}{needs}", cure, False
@@ -163,6 +165,6 @@ def _status(record: _Record) -> HealthStatus:
     if worst is None:
         return HealthStatus("Healthy", reset_pending=pending)
     reason, cure = worst
-    # What the driver asks for without an error that was seen has no time.
+    # An action that the driver asks for without a recorded error has no time.
     at = time_text(record.error_at) if record.error_at else None
     return HealthStatus("Unhealthy", reason, cure, at, pending)

@@ -1,4 +1,4 @@
-"""Who holds each GPU and instance: what kubelet gave to containers, and what processes use."""
+"""The holders of each GPU and instance: containers by the kubelet's allocation, pods by their processes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from scheduler_ext.agent.processes import NotAPod
 
 PodOf = Callable[[int], str | NotAPod | None]
 
-# What a GPUNode may say of holders; a name that may not be there is left out, its holder is not.
+# Limits of a GPUNode's holders. A name outside them is left out; its holder is kept.
 MAX_HOLDERS = 1000
 _UID = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
 class HolderReading:
-    """Who holds a device or an instance.
+    """A holder of a device or an instance.
 
-    ``memory_mib`` is what its processes use, as far as known; None where kubelet gave it all, or a replica.
+    ``memory_mib`` is the known use of its processes; None for a device or replica that the kubelet allocated.
     """
 
     uid: str | None = None
@@ -35,7 +35,9 @@ class HolderReading:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Who holds one device and, by UUID, its instances; use by no pod in MiB, None where it is not known."""
+    """The holders of one device and, by UUID, of its instances; memory used outside pods in MiB, None if
+    unknown.
+    """
 
     holders: tuple[HolderReading, ...] = ()
     instances: Mapping[str, HolderReading] = field(default_factory=dict)
@@ -45,22 +47,23 @@ class Holdings:
 def find_holdings(
     reading: NodeReading, allocations: Iterable[Allocation] | None, pod_of: PodOf | None
 ) -> dict[str, Holdings]:
-    """Holdings of every device, by UUID; equal for equal readings, in whatever order things were read.
+    """Holdings of every device, by UUID; equal for equal readings, in whatever order they were read.
 
-    ``allocations`` is None where PodResources does not answer. ``pod_of`` tells the pod of a PID, and is None
-    where the host's processes cannot be seen.
+    ``allocations`` is None where PodResources does not answer. ``pod_of`` returns the pod of a PID, and is
+    None where the host's processes are invisible.
 
     A device has one holder for each id that a container was given, so that a container with two replicas of a
-    GPU is there twice, then one for each pod with processes on it. kubelet tells names, processes tell UIDs:
-    the same pod may be there in both ways, by name without and by UID with its memory, and only who knows the
-    pods can tell. An instance has one holder, the container that was given it, else the pod that uses most.
+    GPU appears twice, then one for each pod with processes on it. The kubelet knows names, processes lead to
+    UIDs: the same pod may appear by name without memory and by UID with memory, and only a reader that knows
+    the pods can join the two. An instance has one holder: the container that was given it, otherwise the pod
+    that uses most.
     """
     given = _given(reading, allocations or ())
     return {device.uuid: _holdings_of(device, given, pod_of) for device in reading.devices}
 
 
 def _given(reading: NodeReading, allocations: Iterable[Allocation]) -> dict[Place, list[HolderReading]]:
-    """Who was given what, in the order of names."""
+    """The holders of each place, sorted by name."""
     ids = DeviceIds(reading)
     given: dict[Place, list[HolderReading]] = {}
     for allocation in sorted(allocations, key=lambda a: (a.namespace, a.pod, a.container, a.resource)):
@@ -102,16 +105,16 @@ def _holdings_of(
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """Pods that use a device or an instance, by UID, and what their processes use of it together in MiB."""
+    """Pods that use a device or an instance, by UID, and the sum of their processes' memory in MiB."""
 
     pods: list[HolderReading]
     pods_mib: int | None
 
 
 def _use(processes: Iterable[Process] | None, pod_of: PodOf | None, total_mib: int) -> _Use:
-    """``pods_mib`` is None as soon as the pod or the memory of one process is not known.
+    """``pods_mib`` is None as soon as the pod or the memory of one process is unknown.
 
-    A pod uses what is known of its processes, and no more than there is: they may have memory in common.
+    A pod's use is the known use of its processes, at most the total: processes may share memory.
     """
     if processes is None or pod_of is None:
         return _Use([], None)
@@ -132,14 +135,14 @@ def _use(processes: Iterable[Process] | None, pod_of: PodOf | None, total_mib: i
 
 
 def _by_size(users: list[HolderReading]) -> list[HolderReading]:
-    """The largest use first, equal ones in the order they have."""
+    """The largest use first; the order of equal ones is kept."""
     return sorted(users, key=lambda user: -(user.memory_mib or 0))
 
 
 def _unaccounted(device: DeviceReading, uses: Iterable[_Use]) -> int | None:
-    """What is used beyond what pods' processes use: by the host's, or by none, and so by no pod.
+    """Memory used beyond the processes of pods: by processes of the host, or by no visible process.
 
-    At least 0: NVML reads its numbers one after the other, and processes may have memory in common.
+    At least 0: NVML reads its numbers one after the other, and processes may share memory.
     """
     unaccounted_mib = device.used_mib
     for use in uses:

@@ -1,4 +1,4 @@
-"""The agent's loop: look, report what is due, wait."""
+"""The agent's loop: read, report if due, wait."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RESTART = 1
-"""Exit status that asks kubelet for a new process."""
+"""Exit status that asks the kubelet for a new process."""
 
 # Requests to the API server end by themselves, within half a minute each.
 REQUESTS_S = 120.0
-# After this long without any GPU, in a process that could once read them, perhaps another can: containers
-# lose their device nodes when systemd is reloaded, and only new ones get them back.
+# After this long without a GPU, a process that could once read GPUs ends, because a new one may be able to:
+# containers lose their device nodes when systemd is reloaded, and only new containers get them back.
 GONE_S = 300.0
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -39,7 +39,7 @@ def run_agent(
     clock: Callable[[], float] = time.monotonic,
     pulse: Pulse | None = None,
 ) -> int:
-    """Report one node until told to stop; the exit status."""
+    """Report one node until stopped; returns the exit status."""
     pulse = pulse or Pulse()
     watchdog = Watchdog(pulse, _give_up)
     watchdog.start()
@@ -54,9 +54,9 @@ def run_agent(
                 begun = begun or reporter.begin(observer.remember)
                 with watchdog:
                     status = observer.observe(node.labels if node is not None else {}, reporter.repaired)
-                problem = _tell(problem, observer.problem)
-                # Without its labels, how the node shares its GPUs would be told wrongly for a moment; where
-                # no GPU was ever seen, there is nothing to tell.
+                problem = _log_change(problem, observer.problem)
+                # Without the node's labels, the report would briefly be wrong about how GPUs are shared; on a
+                # node where no GPU was ever seen, there is nothing to report.
                 if begun and (observer.problem is None or status.devices):
                     pulse.beat(REQUESTS_S)
                     reporter.offer(status)
@@ -70,7 +70,7 @@ def run_agent(
             if observer.problem is None:
                 worked_at = clock()
             elif worked_at is not None and clock() - worked_at >= GONE_S:
-                log.error("no GPU could be read for %g s; ending, to be started anew", GONE_S)
+                log.error("no GPU could be read for %g s; ending, to be started again", GONE_S)
                 return RESTART
             pulse.beat(interval_s)
             stopped.wait(interval_s)
@@ -81,8 +81,8 @@ def run_agent(
         watchdog.stop()
 
 
-def _tell(before: str | None, problem: str | None) -> str | None:
-    """Log why no GPU can be used, or that some can again, when that has changed; the problem now."""
+def _log_change(before: str | None, problem: str | None) -> str | None:
+    """Log a change of the reason why no GPU can be used; returns the present reason."""
     if problem != before:
         if problem is not None:
             log.error("no GPU of this node can be used: %s", problem)
@@ -99,7 +99,7 @@ def run_fake(
     stopped: Event,
     pulse: Pulse | None = None,
 ) -> int:
-    """Report these nodes of a file, or all of it where none is named, until told to stop."""
+    """Report these nodes of a file, or all nodes if none is named, until stopped."""
     pulse = pulse or Pulse()
     reporters: dict[str, Reporter] = {}
     while not stopped.is_set():
@@ -119,10 +119,11 @@ def run_fake(
 
 
 class Watchdog:
-    """Calls ``bite`` when nothing inside it, as a context, has beaten for too long.
+    """Calls ``bite`` when a step inside its context has not recorded a heartbeat for too long.
 
-    A driver call that does not come back cannot be interrupted; only a new process helps. It needs Python's
-    lock to bite, which a library that hangs while it is loaded keeps: kubelet's probe is for that.
+    A driver call that hangs cannot be interrupted; only a new process helps. The watchdog needs Python's
+    global lock to bite, which a library that hangs while it is loaded keeps: the kubelet's probe covers that
+    case.
     """
 
     def __init__(self, pulse: Pulse, bite: Callable[[float], None]) -> None:
@@ -133,11 +134,11 @@ class Watchdog:
         self._thread = Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Watch from now on."""
+        """Start watching."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stopped.set()
 
     def __enter__(self) -> None:
@@ -159,10 +160,10 @@ class Watchdog:
 def _give_up(after_s: float) -> None:
     sys.stderr.write(f"error: a call to the GPU driver has not come back for {after_s:g} s; ending\n")
     sys.stderr.flush()
-    # Threads that hang in the driver would hold up any other end.
+    # Threads that hang in the driver would prevent an ordinary exit.
     os._exit(RESTART)
 
 
 def boot_id() -> str:
-    """The boot of this node, as the kernel names it."""
+    """The kernel's identifier of this boot."""
     return BOOT_ID.read_text().strip()

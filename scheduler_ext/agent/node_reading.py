@@ -1,4 +1,4 @@
-"""What was read of a node's GPUs at one moment, before anybody judges it; None is what could not be read."""
+"""Raw readings of a node's GPUs at one moment; None stands for a value that could not be read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that uses a device or an instance: its PID on the host, its memory in MiB."""
+    """A process that uses a device or an instance: its PID on the host and its memory in MiB."""
 
     pid: int
     used_mib: int | None = None
@@ -15,7 +15,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class ProfileReading:
-    """A MIG profile the device supports; ``starts`` are None where placements may not be read."""
+    """A MIG profile that the device supports; ``starts`` is None where placements may not be read."""
 
     name: str
     size: int | None
@@ -26,9 +26,9 @@ class ProfileReading:
 
 @dataclass(frozen=True, slots=True)
 class InstanceReading:
-    """A MIG instance that exists, in units of the device's grid; its place is None where it may not be read.
+    """An existing MIG instance, in units of the device's grid; its place is None where it may not be read.
 
-    ``gpu_instance_id`` is NVML's number of the GPU instance, by which GKE's device plugin names it.
+    ``gpu_instance_id`` is NVML's number of the GPU instance, which GKE's device plugin uses as a name.
     """
 
     uuid: str
@@ -43,14 +43,12 @@ class InstanceReading:
 class DeviceReading:
     """One GPU. Memory in MiB, ``used_mib`` without ``reserved_mib`` as in NVML v2.
 
-    ``minor`` is the N of /dev/nvidiaN. ``faults`` are the conditions that make it unusable right now, such as
-    "row remapping failed", each in a few words that do not vary; ``xids`` the XID events and ``ecc_errors``
-    the number of uncorrectable ECC errors since the last reading. ``processes`` is None where they may not be
-    seen.
-
-    ``recovery_action`` is what the driver asks for, as NVML numbers it (0: nothing), None where it does not
-    say. ``reset_pending`` is whether the GPU waits for a reset by any sign that NVML has of it, None where
-    that cannot be read now.
+    ``minor`` is the N of /dev/nvidiaN. ``faults`` are the conditions that make the GPU unusable right now,
+    such as "row remapping failed", each as a short constant text; ``xids`` are the XID events and
+    ``ecc_errors`` the number of uncorrectable ECC errors since the last reading. ``processes`` is None where
+    they may not be seen. ``recovery_action`` is the action that the driver asks for, as NVML numbers it (0:
+    nothing), None where the driver does not say. ``reset_pending`` is whether any sign in NVML says that the
+    GPU waits for a reset, None where that cannot be read now.
     """
 
     uuid: str
@@ -80,7 +78,9 @@ class DeviceReading:
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """All GPUs of a node. ``problem`` is set where none can be used now: no driver, or not this library's."""
+    """All GPUs of a node. ``problem`` is set while none can be used: no driver, or a driver that this library
+    does not match.
+    """
 
     devices: tuple[DeviceReading, ...] = ()
     driver_version: str | None = None

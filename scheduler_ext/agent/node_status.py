@@ -1,7 +1,7 @@
-"""What was read of a node, as the status of its GPUNode.
+"""The readings of a node as the status of its GPUNode.
 
-The API server refuses a status that contradicts itself or its schema, so what NVML says is made to fit:
-one number or name that is out of the ordinary must not keep all else from being reported.
+The API server refuses a status that contradicts itself or its schema, so NVML's values are adjusted: one
+unusual number or name must not prevent the rest from being reported.
 """
 
 from __future__ import annotations
@@ -51,16 +51,17 @@ def node_status(
     wall: float = 0.0,
     repaired: Mapping[str, float] = MappingProxyType({}),
 ) -> WrittenStatus:
-    """The status, but for when it is written and its number. ``holdings`` are by device UUID.
+    """The status without its time and sequence number.
 
-    ``now`` and ``wall`` are as in Health; ``repaired`` has when an operator repaired which GPU, by UUID.
+    ``holdings`` are by device UUID. ``now`` and ``wall`` are as in Health; ``repaired`` has the time of an
+    operator's repair by UUID.
     """
     devices = []
     for device in fitting(reading.devices)[0]:
-        # Also while no GPU can be used: its XIDs are told once, and count when the driver is back.
+        # Also while no GPU can be used: NVML reports XIDs once, and they count when the driver is back.
         judged = health.judge(device, now, wall, repaired.get(device.uuid))
         if reading.problem and not health.lasts(device.uuid):
-            # What lasts is still to be known when the driver is back, perhaps to another agent.
+            # Lasting errors must still be known when the driver is back, possibly to another agent.
             judged = HealthStatus("Unhealthy", reading.problem, reset_pending=judged.reset_pending)
         devices.append(_device(device, holdings.get(device.uuid, NO_HOLDINGS), judged))
     devices, left_out = agreeing(devices)
@@ -78,12 +79,12 @@ def node_status(
 
 @lru_cache(maxsize=64)
 def _say_once(text: str) -> None:
-    """A status is made every few seconds."""
+    """A status is built every few seconds."""
     log.warning("%s", text)
 
 
 def summary(devices: list[DeviceStatus]) -> SummaryStatus:
-    """What the devices come to; the API server refuses one that says anything else."""
+    """The totals of the devices; the API server refuses any other."""
     models = list(dict.fromkeys(device.model for device in devices if device.model))
     listed = ", ".join(models)
     total_mib = sum(device.memory.total_mib for device in devices)
@@ -122,11 +123,11 @@ def _text(text: str | None, most: int) -> str | None:
 
 
 def _memory(device: DeviceReading, unaccounted_mib: int | None) -> MemoryStatus:
-    """NVML reads its numbers one after the other: together they may exceed the total for a moment."""
+    """NVML reads its numbers one after the other, so together they may exceed the total for a moment."""
     total_mib = bounded(device.total_mib) or 0
     reserved_mib = bounded(device.reserved_mib, total_mib)
     used_mib = bounded(device.used_mib, total_mib - (reserved_mib or 0))
-    # Nothing can be said of the parts of a use that is not known.
+    # The parts are unknown where the whole is.
     unaccounted_mib = bounded(unaccounted_mib, used_mib) if used_mib is not None else None
     return MemoryStatus(total_mib, reserved_mib, used_mib, unaccounted_mib)
 
@@ -134,7 +135,7 @@ def _memory(device: DeviceReading, unaccounted_mib: int | None) -> MemoryStatus:
 def _mig(device: DeviceReading, held: Holdings) -> MigStatus | None:
     if device.mig_enabled is None and not device.profiles:
         return None
-    # Without a grid that all else fits on, places mean nothing.
+    # Without a grid that all profiles fit on, placements are meaningless.
     grid = device.grid_size if device.grid_size and 0 < device.grid_size <= MAX_GRID else None
     profiles: dict[str, ProfileStatus] = {}
     for profile in device.profiles:
@@ -150,7 +151,7 @@ def _mig(device: DeviceReading, held: Holdings) -> MigStatus | None:
 
 
 def _profile_name(name: str) -> str | None:
-    """None for one that no pod could ask for: nobody who reads the report would know it."""
+    """None for a profile that no pod could request: readers of the report do not know its name."""
     try:
         return parse_profile(name)
     except ValueError:
@@ -175,8 +176,9 @@ def _profile(name: str, profile: ProfileReading, grid: int) -> ProfileStatus:
 def _instances(
     instances: Iterable[InstanceReading], profiles: Mapping[str, ProfileStatus], grid: int, held: Holdings
 ) -> list[InstanceStatus]:
-    """Each with its place, if it is one of its profile's and nobody else's: a GPU that is partitioned anew
-    while it is read may show instances of before and after."""
+    """Each instance with its place, if the place is one of its profile's and not taken: a GPU that is
+    partitioned again during the reading may show instances from before and after.
+    """
     found = []
     taken: set[int] = set()
     for instance in fitting_instances(instances):

@@ -1,7 +1,7 @@
-"""NVML as typed values and exceptions of our own; the only file that knows pynvml, and its traps.
+"""NVML as typed values and own exceptions; the only file that uses pynvml, and handles its traps.
 
-pynvml keeps the library and its function pointers per process: one Nvml at a time, on one thread. What stands
-for a GPU does not go stale, so a call that dislikes its arguments says nothing of the GPU.
+pynvml keeps the library and its function pointers per process: one Nvml at a time, on one thread. A GPU's
+handle does not expire, so a call that rejects its arguments says nothing about the GPU.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ _NODE_MASK_WORDS = 16
 
 
 class Nvml(Calls):
-    """The calls of NVML. What cannot be read is None, unless the docstring says that it raises NotReadable.
+    """NVML's calls. An unreadable value is None, unless the docstring says that the call raises NotReadable.
 
-    Every call may raise DriverGone; those on a GPU DeviceLost, on a MIG device NotThere once it is gone.
+    Every call may raise DriverGone; calls on a GPU DeviceLost, calls on a MIG device NotThere once the device
+    is gone.
     """
 
     def __init__(self, library: Path | None = None, beat: Callable[[], None] = lambda: None) -> None:
-        """``beat`` is called before each call, which distinguishes one that hangs from many that return."""
+        """``beat`` is called before each call, which distinguishes one hanging call from many that return."""
         super().__init__()
         self._beat = beat
         self._library = library
@@ -60,7 +61,7 @@ class Nvml(Calls):
 
     def open(self) -> None:
         """Load the library, by its own name unless a path was given, and initialise it; raises DriverGone."""
-        # Else pointers into a library that was loaded before would be called.
+        # Otherwise pointers into a library loaded before would be called.
         pynvml._nvmlGetFunctionPointer_cache.clear()
         if self._library is not None:
             try:
@@ -76,7 +77,7 @@ class Nvml(Calls):
         self._open = True
 
     def close(self) -> None:
-        """Give NVML back; that it fails changes nothing any more."""
+        """Shut NVML down; a failure has no consequences and is only logged."""
         if not self._open:
             return
         self._open = False
@@ -90,7 +91,7 @@ class Nvml(Calls):
         return value
 
     def cuda_version(self) -> str | None:
-        """The CUDA version that the driver has, such as "12.8"."""
+        """The CUDA version of the driver, such as "12.8"."""
         version = self._of_node("nvmlSystemGetCudaDriverVersion_v2")
         return f"{version // 1000}.{version % 1000 // 10}" if version else None
 
@@ -105,11 +106,11 @@ class Nvml(Calls):
         return Handle(self._ask("nvmlDeviceGetHandleByIndex", index))
 
     def address(self, handle: Handle) -> int:
-        """The identity of a handle: NVML gives a GPU the same one each time."""
+        """The identity of a handle: NVML returns the same one for a GPU each time."""
         return int(ctypes.cast(handle, ctypes.c_void_p).value or 0)  # type: ignore[arg-type]
 
     def uuid(self, handle: Handle) -> str:
-        """Of a GPU or a MIG device; raises NotReadable."""
+        """The UUID of a GPU or a MIG device; raises NotReadable."""
         return str(self._ask("nvmlDeviceGetUUID", handle))
 
     def name(self, gpu: Handle) -> str | None:
@@ -125,7 +126,7 @@ class Nvml(Calls):
         return value
 
     def pci_bus_id(self, gpu: Handle) -> str | None:
-        """As Linux writes it, 0000:3b:00.0; NVML has eight digits before the first colon, and capitals."""
+        """In Linux's spelling, 0000:3b:00.0; NVML has eight digits before the first colon, and capitals."""
         info = self._of_gpu("nvmlDeviceGetPciInfo", gpu)
         text = None if info is None else self._text("nvmlDeviceGetPciInfo", info, "busId")
         domain, _, rest = (text or "").lower().partition(":")
@@ -142,14 +143,14 @@ class Nvml(Calls):
         return value
 
     def numa_node(self, gpu: Handle) -> int | None:
-        """The NUMA node that is nearest; None where several are."""
+        """The nearest NUMA node; None if several are nearest."""
         scope = pynvml.NVML_AFFINITY_SCOPE_NODE
         words = self._of_gpu("nvmlDeviceGetMemoryAffinity", gpu, _NODE_MASK_WORDS, scope)
         nodes: int = sum(word << 64 * i for i, word in enumerate(words or ()))
         return nodes.bit_length() - 1 if nodes.bit_count() == 1 else None
 
     def memory(self, gpu: Handle) -> MemoryInfo | None:
-        """None where it is not supported or not permitted; for any other reason, the GPU is no good."""
+        """None if not supported or not permitted; any other failure makes the GPU unusable."""
         info = self._of_gpu("nvmlDeviceGetMemoryInfo", gpu, pynvml.nvmlMemory_v2)
         if info is not None:
             return MemoryInfo(info.total, mib(info.used), mib(info.reserved))
@@ -170,7 +171,7 @@ class Nvml(Calls):
         return None if rows is None else RemappedRows(pending=bool(rows[2]), failed=bool(rows[3]))
 
     def recovery_action(self, gpu: Handle) -> int | None:
-        """What the driver asks for, of nvmlDeviceGpuRecoveryAction_t; None before R565."""
+        """The action that the driver asks for, from nvmlDeviceGpuRecoveryAction_t; None before R565."""
         function = "nvmlDeviceGetFieldValues"
         values = self._of_gpu(function, gpu, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
         if values is None:
@@ -184,18 +185,18 @@ class Nvml(Calls):
         return None
 
     def page_retirement_pending(self, gpu: Handle) -> bool | None:
-        """Of GPUs that came before row remapping."""
+        """For GPUs older than row remapping."""
         pending = self._of_gpu("nvmlDeviceGetRetiredPagesPendingStatus", gpu)
         return None if pending is None else bool(pending)
 
     def uncorrected_ecc_errors(self, gpu: Handle) -> int | None:
-        """How many there were since the driver was loaded or the GPU was reset."""
+        """The number of errors since the driver was loaded or the GPU was reset."""
         kinds = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC)
         count: int | None = self._of_gpu("nvmlDeviceGetTotalEccErrors", gpu, *kinds)
         return count
 
     def processes(self, gpu: Handle) -> tuple[Process, ...] | None:
-        """Those that compute, draw or compute by MPS, by PID."""
+        """Compute, graphics and MPS processes, by PID."""
         return self._processes(self._of_gpu, gpu)
 
     def mig_processes(self, mig_device: Handle) -> tuple[Process, ...] | None:
@@ -218,20 +219,21 @@ class Nvml(Calls):
         return MigMode.ON if current == pynvml.NVML_DEVICE_MIG_ENABLE else MigMode.OFF
 
     def profile(self, gpu: Handle, index: int) -> ProfileInfo | None:
-        """None where the GPU has no such profile; raises NotThere past the last index."""
+        """None if the GPU has no such profile; raises NotThere past the last index."""
         function, name = "nvmlDeviceGetGpuInstanceProfileInfo", None
         info = self._optional(function, gpu, index)
         if info is not None:
             name = (self._text(function, info, "name") or "").removeprefix("MIG ") or None
         else:
-            # An older library, or the MIG mode is off: the first version answers then, without a name.
+            # With an older library, or with MIG mode off, the first version of the structure answers, without
+            # a name.
             info = self._optional(function, gpu, index, 1)
         if info is None:
             return None
         return ProfileInfo(index, info.id, name, info.sliceCount, info.instanceCount, info.memorySizeMB)
 
     def placements(self, gpu: Handle, profile_number: int) -> tuple[tuple[int, int], ...] | None:
-        """Where instances of a profile can lie, each (start, size); privileged."""
+        """The possible places of a profile's instances, each (start, size); privileged."""
         function, count = "nvmlDeviceGetGpuInstancePossiblePlacements", ctypes.c_uint()
         if self._of_gpu(function, gpu, profile_number, None, ctypes.byref(count)) is None:
             return None
@@ -244,7 +246,7 @@ class Nvml(Calls):
         return self._of_gpu("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0
 
     def mig_device(self, gpu: Handle, index: int) -> Handle | None:
-        """None where there is none at this index; more may follow."""
+        """None if there is no device at this index; more may follow."""
         handle = self._of_gpu("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
         return None if handle is None else Handle(handle)
 
@@ -272,13 +274,13 @@ class Nvml(Calls):
         self._optional("nvmlEventSetFree", events)
 
     def register_xids(self, gpu: Handle, events: EventSet) -> None:
-        """From now on; a GPU that has no such events stays silent."""
+        """From now on; a GPU without such events stays silent."""
         types = self._of_gpu("nvmlDeviceGetSupportedEventTypes", gpu) or 0
         if types & pynvml.nvmlEventTypeXidCriticalError:
             self._of_gpu("nvmlDeviceRegisterEvents", gpu, pynvml.nvmlEventTypeXidCriticalError, events)
 
     def next_xid(self, events: EventSet) -> tuple[Handle, int] | None:
-        """The oldest event that nobody took, its GPU and XID, without waiting; raises NotReadable."""
+        """The oldest unread event, its GPU and XID, without waiting; raises NotReadable."""
         try:
             event = self._ask("nvmlEventSetWait_v2", events, 0)
         except NotReadable as error:
@@ -291,7 +293,7 @@ class Nvml(Calls):
         self._beat()
         try:
             return getattr(pynvml, function)(*arguments)
-        # No NVMLError: what pynvml makes of FUNCTION_NOT_FOUND in calls whose names have no version.
+        # Not an NVMLError: pynvml raises this for FUNCTION_NOT_FOUND in calls whose names have no version.
         except pynvml.NVMLLibraryMismatchError:
             raise self._ours(function, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND, "Function Not Found") from None
         except pynvml.NVMLError as error:

@@ -1,4 +1,6 @@
-"""One GPU over time: what stays is read once, what changes at every reading, and what was last known."""
+"""One GPU over time: constant values are read once, changing values at every reading, and the last known ones
+are kept.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,13 @@ from scheduler_ext.agent.nvml_values import Handle, MemoryInfo, MigMode
 
 
 class TrackedDevice:
-    """A GPU that was seen with its UUID.
+    """A GPU whose UUID was read. ``handle`` is None while it cannot be reached, for the reason in ``fault``.
 
-    ``handle`` is None while it cannot be reached, for the reason in ``fault``. A GPU that fails keeps its
-    last known MIG instances: pods still hold them.
+    A GPU that fails keeps its last known MIG instances, because pods still hold them.
     """
 
     def __init__(self, known: DeviceReading) -> None:
-        """``known`` is what there is to say of it until it can be read."""
+        """``known`` is the reading to report until the GPU can be read."""
         self.index = known.index
         self.handle: Handle | None = None
         self.fault = CANNOT_BE_READ
@@ -43,12 +44,12 @@ class TrackedDevice:
         return self._fixed.uuid
 
     def reached(self, index: int, handle: Handle) -> None:
-        """NVML lists it under that index."""
+        """NVML lists the GPU under this index."""
         self.index = index
         self.handle = handle
 
     def forget(self, fault: str) -> None:
-        """Its handle is of no use any more; whatever it says next time is read anew."""
+        """Drop the handle; all values are read again when the GPU returns."""
         self.handle = None
         self.fault = fault
         self._complete = False
@@ -63,19 +64,19 @@ class TrackedDevice:
                 self.forget(lost.text)
             except NotThere:
                 self.forget(CANNOT_BE_READ)
-        # Neither state ends but by a reset.
+        # Only a reset ends either state.
         waits = True if self.fault in (GPU_IS_LOST, RESET_REQUIRED) else None
         return replace(self.last_known(), faults=(self.fault,), reset_pending=waits)
 
     def last_known(self) -> DeviceReading:
-        """What it was, without what changes from moment to moment."""
+        """The last known GPU without the values that change from moment to moment."""
         instances = tuple(replace(instance, processes=None) for instance in self._fixed.instances)
         return replace(self._fixed, index=self.index, instances=instances)
 
     def _read(self, nvml: Nvml, handle: Handle) -> DeviceReading:
         mode = nvml.mig_mode(handle)
         if mode is None:
-            # It does not change while the call fails: pods hold its instances.
+            # Instances do not change while the call fails, because pods hold them.
             mode = self._fixed_for
         memory = nvml.memory(handle)
         if memory is not None:
@@ -103,7 +104,9 @@ class TrackedDevice:
         )
 
     def _memory_state(self, nvml: Nvml, handle: Handle) -> tuple[str | None, bool | None]:
-        """A fault of its memory, and whether rows or pages wait for a reset; None where it does not say."""
+        """A memory fault of the GPU, and whether rows or pages wait for a reset; None where the GPU does not
+        say.
+        """
         rows = nvml.remapped_rows(handle)
         if rows is not None:
             self._remap_failed = rows.failed
@@ -118,12 +121,12 @@ class TrackedDevice:
         return (ROW_REMAPPING_FAILED if self._remap_failed else None), pending
 
     def _new_ecc_errors(self, nvml: Nvml, handle: Handle) -> int:
-        """Since the last reading; what was there when it was first read may be of long ago."""
+        """Errors since the last reading; those present at the first reading may be old."""
         count = nvml.uncorrected_ecc_errors(handle)
         if count is None:
             return 0
         before, self._ecc_errors = self._ecc_errors, count
-        # A reset takes the count back to 0.
+        # A reset sets the count back to 0.
         return max(0, count - before) if before is not None else 0
 
     def _read_fixed(self, nvml: Nvml, handle: Handle, mode: MigMode | None) -> None:
@@ -143,14 +146,16 @@ class TrackedDevice:
             mig_enabled=None if mode is None else mode is MigMode.ON,
             grid_size=grid_size(profiles),
             profiles=profiles,
-            # As last known, in case that they cannot be read now.
+            # The last known instances, in case they cannot be read now.
             instances=self._fixed.instances,
         )
         self._fixed_for = mode
         self._complete = nvml.passing_failures == failures
 
     def _total_mib(self) -> int:
-        """That of the largest profile, some 1 % less, where a GPU's memory may not be seen; else 0."""
+        """The memory of the largest profile, about 1 % too low, where a GPU's memory may not be read;
+        otherwise 0.
+        """
         if self._total_bytes is not None:
             return self._total_bytes >> 20
         return max((profile.memory_mib or 0 for profile in self._fixed.profiles), default=0)

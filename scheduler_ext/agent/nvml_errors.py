@@ -1,4 +1,4 @@
-"""What NVML's calls raise, in our terms: for a value, a device or the whole node."""
+"""Exceptions for NVML's return codes: they concern a value, a device or the whole node."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ RESET_REQUIRED = "GPU requires a reset"
 ROW_REMAPPING_FAILED = "row remapping failed"
 PAGE_RETIREMENT_PENDING = "page retirement pending"
 NO_LIBRARY = "the NVML library is not found; is the NVIDIA driver installed?"
-# How problems of the node begin that go on in the words of somebody else.
+# First words of node problems that continue with a message from elsewhere.
 NOT_LOADABLE = "the NVML library cannot be loaded: "
 NOT_STARTING = "NVML does not start: "
 NOT_COUNTED = "NVML cannot count the GPUs: "
-NO_UUID = "no GPU tells its UUID: "
+NO_UUID = "no GPU returns its UUID: "
 _NOT_INITIALISED = "NVML is not initialised"
 
 # nvmlReturn_t of nvml.h. The numbers are part of its ABI.
@@ -46,7 +46,7 @@ _FAULTS = {
 
 
 class NvmlError(Exception):
-    """A call that gave no value; its text does not vary."""
+    """A call that returned no value; its text is constant."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -54,17 +54,17 @@ class NvmlError(Exception):
 
 
 class NotReadable(NvmlError):  # noqa: N818
-    """This value cannot be had: not supported, not permitted, an older library, or the call failed.
+    """This value cannot be read: not supported, not permitted, an older library, or the call failed.
 
-    ``absent`` where this GPU or library never has it, ``denied`` where we may not see it, ``timeout`` where
-    there was none in time.
+    ``absent``: this GPU or library never has the value. ``denied``: no permission. ``timeout``: none came in
+    time.
     """
 
     absent = denied = timeout = False
 
 
 class NotThere(NvmlError):  # noqa: N818
-    """Nothing at this index, or what the handle stood for is gone."""
+    """Nothing exists at this index, or the object of the handle is gone."""
 
 
 class DeviceLost(NvmlError):  # noqa: N818
@@ -72,7 +72,7 @@ class DeviceLost(NvmlError):  # noqa: N818
 
 
 class DriverGone(NvmlError):  # noqa: N818
-    """No GPU of the node can be used; ``must_restart`` when only a new process can load the right library."""
+    """No GPU of the node can be used; ``must_restart`` if only a new process can load the right library."""
 
     def __init__(self, text: str, *, must_restart: bool = False) -> None:
         super().__init__(text)
@@ -84,7 +84,7 @@ class Uninitialized(DriverGone):
 
 
 def error_of(code: int, text: str) -> NvmlError:
-    """The error that stands for a return code of NVML; ``text`` is NVML's own word for it."""
+    """The exception for a return code of NVML; ``text`` is NVML's own message."""
     if code == _UNINITIALIZED:
         return Uninitialized(_NOT_INITIALISED)
     if code in _PROBLEMS:
@@ -101,5 +101,5 @@ def error_of(code: int, text: str) -> NvmlError:
 
 
 def is_of_the_node(reason: str) -> bool:
-    """Whether a reason why GPUs cannot be used is one of the whole node, and says nothing of the GPUs."""
+    """Whether a reason concerns the whole node and says nothing about single GPUs."""
     return reason.startswith(_OF_THE_NODE)

@@ -1,4 +1,4 @@
-"""XID events, as NVML queues them until somebody takes them."""
+"""XID events, which NVML queues until they are read."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from scheduler_ext.agent.nvml_values import EventSet, Handle
 
 log = logging.getLogger(__name__)
 
-# A GPU in agony must not keep the agent from reporting it.
+# Bound on the events read at once, so that a failing GPU cannot keep the agent from reporting it.
 _MOST_AT_ONCE = 1000
 
 
 class XidEvents:
-    """The XIDs of the GPUs since each was first seen, by UUID, until they are taken."""
+    """The XIDs of each GPU since it was first seen, by UUID, until they are taken."""
 
     def __init__(self, nvml: Nvml) -> None:
         self._nvml = nvml
         self._events: EventSet | None = None
         self._supported = True
-        # By the address of their handles.
+        # By the address of the handle.
         self._uuids: dict[int, str] = {}
         self._registered: set[int] = set()
         self._xids: defaultdict[str, list[int]] = defaultdict(list)
 
     def collect(self, devices: Iterable[TrackedDevice]) -> None:
-        """Listen to the GPUs that are new, and queue what has happened, without waiting."""
+        """Register new GPUs, and read the queued events without waiting."""
         try:
             events = self._listening(devices)
             if events is not None:
@@ -39,15 +39,15 @@ class XidEvents:
             self._supported = not (error.absent or error.denied)
             self.close()
         except (DeviceLost, NotThere):
-            # A set with a lost GPU has nothing else to tell from then on: make another without it.
+            # A set that contains a lost GPU returns nothing else from then on: create another without it.
             self.close()
 
     def take(self, uuid: str) -> tuple[int, ...]:
-        """A GPU's XIDs, oldest first; they are not told again."""
+        """A GPU's XIDs, oldest first; each is returned once."""
         return tuple(self._xids.pop(uuid, ()))
 
     def close(self) -> None:
-        """Listen no more; what was queued stays."""
+        """Close the event set; queued XIDs stay."""
         events, self._events = self._events, None
         self._registered.clear()
         if events is not None:
@@ -62,7 +62,7 @@ class XidEvents:
         if self._events is None:
             return None
         handles = {self._nvml.address(d.handle): (d.handle, d.uuid) for d in devices if d.handle is not None}
-        # A GPU that was lost and came back is registered again; until then its last events still have a name.
+        # A GPU that was lost and came back is registered again; until then its last events keep their UUID.
         self._registered &= handles.keys()
         for address in handles.keys() - self._registered:
             handle, self._uuids[address] = handles[address]
@@ -74,7 +74,7 @@ class XidEvents:
         try:
             self._nvml.register_xids(handle, events)
         except DeviceLost as error:
-            # The reading of the device itself tells.
+            # The reading of the device itself reports this failure.
             log.debug("no events of a GPU: %s", error)
 
     def _drain(self, events: EventSet) -> None:

@@ -1,4 +1,4 @@
-"""A GPU's MIG side: the profiles it can have, where they can lie, and the instances that exist."""
+"""A GPU's MIG side: its profiles, their possible places, and the existing instances."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from scheduler_ext.agent.nvml import Nvml
 from scheduler_ext.agent.nvml_errors import NotReadable, NotThere
 from scheduler_ext.agent.nvml_values import Attributes, Handle, ProfileInfo
 
-# NVML numbers 18 today and refuses the first number that it does not know.
+# NVML has 18 today and refuses the first number that it does not know.
 _MAX_PROFILES = 64
-# How often instances are listed again when one goes away meanwhile.
+# How often instances are listed again when one disappears during the listing.
 _ATTEMPTS = 3
-# What NVML_GPU_INSTANCE_PROFILE_* say of a profile beside its slices; REV2 (9) is only larger.
+# The suffix of a profile's name for each NVML_GPU_INSTANCE_PROFILE_* beside its slices; REV2 (9) is only
+# larger.
 _SUFFIXES = {
     **dict.fromkeys((0x7, 0x8), "+me"),
     **dict.fromkeys((0xA, 0xB, 0xC, 0x11), "+gfx"),
@@ -27,9 +28,9 @@ _NAMED = re.compile(r"\bMIG (\S+)$")
 
 
 def read_profiles(nvml: Nvml, gpu: Handle, total_bytes: int | None) -> tuple[ProfileReading, ...]:
-    """All profiles of a GPU, in NVML's order; their places need privilege, and are None without.
+    """All profiles of a GPU, in NVML's order; their places need privilege and are None without it.
 
-    ``total_bytes`` is the GPU's memory, by which profiles are named where NVML does not name them.
+    ``total_bytes`` is the GPU's memory, from which a profile's name is computed where NVML has none.
     """
     profiles: dict[str, ProfileReading] = {}
     for info in _listed(nvml, gpu):
@@ -48,7 +49,7 @@ def read_profiles(nvml: Nvml, gpu: Handle, total_bytes: int | None) -> tuple[Pro
 
 
 def grid_size(profiles: tuple[ProfileReading, ...]) -> int | None:
-    """The units of a GPU's placement grid: the end of the last place that any profile has."""
+    """The units of a GPU's placement grid: the end of the last place of any profile."""
     ends = [max(p.starts) + p.size for p in profiles if p.starts and p.size is not None]
     return max(ends, default=None)
 
@@ -72,25 +73,25 @@ def _computed_name(info: ProfileInfo, total_bytes: int | None) -> str | None:
 def _gigabytes(memory_mib: int, total_bytes: int) -> int:
     """The GB in a profile's name: whole eighths of the GPU's memory, halves rounded up.
 
-    As go-nvlib's getMigMemorySizeGB; round() would make 3g.70gb of an H200's 3g.71gb.
+    As in go-nvlib's getMigMemorySizeGB; round() would make 3g.70gb of an H200's 3g.71gb.
     """
     eighths = -(-8 * (memory_mib << 20) // total_bytes)
     return (eighths * -(-total_bytes >> 30) + 4) // 8
 
 
 def read_instances(nvml: Nvml, gpu: Handle, total_bytes: int | None) -> tuple[InstanceReading, ...]:
-    """The MIG devices of a GPU, with their processes; places need privilege, and are None without.
+    """The MIG devices of a GPU, with their processes; places need privilege and are None without it.
 
-    A GPU instance may be divided among several MIG devices (1c.3g.40gb). Then each has a part of its units,
-    in NVML's order and the last with the remainder, so that together they take what the GPU instance takes
-    and none overlaps. Such a part is no place of a profile; device plugins offer no such devices.
-    A GPU instance without any compute instance is no MIG device, and is not seen.
+    A GPU instance may be divided into several MIG devices (1c.3g.40gb). Then each has a part of its units, in
+    NVML's order and the last with the remainder, so that together they take what the GPU instance takes and
+    none overlaps. Such a part is not a place of a profile; device plugins do not offer such devices. A GPU
+    instance without any compute instance is no MIG device and is not reported.
     """
     for _ in range(_ATTEMPTS - 1):
         try:
             return _divided(list(_instances(nvml, gpu, total_bytes)))
         except NotThere:
-            # Partitioned anew while we looked: what was read may be of before and after.
+            # The GPU was partitioned again during the reading, which may mix instances from before and after.
             continue
     return _divided(list(_instances(nvml, gpu, total_bytes, skip_gone=True)))
 
@@ -108,7 +109,7 @@ def _instances(
             if not skip_gone:
                 raise
         except NotReadable:
-            # Nobody can be told of an instance without a UUID.
+            # An instance without a UUID cannot be reported.
             continue
         else:
             if instance is not None:
@@ -126,7 +127,9 @@ def _instance(nvml: Nvml, gpu: Handle, device: Handle, total_bytes: int | None) 
 
 
 def _profile_name(nvml: Nvml, device: Handle, total_bytes: int | None) -> str | None:
-    """The end of the MIG device's name; else by its share of the GPU, which says nothing of media engines."""
+    """The profile from the end of the MIG device's name; otherwise from its share of the GPU, which does not
+    show media engines.
+    """
     named = _NAMED.search(nvml.mig_name(device) or "")
     if named is not None:
         return named[1]

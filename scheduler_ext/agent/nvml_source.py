@@ -1,4 +1,4 @@
-"""All GPUs of the node as NVML tells of them, reading by reading, while drivers come and go."""
+"""All GPUs of the node from NVML, reading by reading, across driver restarts."""
 
 from __future__ import annotations
 
@@ -25,18 +25,17 @@ from scheduler_ext.agent.nvml_values import Handle
 
 log = logging.getLogger(__name__)
 
-# An initialisation can take seconds where no other process holds the driver open.
+# An initialisation can take seconds where no other process keeps the driver open.
 FIRST_RETRY_S = 5.0
 LONGEST_RETRY_S = 60.0
 
 
 class NvmlSource:
-    """NVML held open for as long as it works. For one thread; ``now`` is a clock in seconds.
+    """Keeps NVML open for as long as it works. For one thread; ``now`` is a clock in seconds.
 
     A GPU that fails stays in the readings with a fault, as long as NVML counts it and its UUID was once read,
-    here or by an agent before this one.
-    When the whole driver fails, readings have a ``problem`` and the GPUs as last known, and NVML is
-    initialised again, after 5 s and then ever more slowly up to once a minute.
+    by this agent or an earlier one. When the whole driver fails, readings have a ``problem`` and the last
+    known GPUs, and NVML is initialised again, after 5 s and then with growing delays up to a minute.
     """
 
     def __init__(
@@ -60,18 +59,20 @@ class NvmlSource:
 
     @property
     def must_restart(self) -> bool:
-        """Whether this process has the library of another driver: only a new process loads the right one."""
+        """Whether this process has loaded the library of another driver; only a new process loads the right
+        one.
+        """
         return self._gone is not None and self._gone.must_restart
 
     def remember(self, devices: Iterable[DeviceReading]) -> None:
-        """Know these as well, which an agent before this one has read since the node was booted."""
+        """Add GPUs that an earlier agent has read since the node was booted."""
         uuids = {device.uuid for device in self._devices}
         indices = {device.index for device in self._devices}
         new = [device for device in devices if device.uuid not in uuids and device.index not in indices]
         self._devices = sorted([*self._devices, *map(TrackedDevice, new)], key=lambda device: device.index)
 
     def read(self) -> NodeReading:
-        """The node now; never raises for what NVML says."""
+        """The node now; never raises for an error of NVML."""
         if self._gone is not None and self._now() < self._retry_at:
             return self._without_driver(self._gone)
         try:
@@ -80,7 +81,7 @@ class NvmlSource:
             return self._without_driver(self._lose(gone))
 
     def close(self) -> None:
-        """Give NVML back; a later reading would initialise it again."""
+        """Close NVML; a later reading would initialise it again."""
         self._release(CANNOT_BE_READ)
 
     def _sweep_again(self) -> NodeReading:
@@ -107,7 +108,7 @@ class NvmlSource:
         self._xids.collect(self._devices)
         read = [device.read(self._nvml) for device in self._devices]
         silent = None if read else next(iter(self._silent.values()), None)
-        # A node that has GPUs of which nothing is known is not one without.
+        # A node whose GPUs cannot be read is not a node without GPUs.
         problem = f"{NO_UUID}{silent}" if silent is not None else None
         return NodeReading(tuple(map(self._with_xids, read)), *self._versions, problem=problem)
 
@@ -134,7 +135,7 @@ class NvmlSource:
                 known.forget(fault)
                 found[index] = known
         for index in silent.keys() - self._silent.keys():
-            log.warning("GPU %d has never told its UUID and is not reported: %s", index, silent[index])
+            log.warning("GPU %d has never returned its UUID and is not reported: %s", index, silent[index])
         self._silent = silent
         self._devices = [found[index] for index in sorted(found)]
         self._count = count
@@ -158,7 +159,7 @@ class NvmlSource:
         return gone
 
     def _release(self, why: str) -> None:
-        """Let go of everything that belongs to one initialisation of NVML."""
+        """Release everything that belongs to one initialisation of NVML."""
         try:
             self._xids.close()
         except DriverGone as error:

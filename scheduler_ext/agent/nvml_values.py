@@ -1,4 +1,4 @@
-"""What NVML's calls give, in our terms."""
+"""Typed values of NVML calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NewType
 
 from scheduler_ext.agent.node_reading import Process
 
-# A GPU or a MIG device, a set of events: pointers that only nvml.py looks into.
+# Pointers to a GPU or MIG device and to a set of events; only nvml.py dereferences them.
 Handle = NewType("Handle", object)
 EventSet = NewType("EventSet", object)
 
@@ -29,7 +29,7 @@ ARCHITECTURES = {
 
 
 class MigMode(enum.Enum):
-    """What a GPU's MIG mode is now."""
+    """A GPU's present MIG mode."""
 
     UNSUPPORTED = enum.auto()
     OFF = enum.auto()
@@ -38,7 +38,9 @@ class MigMode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RemappedRows:
-    """Whether rows of memory wait for a reset to be remapped, and whether no row was left for one."""
+    """Whether memory rows wait for a reset to be remapped, and whether remapping failed because no spare row
+    was left.
+    """
 
     pending: bool
     failed: bool
@@ -46,7 +48,7 @@ class RemappedRows:
 
 @dataclass(frozen=True, slots=True)
 class MemoryInfo:
-    """A GPU's memory; without ``reserved_mib``, ``used_mib`` has it inside."""
+    """A GPU's memory; without ``reserved_mib``, ``used_mib`` includes it."""
 
     total_bytes: int
     used_mib: int
@@ -67,7 +69,7 @@ class ProfileInfo:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """A MIG device's share: slices of the GPU, slices that compute, MiB."""
+    """A MIG device's share: slices of the GPU, compute slices, MiB."""
 
     gpu_slices: int
     compute_slices: int
@@ -75,12 +77,14 @@ class Attributes:
 
 
 def mib(size: int) -> int:
-    """Of bytes, rounded up: nothing that is taken looks free."""
+    """MiB from bytes, rounded up, so that no used memory looks free."""
     return -(-size >> 20)
 
 
 def merged(entries: Iterable[tuple[int, int | None]]) -> tuple[Process, ...]:
-    """Processes by PID, of several lists of (PID, bytes); one that is in more has the most that any says."""
+    """Processes by PID, merged from several lists of (PID, bytes); the largest memory counts for a process in
+    several lists.
+    """
     used: dict[int, int | None] = {}
     for pid, size in entries:
         used[pid] = max((known for known in (used.get(pid), size) if known is not None), default=None)

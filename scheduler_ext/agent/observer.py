@@ -1,4 +1,4 @@
-"""What there is to report of this node right now, from NVML, kubelet and /proc."""
+"""The present status of this node, from NVML, the kubelet and /proc."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ PROC = Path("/proc")
 
 
 class GpuSource(Protocol):
-    """Where readings come from."""
+    """A source of readings."""
 
     @property
     def must_restart(self) -> bool:
-        """True when this process cannot read any more, and another could."""
+        """True if this process can no longer read GPUs and a new one could."""
 
     def remember(self, devices: Iterable[DeviceReading]) -> None:
-        """GPUs that the node had when somebody else looked."""
+        """Add GPUs that an earlier agent reported."""
 
     def read(self) -> NodeReading:
         """All GPUs as they are now."""
 
     def close(self) -> None:
-        """Read no more."""
+        """Release the source."""
 
 
 class Observer:
-    """Puts readings together. ``pod_resources`` is kubelet's socket, which need not be there."""
+    """Combines the readings. ``pod_resources`` is the kubelet's socket, which need not exist."""
 
     def __init__(
         self,
@@ -67,17 +67,18 @@ class Observer:
 
     @property
     def must_restart(self) -> bool:
-        """True when only a new process can read on."""
+        """True if only a new process can read GPUs."""
         return self._source.must_restart
 
     @property
     def problem(self) -> str | None:
-        """Why no GPU can be used now."""
+        """The reason why no GPU can be used now."""
         return self._problem
 
     def remember(self, written: GpuNodeStatus) -> None:
-        """Take over what the agent before this one knew, and nobody may be able to read again: its GPUs, and
-        which of them were not well."""
+        """Take over an earlier agent's knowledge that may be unreadable now: the GPUs, and which of them were
+        unhealthy.
+        """
         self._source.remember(last_readings(written))
         reported_at = seconds(written.reported_at) or 0.0
         for device in written.devices or ():
@@ -85,7 +86,7 @@ class Observer:
                 self._health.remember(device.uuid, device.health, self._clock(), reported_at)
 
     def observe(self, labels: Mapping[str, str], repaired: str | None = None) -> WrittenStatus:
-        """The status as of now; ``labels`` are the Node's, ``repaired`` is the GPUNode's annotation."""
+        """The present status; ``labels`` are the Node's, ``repaired`` is the GPUNode's annotation."""
         reading = self._fitting(self._source.read())
         self._problem = reading.problem
         allocatable = self._kubelet.allocatable()
@@ -105,7 +106,7 @@ class Observer:
         )
 
     def _fitting(self, reading: NodeReading) -> NodeReading:
-        """Without the GPUs that no report can have; said once."""
+        """The reading without GPUs that no report can contain; each is logged once."""
         devices, left_out = fitting(reading.devices)
         if left_out != self._left_out:
             for text in left_out:
@@ -117,6 +118,6 @@ class Observer:
         return replace(reading, devices=devices, problem=problem)
 
     def close(self) -> None:
-        """Let go of NVML and kubelet."""
+        """Close NVML and the kubelet's API."""
         self._kubelet.close()
         self._source.close()

@@ -1,7 +1,8 @@
-"""Which container holds which device ids, as kubelet's PodResources API tells it.
+"""Device ids held by each container, from the kubelet's PodResources API.
 
-The API is optional: without its socket the agent reports what else it sees, and takes it up when it appears.
-Source: k8s.io/kubelet/pkg/apis/podresources/v1, and kubelet's rate limit in pkg/kubelet/apis/podresources.
+The API is optional: without its socket the agent reports the rest, and uses the API as soon as the socket
+appears. Source: k8s.io/kubelet/pkg/apis/podresources/v1, and the kubelet's rate limit in
+pkg/kubelet/apis/podresources.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from scheduler_ext.agent.pod_resources_pb2 import (
 )
 
 DEADLINE_S = 2.0
-# An answer this old still tells more than none; an older one would hold GPUs for pods long gone.
+# An answer of this age is better than none; an older one would hold GPUs for pods that ended long ago.
 KEEP_S = 60.0
-# What plugins offer only they change, and a new kubelet knows of nothing until each has registered with it.
-# A plugin that fails is started anew after five minutes at most: one that is silent for longer is gone.
+# Only plugins change what they offer, and a restarted kubelet knows nothing until each plugin has registered.
+# A plugin that fails is restarted after five minutes at most: one that is silent for longer is gone.
 KEEP_OFFERED_S = 600.0
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 30.0
-# kubelet's own clients take answers of this size.
+# The kubelet's own clients accept answers of this size.
 MAX_ANSWER_BYTES = 16 * 2**20
-# Only these are looked at: other plugins number their devices as they like, and "0" would seem to be a GPU.
+# Other resources are ignored: other plugins number their devices as they like, and "0" would look like a GPU.
 RESOURCE_PREFIX = "nvidia.com/"
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
     # Otherwise a new channel may share the connection, and the back-off, of one that is just being closed.
     ("grpc.use_local_subchannel_pool", 1),
-    # The path of the socket is no authority that kubelet's HTTP/2 server would take.
+    # The kubelet's HTTP/2 server does not accept the path of the socket as authority.
     ("grpc.default_authority", "localhost"),
 )
 _NOT_OFFERED = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED)
@@ -62,9 +63,9 @@ class Allocation:
 
 
 class _UnansweredError(Exception):
-    """Inside this module only: what is wrong, with the socket or with one method, in words that do not vary.
+    """A failure of the socket or of one method, in a constant text; used in this module only.
 
-    ``detail`` may vary. ``final`` is what no earlier answer makes good.
+    ``detail`` may vary. ``final`` marks a failure that no earlier answer makes up for.
     """
 
     def __init__(
@@ -77,21 +78,22 @@ class _UnansweredError(Exception):
 
 
 class _Question(Generic[_T]):
-    """A method of the API, how its answer is read, and the last good answer with the time it came.
+    """A method of the API, how its answer is read, and the last good answer with its time.
 
-    ``keep_s`` is how long that serves; ``empty_tells`` whether an answer without anything is one.
+    ``keep_s`` is how long that answer is used; ``empty_counts`` is whether an empty answer counts as an
+    answer.
     """
 
     def __init__(
-        self, method: str, parse: Callable[[bytes], _T], keep_s: float, *, empty_tells: bool
+        self, method: str, parse: Callable[[bytes], _T], keep_s: float, *, empty_counts: bool
     ) -> None:
         self.method = method
         self.parse = parse
         self.keep_s = keep_s
-        self.empty_tells = empty_tells
+        self.empty_counts = empty_counts
         self.last: _T | None = None
         self.answered_at = 0.0
-        # kubelet counts what it is asked, and may refuse one question while it answers another.
+        # The kubelet counts requests, and may refuse one method while it answers another.
         self.wait_s = 0.0
         self.wait_until = 0.0
 
@@ -106,9 +108,9 @@ class _Question(Generic[_T]):
 class PodResources:
     """The API behind one unix socket; for one thread, which no call holds for more than 2 s.
 
-    ``clock`` gives seconds that never go back. Nothing raises: what cannot be known is None. A kubelet that
-    is busy or restarts is covered by its last answer: for 60 s of what is held, for 600 s of what is offered.
-    What changes is logged, once.
+    ``clock`` gives seconds that never go back. Nothing raises: an unknown answer is None. While the kubelet
+    is busy or restarts, its last answer is used: for 60 s for held devices, for 600 s for offered ones.
+    Changes are logged once.
     """
 
     def __init__(
@@ -120,21 +122,21 @@ class PodResources:
         self._channel: grpc.Channel | None = None
         self._opened: tuple[int, int] | None = None
         self._problems: dict[str, str] = {}
-        self._list = _Question("List", _allocations, KEEP_S, empty_tells=True)
+        self._list = _Question("List", _allocations, KEEP_S, empty_counts=True)
         self._allocatable = _Question(
-            "GetAllocatableResources", _allocatable, KEEP_OFFERED_S, empty_tells=False
+            "GetAllocatableResources", _allocatable, KEEP_OFFERED_S, empty_counts=False
         )
 
     def read(self) -> tuple[Allocation, ...] | None:
-        """What all containers of the node hold, sorted; None when it is not known."""
+        """The devices that all containers of the node hold, sorted; None if unknown."""
         return self._ask(self._list)
 
     def allocatable(self) -> Mapping[str, tuple[str, ...]] | None:
-        """The device ids that plugins offer, by resource name, sorted; None when it is not known."""
+        """The device ids that plugins offer, by resource name, sorted; None if unknown."""
         return self._ask(self._allocatable)
 
     def close(self) -> None:
-        """Give the connection back; a later question opens a new one."""
+        """Close the connection; a later request opens a new one."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -146,19 +148,21 @@ class PodResources:
                 return question.kept(now)
             answer = question.parse(self._call(question))
         except DecodeError:
-            self._failed(question, _UnansweredError("its answer is no message of that kind", final=True))
+            self._failed(question, _UnansweredError("its answer cannot be decoded", final=True))
         except _UnansweredError as unanswered:
             self._failed(question, unanswered)
         else:
             question.wait_s = 0.0
             self._mended(str(self._socket))
             self._mended(question.method)
-            if answer or question.empty_tells or question.kept(now) is None:
+            if answer or question.empty_counts or question.kept(now) is None:
                 question.last, question.answered_at = answer, now
         return question.kept(now)
 
     def _call(self, question: _Question[_T]) -> bytes:
-        """The bytes of an answer; raises _UnansweredError, the connection closed where it may be at fault."""
+        """The bytes of an answer; raises _UnansweredError, and closes the connection if it may be at
+        fault.
+        """
         try:
             return self._connected().unary_unary(
                 f"/v1.PodResourcesLister/{question.method}",
@@ -169,17 +173,17 @@ class PodResources:
             code, detail = error.code(), error.details()
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
             question.refused(self._clock())
-            raise _UnansweredError("asked too often, or answers too much", detail)
+            raise _UnansweredError("too many requests, or too large an answer", detail)
         if code in _NOT_OFFERED:
             raise _UnansweredError("not offered here", detail, final=True)
-        # A new connection tries at once; the old one would wait, longer each time, before it tries again.
+        # A new connection tries at once; the old one would wait longer and longer between attempts.
         self.close()
         if code is grpc.StatusCode.UNAVAILABLE:
-            raise _UnansweredError("nobody answers", detail, of_socket=True)
+            raise _UnansweredError("no answer", detail, of_socket=True)
         raise _UnansweredError(f"fails with {code.name}", detail)
 
     def _connected(self) -> grpc.Channel:
-        """A channel to the socket that lies there now: kubelet removes and creates it when it starts."""
+        """A channel to the present socket, which the kubelet removes and creates when it starts."""
         try:
             found = os.stat(self._socket)
         except OSError as error:
@@ -209,7 +213,7 @@ class PodResources:
 
 
 def _ids_of(devices: ContainerDevices, into: dict[str, set[str]]) -> None:
-    """kubelet writes an entry per device and NUMA node; here they are one set per resource name."""
+    """The kubelet writes an entry per device and NUMA node; here they are one set per resource name."""
     if devices.resource_name.startswith(RESOURCE_PREFIX):
         into.setdefault(devices.resource_name, set()).update(devices.device_ids)
 

@@ -1,4 +1,4 @@
-"""What an agent before this one reported of a node's GPUs, for those that do not answer any more."""
+"""Readings from an earlier agent's report, for GPUs that no longer answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scheduler_ext.wire.gpunode import DeviceStatus, GpuNodeStatus, MigStatus, P
 
 
 def last_readings(status: GpuNodeStatus) -> tuple[DeviceReading, ...]:
-    """Readings of a report's devices, without their health and what changes from moment to moment."""
+    """Readings of a report's devices, without health and momentary values."""
     return tuple(map(_device, status.devices or ()))
 
 

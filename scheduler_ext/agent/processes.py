@@ -1,4 +1,4 @@
-"""Which pod a process of the host is in, as its control groups tell.
+"""The pod of a host process, from its control groups.
 
 Sources: kubelet pkg/kubelet/cm (``kubepods...pod<uid>``, by systemd and cgroupfs), proc(5),
 pid_namespaces(7), cgroup_namespaces(7).
@@ -20,25 +20,25 @@ class NotAPod(Enum):
 
 
 NOT_A_POD = NotAPod.NOT_A_POD
-"""What stands for a process that is in no pod; None stands for one of which that is not known."""
+"""Stands for a process in no pod; None stands for a process whose pod is unknown."""
 
 _CACHED = 4096
-# A process's list of control groups has at most some dozen lines.
+# A process's list of control groups has a few dozen lines at most.
 _MAX_BYTES = 64 * 1024
 _KERNEL_THREAD = 0x00200000
 
-# A pod's UID, or the hash that a static pod has for one; systemd's names have "_" for "-".
+# A pod's UID, or a static pod's hash in its place; systemd's names have "_" for "-".
 _UID = r"([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})"
-# cgroupfs: "pod<uid>"; systemd: "kubepods-burstable-pod<uid>.slice", below another root with more before it,
-# and with more behind it where kubelet and container runtime do not agree on the driver.
+# cgroupfs: "pod<uid>"; systemd: "kubepods-burstable-pod<uid>.slice", with a prefix below another root, and
+# with a suffix where kubelet and container runtime disagree about the driver.
 _POD = re.compile(rf"pod{_UID}|(?:.*-)?kubepods(?:-besteffort|-burstable)?-pod{_UID}\.slice(?::.*)?")
 _DELETED = " (deleted)"
 
 
 class Processes:
-    """Pods of processes by PID, below one procfs that shows the host's; for one thread.
+    """Pods of processes by PID, below one procfs that shows the host's processes; for one thread.
 
-    A static pod's UID is kubelet's own hash, which is not that of its mirror pod in the API.
+    A static pod's UID is the kubelet's own hash, which differs from the UID of its mirror pod in the API.
     """
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
@@ -46,9 +46,9 @@ class Processes:
         self._known: LRUCache[tuple[int, str], str | NotAPod] = LRUCache(_CACHED)
 
     def pod_of(self, pid: int) -> str | NotAPod | None:
-        """UID of the pod a process is in, NOT_A_POD, or None: gone, or not to be read.
+        """The UID of a process's pod, NOT_A_POD, or None: the process is gone or unreadable.
 
-        Control groups are read once in the life of a process: kubelet's pods do not exchange them.
+        Control groups are read once in the life of a process, because kubelet's pods do not exchange them.
         """
         started = self._started(pid)
         if started is None:
@@ -57,14 +57,14 @@ class Processes:
             return self._known[pid, started]
         groups = _read(self._proc / str(pid) / "cgroup")
         pod = _pod_in(groups, _groups_of_itself(self._proc)) if groups is not None else None
-        # Another process may have taken the number in between.
+        # Another process may have taken the PID in between.
         if pod is None or self._started(pid) != started:
             return None
         self._known[pid, started] = pod
         return pod
 
     def _started(self, pid: int) -> str | None:
-        """When a process started, in ticks since boot: with the PID, what names it for good."""
+        """When a process started, in ticks since boot; together with the PID this is unique."""
         fields = _stat_fields(self._proc, pid)
         return fields[19] if len(fields) > 19 else None
 
@@ -72,9 +72,9 @@ class Processes:
 def sees_host_processes(proc: Path = Path("/proc")) -> bool:
     """Whether a procfs, and this process with it, is in the host's PID namespace (hostPID: true).
 
-    Two things have to hold. PID 2 is a kernel thread: those exist in the host's namespace only, and no
-    process can take their flag. And this process has one PID there: a container that only mounts the host's
-    /proc has two, and NVML then tells it of no process but its own. False when that cannot be read.
+    Two conditions must hold. PID 2 is a kernel thread: kernel threads exist in the host's namespace only, and
+    no process can take their flag. And this process has one PID there: a container that only mounts the
+    host's /proc has two, and NVML then shows it no process but its own. False if that cannot be read.
     """
     fields = _stat_fields(proc, 2)
     if len(fields) <= 6 or not fields[6].isdecimal() or not int(fields[6]) & _KERNEL_THREAD:
@@ -85,7 +85,7 @@ def sees_host_processes(proc: Path = Path("/proc")) -> bool:
 
 
 def _read(path: Path) -> str | None:
-    """The text of a file of procfs; None when it is gone or not to be read."""
+    """The text of a file of procfs; None if it is gone or unreadable."""
     try:
         with path.open("rb") as file:
             return file.read(_MAX_BYTES).decode(errors="replace")
@@ -104,27 +104,28 @@ def _groups_of_itself(proc: Path) -> str:
 
 
 def _paths(groups: str) -> list[str]:
-    """The paths of lines "hierarchy:controllers:path"; a path may have colons of its own."""
+    """The paths of lines "hierarchy:controllers:path"; a path may contain colons."""
     return [line.split(":", 2)[2] for line in groups.splitlines() if line.count(":") >= 2]
 
 
 def _pod_in(groups: str, own: str) -> str | NotAPod | None:
-    """The one pod of all hierarchies: version 1 has a dozen, of which some may know nothing of pods."""
+    """The one pod of all hierarchies: version 1 has a dozen, and some of them may not contain pods."""
     paths = _paths(groups)
     uids = {uid for path in paths if (uid := _uid_in(path)) is not None}
     if len(uids) == 1:
         return uids.pop()
-    # A pod in a form that is not known here, or hierarchies that contradict each other.
+    # A pod in an unknown form, or hierarchies that contradict each other.
     if uids or not paths or any("kubepods" in path for path in paths):
         return None
-    # In a control group namespace of our own, paths start at our container: "/" and "/../other" are our pod.
+    # In this container's own control group namespace, paths start at the container: "/" and "/../other" are
+    # this pod.
     if set(_paths(own)) == {"/"} and any(path.split("/").count("..") < 2 for path in paths):
         return None
     return NOT_A_POD
 
 
 def _uid_in(path: str) -> str | None:
-    """The UID in the outermost part that has one: what is below a pod, the pod itself may have named."""
+    """The UID in the outermost part that has one: a pod may name the groups below it as it likes."""
     for part in path.removesuffix(_DELETED).split("/"):
         if match := _POD.fullmatch(part):
             return (match[1] or match[2]).replace("_", "-")

@@ -1,4 +1,4 @@
-"""Which GPUs an operator repaired, and when: an annotation of the GPUNode."""
+"""Times at which an operator repaired GPUs, from an annotation of the GPUNode."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from scheduler_ext.wire.times import seconds
 log = logging.getLogger(__name__)
 
 REPAIRED_ANNOTATION = "gpu.scheduler-ext.io/repaired"
-"""On a GPUNode, by an operator: UUID@TIME, several with commas between them."""
+"""Set on a GPUNode by an operator: UUID@TIME, several separated by commas."""
 
-# Clocks differ. A time further in the future would also end errors that are still to come.
+# Allowance for clock differences. A time further in the future would also end errors that have not happened
+# yet.
 _AHEAD_S = 60.0
 
 
 def repairs(annotation: str | None, wall: float) -> Mapping[str, float]:
-    """When each GPU was repaired, by UUID, in seconds since 1970; a part that cannot be read is logged."""
+    """When each GPU was repaired, by UUID, in seconds since 1970; an unreadable part is logged."""
     found = {}
     for part in (annotation or "").split(","):
         uuid, _, time = part.strip().rpartition("@")
@@ -32,7 +33,7 @@ def repairs(annotation: str | None, wall: float) -> Mapping[str, float]:
 
 @lru_cache(maxsize=64)
 def _say_once(part: str, *, future: bool) -> None:
-    """The annotation is read every few seconds."""
+    """Log once per part: the annotation is read every few seconds."""
     problem = "is in the future of this node's clock" if future else "is not UUID@TIME"
     log.error(
         "annotation %s: %r %s, and changes nothing; write it like GPU-1@2026-11-21T07:13:08Z",

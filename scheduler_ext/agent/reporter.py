@@ -1,4 +1,4 @@
-"""One node's GPUNode, written: created as a dependent of its Node, then its status, by server-side apply."""
+"""Writing one node's GPUNode: created as a dependent of its Node, then its status, by server-side apply."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ log = logging.getLogger(__name__)
 FIELD_MANAGER = "scheduler-ext-agent"
 _GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 _OURS = {"fieldManager": FIELD_MANAGER, "force": "true"}
-# A few seconds old, from the API server's memory instead of its store: thousands of agents ask.
+# A few seconds old, from the API server's memory instead of its store, because thousands of agents ask.
 _FROM_CACHE = {"resourceVersion": "0"}
-# How long what the Node said is believed.
+# How long a read of the Node stays valid.
 _NODE_S = 45.0
 _NOT_FOUND, _INVALID = 404, 422
 
 
 @dataclass(frozen=True, slots=True)
 class OwnNode:
-    """The Node a report is of."""
+    """The Node that a report is about."""
 
     uid: str
     labels: Mapping[str, str]
 
 
 class Reporter:
-    """Writes one node's reports when they are due; what fails is tried again, later and later."""
+    """Writes one node's reports when they are due, and retries failures with growing delays."""
 
-    # The annotation of our GPUNode, as it was when we last wrote.
+    # The annotation of the GPUNode at the last write.
     repaired: str | None = None
 
     def __init__(
@@ -67,13 +67,13 @@ class Reporter:
         self._not_before = 0.0
         self._node: OwnNode | None = None
         self._node_read_at = 0.0
-        # The uid of the Node that our GPUNode was created for.
+        # The uid of the Node that the GPUNode was created for.
         self._created_for: str | None = None
         self._sequence = 0
         self._problem: str | None = None
 
     def node(self) -> OwnNode | None:
-        """Our Node as it was lately; None while it is not known."""
+        """The Node as last read, at most a short time ago; None while it is unknown."""
         now = self._clock()
         if now >= self._not_before and (self._node is None or now - self._node_read_at >= _NODE_S):
             try:
@@ -83,7 +83,9 @@ class Reporter:
         return self._node
 
     def begin(self, remember: Callable[[GpuNodeStatus], None]) -> bool:
-        """Have our GPUNode, and tell what an agent before us wrote of this boot; True when that is done."""
+        """Create or read the GPUNode, and pass on what an earlier agent wrote during this boot; True when
+        that is done.
+        """
         if self._node is None or self._clock() < self._not_before:
             return False
         try:
@@ -96,7 +98,7 @@ class Reporter:
         return True
 
     def offer(self, status: WrittenStatus) -> bool:
-        """Write this status if it is due; True when it was written."""
+        """Write this status if it is due; True if it was written."""
         now = self._clock()
         if now < self._not_before or not self._schedule.due(status, now):
             return False
@@ -113,7 +115,9 @@ class Reporter:
         return True
 
     def look(self, remember: Callable[[GpuNodeStatus], None]) -> OwnNode:
-        """Our Node, having told what an agent wrote of this boot; writes nothing. Raises ClusterError."""
+        """The Node, after passing on what an earlier agent wrote during this boot; writes nothing. Raises
+        ClusterError.
+        """
         node = self._read_node()
         try:
             body = self._transport.get(f"{_GPU_NODES}/{self._name}").body
@@ -127,7 +131,7 @@ class Reporter:
         return node
 
     def numbered(self, status: WrittenStatus) -> WrittenStatus:
-        """A status as it would be written next."""
+        """The status as it would be written next."""
         return status.but(
             reported_at=time_text(self._wall_clock()), sequence=self._sequence + 1, boot_id=self._boot_id
         )
@@ -143,10 +147,10 @@ class Reporter:
             )
         except RefusedError as error:
             if error.status == _NOT_FOUND:
-                # Somebody deleted it, or its Node went and came again.
+                # The GPUNode was deleted, or its Node was deleted and created again.
                 self._created_for, self._node = None, None
             if error.status == _INVALID:
-                # Perhaps another agent of this node wrote meanwhile, and a higher number: look.
+                # Another agent of this node may have written a higher number meanwhile: read it.
                 self._created_for = None
             raise
         self._sequence += 1
@@ -163,7 +167,7 @@ class Reporter:
         return node
 
     def _create(self, uid: str) -> GpuNodeStatus | None:
-        """Our GPUNode as it is from now on; its status, if it is of this boot."""
+        """Take over a GPUNode that was read or created; returns its status if it is from this boot."""
         body = object_body(self._name, uid)
         path = f"{_GPU_NODES}/{self._name}"
         written = self._of_this_boot(self._transport.send("PATCH", path, body, APPLY, _OURS).body)
@@ -171,12 +175,12 @@ class Reporter:
         return written
 
     def _of_this_boot(self, body: bytes) -> GpuNodeStatus | None:
-        """The status of a GPUNode, if it is of this boot."""
+        """The status of a GPUNode if it is from this boot."""
         self.repaired = read_annotations(body).get(REPAIRED_ANNOTATION)
         written = read_gpu_node(body).status
         if written is not None and written.boot_id != self._boot_id:
             written = None
-        # Where the numbers of this boot have come to.
+        # The last sequence number written during this boot.
         self._sequence = (written.sequence or 0) if written is not None else 0
         return written
 

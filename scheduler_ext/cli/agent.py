@@ -158,7 +158,7 @@ def _check_usage(
         raise click.UsageError("--node-name: give the one Node whose GPUs these are, or set NODE_NAME")
     for name in names:
         if not NODE_NAME.fullmatch(name):
-            raise click.UsageError(f"--node-name: {name!r} is no name that a Node can have")
+            raise click.UsageError(f"--node-name: {name!r} is not a valid Node name")
     if kubeconfig and in_cluster:
         raise click.UsageError("--kubeconfig and --in-cluster are two clusters: give one of them")
     if once and fake is not None and (kubeconfig or in_cluster):

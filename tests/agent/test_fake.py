@@ -118,7 +118,7 @@ class TestChanges:
         ),
         pytest.param(
             '{kind: GPUNode, metadata: {name: "../../../api/v1/nodes/n"}, status: {devices: []}}',
-            "GPUNode '../../../api/v1/nodes/n': metadata.name: is no name that a Node can have",
+            "GPUNode '../../../api/v1/nodes/n': metadata.name: is not a valid Node name",
             id="a name that would be another path",
         ),
         pytest.param(

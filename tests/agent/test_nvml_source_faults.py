@@ -64,7 +64,7 @@ def test_a_gpu_that_was_lost_before_anybody_knew_it(rig: Rig, caplog: pytest.Log
     lost.faults = {"nvmlDeviceGetHandleByIndex_v2": 15}
     for _ in range(2):
         assert [(device.uuid, device.index) for device in rig.read(lost, well).devices] == [("GPU-t4-1", 1)]
-    assert caplog.messages == ["GPU 0 has never told its UUID and is not reported: GPU is lost"]
+    assert caplog.messages == ["GPU 0 has never returned its UUID and is not reported: GPU is lost"]
     lost.faults = {}
     assert [device.uuid for device in rig.read().devices] == ["GPU-h100-0", "GPU-t4-1"]
 

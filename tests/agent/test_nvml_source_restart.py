@@ -91,7 +91,7 @@ def test_gpus_of_which_nobody_knows_anything_are_not_a_node_without_gpus(rig: Ri
     lost = h100()
     lost.faults = NO_HANDLE
     reading = rig.read(lost)
-    assert (reading.devices, reading.problem) == ((), "no GPU tells its UUID: GPU is lost")
+    assert (reading.devices, reading.problem) == ((), "no GPU returns its UUID: GPU is lost")
     lost.faults = {}
     reading = rig.read()
     assert (len(reading.devices), reading.problem) == (1, None)

@@ -188,7 +188,7 @@ class TestOnANode:
             lost.faults = {"nvmlDeviceGetHandleByIndex_v2": 15}
         world.driver.write()
         agent = world.on_node()
-        agent.wait_for_line("no GPU of this node can be used: no GPU tells its UUID: GPU is lost")
+        agent.wait_for_line("no GPU of this node can be used: no GPU returns its UUID: GPU is lost")
         assert world.server.log.all(lambda request: request.path.endswith("/status")) == []
 
     def test_plugins_that_register_again_change_nothing(self, world: World) -> None:
@@ -300,7 +300,7 @@ class TestFake:
         assert world.reported(healthy(0))["devices"][0]["health"]["reason"] == "played"
         world.reported(healthy(1), "m")
         file.write_text("kind: [")
-        agent.wait_for_line("what the file said before is reported on")
+        agent.wait_for_line("the last good content of the file is reported")
         agent.signal(signal.SIGTERM)
         assert agent.wait() == 0
 

@@ -70,7 +70,7 @@ def test_the_manifest_probes_the_file_that_the_agent_writes() -> None:
 
 
 def test_an_agent_that_goes_on_passes(node: Node) -> None:
-    assert "the agent has not begun" in node.probe().stderr
+    assert "the agent has not started" in node.probe().stderr
     node.agent("--node-name", "n", *node.local, *node.watched)
     node.reported()
     until = time.monotonic() + 1.5 * STUCK_S
@@ -124,7 +124,7 @@ def test_a_library_that_hangs_while_it_is_loaded_fails(node: Node, tmp_path: Pat
     agent = node.agent("--node-name", "n", "--nvml-library", str(hanging), *node.watched)
     try:
         eventually(lambda: node.heartbeat.exists())
-        eventually(lambda: "stands still" in node.probe().stderr)
+        eventually(lambda: "is stuck" in node.probe().stderr)
         assert agent.process.poll() is None
     finally:
         agent.process.kill()
@@ -171,7 +171,7 @@ def test_a_file_that_says_nothing_fails(
     file = tmp_path / "heartbeat"
     file.write_text(text)
     assert main([str(file)]) == 1
-    assert capsys.readouterr().err.startswith("the agent has not begun: ")
+    assert capsys.readouterr().err.startswith("the agent has not started: ")
 
 
 def test_the_probe_needs_its_file() -> None:

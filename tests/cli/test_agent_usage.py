@@ -63,10 +63,10 @@ class TestUsage:
                 "--node-name: give the one Node",
                 id="two nodes",
             ),
-            pytest.param(["--once", "--node-name", ""], "'' is no name that a Node can have", id="no name"),
+            pytest.param(["--once", "--node-name", ""], "'' is not a valid Node name", id="no name"),
             pytest.param(
                 ["--once", "--node-name", "$(NODE_NAME)"],
-                "'$(NODE_NAME)' is no name",
+                "'$(NODE_NAME)' is not a valid",
                 id="a variable not set",
             ),
             pytest.param(["--node-name", "n"], "nowhere to report to: give --kubeconfig", id="no cluster"),
