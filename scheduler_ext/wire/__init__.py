@@ -1,1 +1,1 @@
-"""Bytes to core values and back; the only place that knows msgspec and JSON's spelling of things."""
+"""Bytes to core values and back; the only package that uses msgspec and knows JSON spellings."""

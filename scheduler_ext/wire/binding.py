@@ -1,6 +1,6 @@
 """Bind: kube-scheduler's request and its reply, and the Binding that is posted to the API server.
 
-What the annotations of a Binding say is copied onto the pod in the same step as its node.
+The API server copies the annotations of a Binding onto the pod in the same step as its node.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scheduler_ext.wire.decoding import decode_body
 from scheduler_ext.wire.pod import DEVICES_PREFIX
 
 ASSIGNED_ANNOTATION = "gpu.scheduler-ext.io/assigned"
-# These become parts of paths and selectors. \Z, because $ lets a line feed through.
+# The values become parts of paths and selectors. \Z, because $ would accept a trailing line feed.
 _Name = Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")]
 _Namespace = Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")]
 
@@ -27,7 +27,7 @@ _Namespace = Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\
 class BindingArgs(
     Struct, rename={"name": "PodName", "namespace": "PodNamespace", "uid": "PodUID", "node": "Node"}
 ):
-    """ExtenderBindingArgs: which pod kube-scheduler wants on which node."""
+    """ExtenderBindingArgs: the pod that kube-scheduler binds, and its node."""
 
     name: _Name
     namespace: _Namespace
@@ -49,14 +49,16 @@ def decode_binding_args(body: bytes) -> BindingArgs:
 
 
 def encode_binding_result(error: str = "") -> bytes:
-    """The reply: bound where ``error`` is empty, else to be scheduled again."""
+    """The reply: bound if ``error`` is empty, otherwise the pod is scheduled again."""
     return _encoder.encode(_BindingResult(error))
 
 
 def binding_body(
     pod: kube.ObjectMeta, node: str, annotations: Mapping[str, str], resource_version: str | None
 ) -> dict[str, Any]:
-    """The body of the POST that binds a pod if it is the same one, at the version where one is given."""
+    """The body of the POST that binds a pod if the uid still matches, at the given version if there is
+    one.
+    """
     metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
     if resource_version is not None:
         metadata["resourceVersion"] = resource_version
@@ -71,10 +73,10 @@ def binding_body(
 def device_annotations(
     node: str, request: GpuRequest, devices: Mapping[str, tuple[str, ...]], resources: ResourceNames
 ) -> dict[str, str]:
-    """What the extender decided, for people and for the container runtime.
+    """The extender's decision, for people and for the container runtime.
 
-    ``devices`` are the UUIDs by container of those that asked a share. Units the device plugin hands out, and
-    picks: of these only resource and count are known.
+    ``devices`` are the UUIDs by container of containers that asked for a share. The device plugin chooses the
+    units that it hands out: of these only resource and count are known.
     """
     containers: list[dict[str, Any]] = []
     told: dict[str, str] = {}
@@ -90,7 +92,7 @@ def device_annotations(
 
 
 def read_pod(body: bytes) -> kube.Pod:
-    """A Pod as the API server gives it. Raises ClusterError."""
+    """A Pod from the API server. Raises ClusterError."""
     try:
         return msgspec.json.decode(body, type=kube.Pod)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

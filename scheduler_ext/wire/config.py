@@ -1,6 +1,6 @@
-"""ExtenderConfiguration ``config.scheduler-ext.io/v1alpha1``: every knob, its bound and its default.
+"""ExtenderConfiguration ``config.scheduler-ext.io/v1alpha1``: every setting, its bounds and its default.
 
-``docs/reference/configuration.md`` has a sentence for each; a test holds the two together.
+``docs/reference/configuration.md`` documents each setting; a test compares the two.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ ResourceName = Annotated[
 
 
 class _Section(Struct, rename="camel", forbid_unknown_fields=True):
-    """Base of all sections: an unknown key is a mistake, not an extension."""
+    """Base of all sections: an unknown key is an error."""
 
 
 class FilterSection(_Section):
-    """What filter gives back."""
+    """Content of the reply to filter."""
 
     max_candidates: Annotated[int, Meta(ge=0, le=1_000_000)] = 100
 
 
 class MemorySection(_Section):
-    """How the memory of a GPU is promised."""
+    """How GPU memory is promised."""
 
     headroom_percent: Annotated[int, Meta(ge=0, le=90)] = 10
 
 
 class InventorySection(_Section):
-    """When a report is too old."""
+    """Ages at which a report is too old."""
 
     stale_after: str = "150s"
     missing_after: str = "300s"
 
 
 class ScoreSection(_Section):
-    """How nodes that fit are compared."""
+    """How nodes that fit are ranked."""
 
     weights: dict[str, float] = field(default_factory=dict)
     strategy: Literal["fragmentation", "binpack", "spread"] = "fragmentation"
@@ -60,7 +60,7 @@ class ScoreSection(_Section):
 
 
 class ResourcesSection(_Section):
-    """Which extended resources mean GPUs."""
+    """Extended resources that stand for GPUs."""
 
     whole_gpu: Annotated[list[ResourceName], Meta(min_length=1, max_length=64)] = field(
         default_factory=lambda: list(DEFAULT_WHOLE)
@@ -75,7 +75,7 @@ class PreemptionSection(_Section):
 
 
 class BindSection(_Section):
-    """Whether and how pods are bound."""
+    """Whether and how the extender binds pods."""
 
     enabled: bool = False
     deadline: str = "4s"
@@ -92,7 +92,7 @@ class ServerSection(_Section):
 
 
 class InspectionSection(_Section):
-    """What can be asked about decisions, and what the answers tell."""
+    """Which questions about decisions are answered, and in what detail."""
 
     decisions: Annotated[int, Meta(ge=0, le=1_000_000)] = 5000
     decision_bytes: Annotated[int, Meta(ge=2**16, le=2**32)] = 32 * 2**20
@@ -100,13 +100,13 @@ class InspectionSection(_Section):
 
 
 class MetricsSection(_Section):
-    """How much metrics tell apart."""
+    """Level of detail of the metrics."""
 
     detail: Literal["cluster", "node", "device"] = "node"
 
 
 class Configuration(_Section):
-    """The whole configuration; ``load_config`` is the way to one that is checked."""
+    """The whole configuration; ``load_config`` returns a checked one."""
 
     api_version: str = API_VERSION
     kind: str = KIND
@@ -125,7 +125,7 @@ class Configuration(_Section):
     metrics: MetricsSection = field(default_factory=MetricsSection)
 
     def policy(self) -> Policy:
-        """The knobs of a decision."""
+        """The settings of a decision."""
         return Policy(
             weights={**DEFAULT_WEIGHTS, **self.score.weights},
             strategy=self.score.strategy,
@@ -134,14 +134,14 @@ class Configuration(_Section):
         )
 
     def inventory_ages_s(self) -> tuple[float, float]:
-        """The ages in seconds from which a report is stale, and from which it is missing."""
+        """The ages in seconds at which a report becomes stale, and at which it counts as missing."""
         return (
             duration_s("inventory.staleAfter", self.inventory.stale_after, 1, 86400),
             duration_s("inventory.missingAfter", self.inventory.missing_after, 1, 86400),
         )
 
     def resource_names(self) -> ResourceNames:
-        """Which resources mean GPUs."""
+        """The resources that stand for GPUs."""
         return ResourceNames(tuple(self.resources.whole_gpu), self.resources.memory_share)
 
 
@@ -162,7 +162,7 @@ def load_config(text: bytes) -> Configuration:
 
 
 def _only_document(text: bytes) -> object:
-    """The plain value of the only document, None where there is none. Raises ConfigError."""
+    """The plain value of the only document, None if there is none. Raises ConfigError."""
     try:
         documents = [document for _, document in json_documents(text, CONFIGURATION)]
     except DocumentError as error:
@@ -172,12 +172,12 @@ def _only_document(text: bytes) -> object:
     try:
         return msgspec.json.decode(documents[0]) if documents else None
     except (msgspec.DecodeError, RecursionError) as error:
-        # Of a number that no field could hold.
+        # For a number that no field could hold.
         raise ConfigError(f"cannot be read: {_explained(str(error))}") from None
 
 
 def check(config: Configuration) -> None:
-    """What types cannot say. Raises ConfigError naming the key."""
+    """Checks beyond the types. Raises ConfigError naming the key."""
     unknown = sorted(set(config.score.weights) - set(DEFAULT_WEIGHTS))
     if unknown:
         raise ConfigError(

@@ -1,6 +1,6 @@
-"""Amounts of CPU in thousandths of a core, read quickly: of most pods nothing else matters here.
+"""CPU amounts in thousandths of a core, read quickly, because nothing else of most pods matters here.
 
-They only steer scores, so that what cannot be read counts as nothing and is nobody's error.
+These amounts only influence scores, so an unreadable one counts as 0 and raises no error.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.kube import quantity_text
 
 _CPU = "cpu"
-# Sums are of billionths, the finest a quantity of Kubernetes can be, and whole numbers add up exactly.
+# Sums are in billionths, Kubernetes' finest quantity, because whole numbers add up exactly.
 _NANO = 10**9
 _NANO_PER_MILLI = 10**6
 
 
 def pod_cpu_milli(spec: kube.PodSpec) -> int:
-    """The effective CPU request of a pod, rounded up: that of ``wire.pod.pod_amounts``."""
+    """The effective CPU request of a pod, rounded up, as in ``wire.pod.pod_amounts``."""
     apps = sidecars = peak = 0
     for container in spec.init_containers or ():
         if container is None:
@@ -43,13 +43,13 @@ def pod_cpu_milli(spec: kube.PodSpec) -> int:
 
 
 def allocatable_cpu_milli(amounts: kube.Quantities | None) -> int | None:
-    """The CPU of a node, rounded down; None where nothing can be read of it."""
+    """The CPU of a node, rounded down; None if it cannot be read."""
     nano = _nano_of(amounts)
     return min(UNLIMITED, nano // _NANO_PER_MILLI) if nano is not None else None
 
 
 def _asked_nano(asked: kube.ResourceRequirements | None) -> int | None:
-    """The request, or the limit in its place as for the API server; None without either."""
+    """The request, or the limit in its place as in the API server; None without either."""
     if asked is None:
         return None
     for amounts in (asked.requests, asked.limits):
@@ -63,7 +63,7 @@ def _nano_of(amounts: kube.Quantities | None) -> int | None:
     return _nano(bytes(raw)) if raw is not None else None
 
 
-@lru_cache(maxsize=4096)  # tens of thousands of pods ask the same few amounts
+@lru_cache(maxsize=4096)  # tens of thousands of pods request the same few amounts
 def _nano(raw: bytes) -> int | None:
     try:
         value = parse_quantity(quantity_text(msgspec.Raw(raw)))

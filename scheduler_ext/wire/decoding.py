@@ -1,4 +1,4 @@
-"""Bytes to values, and what was wrong with one, in words for whoever wrote it."""
+"""Bytes to values, with an error message for the author of the bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 def explained(error: msgspec.DecodeError) -> str:
-    """msgspec's message with the field first, and YAML's favourite trap named."""
+    """msgspec's message with the field first, and with a hint about YAML's most frequent trap."""
     problem, _, path = str(error).partition(" - at `$")
     field_path = path.rstrip("`").lstrip(".")
     hint = (
@@ -36,12 +36,12 @@ def decode_object(document: bytes | msgspec.Raw, kind: type[_T], where: str) -> 
 def decode_body(
     decoder: msgspec.json.Decoder[_T], body: bytes, prefix: str = "", kind: str = "ExtenderArgs"
 ) -> _T:
-    """A request of kube-scheduler's, or a part of one that begins with ``prefix``.
+    """A request from kube-scheduler, or a part of one that begins with ``prefix``.
 
     ``kind`` is its name in extender/v1. Raises RequestError (400) naming the field.
     """
     try:
-        # msgspec checks UTF-8 only where it keeps a string; what it skips must be valid, too.
+        # msgspec checks UTF-8 only in strings that it keeps; skipped ones must be valid, too.
         if not body.isascii():
             body.decode()
         return decoder.decode(body)

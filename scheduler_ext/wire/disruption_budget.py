@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets ``policy/v1``: how many of which pods may be disrupted now."""
+"""PodDisruptionBudgets ``policy/v1``: how many of the selected pods may be disrupted now."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from scheduler_ext.wire import kube
 
 
 class LabelSelector(kube.KubeStruct):
-    """LabelSelector of Kubernetes' API."""
+    """Kubernetes' LabelSelector."""
 
     match_labels: kube.Strings | None = None
     match_expressions: list[kube.Requirement] | None = None
 
 
 class PodDisruptionBudgetSpec(kube.KubeStruct):
-    """PodDisruptionBudgetSpec of Kubernetes' API, as far as it is read."""
+    """Kubernetes' PodDisruptionBudgetSpec; only the fields that are read."""
 
     selector: LabelSelector | None = None
 
 
 class PodDisruptionBudgetStatus(kube.KubeStruct):
-    """PodDisruptionBudgetStatus of Kubernetes' API, as far as it is read."""
+    """Kubernetes' PodDisruptionBudgetStatus; only the fields that are read."""
 
     disruptions_allowed: kube.Int32 | None = None
     disrupted_pods: dict[str, Raw] | None = None
 
 
 class PodDisruptionBudget(kube.KubeStruct):
-    """PodDisruptionBudget of Kubernetes' API, as far as it is read."""
+    """Kubernetes' PodDisruptionBudget; only the fields that are read."""
 
     metadata: kube.ObjectMeta | None = None
     spec: PodDisruptionBudgetSpec | None = None
@@ -38,7 +38,9 @@ class PodDisruptionBudget(kube.KubeStruct):
 
 
 def budget(read: PodDisruptionBudget) -> Budget:
-    """What a PodDisruptionBudget allows; nothing before its controller has said how much."""
+    """The disruptions that a PodDisruptionBudget allows; none before its controller has written its
+    status.
+    """
     metadata, status = read.metadata or kube.ObjectMeta(), read.status or PodDisruptionBudgetStatus()
     selector = read.spec.selector if read.spec is not None else None
     return Budget(
@@ -51,7 +53,7 @@ def budget(read: PodDisruptionBudget) -> Budget:
 
 
 def _selector(selector: LabelSelector) -> Selector:
-    # A null value is an empty one, as in Go: without it the selector would mean more pods than it says.
+    # A null value is an empty one, as in Go: without it the selector would match more pods than it should.
     labels = {key: value or "" for key, value in (selector.match_labels or {}).items()}
     return Selector(
         labels,

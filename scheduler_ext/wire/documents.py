@@ -1,4 +1,4 @@
-"""Texts from outside, YAML or JSON, to documents of JSON."""
+"""YAML or JSON texts from outside, as JSON documents."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _DIRECTIVE: Final = re.compile("(?:^|[\n\r\x85\u2028\u2029])(%[^\n\r\x85\u2028\u
 def json_documents(body: bytes, limits: Limits = FILE) -> Iterator[tuple[str, bytes]]:
     """The documents of a text that are not null, each with its place ("document 2"), as JSON.
 
-    Raises DocumentError, also after some documents.
+    Raises DocumentError, possibly after some documents.
     """
     text = _utf8(body)
     if text.lstrip()[:1] == b"{":
         try:
             msgspec.json.decode(text, type=msgspec.Raw)
         except (msgspec.DecodeError, RecursionError):
-            # Flow-style YAML also starts with a brace; let the YAML reader say what is wrong.
+            # Flow-style YAML also starts with a brace; the YAML reader then reports the error.
             pass
         else:
             yield "document 1", text
@@ -61,7 +61,7 @@ def _utf8(body: bytes) -> bytes:
 
 
 def _refuse_directives(text: bytes) -> None:
-    """The parser compares each %TAG with all others, for a second in which no other thread runs."""
+    """The parser compares each %TAG with all others, which can block all other threads for a second."""
     found = _DIRECTIVE.search(text.decode())
     if found is not None:
         raise DocumentError(f"YAML: directive {found[1]!r}: not read here; remove the line")

@@ -1,4 +1,4 @@
-"""Durations as people write them: 150s, 2m30s, 500ms."""
+"""Durations in Go's spelling: 150s, 2m30s, 500ms."""
 
 from __future__ import annotations
 

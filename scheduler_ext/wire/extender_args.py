@@ -1,7 +1,7 @@
-"""extender/v1: the bodies kube-scheduler sends and the replies it reads.
+"""extender/v1: the bodies that kube-scheduler sends and the replies that it reads.
 
-Go's structs have no JSON tags, so keys are the Go names; the alternative that is not used is null. Replies
-are single byte strings, because kube-scheduler reuses the connection only after a Content-Length.
+Go's structs have no JSON tags, so keys are the Go names; the unused alternative is null. Replies are single
+byte strings, because kube-scheduler reuses the connection only after a Content-Length.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class _ExtenderArgs(Struct, rename="pascal", gc=False):
 class ExtenderArgs(Struct, frozen=True):
     """A filter or prioritize request: the pod and either names or whole Node objects.
 
-    ``raw_pod`` is the pod byte for byte, undecoded: kube-scheduler sends the same for filter and prioritize.
-    ``raw_nodes`` are the Node objects byte for byte, for the reply; None in the names form.
+    ``raw_pod`` is the pod byte for byte, undecoded: kube-scheduler sends the same bytes for filter and
+    prioritize. ``raw_nodes`` are the Node objects byte for byte, for the reply; None in the names form.
     """
 
     raw_pod: bytes
@@ -40,7 +40,7 @@ class ExtenderArgs(Struct, frozen=True):
 
     @property
     def pod(self) -> kube.Pod:
-        """The pod, decoded each time. Raises RequestError (400) that names the problem."""
+        """The pod, decoded at each call. Raises RequestError (400) that names the problem."""
         return decode_pod(self.raw_pod)
 
 
@@ -71,9 +71,10 @@ def decode_pod(raw_pod: bytes) -> kube.Pod:
 
 
 def decode_args(body: bytes) -> ExtenderArgs:
-    """A filter or prioritize request, its pod left for later. Raises RequestError (400) naming the problem.
+    """A filter or prioritize request with its pod still undecoded. Raises RequestError (400) naming the
+    problem.
 
-    Both forms null or absent is a request about no node, as Go reads it.
+    A request with both forms null or absent concerns no node, as in Go.
     """
     args = decode_body(_args_decoder, body)
     raw_pod = bytes(args.pod)
@@ -93,10 +94,11 @@ def encode_filter_result(
     refused: dict[str, str],
     rescuable: dict[str, str] | None = None,
 ) -> bytes:
-    """The reply to filter: what passed, by position and in the request's form, and why the rest is out.
+    """The reply to filter: the nodes that passed, by position and in the request's form, and why the others
+    failed.
 
-    What is refused is unresolvable, but for what is ``rescuable``: kube-scheduler's preemption (up to 1.37)
-    runs without extenders, so it would look for victims in vain, and try the pod again hundreds of times a
+    A failed node is unresolvable unless it is in ``rescuable``: kube-scheduler's preemption (up to 1.37) runs
+    without extenders, so it would search for victims in vain, and try the pod again hundreds of times a
     second.
     """
     if args.raw_nodes is not None:
@@ -106,7 +108,7 @@ def encode_filter_result(
 
 
 def encode_priorities(names: Iterable[str], points: Iterable[int]) -> bytes:
-    """The reply to prioritize: a bare array, one entry per name asked."""
+    """The reply to prioritize: a bare array, one entry per requested name."""
     return _encoder.encode(list(map(HostPriority, names, points)))
 
 

@@ -1,8 +1,8 @@
-"""Files that may never answer, as a pipe that nothing writes to, and files that may never end.
+"""Reading of files that may never answer, such as a pipe without a writer, or never end.
 
-The kernel lets a process that opens or reads a file on a dead mount wait without end. So another thread does
-it, which is left behind where it gets no answer in time. A device such as /dev/zero has bytes without end, so
-no file is read beyond a bound.
+On a dead mount the kernel lets a process wait forever for open or read. Therefore another thread does both,
+and is abandoned if it gets no answer in time. A device such as /dev/zero never ends, so no file is read
+beyond a limit.
 """
 
 from __future__ import annotations
@@ -15,36 +15,37 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import BinaryIO
 
-# A local file opens within microseconds, one on a slow mount within a second or two.
+# A local file opens within microseconds, a file on a slow mount within a second or two.
 OPEN_S = 10.0
-# Between two pieces. What writes to a pipe may have to ask a cluster first.
+# Between two pieces. The writer of a pipe may have to query a cluster first.
 SILENCE_S = 30.0
 _PIECE = 1 << 20
-# The objects of 5,000 nodes and 50,000 pods, as kubectl prints them, have some 500 MiB.
+# The objects of 5,000 nodes and 50,000 pods, as printed by kubectl, have some 500 MiB.
 MAX_BYTES = 2**30
-# A configuration has some kilobytes, a kubeconfig of many clusters some hundred.
+# A configuration has some kilobytes, a kubeconfig for many clusters some hundred.
 MAX_CONFIGURATION_BYTES = 16 * 2**20
 _HINT = "is it a pipe that nothing writes to, or on a mount that does not answer?"
 Identity = tuple[int, ...] | None
 
 
 class UnansweredError(TimeoutError):
-    """An OSError: the file system gave no answer in time."""
+    """An OSError: the file system did not answer in time."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(errno.ETIMEDOUT, f"{problem}; {_HINT}")
 
 
 class FileTooLargeError(OSError):
-    """A file with more bytes than are read."""
+    """The file has more bytes than the limit."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(errno.EFBIG, f"larger than {max_bytes >> 20:,} MiB, the most that is read")
 
 
 def read_file(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
-    """All of a file. Raises OSError; UnansweredError where nothing comes for too long, FileTooLargeError
-    where more comes than ``max_bytes``."""
+    """The whole file. Raises OSError; UnansweredError if nothing comes for too long, FileTooLargeError if
+    there are more than ``max_bytes``.
+    """
     answers: SimpleQueue[bytes | Exception | None] = SimpleQueue()
     Thread(target=_read, args=(path, max_bytes, answers.put), name="read-file", daemon=True).start()
     pieces: list[bytes] = []
@@ -63,7 +64,7 @@ def read_file(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def read_stream(stream: BinaryIO, max_bytes: int = MAX_BYTES) -> bytes:
-    """All of a stream such as standard input. Raises OSError, FileTooLargeError."""
+    """The rest of a stream such as standard input. Raises OSError, FileTooLargeError."""
     return b"".join(_pieces(stream.read, max_bytes))
 
 
@@ -90,15 +91,15 @@ def _pieces(read: Callable[[int], bytes | None], max_bytes: int) -> Iterator[byt
 
 
 class FileLook:
-    """What a file's name leads to now; for one thread."""
+    """The present identity of a file by its name; for one thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Of a look that got no answer yet: there is never more than one.
+        # A lookup that has no answer yet; there is never more than one.
         self._answer: SimpleQueue[Identity] | None = None
 
     def identity(self) -> Identity:
-        """What is another when the file is; None without one. Raises UnansweredError."""
+        """A value that differs if the file differs; None if there is no file. Raises UnansweredError."""
         if self._answer is None:
             self._answer = SimpleQueue()
             Thread(target=self._look, args=(self._answer,), name="look-at-file", daemon=True).start()
@@ -115,6 +116,6 @@ class FileLook:
         except (OSError, ValueError):
             answer.put(None)
         else:
-            # A change of rights changes nothing else of a file.
+            # A change of permissions changes nothing else of a file.
             readable = os.access(self._path, os.R_OK)
             answer.put((stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, readable))

@@ -1,4 +1,4 @@
-"""GPUNode ``gpu.scheduler-ext.io/v1alpha1`` as it is written: a node's report on its GPUs, field by field."""
+"""GPUNode ``gpu.scheduler-ext.io/v1alpha1`` as written: a node's report about its GPUs, field by field."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from scheduler_ext.wire import kube
 
 API_VERSION = "gpu.scheduler-ext.io/v1alpha1"
 
-# MiB bounded so that sums over a node stay inside 32 bits.
+# MiB, bounded so that sums over a node fit into 32 bits.
 Mib = Annotated[int, Meta(ge=0, le=2**24)]
 Units = Annotated[int, Meta(ge=0, le=MAX_GRID)]
 
 
 def _spelling(name: str) -> str:
-    """camelCase with the two capitals our fields have: totalMiB, bootID."""
+    """camelCase, with the two acronyms in the fields: totalMiB, bootID."""
     first, *rest = name.split("_")
     return first + "".join({"mib": "MiB", "id": "ID"}.get(word, word.capitalize()) for word in rest)
 
 
 class _Status(Struct, rename=_spelling, gc=False, omit_defaults=True):
-    """Base of the report's parts; null means absent, and what is absent is not written."""
+    """Base of the report's parts; null means absent, and absent fields are not written."""
 
     def but(self, **fields: Any) -> Self:
-        """The same with these fields instead."""
+        """A copy with these fields changed."""
         return msgspec.structs.replace(self, **fields)
 
 
 class HolderStatus(_Status):
-    """Who holds a device or an instance."""
+    """A holder of a device or an instance."""
 
     uid: str | None = None
     namespace: str | None = None
@@ -44,8 +44,9 @@ class HolderStatus(_Status):
 
 
 class InstanceStatus(_Status):
-    """A MIG instance that exists, in units of the device's placement grid; without its place where the agent
-    may not read it."""
+    """An existing MIG instance, in units of the device's placement grid; without its place if the agent may
+    not read it.
+    """
 
     uuid: str
     profile: str
@@ -55,7 +56,7 @@ class InstanceStatus(_Status):
 
 
 class ProfileStatus(_Status):
-    """A MIG profile the device supports, and where it can lie."""
+    """A MIG profile that the device supports, and its possible places."""
 
     name: str
     size: Units
@@ -75,7 +76,7 @@ class MigStatus(_Status):
 
 
 class MemoryStatus(_Status):
-    """A device's memory in MiB, used without reserved as in NVML v2."""
+    """A device's memory in MiB; ``used`` excludes ``reserved`` as in NVML v2."""
 
     total_mib: Mib
     reserved_mib: Mib | None = None
@@ -84,7 +85,9 @@ class MemoryStatus(_Status):
 
 
 class HealthStatus(_Status):
-    """Whether a device can be used, why not, and what ends that; all but the first two is the agent's own."""
+    """Whether a device can be used, the reason if not, and its remedy; only the agent reads the other
+    fields.
+    """
 
     state: Literal["Healthy", "Unhealthy"] | None = None
     reason: str | None = None
@@ -120,7 +123,7 @@ class SharingStatus(_Status):
 
 
 class GpuNodeStatus(_Status):
-    """What a node's agent saw."""
+    """The observations of a node's agent."""
 
     devices: list[DeviceStatus] | None = None
     reported_at: str | None = None
@@ -133,7 +136,9 @@ class GpuNodeStatus(_Status):
 
 
 class SummaryStatus(_Status):
-    """What ``kubectl get`` shows of the devices; has to agree with them, and is not read."""
+    """Columns of ``kubectl get`` that describe the devices; they must agree with the devices and are not
+    read.
+    """
 
     gpus: int
     healthy: int
@@ -142,27 +147,27 @@ class SummaryStatus(_Status):
 
 
 class WrittenStatus(GpuNodeStatus):
-    """The same as it is written: with the summary, which nobody reads back."""
+    """The same as written, with the summary, which is never read."""
 
     summary: SummaryStatus | None = None
 
 
 class OwnerReference(kube.KubeStruct):
-    """OwnerReference of Kubernetes' API, as far as it is read."""
+    """Kubernetes' OwnerReference; only the fields that are read."""
 
     kind: str | None = None
     uid: str | None = None
 
 
 class ManagedFields(kube.KubeStruct):
-    """ManagedFieldsEntry of Kubernetes' API, as far as it is read."""
+    """Kubernetes' ManagedFieldsEntry; only the fields that are read."""
 
     subresource: str | None = None
     time: str | None = None
 
 
 class GpuNodeMeta(kube.ObjectMeta):
-    """ObjectMeta with what tells whose report it is, and how old."""
+    """ObjectMeta with the fields that show the author and the age of a report."""
 
     owner_references: list[OwnerReference] | None = None
     managed_fields: list[ManagedFields] | None = None
@@ -176,19 +181,19 @@ class GpuNode(_Status):
 
 
 def summarised(status: GpuNodeStatus, summary: SummaryStatus) -> WrittenStatus:
-    """A status that was read, to be written."""
+    """A status that was read, in the form that is written."""
     return WrittenStatus(**{**msgspec.structs.asdict(status), "summary": summary})
 
 
 def object_body(name: str, node_uid: str | None) -> bytes:
-    """What creates a node's GPUNode by server-side apply, as a dependent of its Node."""
+    """The server-side apply that creates a node's GPUNode as a dependent of its Node."""
     owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}
     metadata = {"name": name, **({"ownerReferences": [owner]} if node_uid else {})}
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "GPUNode", "metadata": metadata})
 
 
 def status_body(name: str, status: WrittenStatus) -> bytes:
-    """What reports a status by server-side apply."""
+    """The server-side apply that reports a status."""
     return msgspec.json.encode(
         {"apiVersion": API_VERSION, "kind": "GPUNode", "metadata": {"name": name}, "status": status}
     )
@@ -201,7 +206,7 @@ def plain(name: str, status: WrittenStatus) -> dict[str, Any]:
 
 
 def read_gpu_node(body: bytes) -> GpuNode:
-    """A GPUNode as the API server gives it. Raises ClusterError."""
+    """A GPUNode from the API server. Raises ClusterError."""
     try:
         return msgspec.json.decode(body, type=GpuNode)
     except msgspec.MsgspecError as error:
@@ -209,13 +214,13 @@ def read_gpu_node(body: bytes) -> GpuNode:
 
 
 class _Annotated(kube.KubeStruct):
-    """Any object, as far as its annotations."""
+    """Any object; only its annotations are read."""
 
     metadata: kube.ObjectMeta | None = None
 
 
 def read_annotations(body: bytes) -> dict[str, str]:
-    """The annotations of an object as the API server gives it; none of one that cannot be read."""
+    """The annotations of an object from the API server; empty if it cannot be read."""
     try:
         metadata = msgspec.json.decode(body, type=_Annotated).metadata
     except msgspec.MsgspecError:

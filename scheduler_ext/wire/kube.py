@@ -1,8 +1,8 @@
-"""The parts of Kubernetes objects this extender reads, as Go's JSON decoder would take them.
+"""The parts of Kubernetes objects that this extender reads, decoded like Go's JSON decoder.
 
 null means absent for every field, unknown fields are skipped, and of duplicate keys the last wins (msgspec
-does both). Quantities stay undecoded text until somebody asks for one, because the API accepts strings and
-bare numbers alike and most are never looked at.
+does both). Quantities stay undecoded text until they are needed, because the API accepts strings and bare
+numbers alike and most are never needed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Strings = dict[str, str | None]
 
 
 class KubeStruct(Struct, rename="camel", gc=False, omit_defaults=True):
-    """Base of all: camelCase keys, no cycles for the collector to look for; what is null is not written."""
+    """Base of all: camelCase keys, no cycles for the garbage collector; null fields are not written."""
 
 
 class ObjectMeta(KubeStruct):
-    """ObjectMeta of Kubernetes' API, as far as it is read."""
+    """Kubernetes' ObjectMeta; only the fields that are read."""
 
     name: str | None = None
     namespace: str | None = None
@@ -38,7 +38,7 @@ class ObjectMeta(KubeStruct):
 
 
 class ResourceRequirements(KubeStruct):
-    """ResourceRequirements of Kubernetes' API, as far as it is read."""
+    """Kubernetes' ResourceRequirements; only the fields that are read."""
 
     requests: Quantities | None = None
     limits: Quantities | None = None
@@ -46,13 +46,13 @@ class ResourceRequirements(KubeStruct):
 
 
 class ContainerPort(KubeStruct):
-    """ContainerPort of Kubernetes' API, as far as it is read."""
+    """Kubernetes' ContainerPort; only the fields that are read."""
 
     host_port: Int32 | None = None
 
 
 class Container(KubeStruct):
-    """Container of Kubernetes' API, as far as it is read."""
+    """Kubernetes' Container; only the fields that are read."""
 
     name: str | None = None
     resources: ResourceRequirements | None = None
@@ -61,7 +61,7 @@ class Container(KubeStruct):
 
 
 class Toleration(KubeStruct):
-    """Toleration of Kubernetes' API, as far as it is read."""
+    """Kubernetes' Toleration; only the fields that are read."""
 
     key: str | None = None
     operator: str | None = None
@@ -70,7 +70,7 @@ class Toleration(KubeStruct):
 
 
 class Requirement(KubeStruct):
-    """Requirement of Kubernetes' API, as far as it is read."""
+    """Kubernetes' Requirement; only the fields that are read."""
 
     key: str | None = None
     operator: str | None = None
@@ -78,20 +78,20 @@ class Requirement(KubeStruct):
 
 
 class NodeSelectorTerm(KubeStruct):
-    """NodeSelectorTerm of Kubernetes' API, as far as it is read."""
+    """Kubernetes' NodeSelectorTerm; only the fields that are read."""
 
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
 
 
 class NodeSelector(KubeStruct):
-    """NodeSelector of Kubernetes' API, as far as it is read."""
+    """Kubernetes' NodeSelector; only the fields that are read."""
 
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
 class NodeAffinity(KubeStruct):
-    """NodeAffinity of Kubernetes' API, as far as it is read."""
+    """Kubernetes' NodeAffinity; only the fields that are read."""
 
     required: NodeSelector | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
@@ -102,7 +102,7 @@ class NodeAffinity(KubeStruct):
 
 
 class PodAffinity(KubeStruct):
-    """PodAffinity of Kubernetes' API, as far as it is read."""
+    """Kubernetes' PodAffinity; only the fields that are read."""
 
     required: list[Raw] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
@@ -113,7 +113,7 @@ class PodAffinity(KubeStruct):
 
 
 class Affinity(KubeStruct):
-    """Affinity of Kubernetes' API, as far as it is read."""
+    """Kubernetes' Affinity; only the fields that are read."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -121,13 +121,13 @@ class Affinity(KubeStruct):
 
 
 class TopologySpreadConstraint(KubeStruct):
-    """TopologySpreadConstraint of Kubernetes' API, as far as it is read."""
+    """Kubernetes' TopologySpreadConstraint; only the fields that are read."""
 
     when_unsatisfiable: str | None = None
 
 
 class PodSpec(KubeStruct):
-    """PodSpec of Kubernetes' API, as far as it is read."""
+    """Kubernetes' PodSpec; only the fields that are read."""
 
     containers: list[Container | None] | None = None
     init_containers: list[Container | None] | None = None
@@ -148,7 +148,7 @@ class PodSpec(KubeStruct):
 
 
 class PodCondition(KubeStruct):
-    """PodCondition of Kubernetes' API, as far as it is read."""
+    """Kubernetes' PodCondition; only the fields that are read."""
 
     type: str | None = None
     status: str | None = None
@@ -157,7 +157,7 @@ class PodCondition(KubeStruct):
 
 
 class PodStatus(KubeStruct):
-    """PodStatus of Kubernetes' API, as far as it is read."""
+    """Kubernetes' PodStatus; only the fields that are read."""
 
     phase: str | None = None
     conditions: list[PodCondition] | None = None
@@ -166,7 +166,7 @@ class PodStatus(KubeStruct):
 
 
 class Pod(KubeStruct):
-    """Pod of Kubernetes' API, as far as it is read."""
+    """Kubernetes' Pod; only the fields that are read."""
 
     metadata: ObjectMeta | None = None
     spec: PodSpec | None = None
@@ -174,7 +174,7 @@ class Pod(KubeStruct):
 
 
 class Taint(KubeStruct):
-    """Taint of Kubernetes' API, as far as it is read."""
+    """Kubernetes' Taint; only the fields that are read."""
 
     key: str | None = None
     value: str | None = None
@@ -182,21 +182,21 @@ class Taint(KubeStruct):
 
 
 class NodeSpec(KubeStruct):
-    """NodeSpec of Kubernetes' API, as far as it is read."""
+    """Kubernetes' NodeSpec; only the fields that are read."""
 
     unschedulable: bool | None = None
     taints: list[Taint] | None = None
 
 
 class NodeStatus(KubeStruct):
-    """NodeStatus of Kubernetes' API, as far as it is read."""
+    """Kubernetes' NodeStatus; only the fields that are read."""
 
     capacity: Quantities | None = None
     allocatable: Quantities | None = None
 
 
 class Node(KubeStruct):
-    """Node of Kubernetes' API, as far as it is read."""
+    """Kubernetes' Node; only the fields that are read."""
 
     metadata: ObjectMeta | None = None
     spec: NodeSpec | None = None
@@ -204,7 +204,7 @@ class Node(KubeStruct):
 
 
 def read_node(body: bytes) -> Node:
-    """A Node as the API server gives it. Raises ClusterError."""
+    """A Node from the API server. Raises ClusterError."""
     try:
         return msgspec.json.decode(body, type=Node)
     except msgspec.MsgspecError as error:
@@ -212,7 +212,7 @@ def read_node(body: bytes) -> Node:
 
 
 def quantity_text(raw: Raw) -> str:
-    """A quantity as text, whether it was sent as a string or as a bare number; null is 0, as in Go.
+    """A quantity as text, from a string or a bare number; null is 0, as in Go.
 
     Raises QuantityError for anything else.
     """

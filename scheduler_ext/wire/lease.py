@@ -1,4 +1,4 @@
-"""Leases ``coordination.k8s.io/v1``: who leads."""
+"""Leases ``coordination.k8s.io/v1``: the holder of a leadership."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler_ext.wire.kube import KubeStruct, ObjectMeta
 
 
 class LeaseSpec(KubeStruct):
-    """LeaseSpec of Kubernetes' API, as far as it is read."""
+    """Kubernetes' LeaseSpec; only the fields that are read."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -23,7 +23,7 @@ class LeaseSpec(KubeStruct):
 
 
 class Lease(KubeStruct):
-    """Lease of Kubernetes' API, as far as it is read."""
+    """Kubernetes' Lease; only the fields that are read."""
 
     metadata: ObjectMeta | None = None
     spec: LeaseSpec | None = None
@@ -31,7 +31,9 @@ class Lease(KubeStruct):
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """A Lease to be written again: ``whole`` is as it came, so that what others wrote there stays."""
+    """A Lease that will be written again: ``whole`` is the object as read, so that fields of other writers
+    stay.
+    """
 
     spec: LeaseSpec
     version: str
@@ -39,7 +41,7 @@ class HeldLease:
 
 
 def read_lease(body: bytes) -> HeldLease:
-    """A Lease as the API server gives it. Raises ClusterError naming the field."""
+    """A Lease from the API server. Raises ClusterError naming the field."""
     try:
         lease = msgspec.json.decode(body, type=Lease)
         whole: dict[str, Any] = msgspec.json.decode(body)

@@ -1,4 +1,4 @@
-"""What the pods of a list say of those to come, as a live inventory would have heard of them."""
+"""Demand observed from a list of pods, as a live inventory would observe it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod
 
 
 def workload_of(pods: Iterable[kube.Pod], resources: ResourceNames) -> Workload:
-    """The workload of these pods in the order of their creation; what cannot be read counts as nothing."""
+    """The demand of these pods in the order of their creation; an unreadable pod counts as nothing."""
     arrivals = ObservedDemand()
     arrivals.hold()
     for pod in pods:

@@ -1,4 +1,4 @@
-"""Pods of a text: single ones, and those that workloads make of their templates."""
+"""Pods of a text: plain ones, and the pods of workloads' templates."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod import pod_name
 
-# A simulation takes some milliseconds for a pod.
+# A simulation takes some milliseconds for each pod.
 _MAX_PODS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A pod to ask about: one of a text, or one of a template of ``workload`` ("Deployment team/web").
+    """A pod to ask about: from a text, or from a template of ``workload`` ("Deployment team/web").
 
-    ``copies``: how many of it there are to be; None: one on each node.
+    ``copies`` is how many the workload runs; None for one on each node.
     """
 
     pod: kube.Pod
@@ -28,27 +28,27 @@ class Manifest:
 
     @property
     def name(self) -> str:
-        """metadata.name, empty where it has none."""
+        """metadata.name, empty if there is none."""
         return (self.pod.metadata.name if self.pod.metadata else None) or ""
 
     def notes(self) -> list[str]:
-        """What a reader of an answer about this pod has to know."""
+        """Notes that a reader of an answer about this pod needs."""
         if self.workload is None:
             return []
         number = "one on each node" if self.copies is None else f"{self.copies} of it"
         return [f"a pod of the template of {self.workload}, which wants {number}"]
 
     def named(self, name: str | None, namespace: str | None) -> Manifest:
-        """The same under another name."""
+        """The same pod under another name."""
         metadata = self.pod.metadata or kube.ObjectMeta()
         metadata = msgspec.structs.replace(metadata, name=name, namespace=namespace)
         return replace(self, pod=msgspec.structs.replace(self.pod, metadata=metadata))
 
 
 def distinct(manifests: Iterable[Manifest]) -> list[Manifest]:
-    """The same; of workloads with one name the later ones give their pods a name with their kind.
+    """The manifests with unique pod names; pods of a second workload of one name get a name with their kind.
 
-    Raises InventoryError for a pod that is there twice, which would hold its GPUs twice.
+    Raises InventoryError for a pod that occurs twice, which would hold its GPUs twice.
     """
     taken: set[str] = set()
     named = []
@@ -64,9 +64,9 @@ def distinct(manifests: Iterable[Manifest]) -> list[Manifest]:
 
 
 def in_namespace(manifests: Iterable[Manifest], namespace: str, *, only: bool) -> list[Manifest]:
-    """The manifests; those that name no namespace are put into this one, as by kubectl.
+    """The manifests; those without a namespace get this one, as from kubectl.
 
-    With ``only``, raises InventoryError for a pod of another.
+    With ``only``, raises InventoryError for a pod of another namespace.
     """
     placed = []
     for manifest in manifests:
@@ -80,9 +80,9 @@ def in_namespace(manifests: Iterable[Manifest], namespace: str, *, only: bool) -
 
 
 def every_pod(manifests: Iterable[Manifest]) -> list[kube.Pod]:
-    """Every pod that the manifests want, those of a template numbered; one where it is one on each node.
+    """Every pod of the manifests, the pods of a template numbered; one for a workload with one on each node.
 
-    Raises InventoryError where they are too many, or none.
+    Raises InventoryError if there are too many, or none.
     """
     manifests = list(manifests)
     wanted = sum(1 if each.copies is None else each.copies for each in manifests)
@@ -100,7 +100,7 @@ def every_pod(manifests: Iterable[Manifest]) -> list[kube.Pod]:
 
 
 def refuse_same_pods(pods: Iterable[kube.Pod]) -> None:
-    """Raises InventoryError for a pod that is there twice, which would hold its GPUs twice."""
+    """Raises InventoryError for a pod that occurs twice, which would hold its GPUs twice."""
     seen = set()
     for name in map(pod_name, pods):
         if name in seen:

@@ -1,4 +1,4 @@
-"""Nodes: from a Node object, its report and its pods to what a decision starts from."""
+"""Nodes for decisions, from a Node object, its report and its pods."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.pod import pod_amounts, quantities
 
 SHARE_NODE_LABEL = "gpu.scheduler-ext.io/sharing"
-# Put on a node that is about to go (cluster-autoscaler; Karpenter from 1.0 on, and before). A node that is no
-# more than a DeletionCandidate stays if a pod lands there.
+# Taints of a node that is about to be removed (cluster-autoscaler; Karpenter from 1.0 on, and before). A node
+# that is only a DeletionCandidate stays if a pod lands there.
 DELETION_TAINTS = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption")
 
 
 def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
-    """What a Node object says of its GPUs.
+    """The GPU part of a Node object.
 
     Raises QuantityError naming the resource for an unreadable amount.
     """
@@ -62,12 +62,12 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
 
 
 def _hands_out_nvidia(capacity: dict[str, int]) -> bool:
-    """Whole GPUs or MIG instances: where a device plugin of NVIDIA's runs, an agent can."""
+    """Whole GPUs or MIG instances: an agent can run wherever NVIDIA's device plugin runs."""
     return any(count > 0 and name.startswith(NVIDIA) for name, count in capacity.items())
 
 
 def _is_leaving(node: kube.Node) -> bool:
-    """Whether the node is being deleted, or an autoscaler has decided that it will be."""
+    """Whether the node is being deleted, or an autoscaler has decided to delete it."""
     metadata, spec = node.metadata or kube.ObjectMeta(), node.spec or kube.NodeSpec()
     return metadata.deletion_timestamp is not None or any(t.key in DELETION_TAINTS for t in spec.taints or ())
 
@@ -79,7 +79,8 @@ def node_info(
     pods: Sequence[BoundPod],
     resources: ResourceNames,
 ) -> NodeInfo:
-    """What is known of a node. Without a Node object nothing caps it; without a report its labels speak.
+    """The known state of a node. Without a Node object nothing limits it; without a report its labels are
+    used.
 
     Raises QuantityError naming the resource for an unreadable amount.
     """
@@ -89,7 +90,7 @@ def node_info(
 
 
 def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> NodeInfo:
-    """The same node as this Node object describes it: its labels and allocatable, our report and holdings."""
+    """The same node with this Node object's labels and allocatable, and its previous report and holdings."""
     known = info.report is not None or info.estimate is not None
     freshness = info.freshness if known else "Fresh"
     pods = NodePods(info.pods, info.assumed, info.nominated)
@@ -104,7 +105,7 @@ def _gpu_counts(amounts: kube.Quantities | None, resources: ResourceNames) -> di
 
 
 def _bare_estimate(capacity: dict[str, int], resources: ResourceNames) -> Estimate | None:
-    """A device plugin without any labels: so many GPUs of a model nobody names."""
+    """A device plugin without any labels: a number of GPUs of an unknown model."""
     for name, count in capacity.items():
         if name in resources.whole and count > 0:
             vendor = vendor_of(name) or "nvidia"
@@ -124,9 +125,9 @@ def _bare_estimate(capacity: dict[str, int], resources: ResourceNames) -> Estima
 
 
 def node_constraints(node: kube.Node) -> NodeFacts:
-    """What kube-scheduler's own filters compare of a Node, but for amounts, which are left empty.
+    """The fields of a Node that kube-scheduler's own filters compare, except amounts, which are left empty.
 
-    Labels are interned: thousands of nodes have the same.
+    Labels are interned, because thousands of nodes have the same.
     """
     metadata, spec = node.metadata or kube.ObjectMeta(), node.spec or kube.NodeSpec()
     return NodeFacts(

@@ -1,6 +1,6 @@
-"""An inventory file: GPUNode, Node and Pod objects, as a dump of a cluster or written by hand.
+"""An inventory file: GPUNode, Node and Pod objects, from a dump of a cluster or written by hand.
 
-YAML (several documents) or JSON, single objects or Lists. Everything is read before anything is believed:
+YAML (several documents) or JSON, single objects or Lists. The whole file is read before any of it is used:
 one wrong object refuses the file, and the message names it.
 """
 
@@ -31,9 +31,9 @@ from scheduler_ext.wire.yaml_values import FILE, Limits
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The objects of a file by kind and name, decoded; ``skipped`` counts kinds that mean nothing here.
+    """The objects of a file by kind and name, decoded; ``skipped`` counts kinds that are ignored here.
 
-    ``budgets`` are its PodDisruptionBudgets: who is evicted in a simulation depends on them.
+    ``budgets`` are its PodDisruptionBudgets, which decide about evictions in a simulation.
     """
 
     gpu_nodes: dict[str, gpunode.GpuNode] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class _List(kube.KubeStruct):
 def read_objects(text: bytes) -> Objects:
     """The objects of an inventory file's bytes. Raises InventoryError naming the object and the field.
 
-    A cluster without objects is an empty List; a file without even that is one that is being written.
+    A cluster without objects is an empty List; a file without even a List is still being written.
     """
     objects = Objects()
     for each in _each_object(text, FILE, "GPUNode, Node, Pod or a List of them"):
@@ -79,9 +79,9 @@ def read_pods(text: bytes) -> list[kube.Pod]:
 
 
 def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
-    """The pods of a text and those of the pod templates in it, in order; other objects are skipped.
+    """The pods of a text and of its pod templates, in order; other objects are skipped.
 
-    Raises InventoryError, also where there is none, and for Nodes and GPUNodes: these make an inventory.
+    Raises InventoryError, also if there are none, and for Nodes and GPUNodes, which belong into an inventory.
     """
     manifests: list[Manifest] = []
     others = []
@@ -104,7 +104,7 @@ def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
 
 
 def refuse_without_nodes(objects: Objects) -> None:
-    """Raises InventoryError for the objects of a cluster that have no node at all."""
+    """Raises InventoryError for the objects of a cluster without any node."""
     if not objects.nodes and not objects.gpu_nodes:
         raise InventoryError(
             "no Node and no GPUNode in it; `kubectl get gpunodes,nodes,pods -A -o yaml` writes an inventory"
@@ -116,7 +116,7 @@ def assemble(
 ) -> dict[str, NodeInfo]:
     """Every node of the objects, by name: reports, Nodes and pods put together.
 
-    ``previous`` are the nodes of the last good file, whose sequences the new reports must not go behind.
+    ``previous`` are the nodes of the last good file; the sequences of new reports must not fall below theirs.
     Raises InventoryError (ImpossibleReportError) naming the object and the field.
     """
     reports: dict[str, Report | None] = {}
@@ -144,7 +144,7 @@ def assemble(
 
 
 def waiting(objects: Objects, resources: ResourceNames) -> list[PendingPod]:
-    """The pods that ask GPUs and have no node yet; of one that cannot be read, why."""
+    """The pods that request GPUs and have no node yet; for an unreadable one, the problem."""
     found = []
     for pod in objects.pods:
         spec = pod.spec or kube.PodSpec()
@@ -158,7 +158,9 @@ def waiting(objects: Objects, resources: ResourceNames) -> list[PendingPod]:
 
 
 def _nominated(pod: kube.Pod, resources: ResourceNames) -> tuple[str, BoundPod] | None:
-    """The node where a pod's place is kept until others have left, and the pod as it will hold it there."""
+    """The node where a pod is nominated until others have left, and the pod as it will hold resources
+    there.
+    """
     if pod.status is None or not pod.status.nominated_node_name or is_finished(pod):
         return None
     pending = pending_pod(pod, resources)
@@ -169,7 +171,7 @@ def _nominated(pod: kube.Pod, resources: ResourceNames) -> tuple[str, BoundPod] 
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """An object that is not decoded yet, and where in the text it is."""
+    """An undecoded object and its place in the text."""
 
     where: str
     kind: str
@@ -179,7 +181,7 @@ class _Object:
 
 
 def _each_object(text: bytes, limits: Limits, expected: str) -> Iterator[_Object]:
-    """The objects of a text, also those in Lists. Raises InventoryError, also where there is no document."""
+    """The objects of a text, also those in Lists. Raises InventoryError, also if there is no document."""
     empty = True
     try:
         for where, document in json_documents(text, limits):
@@ -232,7 +234,7 @@ def _pod(each: _Object) -> kube.Pod:
 
 
 def _names(each: _Object) -> tuple[str, str]:
-    """The name of an object, and how messages name it. Raises InventoryError where it has none."""
+    """The name of an object, and its name in messages. Raises InventoryError if it has none."""
     name = each.metadata.name if each.metadata else None
     if not name:
         raise InventoryError(f"{each.where}: {each.kind} without metadata.name")

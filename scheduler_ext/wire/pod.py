@@ -1,4 +1,4 @@
-"""Pods: what they ask of GPUs, what they hold, and what kube-scheduler's own filters compare."""
+"""Pods: their GPU requests, the GPUs they hold, and the fields that kube-scheduler's own filters compare."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ DEVICES_PREFIX = "devices.gpu.scheduler-ext.io/"
 _FINISHED = ("Succeeded", "Failed")
 # The longest legal resource name is shown whole: a domain of 253, a slash, a name of 63 characters.
 _SHOWN_CHARS = 317
-# The two classes every cluster has (k8s.io/kubernetes/pkg/apis/scheduling).
+# The two classes that every cluster has (k8s.io/kubernetes/pkg/apis/scheduling).
 _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
 def pod_ask(pod: kube.Pod, resources: ResourceNames) -> PodAsk:
-    """The parts of a pod that ask for GPUs. Raises QuantityError for an amount of the wrong JSON type."""
+    """The parts of a pod that request GPUs. Raises QuantityError for an amount of the wrong JSON type."""
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
     return PodAsk(
         namespace=metadata.namespace or "default",
@@ -54,19 +54,19 @@ def pod_ask(pod: kube.Pod, resources: ResourceNames) -> PodAsk:
 
 
 def _priority(spec: kube.PodSpec) -> int:
-    """The pod's priority; admission fills it in, a hand-written pod has at most a class name."""
+    """The pod's priority; admission fills it in, and a hand-written pod may have only a class name."""
     if spec.priority is not None:
         return spec.priority
     return _SYSTEM_PRIORITIES.get(spec.priority_class_name or "", 0)
 
 
 def pod_request(pod: kube.Pod, resources: ResourceNames) -> GpuRequest | InvalidRequest:
-    """What a pod asks of GPUs, as one value. Raises QuantityError for an amount of the wrong JSON type."""
+    """A pod's GPU request, as one value. Raises QuantityError for an amount of the wrong JSON type."""
     return parse_request(pod_ask(pod, resources), resources)
 
 
 def _containers(spec: kube.PodSpec) -> Iterator[tuple[kube.Container, Role]]:
-    """Init containers first, as they start first; a null entry is an empty container, as in Go."""
+    """Init containers first, because they start first; a null entry is an empty container, as in Go."""
     for container in spec.init_containers or ():
         sidecar = container is not None and container.restart_policy == "Always"
         yield container or kube.Container(), Role.SIDECAR if sidecar else Role.INIT
@@ -89,7 +89,7 @@ def _container_ask(container: kube.Container, role: Role, resources: ResourceNam
 def _gpu_amounts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, str]:
     read = {}
     for name, raw in (amounts or {}).items():
-        # Kubernetes' own resources have no domain; most are those, so ask that first.
+        # Kubernetes' own resources have no domain; most are of this kind, so they are checked first.
         if "/" in name and resources.is_gpu(name):
             try:
                 read[name] = quantity_text(raw)
@@ -99,17 +99,17 @@ def _gpu_amounts(amounts: kube.Quantities | None, resources: ResourceNames) -> d
 
 
 def is_finished(pod: kube.Pod) -> bool:
-    """Whether a pod holds nothing any more, though it is still there."""
+    """Whether a pod still exists but no longer holds anything."""
     return pod.status is not None and pod.status.phase in _FINISHED
 
 
 def is_terminating(pod: kube.Pod) -> bool:
-    """Whether somebody deleted a pod, which holds all until it is gone."""
+    """Whether a pod was deleted; it holds everything until it is gone."""
     return pod.metadata is not None and pod.metadata.deletion_timestamp is not None
 
 
 def asks_gpu(spec: kube.PodSpec, resources: ResourceNames) -> bool:
-    """Whether any container names a resource of ours: quick, for the many pods that do not."""
+    """Whether any container names a configured resource: a quick test for the many pods that do not."""
     return any(
         "/" in name and resources.is_gpu(name)
         for container, _ in _containers(spec)
@@ -120,7 +120,7 @@ def asks_gpu(spec: kube.PodSpec, resources: ResourceNames) -> bool:
 
 
 def has_soft_preferences(spec: kube.PodSpec) -> bool:
-    """True when the pod states soft in-tree preferences: preferred affinities, ScheduleAnyway spread."""
+    """True if the pod has soft in-tree preferences: preferred affinities, ScheduleAnyway spread."""
     affinity = spec.affinity
     if affinity is not None and any(
         kind is not None and kind.preferred
@@ -137,22 +137,22 @@ def pod_name(pod: kube.Pod) -> str:
 
 
 def pod_uid(pod: kube.Pod) -> str:
-    """The pod's uid; empty for one that was never created."""
+    """The pod's uid; empty for a pod that was never created."""
     return (pod.metadata.uid if pod.metadata else None) or ""
 
 
 def pod_priority(pod: kube.Pod) -> int:
-    """The pod's priority, 0 where nothing says."""
+    """The pod's priority, 0 if it has none."""
     return _priority(pod.spec or kube.PodSpec())
 
 
 def may_preempt(pod: kube.Pod) -> bool:
-    """Whether others may have to leave for the pod (its preemptionPolicy)."""
+    """Whether other pods may be evicted for the pod (its preemptionPolicy)."""
     return pod.spec is None or pod.spec.preemption_policy != "Never"
 
 
 def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
-    """A pod on a node as a holder: its amounts and devices; its wishes no longer matter but for ``asked``.
+    """A pod on a node as a holder: its amounts and devices; its wishes only matter for ``asked``.
 
     Raises QuantityError for an amount of the wrong JSON type.
     """
@@ -188,7 +188,7 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
     holding = bound_pod(pod, resources)
     invalid = wish.message if isinstance(wish, InvalidRequest) else None
     return PendingPod(
-        # What nobody can read is refused, and says nothing of what others will ask.
+        # An unreadable request is refused, and does not count as demand.
         pod=replace(holding, request=wish)
         if isinstance(wish, GpuRequest)
         else replace(holding, asked=None, created_at=seconds(metadata.creation_timestamp)),
@@ -201,7 +201,7 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
 
 
 def unreadable_pod(pod: kube.Pod, problem: str) -> PendingPod:
-    """A pod that waits for a node with an amount that is no quantity: it asks nothing that is known."""
+    """A waiting pod with an amount that is not a quantity: its request is unknown."""
     metadata = pod.metadata or kube.ObjectMeta()
     nothing = BoundPod(
         uid=metadata.uid or "",
@@ -216,12 +216,12 @@ def unreadable_pod(pod: kube.Pod, problem: str) -> PendingPod:
 
 @lru_cache(maxsize=4096)
 def _shared(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """Thousands of pods carry the same labels: one mapping serves all of them."""
+    """Thousands of pods carry the same labels and share one mapping."""
     return dict(labels)
 
 
 def other_requests(spec: kube.PodSpec, resources: ResourceNames) -> Mapping[str, Fraction]:
-    """What else it asks of a node. What cannot be read holds nothing, as with GPUs."""
+    """The pod's other requests on its node. An unreadable amount counts as 0, as with GPUs."""
     try:
         amounts = pod_amounts(spec)
     except QuantityError:
@@ -230,9 +230,9 @@ def other_requests(spec: kube.PodSpec, resources: ResourceNames) -> Mapping[str,
 
 
 def pod_needs(pod: kube.Pod) -> PodNeeds:
-    """What kube-scheduler's own filters compare.
+    """The fields that kube-scheduler's own filters compare.
 
-    Raises QuantityError for a quantity that cannot be read, or is negative, which no cluster admits.
+    Raises QuantityError for a quantity that cannot be read or is negative; no cluster admits those.
     """
     spec = pod.spec or kube.PodSpec()
     requests = pod_amounts(spec)
@@ -272,7 +272,7 @@ def pod_amounts(spec: kube.PodSpec) -> dict[str, Fraction]:
 
 
 def _all_amounts(asked: kube.ResourceRequirements | None) -> dict[str, Fraction]:
-    """Requests, defaulted from limits as the API server does."""
+    """Requests, defaulted from limits as in the API server."""
     if asked is None:
         return {}
     return {**quantities(asked.limits), **quantities(asked.requests)}
@@ -291,7 +291,7 @@ def quantities(amounts: kube.Quantities | None) -> dict[str, Fraction]:
 
 
 def resource_names(spec: kube.PodSpec) -> list[str]:
-    """Every resource that a container asks, each once, by name."""
+    """Every resource that a container requests, each once, by name."""
     asked = [container.resources for container, _ in _containers(spec) if container.resources is not None]
     return sorted({name for each in asked for name in (*(each.requests or ()), *(each.limits or ()))})
 
@@ -301,7 +301,7 @@ def _requirements(entries: list[kube.Requirement] | None) -> tuple[Requirement, 
 
 
 def not_modelled(pod: kube.Pod) -> list[str]:
-    """What the pod uses that kube-scheduler would check and this package does not."""
+    """Features of the pod that kube-scheduler checks and this package does not."""
     spec = pod.spec or kube.PodSpec()
     affinity = spec.affinity or kube.Affinity()
     uses: Mapping[str, object] = {

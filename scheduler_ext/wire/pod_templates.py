@@ -1,9 +1,8 @@
 """Pods of workloads: the pod templates of a Deployment, a Job, or a custom kind with templates.
 
-A template is a mapping with ``spec.containers``, wherever in the object it is: ``spec.template`` of most
-kinds, ``spec.jobTemplate.spec.template`` of a CronJob, ``spec.pytorchReplicaSpecs.Worker.template`` of a
-PyTorchJob, ``spec.workerGroupSpecs[].template`` of a RayCluster. A mapping ``podSpec`` with ``containers`` is
-one, too.
+A template is a mapping with ``spec.containers`` at any place of the object: ``spec.template`` of most kinds,
+``spec.jobTemplate.spec.template`` of a CronJob, ``spec.pytorchReplicaSpecs.Worker.template`` of a PyTorchJob,
+``spec.workerGroupSpecs[].template`` of a RayCluster. A mapping ``podSpec`` with ``containers`` is also one.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from scheduler_ext.wire.manifests import Manifest
 
 # The deepest of the usual places, that of a JobSet, has 8 levels.
 _MAX_DEPTH: Final = 12
-# Kinds with many roles have some dozen templates among some hundred values.
+# Kinds with many roles have a few dozen templates among a few hundred values.
 _MAX_TEMPLATES: Final = 100
 _MAX_VALUES: Final = 20_000
-# They hold no template, and annotations may be long.
+# These contain no template, and annotations may be long.
 _NOT_SEARCHED: Final = ("metadata", "status")
-# The pods of a template are as many as the product of these on the way to it.
+# The number of a template's pods is the product of these fields on the way to it.
 _COUNTS: Final = ("replicas", "numOfHosts")
-# A part of a path names the role of its pods, but for these.
+# The keys of a path name the role of its pods, except for these.
 _NAMELESS: Final = ("", "spec", "pod", "job", "data")
 _ENDS_OF_NAMES: Final = ("GroupSpec", "Template", "template", "Spec")
 
@@ -51,7 +50,9 @@ class _Template(kube.KubeStruct):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where in an object the search is: the path for messages, the role of pods there, and their number."""
+    """A position of the search in an object: the path for messages, the role of pods there, and their
+    number.
+    """
 
     path: str = ""
     role: str = ""
@@ -74,7 +75,8 @@ class _Place:
 
 
 def template_manifests(kind: str, document: bytes | Raw, where: str) -> list[Manifest]:
-    """A pod for each template of an object, named for the workload, and for the role where it has several.
+    """A pod for each template of an object, named after the workload, and after the role if there are
+    several.
 
     Raises InventoryError naming the object and the field.
     """
@@ -103,7 +105,7 @@ def template_manifests(kind: str, document: bytes | Raw, where: str) -> list[Man
 
 
 def _names(workload: str, roles: list[str]) -> list[str]:
-    """A name for the pod of each template; roles that are missing or the same get a number."""
+    """A name for the pod of each template; missing or equal roles get a number."""
     if len(roles) == 1:
         return [workload]
     return [
@@ -113,7 +115,7 @@ def _names(workload: str, roles: list[str]) -> list[str]:
 
 
 class _Search:
-    """One search through an object; it ends early where the object has more than any real one."""
+    """One search through an object, which ends early if the object has more values than any real one."""
 
     def __init__(self) -> None:
         self._found = 0
@@ -157,7 +159,7 @@ def _has_containers(value: Raw | None) -> bool:
 
 
 def _named_after(mapping: dict[str, Raw], place: _Place) -> _Place:
-    """The place of an item of a list, whose name is the role of its pods."""
+    """The place of an item of a list; the item's name is the role of its pods."""
     for key in ("groupName", "name"):
         name = _plain(mapping, key)
         if isinstance(name, str) and name:
@@ -166,15 +168,15 @@ def _named_after(mapping: dict[str, Raw], place: _Place) -> _Place:
 
 
 def _factor(mapping: dict[str, Raw], key: str) -> int:
-    """How many times a mapping wants the pods that are below one of its keys."""
+    """How many copies a mapping wants of the pods below one of its keys."""
     factor = 1
     for field in _COUNTS:
         factor *= _count(mapping, field, 1)
-    # A Job runs so many at once, and never more than it wants to complete.
+    # A Job runs this many at once, and never more than it wants to complete.
     parallelism = _count(mapping, "parallelism", 1)
     factor *= min(parallelism, _count(mapping, "completions", parallelism))
     if key == "workerTemplate":
-        # LeaderWorkerSet: one of a group's pods is the leader, by default of the same template.
+        # LeaderWorkerSet: one pod of a group is the leader, by default from the same template.
         factor *= max(0, _count(mapping, "size", 1) - ("leaderTemplate" in mapping))
     return factor
 
@@ -185,6 +187,6 @@ def _count(mapping: dict[str, Raw], field: str, default: int) -> int:
 
 
 def _plain(mapping: dict[str, Raw], field: str) -> Any:
-    """A text or a number of a mapping; None for all else."""
+    """A text or a number of a mapping; None for any other value."""
     content = bytes(mapping.get(field, b""))
     return msgspec.json.decode(content) if content[:1] not in (b"", b"{", b"[") else None

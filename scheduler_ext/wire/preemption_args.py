@@ -1,7 +1,8 @@
-"""extender/v1: what kube-scheduler asks of the victims it proposes, and the reply it reads.
+"""extender/v1: the victims that kube-scheduler proposes, and the reply that it reads.
 
-With nodeCacheCapable it sends uids, else whole pods; the reply has uids either way. A null among the victims
-crashes kube-scheduler and an empty list of them is an error to it (up to 1.37), so neither is ever written.
+With nodeCacheCapable it sends uids, otherwise whole pods; the reply has uids either way. A null among the
+victims crashes kube-scheduler and an empty list of them is an error to it (up to 1.37), so neither is ever
+written.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_body
 
 _KIND = "ExtenderPreemptionArgs"
-# Go has an int64. No node has so many pods, and what is added to it must not overflow.
+# Go has an int64. No node has this many pods, and sums with this number must not overflow.
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-# The longest name a node can have is shown whole.
+# The longest possible node name is shown whole.
 _SHOWN_CHARS = 253
 
 
@@ -49,9 +50,10 @@ class _Result(Struct, rename="pascal"):
 
 
 class Proposal(Struct, frozen=True):
-    """Whom kube-scheduler would evict from one node, the most important first, and the violations it counts.
+    """The pods that kube-scheduler would evict from one node, the most important first, and its count of
+    violations.
 
-    ``pods`` are the same as objects where whole pods were sent, else none.
+    ``pods`` are the same victims as objects if whole pods were sent, otherwise empty.
     """
 
     uids: tuple[str, ...] = ()
@@ -60,14 +62,14 @@ class Proposal(Struct, frozen=True):
 
 
 class PreemptionArgs(Struct, frozen=True):
-    """A preempt request: the pod byte for byte as in filter, and what is proposed for each node."""
+    """A preempt request: the pod byte for byte as in filter, and the proposal for each node."""
 
     raw_pod: bytes
     proposals: dict[str, Proposal]
 
     @property
     def pod(self) -> kube.Pod:
-        """The pod, decoded each time. Raises RequestError (400) that names the problem."""
+        """The pod, decoded at each call. Raises RequestError (400) that names the problem."""
         return decode_body(_pod_decoder, self.raw_pod, "Pod.", _KIND)
 
 
@@ -79,10 +81,10 @@ _encoder = msgspec.json.Encoder()
 
 
 def decode_preemption(body: bytes) -> PreemptionArgs:
-    """A preempt request, its pod left for later. Raises RequestError (400) naming the field.
+    """A preempt request with its pod still undecoded. Raises RequestError (400) naming the field.
 
-    Both forms null, empty or absent is a request about no node; of both, the one that names nodes counts. A
-    node without a list has no victims proposed.
+    A request with both forms null, empty or absent concerns no node; if both are set, the one with node names
+    counts. A node without a list has no proposed victims.
     """
     args = decode_body(_args_decoder, body, kind=_KIND)
     raw_pod = bytes(args.pod)
@@ -122,7 +124,7 @@ def _known(uids: list[str | None], where: str, field: str) -> tuple[str, ...]:
 
 
 def encode_victims(chosen: Mapping[str, Victims]) -> bytes:
-    """The reply to preempt: who is to leave which node. Nodes that are not in it are no candidates."""
+    """The reply to preempt: the victims on each node. Nodes that are missing from it are no candidates."""
     return _encoder.encode(
         _Result(
             {

@@ -1,4 +1,4 @@
-"""A pod with nothing in it but what a decision reads: no command, no environment, no image, no secret."""
+"""A pod reduced to the fields that a decision reads: no command, no environment, no image, no secret."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from scheduler_ext.wire import kube
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(kube.Pod)
-# Of a volume only counts whether it is bound to nodes.
+# Of a volume, only whether it is bound to nodes matters.
 _CLAIM = Raw(b'{"persistentVolumeClaim":{}}')
 _EMPTY = Raw(b"{}")
 _KINDS_BOUND_TO_NODES = (b"persistentVolumeClaim", b"ephemeral")
 
 
 def redacted_pod(pod: kube.Pod) -> bytes:
-    """The pod as JSON, with the fields of ``kube.Pod`` alone and only the annotations that are ours.
+    """The pod as JSON, with the fields of ``kube.Pod`` alone and only this project's annotations.
 
-    Decoding it again gives a pod that asks the same, so it is decided alike. Labels stay away: no decision
-    about the pod itself reads them.
+    Decoding it again gives a pod with the same request and the same decision. Labels are left out: no
+    decision about the pod itself reads them.
     """
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
     ours = {
@@ -49,5 +49,5 @@ def _without_contents(volumes: list[Raw] | None) -> list[Raw] | None:
 
 
 def spec_of(text: bytes) -> bytes:
-    """The spec of a redacted pod: pods that ask alike, as those of a Deployment do, have the same."""
+    """The spec of a redacted pod, shared by pods with equal requests, such as those of a Deployment."""
     return _encoder.encode(_decoder.decode(text).spec) if text else b""

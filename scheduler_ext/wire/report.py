@@ -1,6 +1,6 @@
-"""What a GPUNode reports, checked and as the core knows it.
+"""The content of a GPUNode, checked and as core values.
 
-A report that contradicts itself is refused whole: half of a wrong report is no better than all of it.
+A report that contradicts itself is refused whole, because half of a wrong report is no better.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from scheduler_ext.wire.report_fields import FieldError, check_unique, check_uui
 from scheduler_ext.wire.report_mig import read_mig
 
 MAX_DEVICES = 64
-# On a GPUNode, by an operator: UUIDs with commas between them.
+# Set on a GPUNode by an operator: UUIDs separated by commas.
 CORDONED_ANNOTATION = "gpu.scheduler-ext.io/cordoned"
 
 
 def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
-    """The report of a GPUNode, or None when it has no status yet.
+    """The report of a GPUNode, or None if it has no status yet.
 
     ``previous`` is the last good report of the same node. Raises ImpossibleReportError naming node and field.
     """
@@ -49,7 +49,7 @@ def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
         driver_version=status.driver_version,
         cuda_version=_version(status.cuda_version),
         mig_strategy=status.mig_strategy or _implied_mig_strategy(devices),
-        # One replica of each GPU is a GPU that nobody shares.
+        # One replica of each GPU means that the GPUs are not shared.
         sharing_strategy=(sharing.strategy or "none") if sharing.replicas != 1 else "none",
         replicas=sharing.replicas or 1,
         boot_id=status.boot_id,
@@ -60,7 +60,7 @@ def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
 
 
 def _implied_mig_strategy(devices: tuple[Device, ...]) -> str:
-    """A report that does not say: partitioned GPUs can only be used as instances then."""
+    """For a report without a strategy: partitioned GPUs can then only be used as instances."""
     return "mixed" if any(device.mig.enabled for device in devices) else "none"
 
 
@@ -91,7 +91,7 @@ def _devices(entries: list[DeviceStatus], cordoned: frozenset[str]) -> tuple[Dev
 
 
 def _uuids(entries: list[DeviceStatus]) -> Iterator[tuple[str, str]]:
-    """Those of the GPUs, then those of their instances: none is that of another on the node."""
+    """The UUIDs of GPUs, then of their instances: no two on a node are equal."""
     for i, device in enumerate(entries):
         yield f"devices[{i}].uuid", device.uuid
     for i, device in enumerate(entries):

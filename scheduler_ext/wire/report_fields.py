@@ -1,4 +1,4 @@
-"""How a wrong field of a report is told, and what MIG instances and devices have in common."""
+"""Errors in a report's fields, and the parts that MIG instances and devices have in common."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,95}")
 
 
 class FieldError(ValueError):
-    """While a report is read: a field path and what is wrong with it."""
+    """An error in a report: a field path and its problem."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"status.{path}: {problem}")
 
 
 def check_unique(values: Iterable[tuple[str, Hashable]]) -> None:
-    """Raises FieldError where a value stands at a second path."""
+    """Raises FieldError for a value that occurs at a second path."""
     seen: dict[Hashable, str] = {}
     for path, value in values:
         if value in seen:
@@ -28,7 +28,7 @@ def check_unique(values: Iterable[tuple[str, Hashable]]) -> None:
 
 
 def check_uuid(path: str, uuid: str) -> None:
-    """Raises FieldError for what is none: pods carry UUIDs in an annotation, with commas between them."""
+    """Raises FieldError for text that is no UUID: pods carry UUIDs in an annotation, separated by commas."""
     if not uuid:
         raise FieldError(path, "is empty; a device is known by its UUID")
     if not _UUID.fullmatch(uuid):
@@ -36,7 +36,7 @@ def check_uuid(path: str, uuid: str) -> None:
 
 
 def read_holder(path: str, entry: HolderStatus, total_mib: int) -> Holder:
-    """Who holds a device, or an instance on one, of so much memory. Raises FieldError."""
+    """The holder of a device, or of an instance on one, of this much memory. Raises FieldError."""
     if entry.memory_mib is not None and entry.memory_mib > total_mib:
         raise FieldError(f"{path}.memoryMiB", f"{entry.memory_mib} MiB of a device of {total_mib}")
     return Holder(entry.uid or None, entry.namespace, entry.name, entry.container or None, entry.memory_mib)

@@ -1,4 +1,4 @@
-"""What a report says of a device's MIG mode, placements and instances, checked."""
+"""A device's MIG mode, placements and instances from a report, checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def read_mig(path: str, entry: MigStatus, model: GpuModel, total_mib: int) -> Mig:
-    """The MIG state of a device of so much memory. Raises FieldError."""
+    """The MIG state of a device with this much memory. Raises FieldError."""
     if entry.instances and entry.enabled is False:
         raise FieldError(f"{path}.instances", "a GPU whose MIG mode is off has no instances")
     geometry = _geometry(path, entry, model)
@@ -42,14 +42,14 @@ def read_mig(path: str, entry: MigStatus, model: GpuModel, total_mib: int) -> Mi
             f"{path}.instances[{illegal}]", "its size or start is none of its profile's in the same report"
         )
     if illegal is not None:
-        # The package's table is not about this device after all.
+        # The built-in table does not describe this device after all.
         geometry = None
     enabled = bool(instances) if entry.enabled is None else entry.enabled
     return Mig(enabled, bool(entry.creatable), geometry, tuple(instances))
 
 
 def _check_places(path: str, instances: list[MigInstance], grid: int) -> None:
-    """Those whose place is known lie on the grid, side by side."""
+    """Instances with a known place lie on the grid without overlap."""
     occupied: dict[int, int] = {}
     for i, instance in enumerate(instances):
         if instance.start is None:
@@ -64,13 +64,13 @@ def _check_places(path: str, instances: list[MigInstance], grid: int) -> None:
 
 
 def _size_of(profile: str, geometry: Geometry | None) -> int:
-    """The size of an instance that does not say: its profile's, where that is known."""
+    """The size of an instance without one: its profile's, if known."""
     known = geometry.profile(profile) if geometry is not None else None
     return known.size if known is not None else 1
 
 
 def _first_illegal(geometry: Geometry | None, instances: list[MigInstance]) -> int | None:
-    """The first instance that cannot exist under a geometry; profiles it does not know are not judged."""
+    """The first instance that is impossible under a geometry; instances of unknown profiles pass."""
     for i, instance in enumerate(instances):
         if geometry is not None and (instance.start or 0) + instance.size > geometry.grid:
             return i
@@ -82,12 +82,12 @@ def _first_illegal(geometry: Geometry | None, instances: list[MigInstance]) -> i
 
 
 def _own_placements(entry: MigStatus) -> list[ProfileStatus]:
-    """The profiles that say where they can lie; without a grid their starts mean nothing."""
+    """The profiles with placements; without a grid their starts are meaningless."""
     return [profile for profile in entry.profiles or () if profile.starts] if entry.grid_size else []
 
 
 def _geometry(path: str, entry: MigStatus, model: GpuModel) -> Geometry | None:
-    """The device's own placements; without them the package's table for its model."""
+    """The device's own placements; without them the built-in table for its model."""
     placed = _own_placements(entry)
     if not entry.grid_size or not placed:
         table = geometry_for(model.mig_table)

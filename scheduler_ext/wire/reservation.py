@@ -1,6 +1,7 @@
 """GPUReservation ``gpu.scheduler-ext.io/v1alpha1``: the intents of one node, bytes to values and back.
 
-One that cannot be read whole is broken whole: an intent that is overlooked is memory that is promised twice.
+An object that is partly unreadable counts as broken as a whole, because an overlooked intent is memory that
+is promised twice.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ KIND = "GPUReservation"
 STAMP_ANNOTATION = "gpu.scheduler-ext.io/written"
 RESERVATIONS = "/apis/gpu.scheduler-ext.io/v1alpha1/gpureservations"
 
-# More resources than any node has; a qualified name's length (Kubernetes' validation).
+# More resources than any node has; the length of a qualified name (Kubernetes' validation).
 _MAX_UNITS = 64
 _MAX_RESOURCE = 317
 
@@ -34,7 +35,10 @@ _Name = Annotated[str, Meta(min_length=1, max_length=253)]
 
 
 class ShareSpec(KubeStruct, omit_defaults=True):
-    """One container's share: running ones in their order, then init ones, ``beside`` which of the former."""
+    """One container's share: running containers in their order, then init containers.
+
+    ``beside`` has the positions of the running shares that exist at the same time as an init container's.
+    """
 
     container: _Name
     memory_mib: Annotated[int, Meta(ge=1, le=MAX_COUNT)] = msgspec.field(name="memoryMiB")
@@ -50,7 +54,7 @@ class UnitSpec(KubeStruct):
     count: Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 
     def __post_init__(self) -> None:
-        """Refuses a MIG resource that is none; msgspec tells where."""
+        """Refuses an invalid MIG resource; msgspec adds the field."""
         self.profile()
 
     def profile(self) -> str | None:
@@ -59,14 +63,14 @@ class UnitSpec(KubeStruct):
 
 
 class HeldSpec(KubeStruct, omit_defaults=True):
-    """What the pod will hold."""
+    """The amounts that the pod will hold."""
 
     priority: Int32
     shares: Annotated[list[ShareSpec], Meta(max_length=MAX_SHARES)] | None = None
     units: Annotated[list[UnitSpec], Meta(max_length=_MAX_UNITS)] | None = None
 
     def __post_init__(self) -> None:
-        """Refuses what no pod can hold; msgspec tells where."""
+        """Refuses amounts that no pod can hold; msgspec adds the field."""
         shares, units = self.shares or (), self.units or ()
         if not shares and not units:
             raise ValueError("it holds neither shares nor units")
@@ -94,13 +98,13 @@ class IntentSpec(KubeStruct):
 
 
 class ReservationSpec(KubeStruct):
-    """All of a node."""
+    """All intents of a node."""
 
     intents: Annotated[list[IntentSpec], Meta(max_length=MAX_INTENTS)] | None = None
 
 
 class ReservationMeta(KubeStruct):
-    """ObjectMeta of Kubernetes' API, as far as it is read."""
+    """Kubernetes' ObjectMeta; only the fields that are read."""
 
     name: str | None = None
     uid: str | None = None
@@ -116,7 +120,7 @@ class GpuReservation(KubeStruct):
 
 
 def read_reservation(body: bytes) -> Reservation:
-    """A GPUReservation as the API server gives it. Raises ClusterError naming the field."""
+    """A GPUReservation from the API server. Raises ClusterError naming the field."""
     try:
         return reservation(msgspec.json.decode(body, type=GpuReservation))
     except msgspec.ValidationError as error:
@@ -126,7 +130,7 @@ def read_reservation(body: bytes) -> Reservation:
 
 
 def reservation(found: GpuReservation) -> Reservation:
-    """A GPUReservation as the core knows it."""
+    """A GPUReservation as a core value."""
     metadata, spec = found.metadata or ReservationMeta(), found.spec or ReservationSpec()
     owners = [owner.uid for owner in metadata.owner_references or () if owner.kind == "Node"]
     return Reservation(
@@ -138,9 +142,10 @@ def reservation(found: GpuReservation) -> Reservation:
 
 
 def reservation_body(wanted: Reservation) -> dict[str, Any]:
-    """The body of POST, and of PUT where ``wanted`` has a version, which is its precondition.
+    """The body of POST, and of PUT if ``wanted`` has a version, which is its precondition.
 
-    Raises ValueError for what must never be written: too many intents, or a share that has not one GPU.
+    Raises ValueError for content that must never be written: too many intents, or a share without exactly one
+    GPU.
     """
     if len(wanted.intents) > MAX_INTENTS:
         raise ValueError(f"{len(wanted.intents)} intents on node {wanted.node}; at most {MAX_INTENTS}")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def seconds(text: str | None) -> float | None:
-    """Seconds since 1970 of a time such as 2026-11-21T07:13:08Z; None for what is none."""
+    """Seconds since 1970 of a time such as 2026-11-21T07:13:08Z; None for any other text."""
     try:
         moment = datetime.fromisoformat(text or "")
     except ValueError:
@@ -15,10 +15,10 @@ def seconds(text: str | None) -> float | None:
 
 
 def micro_time(at: float) -> str:
-    """MicroTime of Kubernetes' API."""
+    """Kubernetes' MicroTime."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def time_text(at: float) -> str:
-    """Time of Kubernetes' API, whole seconds."""
+    """Kubernetes' Time, in whole seconds."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

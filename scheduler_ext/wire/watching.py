@@ -1,4 +1,4 @@
-"""Lists and watches of Kubernetes' API: pages and events to typed objects, one broken object at a time."""
+"""Lists and watches of Kubernetes' API: pages and events as typed objects, one broken object at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXPIRED = 410
 
 
 class ListMeta(KubeStruct):
-    """ListMeta of Kubernetes' API, as far as it is read."""
+    """Kubernetes' ListMeta; only the fields that are read."""
 
     resource_version: str | None = None
     next: str | None = msgspec.field(default=None, name="continue")
@@ -39,7 +39,7 @@ class _Header(KubeStruct):
 
 
 class Status(KubeStruct):
-    """Status of Kubernetes' API: what is answered instead of an object."""
+    """Kubernetes' Status: the answer in place of an object."""
 
     code: int | None = None
     reason: str | None = None
@@ -48,7 +48,7 @@ class Status(KubeStruct):
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An object that cannot be read, and why; ``name`` is NAMESPACE/NAME where it has one."""
+    """An unreadable object and the problem; ``name`` is NAMESPACE/NAME if it has one."""
 
     name: str
     uid: str
@@ -84,7 +84,7 @@ class Decoder(Generic[T]):
         self._event = msgspec.json.Decoder(_Event)
 
     def page(self, body: bytes) -> Page[T]:
-        """A page of a list. Raises ClusterError for what is none."""
+        """A page of a list. Raises ClusterError for anything else."""
         try:
             try:
                 page = self._page.decode(body)
@@ -99,7 +99,7 @@ class Decoder(Generic[T]):
         return Page(items, broken, metadata.resource_version or "", metadata.next or "")
 
     def event(self, line: bytes) -> Event[T]:
-        """One line of a watch. Raises ClusterError for what is none."""
+        """One line of a watch. Raises ClusterError for anything else."""
         try:
             event = self._event.decode(line)
             if event.type == "ERROR":
@@ -143,7 +143,7 @@ def _status(raw: Raw) -> Status:
 
 
 def read_status(body: bytes) -> Status:
-    """The status of an answer that is no success; its text where it is none."""
+    """The status in an unsuccessful answer; the answer's text if it contains none."""
     try:
         return _STATUS.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):

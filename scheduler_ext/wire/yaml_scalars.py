@@ -1,7 +1,7 @@
-"""Values of YAML's scalars, as far as JSON has them: text, whole numbers, floats, booleans and null.
+"""JSON values of YAML's scalars: text, whole numbers, floats, booleans and null.
 
-Plain scalars are read by YAML 1.1 as PyYAML reads it: ``on`` is true, ``010`` is 8, ``0o10`` and ``1e3`` are
-text. Two of its forms stay text, as in kubectl: timestamps, and numbers to the base of 60 (``1:30``).
+Plain scalars are read by YAML 1.1 as in PyYAML: ``on`` is true, ``010`` is 8, ``0o10`` and ``1e3`` are text.
+Two of its forms stay text, as in kubectl: timestamps, and numbers to the base of 60 (``1:30``).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _KINDS: Final[dict[str, type]] = {"int": int, "float": float, "bool": bool, "nul
 
 
 class ScalarError(ValueError):
-    """A scalar that JSON has no value for; the text shows it."""
+    """A scalar without a JSON value; the text shows it."""
 
 
 def scalar_value(tag: str | None, text: str, plain: bool) -> Scalar:
-    """The value of a scalar; ``plain`` is one without quotes and tag. Raises ScalarError."""
+    """The value of a scalar; ``plain`` means without quotes and tag. Raises ScalarError."""
     if plain:
         return _plain_value(text)
     if tag is None or tag in (_NON_SPECIFIC, _PREFIX + "str"):
@@ -62,7 +62,7 @@ def scalar_value(tag: str | None, text: str, plain: bool) -> Scalar:
 
 
 def key_text(tag: str | None, text: str, plain: bool) -> str:
-    """A scalar as the key of a mapping: text, or a number as it is written. Raises ScalarError."""
+    """A scalar as the key of a mapping: text, or a number as written. Raises ScalarError."""
     value = text if plain and text not in _WORDS else scalar_value(tag, text, plain)
     if value is None or isinstance(value, bool):
         raise ScalarError(f"key {shown(text)}: is no text in YAML; quote it")
@@ -70,18 +70,18 @@ def key_text(tag: str | None, text: str, plain: bool) -> str:
 
 
 def refused_tag(tag: str) -> str:
-    """Why a tag is not read."""
+    """Why a tag is not supported."""
     short = "!!" + tag.removeprefix(_PREFIX) if tag.startswith(_PREFIX) else tag
     return f"tag {shown(short)}: not read here; remove the tag"
 
 
 def is_tag_of(tag: str | None, kind: str) -> bool:
-    """Whether a collection with this tag is one of this kind, "map" or "seq"."""
+    """Whether a collection with this tag is of this kind, "map" or "seq"."""
     return tag is None or tag in (_NON_SPECIFIC, _PREFIX + kind)
 
 
 def shown(text: str) -> str:
-    """A text of any length in a message."""
+    """A text of any length, shortened for a message."""
     return repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "...")
 
 

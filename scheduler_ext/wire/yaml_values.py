@@ -1,7 +1,7 @@
 """YAML to plain values, bounded before anything is built.
 
-A text of some hundred bytes can describe more than any memory holds: an alias repeats a value of any size,
-and a merge key (``<<``) repeats the keys of other mappings. So values are built from the events of the
+A text of a few hundred bytes can describe more than any memory holds: an alias repeats a value of any size,
+and a merge key (``<<``) repeats the keys of other mappings. Therefore values are built from the events of the
 parser, and the size of a value is known before an alias repeats it.
 """
 
@@ -17,20 +17,20 @@ import yaml
 from scheduler_ext.core.errors import DocumentError
 from scheduler_ext.wire.yaml_scalars import ScalarError, is_tag_of, key_text, refused_tag, scalar_value, shown
 
-# The parser in C where PyYAML was built with it, ten times as fast.
+# The C parser, ten times as fast, if PyYAML was built with it.
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# A value takes this much memory at least, however short its text is.
+# A value takes at least this much memory, however short its text is.
 _VALUE_BYTES: Final = 32
 _MERGE_KEY: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of a YAML text.
+    """Limits of a YAML text.
 
-    ``depth`` are levels of nesting; ``values`` the scalars, lists and mappings that the text itself may
-    have, None: any number; ``repeated_bytes`` the memory that aliases and merge keys may add, None: both are
-    refused.
+    ``depth`` is the number of nesting levels; ``values`` the number of scalars, lists and mappings that the
+    text itself may have, None for any number; ``repeated_bytes`` the memory that aliases and merge keys may
+    add, None if both are refused.
     """
 
     depth: int
@@ -38,19 +38,19 @@ class Limits:
     repeated_bytes: int | None
 
 
-# Objects of Kubernetes have some 20 levels; much deeper ones could overflow the stack of a later reader. The
-# anchors of a file with 5,000 nodes of eight GPUs, each of 25 fields, repeat 84 MiB.
+# Kubernetes objects have some 20 levels; much deeper ones could overflow the stack of a later reader. The
+# anchors of a file with 5,000 nodes of eight GPUs, each with 25 fields, repeat 84 MiB.
 FILE: Final = Limits(depth=500, values=None, repeated_bytes=128 * 2**20)
-# A configuration has less than a hundred keys.
+# A configuration has fewer than a hundred keys.
 CONFIGURATION: Final = Limits(depth=100, values=20_000, repeated_bytes=2**20)
 # One manifest from the network. The largest pods have a few thousand values.
 POSTED: Final = Limits(depth=100, values=20_000, repeated_bytes=None)
 
 
 def yaml_values(text: bytes, limits: Limits) -> Iterator[Any]:
-    """The documents of a text in UTF-8 as plain values; what an alias repeats is one value in several places.
+    """The documents of a UTF-8 text as plain values; an alias is the same value in several places.
 
-    Raises DocumentError, also after some documents.
+    Raises DocumentError, possibly after some documents.
     """
     try:
         loader = _LOADER(text)
@@ -61,13 +61,13 @@ def yaml_values(text: bytes, limits: Limits) -> Iterator[Any]:
     except yaml.YAMLError as error:
         raise DocumentError(f"neither YAML nor JSON: {' '.join(str(error).split())}") from None
     except (ValueError, OverflowError) as error:
-        # The parser in Python, of an escape that is no character.
+        # Raised by the Python parser for an escape that is no character.
         raise DocumentError(f"neither YAML nor JSON: {error}") from None
 
 
 @dataclass(slots=True)
 class _Anchored:
-    """A value that aliases may repeat: its memory with all aliases in it written out, and its levels."""
+    """A value that aliases may repeat: its memory with all aliases expanded, and its levels."""
 
     value: Any
     size_bytes: int
@@ -75,7 +75,7 @@ class _Anchored:
 
 
 class _Open:
-    """A list or a mapping whose end has not come."""
+    """A list or a mapping whose end is still to come."""
 
     __slots__ = ("anchor", "height", "key", "merged", "size_before", "value")
 
@@ -89,7 +89,7 @@ class _Open:
         self.merged: list[dict[str, Any]] = []
 
     def finished(self) -> list[Any] | dict[str, Any]:
-        """The value: keys of its own come before those of merge keys, and of these the first mapping's."""
+        """The value: own keys take precedence over merge keys, and among these the first mapping's."""
         if self.merged and isinstance(self.value, dict):
             own = self.value
             self.value = {}
@@ -105,12 +105,12 @@ class _Builder:
         self._next_event = next_event
         self._limits = limits
         self._most_values = math.inf if limits.values is None else limits.values
-        # None is a value whose end has not come.
+        # None for a value whose end is still to come.
         self._anchors: dict[str, _Anchored | None] = {}
         self._stack: list[_Open] = []
         self._root: Any = None
         self._values = 0
-        # The memory of everything so far with all aliases written out, and how much of it they repeat.
+        # The memory of everything so far with all aliases expanded, and the part of it that they repeat.
         self._size_bytes = 0
         self._repeated_bytes = 0
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -123,7 +123,7 @@ class _Builder:
         }
 
     def documents(self) -> Iterator[Any]:
-        """Each document once it is whole."""
+        """Each document as soon as it is complete."""
         while (event := self._next_event()) is not None:
             handler = self._handlers.get(type(event))
             if handler is not None:
@@ -194,7 +194,7 @@ class _Builder:
         return _MERGE_KEY
 
     def _put(self, event: Any, value: Any, height: int) -> None:
-        """Put a value where it stands in the list, mapping or document that is open."""
+        """Put a value into the open list, mapping or document."""
         if not self._stack:
             self._root = value
             return
@@ -211,14 +211,14 @@ class _Builder:
             into.key = None
 
     def _set(self, event: Any, into: _Open, value: Any) -> None:
-        """Set the key of a mapping, or remember what its merge key names."""
+        """Set the key of a mapping, or remember the mapping of a merge key."""
         if into.key is not _MERGE_KEY:
             into.value[into.key] = value  # type: ignore[call-overload,index]  # a mapping, by its keys
             return
         mappings = value if type(value) is list else [value]
         if not all(type(mapping) is dict for mapping in mappings):
             raise _problem(event, "merge key <<: takes a mapping, or a list of mappings")
-        # The aliases by which they came here have paid for the copies of their keys.
+        # The aliases that led here have already paid for the copies of their keys.
         into.merged.extend(mappings)
 
     def _count(self, event: Any, size_bytes: int) -> None:
