@@ -1,4 +1,4 @@
-"""What binding asks of the API server, as that counts it: how often per pod, and how long it takes."""
+"""The API server's own count of binding calls: how many per pod, and how long they take."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _BINDING = {"verb": "POST", "resource": "pods", "subresource": "binding"}
 
 @dataclass(frozen=True, slots=True)
 class ApiCalls:
-    """Calls since the API server began: reads of reservations, writes of them, and Bindings."""
+    """Calls since the API server started: reads of reservations, writes of them, and Bindings."""
 
     read: Histogram
     written: Histogram
     bindings: Histogram
 
     def since(self, earlier: ApiCalls) -> ApiCalls:
-        """What came after an earlier reading."""
+        """The calls after an earlier reading."""
         return ApiCalls(
             self.read.since(earlier.read),
             self.written.since(earlier.written),
@@ -30,17 +30,17 @@ class ApiCalls:
 
     @property
     def writes_per_bind(self) -> float | None:
-        """One write serves all binds that wait for it; None where nothing was bound."""
+        """One write serves all binds that wait for it; None if nothing was bound."""
         return self.written.count / self.bindings.count if self.bindings.count else None
 
     @property
     def reads_per_bind(self) -> float | None:
-        """The first bind to a node reads what others wrote there, with the node's pods."""
+        """The first bind to a node reads the node's reservation and pods, which others may have written."""
         return self.read.count / self.bindings.count if self.bindings.count else None
 
 
 def read_calls(api: Api) -> ApiCalls:
-    """The counts as they are now. Raises ApiError."""
+    """The present counts. Raises ApiError."""
     lines = [
         line for line in api.text("/metrics").splitlines() if line.startswith((_NAME, f"# TYPE {_NAME}"))
     ]

@@ -1,15 +1,16 @@
-"""What it costs that the extender binds: pods a second beside kube-scheduler's own binder, in the same run.
+"""The cost of binding by the extender: pods a second beside kube-scheduler's own binder, in the same run.
 
     python -m benchmarks.binding --json FILE
 
-A control plane on this machine with nodes of eight GPUs, every other one of shares, and one extender that
-follows it. Three contenders schedule a queue of pods in turn (benchmarks/scheduler says why it is fair):
+A control plane on this machine with nodes of eight GPUs, every second one with shares, and one extender that
+follows it. Three contenders schedule a queue of pods in turn (benchmarks/scheduler explains the fairness):
 
-    default      the extender filters and scores, kube-scheduler binds: pods that ask a whole GPU
-    ours         the same pods, and the extender binds
-    ours-share   the same for pods that ask a share of a GPU, of which several fit on one
+default: the extender filters and scores, kube-scheduler binds; each pod requests a whole GPU
+ours: the same pods, and the extender binds
+ours-share: the extender binds pods that request a share of a GPU, of which a GPU holds several
 
-Each pod that we bind costs a PUT of its intent before the POST of its Binding (docs/decisions/0012-fence.md).
+Each pod that the extender binds costs a PUT of its intent before the POST of its Binding
+(docs/decisions/0012-fence.md).
 """
 
 from __future__ import annotations
@@ -49,21 +50,21 @@ _ROOT = Path(__file__).resolve().parents[1]
 _CRDS = (_ROOT / "manifests/base/crd.yaml", _ROOT / "manifests/components/shares/crd.yaml")
 _GPUS, _TOTAL_MIB = 8, 81920
 _ROOM_MIB = _TOTAL_MIB - 8192
-# A quarter of what a GPU has for shares. Where sizes do not divide it, pods that are scheduled faster than
-# they are bound find the last of a node gone, and are tried again.
+# A quarter of a GPU's memory for shares. With sizes that do not divide it, pods that are scheduled faster
+# than they are bound find a node full, and are tried again.
 _ASKED_MIB = _ROOM_MIB // 4
 _WARM_UP = 20
 _PATIENCE_S = 30.0
 _REPORTED_S = 1200.0
 _ASK_EVERY_S = 3.0
-# Reports are written once: nothing else goes on while it is measured.
+# Reports are written once, so that no other work runs during the measurement.
 _CONFIGURATION = {
     "apiVersion": "config.scheduler-ext.io/v1alpha1",
     "kind": "ExtenderConfiguration",
     "bind": {"enabled": True},
     "inventory": {"staleAfter": "12h", "missingAfter": "24h"},
 }
-# Columns of which the median is enough.
+# Columns that only need the median.
 _MEDIANS = {
     "BIND MS": "bindMeanMs",
     "BINDING MS": "bindingMeanMs",
@@ -75,7 +76,7 @@ _MEDIANS = {
 
 @dataclass(frozen=True, slots=True)
 class Binder:
-    """A contender: who binds, and what its pods ask."""
+    """A contender: the binder, and the request of its pods."""
 
     name: str
     binds: bool
@@ -92,10 +93,10 @@ BINDERS = (
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One contender in one round; `bind_ms` is what the extender says of itself, None where it binds none.
+    """One contender in one round; `bind_ms` comes from the extender's own metrics, None if it does not bind.
 
-    `calls` is what the API server counted meanwhile. Attempts that failed and were made again are the block's
-    errors; `unbound` are pods that were never bound.
+    `calls` is the API server's count during the block. Repeated attempts are the block's errors; `unbound`
+    are pods that were never bound.
     """
 
     block: Block
@@ -105,12 +106,12 @@ class Measured:
 
 
 def node_name(number: int) -> str:
-    """Every other node is one of shares."""
+    """Every second node has shares."""
     return f"n-{number:05}"
 
 
 def create_nodes(api: Api, nodes: Sequence[int]) -> None:
-    """Nodes with what they hand out, as kubelet and the extender advertise it. Raises ApiError."""
+    """Nodes with the resources that the kubelet and the extender advertise. Raises ApiError."""
 
     def create(number: int) -> None:
         shared = number % 2 == 1
@@ -126,7 +127,7 @@ def create_nodes(api: Api, nodes: Sequence[int]) -> None:
 
 
 def report_nodes(plane: ControlPlane, directory: Path, nodes: int) -> None:
-    """A report of each node, by one agent that reports for all and then ends."""
+    """Write a report of each node, by one agent that reports for all nodes and then ends."""
     readings = directory / f"readings-{nodes}.yaml"
     reports = [
         gpu_node(name, [gpu(i, f"GPU-{name}-{i}", total=_TOTAL_MIB) for i in range(_GPUS)])
@@ -139,7 +140,7 @@ def report_nodes(plane: ControlPlane, directory: Path, nodes: int) -> None:
     path = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 
     def reported() -> bool:
-        # Asked seldom: a list of them all is work that the agent would wait for.
+        # Rarely requested, because listing all reports is work that the agent would wait for.
         time.sleep(_ASK_EVERY_S)
         return sum("status" in each for each in plane.api.items(path)) == nodes
 
@@ -151,7 +152,7 @@ def report_nodes(plane: ControlPlane, directory: Path, nodes: int) -> None:
 
 @contextlib.contextmanager
 def running_extender(plane: ControlPlane, directory: Path, nodes: int) -> Iterator[Running]:
-    """The extender, once it knows all nodes."""
+    """The extender, as soon as it knows all nodes."""
     config = directory / "extender.yaml"
     config.write_text(yaml.safe_dump(_CONFIGURATION))
     listen = [f"--{name}listen=127.0.0.1:0" for name in ("", "health-", "inspect-")]
@@ -168,7 +169,7 @@ def running_extender(plane: ControlPlane, directory: Path, nodes: int) -> Iterat
 
 
 def create_pods(api: Api, count: int, limits: tuple[str, str]) -> None:
-    """Pods that ask alike, as those of one Deployment do. Raises ApiError."""
+    """Pods with equal requests, like those of one Deployment. Raises ApiError."""
 
     def create(number: int) -> None:
         container = {"name": "main", "image": "train:1", "resources": {"limits": dict([limits])}}
@@ -188,7 +189,7 @@ def measure(
     pods: int,
     number: int,
 ) -> Measured:
-    """One contender's turn on fresh pods, which are gone in the end."""
+    """One contender's turn on new pods, which are deleted at the end."""
     warm_up = min(_WARM_UP, pods)
     create_pods(plane.api, warm_up + pods, binder.limits)
     before = read_calls(plane.api)
@@ -226,7 +227,7 @@ def run(sizes: Sequence[int], pods: int, rounds: int) -> list[Measured]:
                 present = nodes
                 with running_extender(plane, own, nodes) as extender:
                     for number in range(rounds):
-                        # In an order that turns, because the machine's speed drifts.
+                        # The order rotates, because the machine's speed drifts.
                         for binder in turned(BINDERS, number):
                             found = measure(plane, own, extender, binder, nodes, pods, number)
                             print(_told(found), file=sys.stderr, flush=True)
@@ -243,7 +244,9 @@ def _told(found: Measured) -> str:
 
 
 def rows(measured: Sequence[Measured]) -> list[dict[str, Any]]:
-    """Each contender at each size: medians of the rounds, and beside the default binder of the same round."""
+    """Each contender at each size: medians of the rounds, and ratios to the default binder of the same
+    round.
+    """
     found = []
     for nodes, name in dict.fromkeys((each.block.nodes, each.block.contender) for each in measured):
         own = [each for each in measured if (each.block.nodes, each.block.contender) == (nodes, name)]
@@ -301,7 +304,7 @@ def _cells(found: dict[str, float] | None) -> list[str]:
 
 
 def main() -> None:
-    """The command line; exit 1 where pods were not bound, never for slowness."""
+    """The command line; exit 1 if pods were not bound, never for slowness."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.binding")
     parser.add_argument("--nodes", default="1000,5000", help="sizes of the cluster, ascending")
     parser.add_argument("--pods", type=int, default=300, help="measured per contender and round")

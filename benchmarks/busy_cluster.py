@@ -1,7 +1,7 @@
-"""A cluster with two running pods on each node, and the pods that find room on all of its nodes or on none.
+"""A cluster with two running pods on each node, and pods that fit on all of its nodes or on none.
 
-Nodes of eight H100s, two of which are held by a pod each: which two, and how much memory is in use, differs
-from node to node. So pods of up to six GPUs fit everywhere, and larger ones nowhere.
+Nodes have eight H100s, two of them held by a pod each. The held GPUs and the memory in use differ from node
+to node. Pods of up to six GPUs therefore fit everywhere, and larger ones nowhere.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from benchmarks.pods import pod_json
 from benchmarks.shapes import PodShape
 
 RUNNING = 2
-# What is asked, so many GPUs in turn, and whether no two pods ask the same.
+# The requested numbers of GPUs, in turn, and whether every pod's request differs.
 CASES = {"fits": (1, 2, 3, 4), "nowhere": (7, 8)}
 ASKS = ("different", "alike")
-# Less than every GPU has, so that it tells requests apart and decides nothing.
+# Less than every GPU has, so that it makes requests differ without changing the decision.
 _LEAST_MIB = range(1_000, 60_000)
 
 
 def node_names(nodes: int) -> list[str]:
-    """The names of so many nodes."""
+    """The names of that many nodes."""
     return [node_name(index) for index in range(nodes)]
 
 
@@ -42,9 +42,9 @@ def write_busy_cluster(path: Path, nodes: int, seed: int) -> None:
 
 
 def pods(case: str, asks: str, seed: int) -> Iterator[bytes]:
-    """Pods of a case without end, as kube-scheduler sends them, each with its own identity.
+    """An endless sequence of a case's pods, as sent by kube-scheduler, each with its own identity.
 
-    "different": of 59,000 pods no two ask the same; "alike": all ask as the first.
+    "different": 59,000 pods have different requests; "alike": all pods request the same as the first.
     """
     rng = random.Random(f"{seed}/{case}/{asks}")
     sizes = itertools.cycle(CASES[case])

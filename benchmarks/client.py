@@ -1,12 +1,13 @@
 """The load generator, a process of its own: reads a Plan as JSON on stdin, writes a Measurement on stdout.
 
-For each pod it asks filter with every node's name, then prioritize with the names filter returned, as
-kube-scheduler does. With C connections, C pods go out at once (a wave) and the next wave starts when all have
-answered. Every wave is sent to the extender and, byte for byte, to the no-op server, one directly after the
-other and in alternating order, so that a busy machine slows both alike.
+For each pod it asks filter with every node's name, then prioritize with the names that filter returned, as
+kube-scheduler does. With C connections, C pods are sent at once (a wave) and the next wave starts when all
+have been answered. Every wave is sent to the extender and, byte for byte, to the no-op server, directly after
+each other and in alternating order, so that a busy machine slows both alike.
 
-One rotation of all request shapes goes first, unmeasured, and its answers are checked; of the measured ones
-the status is checked and that they decode. Bodies are built and answers decoded outside the measured time.
+One rotation of all request shapes goes first, unmeasured, and its answers are checked; measured answers are
+checked for their status and for being decodable. Bodies are built and answers decoded outside the measured
+time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from benchmarks.replies import ReplyError, check_filter, check_prioritize, read_
 from benchmarks.workload import BenchmarkPod, Workload, prioritize_body
 
 VERBS = ("filter", "prioritize")
-# Where an extender lets nothing through, prioritize is asked about as many names as ours would return.
+# If an extender lets no node pass, prioritize is sent as many names as this project's extender would return.
 FALLBACK_NAMES = 100
 _KEPT_MESSAGES = 5
 
@@ -33,7 +34,7 @@ _KEPT_MESSAGES = 5
 class Plan:
     """One combination to measure. `rounds` counts rotations of all request shapes.
 
-    `strict` says that the extender serves this workload's inventory, so that its answers can be judged.
+    `strict` means that the extender serves this workload's inventory, so that its answers can be checked.
     """
 
     url: str
@@ -50,7 +51,9 @@ class Plan:
 
 @dataclass(slots=True)
 class VerbMeasurement:
-    """Latencies of one verb in nanoseconds beside the no-op's, its errors, and sizes of the last request."""
+    """Latencies of one verb in nanoseconds, with those of the no-op server, errors, and sizes of the last
+    request.
+    """
 
     verb: str
     elapsed_ns: list[int] = field(default_factory=list)
@@ -111,7 +114,7 @@ class LoadGenerator:
             self._read_prioritize(names, reply)
 
     def _interleave(self, verb: str, bodies: Sequence[bytes], names: int) -> list[Reply]:
-        """One wave to the extender and the same to the no-op; which goes first changes each time."""
+        """Send one wave to the extender and the same to the no-op server; the order alternates."""
         own_path = f"{self._prefix}/{verb}"
         own = [c.request(own_path, body) for c, body in zip(self._extender, bodies, strict=False)]
         noop = [c.request(self._noop_path, body) for c, body in zip(self._noop, bodies, strict=False)]
@@ -133,16 +136,16 @@ class LoadGenerator:
         for who, some in (("extender", replies), ("no-op", noop_replies)):
             for reply in some:
                 if reply.status != 200:
-                    told = (
+                    failure = (
                         reply.error or f"status {reply.status}: {reply.body[:200].decode(errors='replace')}"
                     )
-                    result.failed(f"{who} {verb}: {told}")
+                    result.failed(f"{who} {verb}: {failure}")
         if self._warm:
             result.elapsed_ns += [reply.elapsed_ns for reply in replies if reply.status == 200]
             result.noop_elapsed_ns += [reply.elapsed_ns for reply in noop_replies if reply.status == 200]
 
     def _read_filter(self, pod: BenchmarkPod, reply: Reply) -> Sequence[str]:
-        """The names to ask prioritize about."""
+        """The names to send to prioritize."""
         names: Sequence[str] = ()
         if reply.status == 200:
             try:

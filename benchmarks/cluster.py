@@ -1,15 +1,15 @@
 """The nodes of a benchmark cluster: their names, and the state of their eight GPUs.
 
-Every kind of pod meets four classes of nodes in equal parts, so that each shape of pod finds room on exactly
-two of the four:
+Every kind of pod meets four classes of nodes in equal parts, so that each shape of pod fits on exactly two of
+the four:
 
-    EMPTY        H100, room for everything                     fits modest pods and demanding ones
-    PARTLY       H100, room for modest pods only               fits modest pods
-    FULL         both models, room for nothing                 fits none
-    OTHER_MODEL  A100, room for everything                     fits demanding pods (they name no model)
+EMPTY: H100, room for everything; fits modest pods and demanding ones
+PARTLY: H100, room for modest pods only
+FULL: both models, no room
+OTHER_MODEL: A100, room for everything; fits demanding pods (they name no model)
 
-Node i has class i mod 4 and everything about it follows from (seed, kind, i), so a smaller cluster is the
-head of a larger one and a server that knows the larger one can answer for both.
+Node i has class i mod 4 and all its properties follow from (seed, kind, i), so a smaller cluster is the
+beginning of a larger one and a server that knows the larger one can answer for both.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ KINDS = ("whole", "share", "mig")
 GPUS_PER_NODE = 8
 MAX_NODES = 1 << 20
 
-# Free MiB that the classes guarantee on a GPU of a share node; pods ask well inside or well outside of them.
+# Free MiB that the classes guarantee on a GPU of a share node; pods request amounts well inside or well
+# outside.
 SHARE_MODEST_MIB = 24_000
 SHARE_DEMANDING_MIB = 50_000
 
 
 class NodeClass(enum.IntEnum):
-    """What a node has room for; the value is the node's index modulo 4."""
+    """A node's room; the value is the node's index modulo 4."""
 
     EMPTY = 0
     FULL = 1
@@ -39,7 +40,7 @@ class NodeClass(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """What NVML says of one product; memory in MiB."""
+    """NVML's values for one product; memory in MiB."""
 
     model: str
     product: str
@@ -65,9 +66,9 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class DeviceState:
-    """Everything of one GPU that a decision may look at: no UUID, no names.
+    """The parts of one GPU that a decision may depend on: no UUID, no names.
 
-    `held_mib` lists the memory of each share holder; `held` marks a whole GPU taken by a pod.
+    `held_mib` lists the memory of each share holder; `held` marks a whole GPU that a pod holds.
     """
 
     gpu: GpuModel
@@ -97,8 +98,8 @@ def node_class(index: int) -> NodeClass:
 def node_state(kind: str, index: int, seed: int, distinct_states: int | None = None) -> NodeState:
     """The eight GPUs of node `index`.
 
-    `distinct_states` bounds how many different states the whole cluster shows (at least one per class);
-    None draws each node on its own, which leaves nearly every node with a state of its own, as in life.
+    `distinct_states` limits the number of different states in the whole cluster (at least one per class);
+    None draws each node independently, which gives nearly every node its own state, as in practice.
     """
     turn = index // len(NodeClass)
     if distinct_states is not None:
@@ -115,7 +116,7 @@ def _model_of(rng: random.Random, cls: NodeClass) -> GpuModel:
 
 
 def _whole_state(rng: random.Random, cls: NodeClass) -> NodeState:
-    """PARTLY leaves 4 of 8 GPUs; a full node may have sick GPUs instead of taken ones."""
+    """PARTLY leaves 4 of 8 GPUs; a full node may have unhealthy GPUs instead of held ones."""
     gpu = _model_of(rng, cls)
     taken_count = {NodeClass.FULL: GPUS_PER_NODE, NodeClass.PARTLY: 4}.get(cls, 0)
     taken = set(rng.sample(range(GPUS_PER_NODE), taken_count))
@@ -160,7 +161,7 @@ _MIG_LAYOUTS: tuple[tuple[tuple[str, int, int], ...], ...] = (
     (("2g.20gb", 0, 2), ("2g.20gb", 2, 2), ("3g.40gb", 4, 4)),
     (*(("1g.10gb", start, 1) for start in range(4)), ("3g.40gb", 4, 4)),
 )
-# What the classes guarantee to be free on a node, per profile: more than any pod asks.
+# The instances that the classes guarantee to be free on a node, per profile: more than any pod requests.
 MIG_FREE = {"1g.10gb": 4, "2g.20gb": 2, "3g.40gb": 2}
 
 
@@ -179,7 +180,7 @@ def _mig_state(rng: random.Random, cls: NodeClass) -> NodeState:
         must_be_free = guaranteed[profile] > 0
         held = not must_be_free and (guaranteed[profile] == 0 or rng.random() < 0.5)
         if must_be_free:
-            guaranteed[profile] = guaranteed[profile] - 1 or -1  # -1: the promise is kept, chance decides
+            guaranteed[profile] = guaranteed[profile] - 1 or -1  # -1: guarantee met, the rest is random
         instances[slot].append(MigInstance(profile, start, size, held))
     return tuple(
         DeviceState(gpu, instances=tuple(sorted(own, key=lambda i: i.start)), used_mib=rng.randrange(40, 60))

@@ -1,7 +1,7 @@
 """One keep-alive HTTP/1.1 connection on a raw, non-blocking socket, timed from first to last byte.
 
-A benchmark client must cost little beside the server: no library, one buffer that is reused, TCP_NODELAY, and
-a reply counts as received when its last byte is here (Content-Length, chunked, or end of stream).
+A benchmark client must cost little beside the server: no library, one reused buffer, TCP_NODELAY, and a reply
+counts as received when its last byte is read (Content-Length, chunked, or end of stream).
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _CHUNKS = -2
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answered request: HTTP status, body, nanoseconds taken; `error` is empty when it came whole."""
+    """One answered request: HTTP status, body, nanoseconds taken; `error` is empty if the reply was
+    complete.
+    """
 
     status: int
     body: bytes
@@ -34,7 +36,7 @@ class Reply:
 
 
 class Connection:
-    """A client connection to the origin of `url`; it connects when first needed and again after a close."""
+    """A client connection to the origin of `url`; it connects on first use and again after a close."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -93,7 +95,7 @@ class Connection:
             return
 
     def receive(self) -> Reply | None:
-        """Read what is there; the Reply when it is whole, None when more must come."""
+        """Read the available bytes; the Reply if it is complete, None if more must come."""
         assert self._socket is not None
         while True:
             if self._received == len(self._buffer):
@@ -157,7 +159,7 @@ class Connection:
         return Reply(int(head.split(b" ", 2)[1]), body, elapsed_ns)
 
     def close(self) -> None:
-        """Close the socket; the next request connects anew."""
+        """Close the socket; the next request connects again."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

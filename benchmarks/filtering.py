@@ -1,12 +1,13 @@
-"""Latency of filter at its two ends: for a pod that fits on every node, and for one that fits on none.
+"""Latency of filter at its two extremes: for a pod that fits on every node, and for one that fits on none.
 
     python -m benchmarks.filtering --nodes 100,1000,5000 --json FILE
 
-The real server answers on a busy cluster, one caller on one kept connection. Each end is asked by pods of
-which no two ask the same, and by pods that all ask alike, for which decisions are remembered; the rounds go
-through all of them, so that a busy machine slows all alike. Figures are medians over the rounds.
+The real server answers on a busy cluster, one caller on one kept connection. Each extreme is measured with
+pods whose requests all differ, and with pods whose requests are all equal, for which decisions are
+remembered; the rounds alternate between all of them, so that a busy machine slows all alike. Figures are
+medians over the rounds.
 
-An extender that runs elsewhere is driven in the same way, by a pod and the names of nodes that it knows:
+An extender that runs elsewhere is measured in the same way, with a pod and the names of nodes that it knows:
 
     python -m benchmarks.filtering --url http://HOST:PORT --pod pod.json --names names.txt
 """
@@ -50,7 +51,9 @@ def requests(names: Sequence[str], asking: Iterator[bytes], seed: int) -> Iterat
 
 
 def ask(connection: Connection, path: str, bodies: Iterator[bytes], case: str | None) -> list[int]:
-    """Nanoseconds of each answer. Raises ProcessError for one that is not of the case; None: of either."""
+    """Nanoseconds of each answer. Raises ProcessError for an answer that does not match the case; None
+    accepts either.
+    """
     elapsed = []
     for body in bodies:
         (reply,) = exchange([connection], [connection.request(path, body)], _TIMEOUT_S)
@@ -69,7 +72,7 @@ def ask(connection: Connection, path: str, bodies: Iterator[bytes], case: str | 
 def measure(
     url: str, sources: Mapping[tuple[str, ...], Iterator[bytes]], rounds: int, count: int
 ) -> dict[tuple[str, ...], list[list[int]]]:
-    """So many answers in each round, by source; the key of a source begins with its case, if it has one."""
+    """That many answers in each round, by source; the key of a source begins with its case, if it has one."""
     connection = Connection(url)
     path = f"{urlsplit(url).path.rstrip('/')}/filter"
     measured: dict[tuple[str, ...], list[list[int]]] = {key: [] for key in sources}
@@ -94,7 +97,7 @@ def figures(rounds: Sequence[Sequence[int]]) -> dict[str, float]:
 
 
 def measure_own(nodes: int, rounds: int, count: int) -> list[dict[str, Any]]:
-    """The rows of this project's extender on so many nodes."""
+    """The rows of this project's extender at that number of nodes."""
     with tempfile.TemporaryDirectory(prefix="filtering-") as folder:
         inventory = Path(folder) / "inventory.json"
         write_busy_cluster(inventory, nodes, _SEED)
@@ -111,7 +114,7 @@ def measure_own(nodes: int, rounds: int, count: int) -> list[dict[str, Any]]:
 
 
 def measure_other(url: str, pod: bytes, names: Sequence[str], rounds: int, count: int) -> dict[str, Any]:
-    """The row of any extender, for one pod that is asked about again and again."""
+    """The row of any extender, for one pod that is sent again and again."""
     # On one line, as kube-scheduler sends it.
     asking = itertools.repeat(json.dumps(json.loads(pod), separators=(",", ":")).encode())
     measured = measure(url, {(): requests(names, asking, _SEED)}, rounds, count)
@@ -167,7 +170,7 @@ def main() -> None:
             "apiVersion": "cli.scheduler-ext.io/v1alpha1",
             "kind": "FilteringReport",
             "machine": machine,
-            # The machine's own is from before: others may have come in the minutes between.
+            # The machine line was written earlier: other processes may have started in the minutes between.
             "loadAverage1mAfter": round(os.getloadavg()[0], 2),
             "command": shlex.join(["python", "-m", "benchmarks.filtering", *sys.argv[1:]]),
             "rounds": asked.rounds,

@@ -1,7 +1,7 @@
 """Inventory files: the GPUNode reports of a benchmark cluster and the Node objects beside them, as JSON.
 
-The file is what `kubectl get gpunodes,nodes -o json` would print of such a cluster. GPUs that are taken say
-so through the holders in the report; there are no Pod objects.
+The file is the output of `kubectl get gpunodes,nodes -o json` for such a cluster. Held GPUs appear through
+the holders in the report; there are no Pod objects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ MEMORY_SHARE_RESOURCE = "gpu.scheduler-ext.io/memory-mib"
 
 
 def write_inventory(path: Path, kind: str, nodes: int, seed: int, distinct_states: int | None = None) -> int:
-    """Write a List of `nodes` GPUNodes and Nodes, one object per line; returns how many GPU states differ."""
+    """Write a List of `nodes` GPUNodes and Nodes, one object per line; returns the number of different GPU
+    states.
+    """
     states = set()
 
     def objects() -> Iterator[dict[str, Any]]:

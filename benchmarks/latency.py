@@ -1,9 +1,9 @@
 """Latency of filter and prioritize at the wire, beside a server that only reads the body.
 
 `python -m benchmarks.latency` starts the real server on a generated inventory for each kind of pod and
-cluster size, loads it from a process of its own and prints p50, p90, p99 and the ratio to the no-op, which
-is what holds on another or a busy machine. `--url` loads any extender instead; its answers then need only be
-readable.
+cluster size, loads it from a process of its own and prints p50, p90, p99 and the ratio to the no-op server;
+the ratio is the figure that holds on another or a busy machine. `--url` loads any extender instead, whose
+answers then only need to be readable.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ GROWTH_STATE_COUNTS = (4, 64, 512, None)
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to measure; `url` None starts a server per inventory with `serve`."""
+    """The measurement's settings; with `url` None, a server per inventory is started with `serve`."""
 
     nodes: Sequence[int]
     kinds: Sequence[str]
@@ -82,7 +82,7 @@ def measure_growth(settings: Settings, noop_url: str) -> list[GrowthPoint]:
 
 @contextlib.contextmanager
 def _extender(settings: Settings, kind: str, nodes: int, states: int | None) -> Iterator[tuple[str, int]]:
-    """The extender's URL and how many GPU states its nodes show (0 where the inventory is not ours)."""
+    """The extender's URL and the number of different GPU states of its nodes (0 for a foreign inventory)."""
     if settings.url is not None:
         yield settings.url, 0
         return
@@ -194,7 +194,7 @@ def main(
     settings = Settings(nodes, kinds, connections, rounds, seed, url, distinct_states, note=_note)
     signal.signal(signal.SIGTERM, _interrupted)
     machine = describe_machine()
-    # Before minutes of measuring, not after.
+    # Check before minutes of measuring, not after.
     for file in (json_file, png_file):
         if file:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -225,12 +225,12 @@ def main(
 
 
 def _note(text: str) -> None:
-    """Progress goes to stderr: stdout is the table alone."""
+    """Progress goes to stderr, because stdout is for the table."""
     click.echo(text, err=True)
 
 
 def _interrupted(signum: int, frame: FrameType | None) -> None:
-    """SIGTERM leaves through the same door as Ctrl-C, so that the children are stopped."""
+    """SIGTERM takes the same path as Ctrl-C, so that the children are stopped."""
     raise KeyboardInterrupt
 
 

@@ -1,11 +1,12 @@
-"""What following a large cluster costs: time until ready, memory, and what watching does to filter's latency.
+"""The cost of following a large cluster: time until ready, memory, and the effect of watching on filter's
+latency.
 
     python -m benchmarks.live --nodes 5000 --pods 50000 --json FILE
 
 An API server that replays a cluster (tests/cluster) runs in a process of its own, the extender follows it,
-and filter is asked as kube-scheduler asks. Rounds of three phases, so that a busy machine slows all alike:
-nothing happens; 500 events a second about pods and nodes, beside the reports of all agents; everything is
-listed anew, as after an API server that forgot.
+and filter is asked as kube-scheduler asks. Rounds have three phases, so that a busy machine slows all alike:
+no events; 500 events a second about pods and nodes, beside the reports of all agents; a new list of
+everything, as after a restart of an API server that lost its history.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from scheduler_ext.sim.machine import describe_machine, machine_line
 from tests.cluster.large import large
 
 PHASES = ("quiet", "events", "relist")
-# kube-scheduler asks about the next pod when it has bound the last one.
+# kube-scheduler asks about the next pod after it has bound the last one.
 _PAUSE_S = 0.005
 _SEED = 7
 _READY_S = 60.0
@@ -73,7 +74,7 @@ def running_api(nodes: int, pods: int, rate: float) -> Iterator[tuple[subprocess
 
 
 def filter_requests(connection: Connection, nodes: int) -> Iterator[bytes]:
-    """Requests about all nodes, no two alike one after the other, the names in another order each time."""
+    """Requests about all nodes, consecutive ones different, the names in another order each time."""
     rng = random.Random(_SEED)
     names = [large.node_name(index) for index in range(nodes)]
     for shape in itertools.cycle(SHAPES["whole"]):
@@ -84,7 +85,7 @@ def filter_requests(connection: Connection, nodes: int) -> Iterator[bytes]:
 
 
 def ask(connection: Connection, requests: Iterator[bytes], until: float) -> list[int]:
-    """Ask until then, or at least once; nanoseconds of each answer. Raises RuntimeError for a failure."""
+    """Ask until then, at least once; nanoseconds of each answer. Raises RuntimeError for a failure."""
     elapsed: list[int] = []
     while not elapsed or time.monotonic() < until:
         (reply,) = exchange([connection], [next(requests)], 30.0)
@@ -102,7 +103,7 @@ def one_round(
     health: str,
     seconds: float,
 ) -> Round:
-    """The three phases, one after the other."""
+    """The three phases in order."""
     measured = Round()
     measured.elapsed_ns["quiet"] = ask(connection, requests, time.monotonic() + seconds)
     api.send_signal(signal.SIGUSR1)
@@ -110,7 +111,7 @@ def one_round(
     api.send_signal(signal.SIGUSR1)
     time.sleep(1.0)
     api.send_signal(signal.SIGUSR2)
-    # Watches that ended are taken up within a second or two; then everything is listed and compared.
+    # Watches that ended are resumed within a second or two; then everything is listed and compared.
     measured.elapsed_ns["relist"] = ask(connection, requests, time.monotonic() + seconds)
     await_ready(health)
     return measured

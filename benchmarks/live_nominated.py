@@ -1,11 +1,11 @@
-"""What a nominated pod costs filter while snapshots are published; a part of `make bench-live`.
+"""The cost of a nominated pod for filter while snapshots are published; a part of `make bench-live`.
 
     python -m benchmarks.live_nominated --nodes 5000 --json FILE
 
-An extender in this process, nearly all of whose nodes differ. One thread publishes 40 times a second, each
-time a share that comes to a node or leaves it, as bindings do; another asks filter as kube-scheduler does.
-Rounds of three phases, so that a busy machine slows all alike: nothing is published; snapshots are published;
-snapshots are published while a pod is nominated, whose place all others have to respect. It fails where the
+An extender in this process, with nodes that are nearly all different. One thread publishes 40 times a second,
+each time after a share was added to a node or removed, as bindings do; another asks filter as kube-scheduler
+does. Rounds have three phases, so that a busy machine slows all alike: no publications; publications;
+publications while a pod is nominated, whose place all other pods must respect. The benchmark fails if the
 last phase takes more than twice as long as the one before.
 """
 
@@ -41,10 +41,10 @@ PHASES = ("still", "publications", "nominated")
 PER_SECOND = 40
 _SEED = 42
 _KIND = "share"
-# kube-scheduler asks about the next pod when it has bound the last one.
+# kube-scheduler asks about the next pod after it has bound the last one.
 _PAUSE_S = 0.005
 _DEADLINE_S = 60.0
-# How much longer the slowest of a hundred requests may take with a nominated pod.
+# The accepted ratio of the slowest of a hundred requests with a nominated pod.
 MOST = 2.0
 _OF_PUBLICATIONS = ("publicationP50Us", "publicationP99Us")
 
@@ -58,7 +58,7 @@ class Phase:
 
 
 class Publisher:
-    """Publishes from a thread of its own while it is entered as a context."""
+    """Publishes from its own thread while its context is entered."""
 
     def __init__(self, extender: Extender, infos: Sequence[NodeInfo]) -> None:
         self.elapsed_ns: list[int] = []
@@ -121,7 +121,7 @@ def measure(nodes: int, rounds: int, seconds: float) -> dict[str, Any]:
     rng = random.Random(_SEED)
     asking = (pod_json(shape, rng) for shape in itertools.cycle(SHAPES[_KIND]))
     bodies = requests([info.name for info in infos], asking, _SEED)
-    # One is set aside for the nominated pod; the others change.
+    # One node is set aside for the nominated pod; the others change.
     waits, changing = infos[0], infos[1:]
     nominated = replace(waits, nominated=(_pod("nominated", 8192, priority=1000),))
     _ask(extender, bodies, 1.0)

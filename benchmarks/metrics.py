@@ -1,10 +1,10 @@
-"""What a scrape of /metrics costs at each level of detail: time at the client, and size.
+"""The cost of a scrape of /metrics at each level of detail: time at the client, and size.
 
     python -m benchmarks.metrics --nodes 5000 --json FILE
 
 `scheduler-ext serve` has the reports of a cluster whose nodes have eight GPUs each, half of them held by
-pods. Scraped is over HTTP, as Prometheus does: once for the first time, and then with nothing changed. What
-it costs when every node has changed since the last scrape is measured in this process.
+pods. It is scraped over HTTP, as by Prometheus: a first time, and then without changes. The cost when every
+node has changed since the last scrape is measured in this process.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ _HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 
 
 def write_cluster(path: Path, nodes: int) -> None:
-    """An inventory file of so many nodes, and the pods that hold GPUs of theirs."""
+    """An inventory file of that many nodes, and the pods that hold GPUs on them."""
     pods = nodes * _PODS_PER_NODE
     asking = (pod for number, pod in enumerate(large.pods(pods, nodes)) if number % large.GPU_EVERY == 0)
     write_objects(path, (*large.gpunodes(nodes, pods=pods), *large.nodes(nodes), *asking))
 
 
 def timed(call: Callable[[], bytes]) -> tuple[float, bytes]:
-    """How many seconds a call takes, and what it gives."""
+    """The seconds that a call takes, and its result."""
     started = time.perf_counter()
     text = call()
     return time.perf_counter() - started, text
 
 
 def measure(detail: Detail, inventory: Path, folder: Path, repeats: int) -> dict[str, Any]:
-    """One level of detail, as plain JSON values; seconds are medians but for the first scrape."""
+    """One level of detail, as plain JSON values; seconds are medians, except for the first scrape."""
     config = folder / f"{detail}.json"
     config.write_text(json.dumps({**_HEAD, "metrics": {"detail": detail}}))
     listen = [f"--{name}listen=127.0.0.1:0" for name in ("", "health-", "inspect-")]
@@ -95,9 +95,9 @@ def all_changed(config_file: Path, inventory: Path, repeats: int) -> list[float]
     seconds = []
     for _ in range(repeats):
         assert source.snapshot is not None
-        # Equal, and not the same: nobody can know that before having looked.
+        # Equal but not identical, so that only a comparison shows that nothing changed.
         extender.replace_nodes([replace(node.info) for node in source.snapshot.nodes.values()])
-        # As the server does after a change of everything.
+        # As the server does when everything has changed.
         gc.collect()
         gc.freeze()
         seconds.append(timed(lambda: b"".join(metrics.render()))[0])

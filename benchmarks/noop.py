@@ -1,12 +1,12 @@
-"""The yardstick: Flask on gunicorn, and next to nothing behind it.
+"""The baseline: Flask on gunicorn, with almost nothing behind it.
 
-By default it runs on the extender's own transport, so that what an extender takes beyond it is what it does
-with the request. `--plain` runs it on gunicorn's stock gthread worker instead: the difference is what the
-transport costs. Announces itself on stderr with `ready api=http://HOST:PORT`.
+By default it runs on the extender's own transport, so that the difference to an extender is the work on the
+request. `--plain` runs it on gunicorn's stock gthread worker instead: that difference is the cost of the
+transport. It announces itself on stderr with `ready api=http://HOST:PORT`.
 
-POST `/` reads the whole body and decodes nothing; started by hand, it is given to the latency benchmark with
-`--noop-url`. POST `/filter` and `/prioritize` answer so that kube-scheduler goes on: the first `--names` of
-the names sent fit (0: all of them), and all score alike.
+POST `/` reads the whole body and decodes nothing; a server started by hand is given to the latency benchmark
+with `--noop-url`. POST `/filter` and `/prioritize` answer so that kube-scheduler continues: the first
+`--names` of the names sent fit (0: all of them), and all have the same score.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scheduler_ext.server.gunicorn_server import run_server
 from scheduler_ext.server.http.body import read_body
 from scheduler_ext.server.server_options import Apps, ServerOptions
 
-# As large as the extender takes them by default.
+# The extender's default limit.
 MAX_BODY_BYTES = 64 * 2**20
 LOOPBACK = "127.0.0.1"
 

@@ -1,4 +1,4 @@
-"""What an extender answers that decides nothing, with as little decoding as that takes.
+"""Replies of an extender that decides nothing, with as little decoding as possible.
 
 kube-scheduler writes ExtenderArgs with the names last and without white space, and node names are DNS names,
 so the list ends at the first bracket and splits at commas. Quotes inside the pod are escaped, so the key

@@ -1,10 +1,11 @@
-"""What the live page costs on a large cluster: bytes, frames, and what watching does to filter's latency.
+"""The cost of the live page on a large cluster: bytes, frames, and the effect of watching on filter's
+latency.
 
     python -m benchmarks.page --nodes 5000 --pods 50000 --json FILE
     python -m benchmarks.page --png docs/images/page.png
 
 The cluster is that of benchmarks.live, with its 500 events a second and the reports of all agents. In rounds,
-filter is asked while nobody watches and while three pages do (as their requests, no browser); then a headless
+filter is measured without a page and with three pages (as their requests, without a browser); then a headless
 Chromium opens the page. With --png it only takes a picture of a made-up cluster of 97 nodes.
 """
 
@@ -32,9 +33,9 @@ from scheduler_ext.sim.machine import describe_machine, machine_line
 from tests.page.browser import Browser
 
 _PAGES = 3
-# Pixels a second: somebody reads, and somebody turns the wheel as fast as it goes.
+# Pixels a second: reading speed, and the fastest turn of the wheel.
 _SCROLLS = {"reading": 2000, "flicking": 8000}
-# What a browser measures of itself: the time between frames while the list is scrolled.
+# Measured inside the browser: the time between frames while the list is scrolled.
 _SCROLL = """
 const port = document.querySelector('.port'), [speed, seconds] = arguments;
 const frames = [], started = performance.now(); let last = started;
@@ -52,7 +53,7 @@ _DRAWN = "const {mapMs, listMs} = document.getElementById('foot').dataset; retur
 
 @contextmanager
 def watched(url: str) -> Iterator[None]:
-    """While some pages watch that have heard the whole state; in a process of their own."""
+    """While some pages that have received the whole state watch; in a process of their own."""
     command = [sys.executable, "-m", "benchmarks.page_watcher", url, str(_PAGES)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -102,7 +103,7 @@ def _task_seconds(browser: Browser) -> float:
 
 
 def drawn(url: str, seconds: float) -> dict[str, Any]:
-    """What a browser says of itself, in milliseconds."""
+    """The browser's own figures, in milliseconds."""
     with Browser() as browser:
         browser.devtools("Performance.enable")
         started = time.monotonic()
@@ -133,14 +134,16 @@ def drawn(url: str, seconds: float) -> dict[str, Any]:
 def one_round(
     connection: Connection, requests: Iterator[bytes], events: str, seconds: float, watched_first: int
 ) -> Round:
-    """Filter's latency with and without pages, in either order: what comes second meets a busier machine."""
+    """Filter's latency with and without pages, in alternating order, because the second meets a busier
+    machine.
+    """
     each = Round()
     for phase in ("watched", "alone") if watched_first else ("alone", "watched"):
         with watched(events) if phase == "watched" else nullcontext():
             ask(connection, requests, time.monotonic() + 1.0)
             each.elapsed_ns[phase] = ask(connection, requests, time.monotonic() + seconds)
         if phase == "watched":
-            # So long a page is held to be open after its last request.
+            # How long a page counts as open after its last request.
             time.sleep(11.0)
     return each
 

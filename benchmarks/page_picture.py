@@ -44,7 +44,7 @@ class Fleet:
     """Nodes whose load rises and falls over a day; the same for the same hour."""
 
     def load(self, hour: float, name: str) -> float:
-        """About how much of a node is held, 0 to 1."""
+        """The part of a node that is held, about, from 0 to 1."""
         own = random.Random(name).random()
         return min(1.0, max(0.0, 0.62 + 0.2 * math.sin((hour - 8) / 3.8) + 0.9 * (own - 0.5)))
 
@@ -92,7 +92,7 @@ class Fleet:
         yield gpu_node(name, devices)
         yield node(name, {WHOLE: "8"}, labels={"karpenter.sh/nodepool": pool})
         if name == "a100-19":
-            # It has just begun to run, and the agent has not seen its GPU yet.
+            # The pod has just started, and the agent has not seen its GPU yet.
             yield pod("just-started", {WHOLE: "1"}, on=name)
 
     def _mig(self, name: str, hour: float) -> Iterator[Json]:
@@ -166,7 +166,7 @@ def _asking() -> list[Json]:
 
 
 def take_picture(path: Path, *, dark: bool = False) -> None:
-    """Live through the hours, ask for some pods, and photograph the page."""
+    """Replay the hours, ask for some pods, and photograph the page."""
     fleet, now = Fleet(), time.time()
     server = PageServer(fleet.infos(0.0).values())
     for number in range(_SAMPLES):
@@ -195,7 +195,7 @@ def take_picture(path: Path, *, dark: bool = False) -> None:
 
 @dataclass(frozen=True)
 class _Waiters:
-    """Pods that no file and no cluster has."""
+    """Pods that are not in any file or cluster."""
 
     pods: Sequence[PendingPod]
 

@@ -1,8 +1,8 @@
-"""A page's requests without a page: the stream of changes, asked for as a browser does.
+"""A page's requests without a browser: the stream of changes.
 
     python -m benchmarks.page_watcher URL PAGES
 
-asks for so many pages every second, says so when each has heard the whole state, and ends when it is told to.
+requests that many pages every second, reports when each has received the whole state, and ends on request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import urllib.request
 
 
 class Watcher:
-    """A page's requests without a page: the stream of changes, asked for as a browser does."""
+    """A page's requests without a browser: the stream of changes."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -22,7 +22,9 @@ class Watcher:
         self.replies: list[tuple[int, int]] = []
 
     def ask(self) -> bool:
-        """Once; false where nothing is known yet. Notes (bytes on the wire, bytes of text)."""
+        """One request; false while the server knows nothing yet. Records (bytes on the wire, bytes of
+        text).
+        """
         headers = {"Accept-Encoding": "gzip", "Last-Event-ID": self.id}
         with urllib.request.urlopen(urllib.request.Request(self._url, headers=headers), timeout=30) as reply:
             body = reply.read()
@@ -35,7 +37,7 @@ class Watcher:
         return True
 
     def ask_first(self) -> None:
-        """Until the whole state has come."""
+        """Until the whole state was received."""
         while not self.ask():
             time.sleep(0.15)
 

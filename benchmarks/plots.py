@@ -1,4 +1,4 @@
-"""The picture of a latency report: latency by cluster size beside the no-op, and what makes it grow."""
+"""The picture of a latency report: latency by cluster size beside the no-op server, and its growth."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _draw_latency(axes: Any, rows: Sequence[Row]) -> None:
 
 
 def _annotate_slowest(axes: Any, rows: Sequence[Row]) -> None:
-    """One number for each size: those of several kinds would lie on each other."""
+    """One number for each size, because the numbers of several kinds would overlap."""
     for size in dict.fromkeys(row.nodes for row in rows):
         slowest = max((row for row in rows if row.nodes == size), key=lambda row: _ms(row.p50_us))
         axes.annotate(

@@ -31,7 +31,9 @@ class ProcessError(RuntimeError):
 
 
 def extender_command(inventory: Path, config: Path | None = None) -> list[str]:
-    """The product's serve command on free loopback ports; the default configuration unless told another."""
+    """The product's serve command on free loopback ports, with the default configuration unless another is
+    given.
+    """
     listen = [part for option in _EXTENDER_ARGUMENTS for part in (option, "127.0.0.1:0")]
     configured = [] if config is None else ["--config", str(config)]
     serve = [sys.executable, "-m", "scheduler_ext", "serve", "--inventory", str(inventory)]
@@ -45,9 +47,9 @@ def noop_command(max_names: int = 0) -> list[str]:
 
 @contextlib.contextmanager
 def running_server(command: Sequence[str], announced: str) -> Iterator[str]:
-    """Start `command`, yield the URL its ready line gives for `announced`, stop it in the end.
+    """Start `command`, yield the URL that its ready line gives for `announced`, and stop it at the end.
 
-    Raises ProcessError when the line does not come within five minutes.
+    Raises ProcessError if the line does not come within five minutes.
     """
     with running_listeners(command) as url_of:
         yield url_of(announced)
@@ -64,7 +66,7 @@ def running_listeners(command: Sequence[str]) -> Iterator[Callable[[str], str]]:
 def running_process(command: Sequence[str]) -> Iterator[tuple[Callable[[str], str], int]]:
     """The same, with the id of the process that was started."""
     process = subprocess.Popen(
-        # setpriv (util-linux): where this process is killed, nobody else would end the server.
+        # setpriv (util-linux): if this process is killed, the kernel ends the server.
         ["setpriv", "--pdeathsig", "KILL", "--", *command],
         cwd=_REPOSITORY,
         stdout=subprocess.DEVNULL,
@@ -106,8 +108,8 @@ class _StderrWatch:
         self._settled.wait(_READY_S)
         found = re.search(rf"\b{announced}=(\S+)", self._ready)
         if not found:
-            told = "".join(self._last) or "(nothing)\n"
-            raise ProcessError(f"{self._name} announced no `ready {announced}=URL`; its stderr ends:\n{told}")
+            tail = "".join(self._last) or "(nothing)\n"
+            raise ProcessError(f"{self._name} announced no `ready {announced}=URL`; its stderr ends:\n{tail}")
         return found[1]
 
     def join(self) -> None:

@@ -1,6 +1,6 @@
-"""What extenders answer, read as kube-scheduler reads it: keys in any case, absent lists empty.
+"""Replies of extenders, read as kube-scheduler reads them: keys in any case, absent lists empty.
 
-Checks return an empty string or one sentence naming what is wrong.
+Checks return an empty string or one sentence with the problem.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class ReplyError(ValueError):
-    """A reply that kube-scheduler would refuse; the message says why."""
+    """A reply that kube-scheduler would refuse; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ def read_filter(body: bytes) -> FilterAnswer:
 
 
 def read_prioritize(body: bytes) -> list[str]:
-    """The hosts of a HostPriorityList, in order; raises ReplyError where a host or an integer score lacks."""
+    """The hosts of a HostPriorityList, in order; raises ReplyError if a host or an integer score is
+    missing.
+    """
     entries = _decoded(body) or []
     if not isinstance(entries, list):
         raise ReplyError(f"the prioritize reply must be an array, got {type(entries).__name__}")
@@ -55,9 +57,9 @@ def read_prioritize(body: bytes) -> list[str]:
 
 
 def check_filter(answer: FilterAnswer, asked: Sequence[str], rejected: AbstractSet[str]) -> str:
-    """Whether each name stands in at most one place and exactly `rejected` are refused.
+    """Whether each name is in at most one place and exactly `rejected` are refused.
 
-    A name that is neither returned nor rejected was withheld in favour of better ones, which is allowed.
+    A name that is neither returned nor rejected was left out in favour of better ones, which is allowed.
     """
     answered = [*answer.returned, *answer.rejected]
     if len(set(answered)) != len(answered):
@@ -77,7 +79,7 @@ def check_filter(answer: FilterAnswer, asked: Sequence[str], rejected: AbstractS
 
 
 def check_prioritize(hosts: Iterable[str], asked: Sequence[str]) -> str:
-    """Whether exactly the names asked about have a score."""
+    """Whether exactly the requested names have a score."""
     return (
         ""
         if sorted(hosts) == sorted(asked)

@@ -1,4 +1,4 @@
-"""Rows of a latency report: percentiles, the bounds we promise, JSON and a table of plain text."""
+"""Rows of a latency report: percentiles, the promised bounds, JSON and a table of plain text."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """How many times the no-op's median ours is."""
+        """Ratio to the no-op server's median."""
         if self.p50_us is None or not self.noop_p50_us:
             return None
         return round(self.p50_us / self.noop_p50_us, 3)
 
     def as_json(self) -> dict[str, Any]:
-        """The row as the report's `rows` holds it."""
+        """The row in the report's `rows`."""
         return {
             "verb": self.verb,
             "kind": self.kind,
@@ -56,7 +56,7 @@ class Row:
         }
 
     def sizes_as_json(self) -> dict[str, Any]:
-        """What the row's requests weighed, as the report's `sizes` holds it, in the order of `rows`."""
+        """The sizes of the row's requests in the report's `sizes`, in the order of `rows`."""
         return {
             "verb": self.verb,
             "kind": self.kind,
@@ -79,15 +79,15 @@ class GrowthPoint:
     row: Row
 
     def as_json(self) -> dict[str, Any]:
-        """The point as the report's `growth` holds it."""
+        """The point in the report's `growth`."""
         return {"axis": self.axis, "distinctStates": self.distinct_states, **self.row.as_json()}
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A promise on one connection: p50 at most `must` times the no-op's, and `goal` to reach for.
+    """A promise for one connection: p50 at most `must` times the no-op server's, and `goal` as the target.
 
-    `names` is how many names the request carries.
+    `names` is the number of names in the request.
     """
 
     verb: str
@@ -96,11 +96,11 @@ class Bound:
     goal: float
 
     def covers(self, row: Row) -> bool:
-        """Whether `row` measures what the bound is about."""
+        """Whether `row` is a measurement for this bound."""
         return (row.verb, row.request_names, row.connections) == (self.verb, self.names, 1)
 
     def verdict(self, row: Row) -> str:
-        """One of "goal", "must", "missed"; "missed" also where nothing was measured."""
+        """One of "goal", "must", "missed"; "missed" also if nothing was measured."""
         if row.ratio is None or row.ratio > self.must:
             return "missed"
         return "goal" if row.ratio <= self.goal else "must"

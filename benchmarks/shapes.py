@@ -1,9 +1,9 @@
-"""What the pods of a benchmark ask: a dozen requests per kind, and the classes of nodes that fit each.
+"""The requests of a benchmark's pods: a dozen per kind, and the classes of nodes that fit each.
 
-The same dozen comes again and again, and the extender remembers the decisions of more: what is measured is
-what pods cost whose like came before on an unchanged cluster. benchmarks.filtering measures new ones, too.
-Modest asks name the H100 (or its compute capability) and fit EMPTY and PARTLY nodes; demanding asks leave the
-model open and fit EMPTY and OTHER_MODEL nodes.
+The same dozen is repeated, and the extender remembers more decisions than that: the figures are for pods
+whose equals came before on an unchanged cluster. benchmarks.filtering measures new ones, too. Modest requests
+name the H100 (or its compute capability) and fit EMPTY and PARTLY nodes; demanding requests leave the model
+open and fit EMPTY and OTHER_MODEL nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _DEMANDING = frozenset({NodeClass.EMPTY, NodeClass.OTHER_MODEL})
 
 @dataclass(frozen=True, slots=True)
 class PodShape:
-    """The resources each container asks, the pod's annotations, and the node classes with room for it."""
+    """The resources that each container requests, the pod's annotations, and the node classes with room for
+    it.
+    """
 
     containers: tuple[Mapping[str, str], ...]
     fits: frozenset[NodeClass]

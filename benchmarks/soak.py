@@ -1,14 +1,15 @@
-"""Whether the server's memory stays flat under mixed load.
+"""Whether the server's memory stays constant under mixed load.
 
-    python -m benchmarks.soak --minutes 30 --nodes 500 --json FILE     (make soak MINUTES=30)
+    python -m benchmarks.soak --minutes 30 --nodes 500 --json FILE (make soak MINUTES=30)
 
-`scheduler-ext serve` follows an inventory file that changes every few seconds, while clients ask for filter,
-prioritize, preempt, explanations by name and by manifest, scrapes, probes and the page's stream of changes.
-Each pod has an identity of its own, some scrapes are not read, and some connections end after one request.
+`scheduler-ext serve` follows an inventory file that changes every few seconds, while clients send filter,
+prioritize, preempt, explanations by name and by manifest, scrapes, probes and requests for the page's stream
+of changes. Each pod has its own identity, some scrapes are not read, and some connections end after one
+request.
 
-The resident memory of the worker process is sampled four times a second. What the server keeps on purpose,
-such as the record of decisions, fills first: a burst of pods comes before the first sample. The run fails
-when an answer is wrong, or when memory grows over the last half by more than `Growth` tolerates.
+The resident memory of the worker process is sampled four times a second. Data that the server keeps on
+purpose, such as the record of decisions, fills first: a burst of pods comes before the first sample. The run
+fails if an answer is wrong, or if memory grows over the last half by more than `Growth` tolerates.
 """
 
 from __future__ import annotations
@@ -42,27 +43,28 @@ from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.wire.config import API_VERSION, KIND
 
 SEED = 42
-# On a busy machine answers come late, which is not looked at here.
+# On a busy machine answers are late, which does not count here.
 _CONFIG = {"apiVersion": API_VERSION, "kind": KIND, "server": {"decisionDeadline": "60s"}}
 _SAMPLE_S = 0.25
 _PER_MINUTE = int(60 / _SAMPLE_S)
 # As many decisions as the default configuration keeps, and some more.
 _WARM_UP_PODS = 6000
 _RELOAD_EVERY_S = 3.0
-# One node in so many is another after a reload.
+# One node out of this many differs after a reload.
 _CHANGED = 10
-# Growth over the last half that is taken for none: half a scrape of 5,000 nodes.
+# Tolerated growth over the last half: half a scrape of 5,000 nodes.
 _TOLERATED_MIB = 3.0
-# Neighbouring samples are alike; the means of so many stretches of the last half are not.
+# Neighbouring samples are correlated; the means of this many stretches of the last half are not.
 _STRETCHES = 10
-# Student's t for them (8 degrees of freedom): growth is believed at 99 %.
+# Student's t for them (8 degrees of freedom): growth is significant at 99 %.
 _T = 2.896
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How memory changed over so many ``minutes``: the slope of a straight line through the means of
-    `_STRETCHES` stretches, in MiB a minute, and how far the slope may be off at 99 %."""
+    """The change of memory over ``minutes``: the slope of a straight line through the means of `_STRETCHES`
+    stretches, in MiB a minute, and its uncertainty at 99 %.
+    """
 
     slope: float
     error: float
@@ -70,7 +72,7 @@ class Growth:
 
     @classmethod
     def of(cls, mib: Sequence[float], minutes: float) -> Growth:
-        """The growth over samples that are evenly spread over so many minutes."""
+        """The growth over samples that are evenly spread over that many minutes."""
         size = len(mib) // _STRETCHES
         means = [statistics.fmean(mib[-size * n :][:size]) for n in range(_STRETCHES, 0, -1)]
         at = [minutes * (n + 0.5) / _STRETCHES for n in range(_STRETCHES)]
@@ -81,7 +83,7 @@ class Growth:
 
     @property
     def flat(self) -> bool:
-        """Whether the memory need not have grown by more than is tolerated, as far as its noise shows."""
+        """Whether the noise of the samples allows that memory did not grow by more than is tolerated."""
         return (self.slope - self.error) * self.minutes <= _TOLERATED_MIB
 
 
@@ -101,7 +103,7 @@ class Counts:
 
 
 class Inventory:
-    """A file of nodes of all kinds, a part of which is different each time it is written."""
+    """A file of nodes of all kinds, a part of them different each time it is written."""
 
     def __init__(self, path: Path, nodes: int) -> None:
         self._path = path
@@ -115,7 +117,7 @@ class Inventory:
         return list(node_objects(kind, index, SEED, node_state(kind, index, SEED + version)))
 
     def write(self) -> None:
-        """The next version, which takes the place of the last one at once."""
+        """Write the next version, which replaces the last one atomically."""
         self._version += 1
         for index in range(self._version % _CHANGED, len(self._objects), _CHANGED):
             self._objects[index] = self._node(index, self._version)
@@ -125,7 +127,7 @@ class Inventory:
 
 
 class Scheduler:
-    """What kube-scheduler asks, one pod after the other, and what is asked about the pod then."""
+    """kube-scheduler's requests, pod after pod, and the questions about each pod."""
 
     def __init__(self, number: int, nodes: int, api: str, inspect: str, counts: Counts) -> None:
         self._workloads = [Workload(kind, nodes, SEED + number) for kind in KINDS]
@@ -136,7 +138,7 @@ class Scheduler:
         self._asked = 0
 
     def next_pod(self, explain: bool = True) -> None:
-        """Filter and prioritize; preempt where nothing fits; an explanation of some."""
+        """Filter and prioritize; preempt if no node fits; an explanation of some."""
         workload = self._workloads[self._asked % len(KINDS)]
         pod = next(self._pods[self._asked % len(KINDS)])
         self._asked += 1
@@ -150,7 +152,7 @@ class Scheduler:
             self._explain(pod)
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self._api.close()
 
     def _ask(self, verb: str, body: bytes) -> bytes:
@@ -184,7 +186,7 @@ def fetch(url: str, kind: str, counts: Counts, body: bytes | None = None) -> Non
 
 
 def ask_and_leave(url: str) -> None:
-    """A scrape whose client goes away without having read it."""
+    """A scrape whose client disconnects without reading it."""
     host = urlsplit(url)
     with socket.create_connection((host.hostname, host.port), timeout=30) as sock:
         sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: soak\r\n\r\n")
@@ -205,7 +207,7 @@ def worker_of(pid: int) -> int:
 
 @contextmanager
 def repeating(every_s: float, act: Callable[[], object], counts: Counts) -> Iterator[None]:
-    """Act again and again in a thread, so often at most; what goes wrong is a wrong answer."""
+    """Act again and again in a thread, at most this often; an exception counts as a wrong answer."""
     stop = threading.Event()
 
     def run() -> None:
@@ -225,7 +227,7 @@ def repeating(every_s: float, act: Callable[[], object], counts: Counts) -> Iter
 
 
 def soak(minutes: float, nodes: int, warm_up_pods: int = _WARM_UP_PODS) -> dict[str, Any]:
-    """Load a server for so long, and print its memory every minute; the report as plain JSON values."""
+    """Load a server for that long, and print its memory every minute; the report as plain JSON values."""
     counts = Counts()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         inventory = Inventory(Path(folder) / "inventory.json", nodes)
@@ -282,7 +284,7 @@ def _sampled(worker: int, minutes: float) -> Iterator[float]:
 
 
 def main() -> None:
-    """The command line; status 1 where an answer was wrong or memory grew."""
+    """The command line; status 1 if an answer was wrong or memory grew."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak")
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--nodes", type=int, default=500)

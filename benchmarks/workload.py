@@ -1,8 +1,8 @@
-"""A seeded benchmark workload: a cluster of N nodes and an endless rotation of pods that half of it can take.
+"""A seeded benchmark workload: a cluster of N nodes and an endless rotation of pods that fit on half of it.
 
 `python -m benchmarks.workload --kind whole --nodes 5000 --seed 42 FILE` writes the cluster as an inventory,
 for an extender that is started by hand and then loaded with `python -m benchmarks.latency --url URL`; since a
-smaller cluster is the head of a larger one, the largest inventory serves all sizes.
+smaller cluster is the beginning of a larger one, the largest inventory serves all sizes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.shapes import SHAPES, PodShape
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkPod:
-    """One pod: its JSON, and its shape, which says where it fits."""
+    """One pod: its JSON, and its shape, which determines where it fits."""
 
     shape: PodShape
     json: bytes
@@ -47,16 +47,18 @@ class Workload:
 
     @property
     def rotation(self) -> int:
-        """How many different requests follow each other before the first comes again."""
+        """The number of different requests before the first is repeated."""
         return len(self._shapes)
 
     def pods(self) -> Iterator[BenchmarkPod]:
-        """Pods without end, the shapes in turn, each pod with its own identity."""
+        """An endless sequence of pods, the shapes in turn, each pod with its own identity."""
         for shape in itertools.cycle(self._shapes):
             yield BenchmarkPod(shape, pod_json(shape, self._rng))
 
     def filter_body(self, pod: BenchmarkPod) -> bytes:
-        """ExtenderArgs with every node's name, in a new order each time: kube-scheduler's varies too."""
+        """ExtenderArgs with every node's name, in a new order each time, because kube-scheduler's order
+        varies too.
+        """
         shuffled = self._quoted[self._order.permutation(len(self._quoted))]
         return _extender_args(pod, ",".join(shuffled.tolist()))
 

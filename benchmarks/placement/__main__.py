@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks.placement` (what is measured stands in `__init__.py`)."""
+"""The command: `python -m benchmarks.placement` (`__init__.py` explains the measurement)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _folder = click.Path(file_okay=False, path_type=Path)
     "--policy",
     "policies",
     type=Names(policy_factory),
-    # Those of which figures are published, then all others there are.
+    # Those with published figures, then all others.
     default=",".join(dict.fromkeys(("default", *POLICIES, *policy_names()))),
     show_default=True,
 )
@@ -61,7 +61,9 @@ def main(
     csv_file: Path | None,
     png_folder: Path | None,
 ) -> None:
-    """Run the inflation protocol of the published comparison, and print ours beside the published figures."""
+    """Run the inflation protocol of the published comparison, and print our results beside the published
+    figures.
+    """
     if variants is not None and traces is None:
         raise click.UsageError("--variants: names traces of a folder; add --traces FOLDER")
     try:

@@ -1,4 +1,4 @@
-"""What the project promises of placement: every floor, as data."""
+"""The promised margins of placement: every floor, as data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INFLATION, CHURN, MIG = "inflation", "churn", "mig"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """How runs are made, beside what they are made on: as an Experiment's fields of these names say."""
+    """How runs are made, beyond their input: values for the Experiment fields of these names."""
 
     protocol: str = INFLATION
     load: float = 1.3
@@ -22,12 +22,12 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """How much better than a reference the default policy has to be, in points.
+    """The margin over a reference that the default policy must have, in points.
 
-    ``group`` is what it is asked for by; ``at`` the arrived load of inflation that is looked at, in per cent.
-    Of the traces whose names match ``traces`` the mean of the margins counts, or the least. The reference is
-    the best of ``references``, under the condition ``against`` where that is another one, or a ``figure`` in
-    per cent.
+    ``group`` is the name by which it is requested; ``at`` the arrived load of inflation that counts, in per
+    cent. Of the traces whose names match ``traces`` the mean of the margins counts, or the least. The
+    reference is the best of ``references``, under the condition ``against`` if that is another one, or a
+    ``figure`` in per cent.
     """
 
     group: str
@@ -45,14 +45,14 @@ class Floor:
 _EXPECTED = Condition()
 _CHURN = Condition(protocol=CHURN, load=1.1)
 _MIG = Condition(protocol=MIG, load=1.0)
-# Of these the generator's clusters are both: a tenth of their pods may go to some models only.
+# The generator's clusters are both kinds: a tenth of their pods accept only some models.
 _GENERATED = "generated*"
 _MIG_REFERENCES = ("first-fit", "best-fit", "mfi", "fgd")
 _MIG_ACCEPTANCE_PERCENT = {"uniform": 90.7, "skew-small": 91.3, "skew-big": 90.2, "bimodal": 89.1}
 
 
 def _inflation(group: str, what: str, condition: Condition, mean: dict[str, float]) -> tuple[Floor, ...]:
-    """Means of all traces, wanted by load, and of none a loss."""
+    """Means of all traces, wanted by load, without a loss on any."""
     return tuple(
         Floor(
             group=group,

@@ -1,4 +1,4 @@
-"""Which runs the floors need, and how each is made."""
+"""The runs that the floors need, and how each is made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GEOMETRY = "A100-80GB"
 
 
 class Cell(NamedTuple):
-    """What one run is known by; of MIG the trace is a mix."""
+    """The identity of one run; for MIG the trace is a mix."""
 
     condition: Condition
     trace: str
@@ -35,7 +35,9 @@ Runs = Mapping[Cell, Run]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is run: the traces, the seeds, those of churn, whose runs are long, and how many pods of MIG."""
+    """The inputs of the runs: traces, seeds, seeds for churn (its runs are long), and the number of MIG
+    pods.
+    """
 
     inputs: Inputs
     seeds: Sequence[int]
@@ -43,20 +45,20 @@ class Plan:
     mig_arrivals: int = ARRIVALS
 
     def traces_of(self, floor: Floor) -> list[str]:
-        """The traces that a floor is about; none where there are no such ones."""
+        """The traces that a floor covers; empty if there are none."""
         known = MIXES if floor.condition.protocol == MIG else tuple(self.inputs)
         return [name for name in known if any(fnmatchcase(name, each) for each in floor.traces)]
 
     def seeds_of(self, floor: Floor) -> Sequence[int]:
-        """The seeds that a floor is the mean of."""
+        """The seeds whose mean a floor uses."""
         return self.churn_seeds if floor.condition.protocol == CHURN else self.seeds
 
     def cells(self, floors: Iterable[Floor]) -> list[Cell]:
-        """What has to be run for these floors, each once."""
+        """The runs that these floors need, each once."""
         return list(dict.fromkeys(cell for floor in floors for cell in self._cells_of(floor)))
 
     def task(self, cell: Cell) -> Callable[[], Run]:
-        """The run of a cell, as it is sent elsewhere: with what it needs and no more."""
+        """The run of a cell in the form that is sent to a worker, with the necessary inputs only."""
         condition = cell.condition
         if condition.protocol == MIG:
             geometry = read_geometry(_GEOMETRY)

@@ -79,7 +79,7 @@ def main(
     scheduler: str | None,
     json_file: Path | None,
 ) -> None:
-    """Measure what the project promises of placement, and say of each floor by how much it holds or fails.
+    """Measure the promised margins of placement, and print for each floor by how much it holds or fails.
 
     Exit 0 if all hold, 1 if any fails.
     """

@@ -1,4 +1,4 @@
-"""What the policies are run on: the openb traces of a folder, or what the generator makes up."""
+"""Inputs of the policies: the openb traces of a folder, or the generator's clusters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GENERATED_NODES = 300
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A cluster, and the pods that come to it."""
+    """A cluster, and the pods that arrive at it."""
 
     nodes: tuple[NodeShape, ...]
     pods: tuple[TracePod, ...]
@@ -29,7 +29,7 @@ Inputs = Mapping[str, Trace]
 
 
 def read_folder(folder: Path, variants: str | None = None) -> Inputs:
-    """The traces of a folder by the name of their variant, or only those named, with commas between.
+    """The traces of a folder by the names of their variants, or only the named ones, separated by commas.
 
     Raises SimulationError naming the file or the option.
     """
@@ -49,7 +49,7 @@ def read_folder(folder: Path, variants: str | None = None) -> Inputs:
 
 
 def made_up(clusters: int = 1, nodes: int = GENERATED_NODES) -> Inputs:
-    """So many clusters of the generator, of so many nodes, and pods for each."""
+    """That many clusters of the generator, with that many nodes, and pods for each."""
     inputs = {}
     for seed in range(clusters):
         shapes, traces = generate_traces(nodes, seed)

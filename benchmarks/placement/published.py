@@ -1,4 +1,4 @@
-"""What was published: allocation in per cent of the GPUs, by trace variant and policy, mean of ten seeds.
+"""Published figures: allocation in per cent of the GPUs, by trace variant and policy, mean of ten seeds.
 
 Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent"
 (USENIX ATC'23); the figures come from the results in the authors' repository,
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 POLICIES = ("random", "dot-product", "gpu-clustering", "gpu-packing", "best-fit", "fgd")
-# How far our mean may be from the published one at 130 per cent arrived load, in points.
+# The accepted distance of our mean from the published one at 130 per cent arrived load, in points.
 TOLERANCE = dict.fromkeys(POLICIES, 0.5) | {"fgd": 0.15}
-# The published runs' seeds, and who wins among equals in them.
+# The seeds and the tie-breaking of the published runs.
 SEEDS = tuple(range(42, 52))
 TIES = "first"
 
-# Of the nine variants: at 100 per cent arrived load, and at 130.
+# For the nine variants: at 100 per cent arrived load, and at 130.
 _TABLE = """
 default     86.30 87.47  90.62 90.85  91.65 91.88  91.78 92.00  92.86 93.08  95.23 95.39
 cpu050      89.02 91.24  93.03 93.27  93.52 93.79  93.46 93.72  93.56 93.79  95.00 95.21

@@ -26,8 +26,9 @@ class Row:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether we are as near to the published figure as we should be; None without one, or where it was
-        not run as the published one."""
+        """Whether our figure is close enough to the published one; None if nothing was published or the run
+        had other conditions.
+        """
         told = "130" in self.published and "130" in self.ours
         if not told or not self.as_published or self.variant == MEAN:
             return None
@@ -37,7 +38,7 @@ class Row:
 def rows_of(runs: Sequence[Run], *, as_published: bool = True) -> list[Row]:
     """A row per variant and policy, then the means over the variants per policy.
 
-    ``as_published``: run with the ties and the target of the published comparison.
+    ``as_published``: run with the tie-breaking and the target of the published comparison.
     """
     rows = [
         Row(
@@ -83,7 +84,7 @@ def _mean(rows: Sequence[Row]) -> Row:
         MEAN,
         rows[0].policy,
         {load: _average([row.ours[load] for row in rows]) for load in rows[0].ours},
-        # A mean over other variants than ours would be no comparison.
+        # A mean over other variants would not be comparable.
         {load: _average([each[load] for each in published]) for load in LOADS} if all(published) else {},
         _average(fragmentation) if fragmentation else None,
         _average([row.decisions_per_second for row in rows]),

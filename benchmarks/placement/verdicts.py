@@ -1,4 +1,4 @@
-"""Whether floors hold: margins over references, seed by seed, and what they are worth."""
+"""Whether floors hold: margins over references, seed by seed, and their significance."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from benchmarks.placement.floor_list import OURS, Condition, Floor
 from benchmarks.placement.floor_runs import Cell, Runs
 from scheduler_ext.sim.simulation_report import Run
 
-# A margin of just what is wanted is enough, whatever is lost in adding it up.
+# A margin equal to the wanted one is enough, despite rounding errors of the sum.
 _ROUNDING = 1e-9
 HEADER = ("FLOOR", "TRACE", "DEFAULT", "REFERENCE", "POLICY", "MARGIN", "+-", "WANTED", "VERDICT")
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A floor and what was found: figures in per cent, ``margin`` and its standard error in points.
+    """A floor and its result: figures in per cent, ``margin`` and its standard error in points.
 
-    ``trace`` and ``policy`` are those that ``reference`` is of: the trace of the least margin and its best
-    reference; empty for a mean and where the reference is a mere figure. The error is over the seeds, each
-    with the reference on the same pods; None for one seed.
+    ``trace`` and ``policy`` belong to ``reference``: the trace of the least margin and its best reference;
+    empty for a mean and if the reference is a plain figure. The error is over the seeds, each with the
+    reference on the same pods; None for one seed.
     """
 
     floor: Floor
@@ -36,11 +36,11 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether the margin is what is wanted."""
+        """Whether the margin is reached."""
         return self.margin >= self.floor.wanted - _ROUNDING
 
     def as_json(self) -> dict[str, Any]:
-        """As the report has it."""
+        """The result in the report's form."""
         return {
             "group": self.floor.group,
             "floor": self.floor.what,
@@ -85,7 +85,7 @@ class _OnTrace:
 
 
 def verdict_of(floor: Floor, traces: Sequence[str], seeds: Sequence[int], runs: Runs) -> Verdict:
-    """What the runs say of a floor on these traces, of which there is at least one."""
+    """The result of a floor on these traces, at least one."""
     found = [_on_trace(floor, trace, seeds, runs) for trace in traces]
     if floor.of_traces == "mean":
         policies = {each.policy for each in found}

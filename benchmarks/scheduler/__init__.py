@@ -1,21 +1,21 @@
-"""What an extender costs a real kube-scheduler: `python -m benchmarks.scheduler`.
+"""The cost of an extender for a real kube-scheduler: `python -m benchmarks.scheduler`.
 
-A control plane on this machine, N nodes of eight GPUs, and a queue of pods that ask one each. Five contenders
-schedule it in turn (`contenders.py`), and kube-scheduler's own metrics say how long deciding took and how
-many pods a second it bound. What makes the comparison fair:
+A control plane on this machine, N nodes of eight GPUs, and a queue of pods that request one GPU each. Five
+contenders schedule it in turn (`contenders.py`), and kube-scheduler's own metrics show how long the decisions
+took and how many pods a second it bound. The comparison is fair because:
 
 - One kube-scheduler process runs at a time, started for its block. Each keeps every node and pod in its cache
-  and handles every event, so others that wait beside it would take part of two cores, and a process that has
-  served longer would have another heap. The control plane's default scheduler runs throughout, as it does
-  beside a second scheduler in a cluster. Extenders that wait for their turn cost nothing.
-- All pods stand in the queue before the process starts, the same ones for all contenders of a round, and the
-  first of them, which fill caches and connections, are not counted (`block.py`).
-- Contenders follow each other within a round, in an order that turns from round to round. The machine's speed
-  drifts more than contenders differ, so ratios are taken within a round; told is their median over the
-  rounds, and the least and the greatest.
-- All run the shipped configuration (`contenders.py` says what is altered), so all look at all nodes. The
-  no-op extenders run on the extender's own transport, so what differs is the decision.
-- The extender decides from a file: it does not learn what is bound during the run. Pods that ask alike meet
-  its memory of decisions; with `--asks different` nobody asks twice for the same (`pods.py`). All nodes have
-  room, so nobody rejects any.
+and handles every event, so others that wait beside it would take part of two cores, and a process that has
+served longer would have another heap. The control plane's default scheduler runs throughout, as it does
+beside a second scheduler in a cluster. Extenders that wait for their turn cost nothing.
+- All pods are in the queue before the process starts, the same ones for all contenders of a round, and the
+first of them, which fill caches and connections, are not counted (`block.py`).
+- Contenders follow each other within a round, in an order that rotates from round to round. The machine's
+speed drifts more than contenders differ, so ratios are taken within a round; the report has their median over
+the rounds, and the least and the greatest.
+- All run the shipped configuration (`contenders.py` lists the changes), so all look at all nodes. The no-op
+extenders run on the extender's own transport, so only the decision differs.
+- The extender decides from a file: it does not see the bindings of the run. Pods with equal requests benefit
+from remembered decisions; with `--asks different` every request differs (`pods.py`). All nodes have room, so
+no contender rejects any.
 """

@@ -1,4 +1,4 @@
-"""The command: `python -m benchmarks.scheduler` (what is compared, and why so, stands in `__init__.py`)."""
+"""The command: `python -m benchmarks.scheduler` (`__init__.py` explains the comparison)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LEGEND = (
     "times in ms per pod, by kube-scheduler's own metrics; PLUGINS: its own filters and scores; "
     "EXTENDER: what ours says of itself"
 )
-# Enough for caches, connections and the first collections of garbage; of few pods a quarter.
+# Enough for caches, connections and the first garbage collections; a quarter of a small number of pods.
 _WARM_UP = 20
 
 
@@ -103,7 +103,7 @@ def main(
             f"--pods {pods} and {settings.warm_up} more to warm up do not fit on the {room} GPUs of "
             f"{nodes[0]} nodes: ask fewer pods or more nodes"
         )
-    # Before minutes of measuring, not after.
+    # Check before minutes of measuring, not after.
     for file in (json_file, png_file):
         if file:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def _measure(settings: Settings, binaries: Binaries) -> list[Block]:
 
 
 def _version(binaries: Binaries) -> str:
-    """What kube-scheduler says of itself, such as "Kubernetes v1.36.2", under its own name."""
+    """kube-scheduler's own version, such as "Kubernetes v1.36.2"."""
     done = subprocess.run(
         [binaries.kube_scheduler, "--version"], capture_output=True, text=True, check=False, timeout=60
     )
@@ -150,12 +150,12 @@ def _version(binaries: Binaries) -> str:
 
 
 def _note(text: str) -> None:
-    """Progress goes to stderr: stdout is the tables alone."""
+    """Progress goes to stderr, because stdout is for the tables."""
     click.echo(text, err=True)
 
 
 def _interrupted(signum: int, frame: FrameType | None) -> None:
-    """SIGTERM leaves through the same door as Ctrl-C, so that the children are stopped."""
+    """SIGTERM takes the same path as Ctrl-C, so that the children are stopped."""
     raise KeyboardInterrupt
 
 

@@ -1,8 +1,8 @@
-"""One block: a contender's kube-scheduler binds a queue of pods, and its own metrics say how it went.
+"""One block: a contender's kube-scheduler binds a queue of pods, measured by its own metrics.
 
-All pods stand in the queue before the process starts, so that it never waits for one. The first `warm_up` of
+All pods are in the queue before the process starts, so that it never waits for one. The first `warm_up` of
 them fill caches, connections and the extender's memory and are not counted: /metrics is read when they are
-bound and again when the last one is, and the difference counts. A watch only tells when to read.
+bound and again when the last one is, and the difference counts. The watch only determines when to read.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _FAILED = ("unschedulable", "error")
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A contender's extender: where kube-scheduler finds it, where its metrics are if it has any, and whether
-    it binds."""
+    """A contender's extender: its address for kube-scheduler, its metrics if it has any, and whether it
+    binds.
+    """
 
     url: str | None = None
     health_url: str | None = None
@@ -37,10 +38,10 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What was measured of one contender in one round; times are per pod.
+    """The measurements of one contender in one round; times are per pod.
 
     `filter_plugins_ms` and `score_plugins_ms` are kube-scheduler's own plugins with their preparation,
-    `extender_ms` is what the extender says of itself, filter and prioritize together; None where nobody says.
+    `extender_ms` is from the extender's metrics, filter and prioritize together; None if it has none.
     `scheduler_cpu_ms` is processor time, which two cores share.
     """
 
@@ -59,11 +60,11 @@ class Block:
 
     @property
     def pods_per_s(self) -> float | None:
-        """Bound pods per second; None where nothing was bound."""
+        """Bound pods per second; None if nothing was bound."""
         return self.pods / self.elapsed_s if self.pods > 0 and self.elapsed_s > 0 else None
 
     def as_json(self) -> dict[str, Any]:
-        """What differs from round to round, as the report's `blocks` holds it."""
+        """The values that differ from round to round, in the report's `blocks`."""
         return {
             "nodes": self.nodes,
             "contender": self.contender,
@@ -82,7 +83,7 @@ def _rounded(value: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """All that was read during a block; None where it did not come to it."""
+    """All readings of a block; None for those that were not taken."""
 
     bound: int
     scheduler: tuple[Reading | None, Reading]
@@ -99,10 +100,10 @@ def run_block(
     pods: int,
     patience_s: float,
 ) -> Readings:
-    """Start kube-scheduler on `warm_up` + `pods` pods that wait, and stop it when all are bound.
+    """Start kube-scheduler on `warm_up` + `pods` waiting pods, and stop it when all are bound.
 
-    Or when none was bound for `patience_s`. Raises ChildError when it does not start, OSError or ApiError
-    when it does not answer.
+    It is also stopped if none was bound for `patience_s`. Raises ChildError if it does not start, OSError or
+    ApiError if it does not answer.
     """
     before = _extender_metrics(running)
     watch = BindingWatch(plane.api, patience_s)
@@ -132,7 +133,7 @@ def _extender_metrics(running: Running) -> str | None:
 
 
 def block_of(name: str, nodes: int, number: int, expected: int, readings: Readings) -> Block:
-    """The Block that readings of a run with `expected` pods, warm-up included, amount to."""
+    """The Block from the readings of a run with `expected` pods, warm-up included."""
     first, last = readings.scheduler
     after = Exposition(last.text)
     before = Exposition(first.text if first else "")
@@ -166,7 +167,7 @@ def _scheduled(exposition: Exposition) -> float:
 def _algorithm(before: Exposition, after: Exposition, pods: int) -> Histogram:
     """The decisions after the first reading.
 
-    In a small cluster decisions run far ahead of bindings; where few are left after it, all count.
+    In a small cluster decisions run far ahead of bindings; if few are left after it, all count.
     """
     whole = after.histogram(_ALGORITHM)
     later = whole.since(before.histogram(_ALGORITHM))
@@ -174,7 +175,7 @@ def _algorithm(before: Exposition, after: Exposition, pods: int) -> Histogram:
 
 
 def _scheduler_errors(after: Exposition, expected: int, readings: Readings) -> tuple[int, list[str]]:
-    """Attempts that failed, and pods that were not bound in the end."""
+    """Failed attempts, and pods that were not bound at the end."""
     attempts = after.by(_ATTEMPTS, "result")
     errors, messages = 0, []
     for result in _FAILED:
@@ -190,9 +191,9 @@ def _scheduler_errors(after: Exposition, expected: int, readings: Readings) -> t
 
 
 def _extender(texts: tuple[str, str], bound: int) -> tuple[list[str], float | None]:
-    """What went wrong at our extender, and its mean time per pod in ms.
+    """The extender's errors, and its mean time per pod in ms.
 
-    kube-scheduler says nothing when prioritize fails, so the calls are counted here.
+    kube-scheduler reports no failure of prioritize, so the calls are counted here.
     """
     before, after = map(Exposition, texts)
     wrong, mean_ms = [], 0.0

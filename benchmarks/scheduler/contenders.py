@@ -1,7 +1,6 @@
-"""Who is compared: kube-scheduler alone, with extenders that decide nothing, and with ours.
+"""The compared configurations: kube-scheduler alone, with extenders that decide nothing, and with this one.
 
-All run the shipped config/kube-scheduler.yaml. What is altered of it, and why, stands in
-`scheduler_configuration`.
+All run the shipped config/kube-scheduler.yaml. `scheduler_configuration` lists the changes and their reasons.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from benchmarks.processes import extender_command, noop_command
 SHIPPED = Path(__file__).resolve().parents[2] / "config" / "kube-scheduler.yaml"
 # As many as the extender returns by default.
 FEW_NAMES = 100
-# What kube-scheduler's own performance tests set: with the default of 50 a second, binding would be the limit
-# wherever a decision takes less than 20 ms, and all contenders would look alike.
+# The setting of kube-scheduler's own performance tests: with the default of 50 a second, binding would be the
+# limit whenever a decision takes less than 20 ms, and all contenders would look alike.
 _REQUESTS_PER_SECOND = 5000
 
 
@@ -26,8 +25,8 @@ _REQUESTS_PER_SECOND = 5000
 class Contender:
     """One way to run kube-scheduler.
 
-    `noop_names` is what a no-op extender's filter returns at most (0: all); `ours` is what the extender's
-    configuration says beyond its defaults. A contender with neither has no extender.
+    `noop_names` is the maximum that a no-op extender's filter returns (0: all); `ours` is the extender's
+    configuration beyond its defaults. A contender with neither has no extender.
     """
 
     name: str
@@ -37,11 +36,11 @@ class Contender:
 
     @property
     def is_ours(self) -> bool:
-        """Whether its extender is the product, with metrics of its own."""
+        """Whether its extender is the product, with its own metrics."""
         return self.ours is not None
 
     def command(self, inventory: Path, directory: Path) -> list[str] | None:
-        """What starts its extender; None where it has none. A configuration file goes into `directory`."""
+        """The command of its extender; None if it has none. A configuration file goes into `directory`."""
         if self.noop_names is not None:
             return noop_command(self.noop_names)
         if self.ours is None:
@@ -72,9 +71,9 @@ def scheduler_configuration(
 ) -> dict[str, Any]:
     """The shipped KubeSchedulerConfiguration, for one process on this machine.
 
-    Altered are where its API server is, how fast it may talk to it, that it leads without an election,
-    where the extender is, if anywhere, and whether that one `binds`. `percentageOfNodesToScore` stays as
-    shipped without an extender, too: the comparison is about the same nodes.
+    Changed are the API server's address and rate limit, leader election (off), the extender's address, if
+    any, and whether it `binds`. `percentageOfNodesToScore` stays as shipped without an extender, too, so that
+    all compare the same nodes.
     """
     configuration: dict[str, Any] = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
     configuration["clientConnection"] = {

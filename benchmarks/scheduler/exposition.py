@@ -1,4 +1,4 @@
-"""What a process says at /metrics, and how much of it came between two readings."""
+"""Values from a process's /metrics, and the difference between two readings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Histogram:
     buckets: tuple[tuple[float, float], ...]
 
     def since(self, earlier: Histogram) -> Histogram:
-        """What was observed after `earlier`, a reading of the same process."""
+        """The observations after `earlier`, a reading of the same process."""
         then = dict(earlier.buckets)
         return Histogram(
             self.sum_s - earlier.sum_s,
@@ -29,13 +29,13 @@ class Histogram:
 
     @property
     def mean_ms(self) -> float | None:
-        """None where nothing was observed."""
+        """None if nothing was observed."""
         return 1000 * self.sum_s / self.count if self.count else None
 
     def quantile_ms(self, quantile: float) -> float | None:
-        """An estimate as Prometheus' histogram_quantile makes it: linear within the bucket.
+        """An estimate like Prometheus' histogram_quantile: linear within the bucket.
 
-        None where nothing was observed, or where it lies beyond the last finite bound.
+        None if nothing was observed, or if it lies beyond the last finite bound.
         """
         rank = quantile * self.count
         lower, below = 0.0, 0.0
@@ -60,7 +60,7 @@ def merged(histograms: Iterable[Histogram]) -> Histogram:
 
 
 class Exposition:
-    """The samples of one reading, asked by name and any labels; those not named are added up."""
+    """The samples of one reading, by name and any labels; unnamed labels are summed over."""
 
     def __init__(self, text: str) -> None:
         self._samples: dict[str, list[Sample]] = {}
@@ -69,7 +69,7 @@ class Exposition:
                 self._samples.setdefault(sample.name, []).append(sample)
 
     def total(self, name: str, **labels: str) -> float:
-        """A counter's or gauge's value; 0 where there is no such series, as before its first event."""
+        """A counter's or gauge's value; 0 if there is no such series, as before its first event."""
         return sum(sample.value for sample in self._matching(name, labels))
 
     def by(self, name: str, label: str) -> dict[str, float]:

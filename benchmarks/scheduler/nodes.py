@@ -1,8 +1,8 @@
 """The nodes of the scheduler suite: eight idle GPUs each, in the API server and as the extender's inventory.
 
-They are the idle half of the latency suite's cluster: H100 and A100 in turns, each node in a state of its
-own by the little memory that daemons hold. What kube-scheduler counts and what the extender sees agree: every
-node has room.
+They are the idle half of the latency suite's cluster: H100 and A100 alternating, each node with its own state
+through the little memory that daemons hold. kube-scheduler's counts and the extender's view agree: every node
+has room.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tests.e2e.cluster.api import Api
 KIND = "whole"
 _IDLE = (NodeClass.EMPTY, NodeClass.OTHER_MODEL)
 MAX_IDLE_NODES = MAX_NODES // len(NodeClass) * len(_IDLE)
-# More do not make the API server faster on two cores.
+# More connections do not make the API server faster on two cores.
 _CREATORS = 4
 
 
 def gpus(nodes: int) -> int:
-    """How many GPUs `nodes` nodes have."""
+    """The number of GPUs on `nodes` nodes."""
     return nodes * GPUS_PER_NODE
 
 
@@ -39,14 +39,16 @@ def write_idle_inventory(path: Path, nodes: int, seed: int) -> None:
 
 
 def create_nodes(api: Api, first: int, last: int, seed: int) -> None:
-    """Create nodes `first` to `last` - 1; a smaller cluster is the head of a larger one. Raises ApiError."""
+    """Create nodes `first` to `last` - 1; a smaller cluster is the beginning of a larger one. Raises
+    ApiError.
+    """
     with ThreadPoolExecutor(_CREATORS) as pool:
         for _ in pool.map(lambda node: api.create("/api/v1/nodes", node), node_objects_of(first, last, seed)):
             pass
 
 
 def node_objects_of(first: int, last: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Nodes `first` to `last` - 1 as kubelet would register them: the uid is the API server's to give."""
+    """Nodes `first` to `last` - 1 as the kubelet would register them; the API server assigns the uid."""
     for _, node in _objects(first, last, seed):
         described = {key: value for key, value in node["metadata"].items() if key != "uid"}
         yield {**node, "metadata": described}
@@ -60,7 +62,7 @@ def _objects(first: int, last: int, seed: int) -> Iterator[tuple[dict[str, Any],
 
 
 def _indexes(first: int, last: int) -> Iterator[int]:
-    """Where the idle nodes stand in the latency suite's cluster, which has two of them in four."""
+    """The positions of the idle nodes in the latency suite's cluster, two in four."""
     for number in range(first, last):
         turn, which = divmod(number, len(_IDLE))
         yield turn * len(NodeClass) + _IDLE[which]

@@ -1,9 +1,9 @@
-"""The pods of the scheduler suite: a training job's pod each, asking one GPU of any node.
+"""The pods of the scheduler suite: training pods that request one GPU of any node.
 
-They are the latency suite's pods without what this cluster has not: their Job, their claims, a ServiceAccount
-and a priority class. All ask the same, as the pods of one Job or Deployment do, or no two: each then wants
-another few MiB to be free, which every node has, and an extender that remembers decisions has to make each
-anew, as behind an inventory that changes with every binding.
+They are the latency suite's pods without parts that this cluster lacks: their Job, their claims, a
+ServiceAccount and a priority class. Either all requests are equal, like those of one Job or Deployment, or
+all differ: each then requires a different small amount of free MiB, which every node has, and an extender
+that remembers decisions must make each again, as with an inventory that changes with every binding.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def create_pods(api: Api, count: int, seed: int, alike: bool) -> None:
 
 
 def delete_pods(api: Api) -> None:
-    """Delete all pods and wait until they are gone. Raises ApiError, and TimeoutError when some stay."""
+    """Delete all pods and wait until they are gone. Raises ApiError, and TimeoutError if some stay."""
     api.request("DELETE", PATH, {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
     until_s = time.monotonic() + _GONE_S
     while api.items(PATH, limit="1"):

@@ -18,16 +18,16 @@ _READY_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What /metrics said, and when: on the monotonic clock, half-way between question and answer."""
+    """The content of /metrics and its time: on the monotonic clock, half-way between request and answer."""
 
     at_s: float
     text: str
 
 
 class SchedulerProcess:
-    """kube-scheduler with the shipped configuration, asking the extender at `extender_url` if any.
+    """kube-scheduler with the shipped configuration, calling the extender at `extender_url` if any.
 
-    With `binds` the extender binds, too.
+    With `binds`, the extender also binds.
     """
 
     def __init__(
@@ -54,7 +54,8 @@ class SchedulerProcess:
                 f"--secure-port={port}",
                 f"--tls-cert-file={credentials.serving_cert_file}",
                 f"--tls-private-key-file={credentials.serving_key_file}",
-                # Without a kubeconfig for it nobody is authenticated; what may be read by anybody is this.
+                # Without a kubeconfig for it no client is authenticated; this path may be read without
+                # authentication.
                 "--authorization-always-allow-paths=/healthz,/metrics",
             ],
             directory / f"kube-scheduler-{name}.log",
@@ -71,7 +72,7 @@ class SchedulerProcess:
             return False
 
     def read_metrics(self) -> Reading:
-        """Ask /metrics. Raises OSError or ApiError."""
+        """Read /metrics. Raises OSError or ApiError."""
         asked_s = time.monotonic()
         text = self._api.text("/metrics")
         return Reading((asked_s + time.monotonic()) / 2, text)

@@ -25,7 +25,7 @@ _TOLD = {ALGORITHM: "algorithm time"}
 def scheduler_report(
     machine: Mapping[str, Any], scheduler: str, command: str, blocks: Sequence[Block]
 ) -> dict[str, Any]:
-    """The whole report, ready for JSON; `scheduler` is what kube-scheduler says of its version."""
+    """The whole report, ready for JSON; `scheduler` is kube-scheduler's own version."""
     ratios = ratios_of(blocks)
     return {
         "apiVersion": "cli.scheduler-ext.io/v1alpha1",
@@ -82,7 +82,7 @@ def scheduler_table(rows: Iterable[Row]) -> str:
 
 
 def ratio_table(ratios: Sequence[Ratio]) -> str:
-    """How many times the references' values each contender's are, and whether the bounds hold."""
+    """The ratio of each contender's values to the references', and whether the bounds hold."""
     references = [(quantity, against) for quantity, names in REFERENCES.items() for against in names]
     headings = [f"{_TOLD.get(quantity, 'pods/s')} / {against}".upper() for quantity, against in references]
     lines: list[tuple[str, ...]] = [("NODES", "CONTENDER", *headings)]

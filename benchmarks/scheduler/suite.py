@@ -1,4 +1,4 @@
-"""All blocks: for each cluster size and round, every contender once, in an order that turns."""
+"""All blocks: for each cluster size and round, every contender once, in an order that rotates."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from benchmarks.scheduler.pods import create_pods, delete_pods
 from tests.e2e.cluster.control_plane import ControlPlane
 
 T = TypeVar("T")
-# Measured on two shared cores: the control plane, a node with its inventory, what a block takes beside its
-# pods, what a pod takes, and what each node adds to that.
+# Measured on two shared cores: the control plane, a node with its inventory, a block without its pods, a pod,
+# and the addition to that for each node.
 _START_S = 10.0
 _NODE_S = 0.006
 _BLOCK_S = 2.8
@@ -27,7 +27,7 @@ _POD_NODE_S = 3.7e-6
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What to measure: cluster sizes in ascending order, pods per block, rounds, contenders."""
+    """The measurement's settings: cluster sizes in ascending order, pods per block, rounds, contenders."""
 
     nodes: Sequence[int]
     pods: int
@@ -35,9 +35,9 @@ class Settings:
     rounds: int
     contenders: Sequence[Contender]
     seed: int
-    # Whether all pods ask the same.
+    # Whether all pods have equal requests.
     alike: bool = True
-    # kube-scheduler's back-off ends at 10 s, so a pod that is tried again is seen within this.
+    # kube-scheduler's back-off ends at 10 s, so a pod that is tried again is seen within this time.
     patience_s: float = 30.0
     note: Callable[[str], None] = print
 
@@ -47,14 +47,14 @@ class Settings:
         return self.warm_up + self.pods
 
     def expected_s(self) -> float:
-        """How long it will take, roughly."""
+        """The estimated duration."""
         blocks = self.rounds * len(self.contenders)
         one_each = sum(_BLOCK_S + self.queue * (_POD_S + nodes * _POD_NODE_S) for nodes in self.nodes)
         return _START_S + max(self.nodes) * _NODE_S + blocks * one_each
 
 
 def measure(settings: Settings, plane: ControlPlane, directory: Path) -> list[Block]:
-    """Run every block. Raises ChildError, ProcessError, ApiError or OSError where a part does not run."""
+    """Run every block. Raises ChildError, ProcessError, ApiError or OSError if a part does not run."""
     blocks: list[Block] = []
     present = 0
     for nodes in settings.nodes:
@@ -104,7 +104,7 @@ def _measure_block(
     nodes: int,
     number: int,
 ) -> Block:
-    """One block on fresh pods, which are gone in the end; all contenders of a round get the same pods."""
+    """One block on new pods, which are deleted at the end; all contenders of a round get the same pods."""
     create_pods(plane.api, settings.queue, settings.seed + number, settings.alike)
     try:
         readings = run_block(

@@ -1,4 +1,4 @@
-"""Blocks summed up: a row per contender, ratios taken round by round, and the bounds we promise."""
+"""Summary of blocks: a row per contender, ratios taken round by round, and the promised bounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VALUE: dict[str, Callable[[Block], float | None]] = {
     THROUGHPUT: lambda block: block.pods_per_s,
 }
 REFERENCES = {ALGORITHM: (NONE.name, NOOP_FEW.name), THROUGHPUT: (NONE.name, NOOP_ALL.name)}
-"""Who each quantity is compared with."""
+"""The reference for each quantity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Spread:
     greatest: float
 
     def as_json(self) -> dict[str, float]:
-        """As the report holds it."""
+        """The values in the report's form."""
         return {
             "median": round(self.median, 3),
             "min": round(self.least, 3),
@@ -39,14 +39,14 @@ class Spread:
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """The Spread of what was measured; None where nothing was."""
+    """The Spread of the measurements; None without any."""
     known = [value for value in values if value is not None]
     return Spread(statistics.median(known), min(known), max(known)) if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One contender at one cluster size, over all rounds; times in ms per pod, None where nobody said.
+    """One contender at one cluster size, over all rounds; times in ms per pod, None without metrics.
 
     The quantiles are estimates from the buckets of all rounds together, whose bounds double.
     """
@@ -86,7 +86,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times `against`'s value a contender's is, round by round."""
+    """The ratio of a contender's value to `against`'s, round by round."""
 
     nodes: int
     quantity: str
@@ -95,7 +95,7 @@ class Ratio:
     times: Spread
 
     def as_json(self) -> dict[str, Any]:
-        """As the report's `ratios` holds it."""
+        """The ratio in the report's `ratios`."""
         return {
             "nodes": self.nodes,
             "quantity": self.quantity,
@@ -107,7 +107,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What the extender has to keep ("must") or reaches for ("goal") in the median of a ratio."""
+    """A limit ("must") or target ("goal") of the extender for the median of a ratio."""
 
     kind: str
     nodes: int
@@ -123,7 +123,7 @@ class Bound:
         return median <= self.limit if self.at_most else median >= self.limit
 
     def as_json(self, ratio: Ratio) -> dict[str, Any]:
-        """What was promised and measured, as the report's `bounds` holds it."""
+        """A promise and its measurement, in the report's `bounds`."""
         return {
             "kind": self.kind,
             "nodes": self.nodes,
@@ -136,7 +136,7 @@ class Bound:
         }
 
     def found(self, ratios: Iterable[Ratio]) -> Ratio | None:
-        """What was measured of it."""
+        """The measurement of the bound."""
         subject = (self.nodes, self.quantity, self.contender, self.against)
         return next((r for r in ratios if (r.nodes, r.quantity, r.contender, r.against) == subject), None)
 
@@ -149,7 +149,7 @@ BOUNDS = (
 
 
 def rows_of(blocks: Sequence[Block]) -> list[Row]:
-    """One Row per cluster size and contender, in the order in which they first ran."""
+    """One Row per cluster size and contender, in the order of their first run."""
     return [
         _row([block for block in blocks if (block.nodes, block.contender) == key])
         for key in dict.fromkeys((block.nodes, block.contender) for block in sorted(blocks, key=_first_ran))
