@@ -1,1 +1,1 @@
-"""The product as its users meet it: installed on a real control plane, asked by a real scheduler."""
+"""The product as its users run it: installed on a real control plane, called by a real scheduler."""

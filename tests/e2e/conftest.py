@@ -22,7 +22,7 @@ from tests.e2e.workload import Workload
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here is `e2e`, which `make test` leaves out and `make e2e` asks for."""
+    """Everything here is `e2e`, which `make test` leaves out and `make e2e` selects."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.e2e)
@@ -36,7 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def left_behind(api: Api) -> list[str]:
-    """What tests should have removed."""
+    """Objects that tests should have removed."""
     paths = ("/api/v1/nodes", "/api/v1/pods", "/apis/scheduling.k8s.io/v1/priorityclasses")
     names = [each["metadata"]["name"] for path in paths for each in api.items(path)]
     ours = (*PLAIN_NODES, "gpu-scheduler-", "system-")
@@ -63,7 +63,7 @@ def installation(cluster: Cluster) -> Installation:
 
 @pytest.fixture(scope="session")
 def shares(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareCluster]:
-    """A cluster of its own with what manifests/overlays/shares installs but for what runs."""
+    """A cluster of its own with manifests/overlays/shares, but without its workloads."""
     with running_share_cluster(tmp_path_factory.mktemp("shares"), SHARES) as cluster:
         yield cluster
 
@@ -84,8 +84,8 @@ def share_workload(share_installation: Installation) -> Iterator[ShareWorkload]:
 
 @pytest.fixture
 def workload(installation: Installation) -> Iterator[Workload]:
-    """Nodes and pods of the test at hand; what it leaves behind is removed."""
-    # A test that broke something and failed before it was whole again is one failure, not eight.
+    """Nodes and pods of the present test; leftovers are removed at its end."""
+    # A test that breaks something and fails before it is repaired should be one failure, not eight.
     installation.await_ready()
     workload = Workload(installation)
     yield workload

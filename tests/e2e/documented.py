@@ -1,4 +1,4 @@
-"""Whoever follows the pages of the documentation, command by command."""
+"""A reader of the documentation who runs every command."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Reader:
         self.cluster = cluster
         self.api = cluster.plane.api
         self.checkout = checkout
-        # What stands in the pages for names of the reader's own.
+        # Placeholders on the pages for the reader's own names.
         self.names: dict[str, str] = {}
         self.environment: dict[str, str] = {}
-        # In the place of 8890, which may be somebody else's on this machine.
+        # In the place of 8890, which another program of this machine may use.
         (self.forwarded_port,) = free_ports(1)
         for name in ("manifests", "config"):
             shutil.copytree(ROOT / name, checkout / name)
         for name in ("Makefile", "setup.cfg", "pyproject.toml", "constraints.txt"):
             shutil.copyfile(ROOT / name, checkout / name)
-            # Older than any environment: `make` leaves the one alone that runs the tests.
+            # Older than any environment, so that `make` does not rebuild the one that runs the tests.
             os.utime(checkout / name, (0, 0))
         (checkout / ".venv").symlink_to(sys.prefix)
         (checkout / ".kube").mkdir()
@@ -46,21 +46,22 @@ class Reader:
             self.run_block(block)
 
     def run_block(self, block: str) -> str:
-        """What it prints; every command in it must succeed."""
+        """The output; every command in it must succeed."""
         done = self._done(block, "-euo", "pipefail")
         assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
         assert "Warning" not in done.stderr, done.stderr
         return done.stdout
 
     def look(self, block: str) -> None:
-        """The same of commands that may find nothing, as those of runbooks do where nothing is wrong, or
-        where a pod would not fit (3)."""
+        """The same for commands that may find nothing, as those of runbooks do if nothing is wrong, or if a
+        pod would not fit (3).
+        """
         done = self._done(block, "-u")
         assert done.returncode in (0, 1, 3), f"{block}\n{done.stdout}\n{done.stderr}"
         assert not re.search(r"(?i)error|usage|not found|unknown|forbidden", done.stderr), done.stderr
 
     def follow(self, runbook: str) -> None:
-        """Look at what a runbook has looked at."""
+        """Check what a runbook has checked."""
         for block in blocks((ROOT / runbook).read_text(), "sh"):
             self.look(block)
 

@@ -1,7 +1,7 @@
 """The product's command with faults in it: `python -m tests.e2e.faulty_extender FILE serve ...`.
 
-FILE, while there is one, says which fault is due and at the how many-th time its place is passed. Whoever
-meets it removes the file. The code of the product runs as it is; its calls are wrapped.
+FILE, while it exists, names the due fault and the passage at which it happens. The process that meets the
+fault removes the file. The code of the product runs unchanged; its calls are wrapped.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ KILLS = (
     "before-confirm",
     "after-confirm",
 )
-# A Binding that is posted late, one whose answer is, one whose answer is lost, and one that succeeds after it
-# was given up.
+# A Binding that is posted late, one with a late answer, one with a lost answer, and one that succeeds after
+# it was given up.
 DELAYS = ("late-post", "late-answer", "lost-answer", "late-success")
 # Within bind's deadline of 4 s, and beyond kube-scheduler's of 5 s.
 _LATE_S, _TOO_LATE_S = 3.0, 6.0
-# Some part of what a POST takes.
+# A part of the duration of a POST.
 _PART_S = 0.002
 
 
@@ -67,13 +67,13 @@ class Faults:
             return True
 
     def die_if(self, place: str) -> None:
-        """End here, where that is due."""
+        """End here if the fault is due."""
         if self.due(place):
             _die()
 
 
 def arm(file: Path, fault: str, number: int) -> None:
-    """Let `fault` happen the `number`-th time that its place is passed from now on."""
+    """Trigger `fault` at the `number`-th passage of its place from now on."""
     unfinished = file.with_suffix(".unfinished")
     unfinished.write_text(f"{fault} {number}")
     unfinished.replace(file)

@@ -1,7 +1,7 @@
-"""What happened to pods, by two witnesses: a watch, which has every state in the API server's own order, and
-the API server's audit log, which has every Binding and who posted it.
+"""The history of pods, from two witnesses: a watch, which has every state in the API server's own order, and
+the API server's audit log, which has every Binding with its author.
 
-Both are plain JSON. The checks give sentences: what is wrong, and nothing where all is well.
+Both are plain JSON. The checks return sentences about errors, and nothing if all is correct.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ASSIGNED = "gpu.scheduler-ext.io/assigned"
 
 
 class Recorder:
-    """Records what becomes of a namespace's pods while it is entered; `events` are in their order."""
+    """Records the changes of a namespace's pods while it is entered; `events` are in their order."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self.events: list[Event] = []
@@ -46,7 +46,7 @@ class Recorder:
 
 
 def over_promised(events: Iterable[Event], room: Mapping[str, int]) -> Iterator[str]:
-    """Every moment at which pods held more than there is; `room` is what there is of each key of `held`."""
+    """Every moment at which pods held more than exists; `room` is the amount of each key of `held`."""
     holdings: dict[str, Mapping[str, int]] = {}
     for kind, pod in events:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
@@ -77,10 +77,11 @@ def moved(events: Iterable[Event]) -> Iterator[str]:
 
 
 def audited(log: Path) -> list[Json]:
-    """The writes of an audit log that were done or may have been, in the order in which they were received.
+    """The writes of an audit log that happened or may have happened, in the order in which they were
+    received.
 
-    A server that answers that it ran out of time, because whoever asked is gone, may have done it; what it
-    never read to its end it has not.
+    A server that answers with a timeout, because its client disconnected, may have written; a request that it
+    never read to its end was not executed.
     """
     lines = [json.loads(line) for line in log.read_bytes().splitlines()]
     done = [
@@ -96,7 +97,7 @@ def _is_sure(write: Json) -> bool:
 
 
 def bindings(writes: Iterable[Json], namespace: str) -> list[Json]:
-    """The Bindings among them, of a namespace's pods."""
+    """The Bindings among them, for a namespace's pods."""
     return [
         each
         for each in writes
@@ -105,7 +106,7 @@ def bindings(writes: Iterable[Json], namespace: str) -> list[Json]:
 
 
 def disagreements(events: Sequence[Event], writes: Sequence[Json], namespace: str) -> Iterator[str]:
-    """Where the two witnesses do not say the same: a pod that was bound twice, or elsewhere, or unseen."""
+    """Contradictions of the two witnesses: a pod that was bound twice, or elsewhere, or unseen."""
     seen = {
         pod["metadata"]["uid"]: (pod["spec"]["nodeName"], _assigned(pod["metadata"]))
         for kind, pod in events
@@ -124,7 +125,7 @@ def disagreements(events: Sequence[Event], writes: Sequence[Json], namespace: st
 
 
 def unannounced(writes: Sequence[Json], namespace: str) -> Iterator[str]:
-    """Every Binding with something of a GPU before which its node's GPUReservation did not say so."""
+    """Every Binding with a part of a GPU that its node's GPUReservation did not announce before."""
     announced: set[tuple[str, str, str, str]] = set()
     for each in writes:
         body = each["requestObject"]
@@ -148,14 +149,14 @@ def unannounced(writes: Sequence[Json], namespace: str) -> Iterator[str]:
 
 
 def foreign(writes: Iterable[Json], namespace: str, user: str) -> Iterator[str]:
-    """Every Binding that somebody else than `user` posted."""
+    """Every Binding that another user than `user` posted."""
     for each in bindings(writes, namespace):
         if each["user"]["username"] != user:
             yield f"{each['objectRef']['name']} was bound by {each['user']['username']}"
 
 
 def _assigned(meta: Json) -> str:
-    """All that the extender decided, as text."""
+    """All decisions of the extender, as text."""
     annotations = meta.get("annotations") or {}
     return _sorted(
         {key: value for key, value in annotations.items() if key == ASSIGNED or key.startswith(DEVICES)}
@@ -169,7 +170,7 @@ def _sorted(values: Mapping[str, str]) -> str:
 def wrongs(
     events: Sequence[Event], writes: Sequence[Json], namespace: str, room: Mapping[str, int], user: str
 ) -> list[str]:
-    """All that is wrong with a history."""
+    """All errors in a history."""
     return [
         *over_promised(events, room),
         *moved(events),

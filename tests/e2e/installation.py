@@ -1,4 +1,4 @@
-"""The product installed on the test control plane, and what tests ask of it."""
+"""The product installed on the test control plane, and the tests' questions to it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NAMESPACE = "gpu-scheduler"
 _EXTENDER_PORT, _HEALTH_PORT, _SCHEDULER_PORT = 8888, 8889, 10259
 _ROLLOUT_S = 60
 _REPLICAS = 2
-# An extender publishes what it hears within a fraction of this.
+# An extender publishes changes within a fraction of this.
 _QUIET_S = 0.3
 
 
 class Installation:
-    """What stands in the cluster after `kubectl apply -k`."""
+    """The objects in the cluster after `kubectl apply -k`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.plane = cluster.plane
@@ -42,7 +42,7 @@ class Installation:
         self.await_rollout()
 
     def await_rollout(self) -> None:
-        """Wait until every Deployment of ours has all its replicas."""
+        """Wait until every Deployment of the project has all its replicas."""
         path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
         for deployment in self.api.items(path):
             name = deployment["metadata"]["name"]
@@ -50,7 +50,7 @@ class Installation:
             self.plane.kubectl("-n", NAMESPACE, "rollout", "status", f"deployment/{name}", wait)
 
     def await_ready(self) -> None:
-        """Wait until every running pod of ours is ready, whatever was done to it before."""
+        """Wait until every running pod of the project is ready, whatever was done to it before."""
 
         def ready() -> bool:
             pods = self.pods()
@@ -59,21 +59,21 @@ class Installation:
         eventually(ready, "our pods are ready", _ROLLOUT_S)
 
     def pods(self, component: str = "scheduler") -> list[RunningPod]:
-        """The running pods of one of our Deployments."""
+        """The running pods of one of the project's Deployments."""
         return self.kubelet.running(NAMESPACE, **{"app.kubernetes.io/component": component})
 
     def extender_url(self, pod: RunningPod) -> str:
-        """Where the extender of a pod answers kube-scheduler."""
+        """The address of a pod's extender for kube-scheduler."""
         return f"http://{LOOPBACK}:{pod.ports.local(_EXTENDER_PORT)}"
 
     def metric(self, name: str, component: str = "scheduler", **labels: str) -> float:
-        """A metric of the extenders, summed over all of them and over the labels not given."""
+        """A metric of the extenders, summed over all of them and over the unspecified labels."""
         return sum(self.metric_of(pod, name, **labels) for pod in self.pods(component))
 
     def active(self) -> RunningPod:
         """The pod whose kube-scheduler holds the Lease.
 
-        One that was stopped and goes on believes for 10 s that it still does, and schedules.
+        One that was stopped and continues believes for 10 s that it still holds it, and schedules.
         """
 
         def only_leader() -> RunningPod | None:
@@ -83,7 +83,7 @@ class Installation:
         return eventually(only_leader, "one kube-scheduler leads")
 
     def leads(self, pod: RunningPod) -> bool:
-        """Whether the pod's kube-scheduler says that it holds the Lease."""
+        """Whether the pod's kube-scheduler reports that it holds the Lease."""
         url = f"https://{LOOPBACK}:{pod.ports.local(_SCHEDULER_PORT)}/metrics"
         try:
             metrics = unverified.get(url, self.api.token)
@@ -102,7 +102,7 @@ class Installation:
         return {pod: self.metric_of(pod, "gpu_extender_snapshot_generation") for pod in self.pods()}
 
     def await_inventory(self, gpu_nodes: int, since: Mapping[RunningPod, float]) -> None:
-        """Wait until every extender knows so many nodes with GPUs, and what changed since then."""
+        """Wait until every extender knows this many nodes with GPUs, and the changes since then."""
 
         def known() -> bool:
             return all(self.metric_of(pod, "gpu_extender_inventory_nodes") == gpu_nodes for pod in since)
@@ -117,7 +117,7 @@ class Installation:
         eventually(settled, f"every extender knows {gpu_nodes} nodes with GPUs, as they are now")
 
     def explain(self, pod: Json) -> Json:
-        """What `scheduler-ext explain` says of a pod on the cluster as it is."""
+        """The output of `scheduler-ext explain` for a pod on the present cluster."""
         kubeconfig = str(self.plane.kubeconfig("admin"))
         command = ["explain", "--kubeconfig", kubeconfig, "-f", "-", "-o", "json"]
         told = subprocess.run(
@@ -133,7 +133,7 @@ class Installation:
 
 
 def filter_calls(installation: Installation) -> Callable[[], float]:
-    """How many filter calls have come since this was called."""
+    """The number of filter calls since this was called."""
 
     def total() -> float:
         return installation.metric("gpu_extender_request_duration_seconds_count", verb="filter")

@@ -1,4 +1,4 @@
-"""A further kube-scheduler with the shipped configuration, but for what a test changes in it."""
+"""A further kube-scheduler with the shipped configuration, except for a test's changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _READY_S = 30.0
 
 @contextlib.contextmanager
 def running_scheduler(plane: ControlPlane, extender_url: str, **extender: Any) -> Iterator[str]:
-    """Yields the schedulerName of a scheduler that asks `extender_url`; `extender` changes its entry."""
+    """Yields the schedulerName of a scheduler that calls `extender_url`; `extender` changes its entry."""
     name = f"scheduler-{uuid.uuid4().hex[:8]}"
     configuration = yaml.safe_load(SHIPPED.read_bytes())
     configuration["leaderElection"] = {"leaderElect": False}

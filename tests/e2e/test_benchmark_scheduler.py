@@ -1,4 +1,4 @@
-"""The scheduler benchmark on a real control plane of its own: it measures, and it notices what goes wrong."""
+"""The scheduler benchmark on a real control plane of its own: it measures, and it reports errors."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_smoke_run_measures_every_contender(tmp_path: Path) -> None:
 
 
 def test_a_scheduler_that_does_not_start_ends_the_run_with_its_last_words(tmp_path: Path) -> None:
-    """The control plane's own starts; the one that gets a configuration does not."""
+    """The control plane's own kube-scheduler starts; the configured one does not."""
     real = find_binaries()
     assets = tmp_path / "assets"
     assets.mkdir()

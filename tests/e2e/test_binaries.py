@@ -1,4 +1,4 @@
-"""Where the control plane's binaries come from."""
+"""Sources of the control plane's binaries."""
 
 from __future__ import annotations
 

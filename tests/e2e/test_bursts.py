@@ -15,7 +15,7 @@ pytestmark = pytest.mark.alone
 
 
 def bound(workload: Workload) -> Counter[str]:
-    """How many pods each node has."""
+    """The number of pods on each node."""
     return Counter(pod["spec"]["nodeName"] for pod in workload.all_pods() if "nodeName" in pod["spec"])
 
 

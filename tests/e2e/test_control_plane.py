@@ -1,4 +1,4 @@
-"""The test control plane itself: what later tests rely on is there, and is not open to anybody."""
+"""The test control plane itself: it has the parts that later tests need, and refuses unknown users."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_everything_listens_on_loopback_only(cluster: Cluster, installation: Ins
 
 
 def admitted(api: Api, name: str, label: str) -> Json | None:
-    """A namespace as the API server would take it; None when it is refused."""
+    """The namespace that the API server would store; None if it is refused."""
     body = {"metadata": {"name": name, "labels": {"test": label}}}
     try:
         return api.create("/api/v1/namespaces?dryRun=All", body)

@@ -55,17 +55,17 @@ def test_the_readme_on_a_pod(reader: Reader) -> None:
 
 
 def test_the_page_on_installing_from_the_inventory_to_removing(reader: Reader) -> None:
-    """After the README: the page goes on from there."""
+    """After the README: the page continues from there."""
     reader.run_block("kubectl apply -f pod.yaml")
     assert reader.node_of("three-a100") == "a100-1"
     reader.run("docs/tasks/install.md", "## Before you install")
     reader.run("docs/tasks/install.md", "## The inventory")
     reader.run("docs/tasks/install.md", "## Another configuration")
-    # What becomes of the tokens is in test_identities.py.
+    # test_identities.py covers the tokens afterwards.
     reader.run("docs/tasks/install.md", "## The extender's token")
     extender = "kubectl -n gpu-scheduler get configmaps -o yaml | grep -c 'strategy: binpack'"
     assert int(reader.run_block(extender)) >= 1
-    # Of the four GPUs the first pod has three.
+    # The first pod has three of the four GPUs.
     reader.write_pod(("three-a100", "one-more"), ('"3"', '"1"'))
     (block,) = blocks(section((ROOT / "docs/tasks/install.md").read_text(), "## Why a pod waits"), "sh")
     assert "a100-1" in reader.run_block(block)
@@ -102,7 +102,7 @@ def test_every_block_stands_in_a_section_that_is_run(reader: Reader) -> None:
 
 
 def test_the_quickstart(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """From a checkout to a pod that kube-scheduler has bound, and away again."""
+    """From a checkout to a pod that kube-scheduler has bound, and its removal."""
     with running_cluster(tmp_path_factory.mktemp("demo")) as cluster:
         reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
         *first, remove, labels = blocks((ROOT / "docs/quickstart.md").read_text(), "sh")
@@ -167,7 +167,7 @@ def test_standalone_lets_nobody_ask_without_a_certificate(standalone: tuple[Read
             connection.request("GET", "/version")
             return connection.getresponse().status
 
-    # Whatever the kernel and TLS make of it, it is none of HTTP.
+    # Whatever the kernel and TLS return, it is not an HTTP answer.
     for ask in (status, lambda: get(f"http://{LOOPBACK}:{port}/version")):
         with pytest.raises(OSError, match=r"(?i)closed|reset|alert|eof|disconnected|violation|refused"):
             ask()

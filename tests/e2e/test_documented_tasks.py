@@ -25,7 +25,7 @@ ELSEWHERE = {
     *("install.md", "shares.md", "standalone.md"),
     *("CertificateExpiry.md", "GPUBindConflictsHigh.md", "GPUSharePodsUnplaced.md"),
 }
-# What the Prometheus Operator would bring.
+# Objects that the Prometheus Operator would install.
 MONITORS = """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -51,7 +51,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
         host = GpuHost(Workload(Installation(cluster)), "gpus", h100(0), h100(1))
         host.await_report()
         host.machine.write()
-        # The machine the agent's page is read on is the node.
+        # The reader of the agent's page is on the node.
         programs = reader.checkout / "bin"
         programs.mkdir()
         (programs / "hostname").write_text(f"#!/bin/sh\necho {host.name}\n")

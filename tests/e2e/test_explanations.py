@@ -1,4 +1,4 @@
-"""A real kube-scheduler's pods, asked about at the extender that decided: while they wait, and after."""
+"""Explanations of a real kube-scheduler's pods by the extender that decided: while they wait, and after."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHOLE = "nvidia.com/gpu"
 
 
 def asked(workload: Workload, path: str) -> bytes:
-    """What the active extender's inspection listener says, as through a port-forward."""
+    """The answer of the active extender's inspection listener, as through a port-forward."""
     active = workload.installation.active()
     with urlopen(f"http://{LOOPBACK}:{active.ports.local(INSPECT_PORT)}{path}") as reply:
         body: bytes = reply.read()
@@ -70,7 +70,7 @@ def test_a_pod_that_waits_for_another_one(workload: Workload) -> None:
         "node(s) didn't match Pod's node affinity/selector",
     )
     assert f"pod {workload.namespace}/{first} (priority 0)" in answer["nearest"]["text"]
-    # kube-scheduler counts whole GPUs itself, and asks about no node where none is left.
+    # kube-scheduler counts whole GPUs itself, and asks about no node if none is left.
     assert (answer["fits"], answer["recorded"]) == (False, None)
     assert "1 Insufficient nvidia.com/gpu" in answer["kubeScheduler"]
 

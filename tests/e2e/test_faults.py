@@ -1,4 +1,6 @@
-"""An extender that is gone, hangs or fails: the pod says so, nothing is bound wrongly, and it recovers."""
+"""An extender that is gone, hangs or fails: the pod's events show it, nothing is bound wrongly, and it
+recovers.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,16 @@ from tests.e2e.second_scheduler import running_scheduler
 from tests.e2e.workload import SCHEDULER, Workload
 from tests.kube_objects import ANNOTATION
 
-# kube-scheduler's own counting would take any node; only the extender knows the difference.
+# kube-scheduler's own counting would accept any node; only the extender knows the difference.
 WISH = {f"{ANNOTATION}model": "H100"}
 # The shipped httpTimeout.
 HTTP_TIMEOUT_S = 5.0
-# Of an extender that is gone, and of one that goes while it is asked.
+# Messages for an extender that is gone, and for one that ends during a request.
 NO_ANSWER = re.compile("connection refused|reset by peer|EOF|broken pipe|server closed idle connection")
 
 
 def a_choice(workload: Workload) -> str:
-    """Two nodes with GPUs free, one of them with those that the pod asks for."""
+    """Two nodes with free GPUs, one of them with those that the pod requests."""
     for i in range(4):
         workload.add_whole(f"a100-{i}", 8)
     right = workload.add_whole("h100", 8, "H100-80GB")
@@ -37,7 +39,7 @@ def wishing_pod(workload: Workload, scheduler: str = SCHEDULER) -> Json:
 
 
 def await_error(workload: Workload, name: str, timeout_s: float = 15.0) -> str:
-    """What the pod says of an attempt that went wrong, as opposed to one that found no node."""
+    """The pod's events about a failed attempt, as opposed to one that found no node."""
 
     def error() -> str | None:
         condition = workload.unscheduled(name)
@@ -116,14 +118,14 @@ def test_the_standby_takes_over(workload: Workload) -> None:
     scheduler = active.containers["kube-scheduler"]
     restarts = scheduler.restarts
     assert scheduler.child is not None
-    # Stopped, not killed: a process that is restarted at once may well lead again.
+    # Stopped, not killed: a process that is restarted at once may lead again.
     scheduler.child.signal_all(signal.SIGSTOP)
     try:
         assert workload.await_node(workload.create(wishing_pod(workload)), timeout_s=60.0) == right
         assert successor(workload, active) is not active
     finally:
         scheduler.child.signal_all(signal.SIGCONT)
-    # It goes on as leader until it has tried in vain for 10 s to renew its Lease.
+    # It remains leader until it has tried in vain for 10 s to renew its Lease.
     eventually(lambda: scheduler.restarts > restarts, "the first scheduler has given up", 60.0)
     eventually(lambda: active.ready, "the first pod is ready again", 60.0)
 

@@ -1,4 +1,4 @@
-"""nodeCacheCapable false: kube-scheduler sends whole Node objects, and everything comes out the same."""
+"""nodeCacheCapable false: kube-scheduler sends whole Node objects, with the same results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Way = tuple[str, Proxy]
 
 @pytest.fixture(scope="module")
 def ways(installation: Installation) -> Iterator[tuple[Way, Way]]:
-    """Two schedulers, each through a proxy of its own to the same extender: by names, by whole nodes."""
+    """Two schedulers, each through its own proxy to the same extender: by names, by whole nodes."""
     extender = installation.extender_url(installation.pods()[0])
     plane = installation.plane
     with (

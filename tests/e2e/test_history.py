@@ -1,4 +1,4 @@
-"""The checker of histories sees what it is there to see; without a cluster."""
+"""The checker of histories finds the errors that it is for; without a cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def whole(name: str) -> Json:
 
 
 def asking(name: str, limits: Json, **more: Any) -> Json:
-    """An init container; it asks that first."""
+    """An init container; it requests that first."""
     return {"name": name, "resources": {"limits": limits}} | more
 
 

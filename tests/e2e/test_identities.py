@@ -1,4 +1,6 @@
-"""What each container of the scheduler's pod may do, asked of the API server with the token that it finds."""
+"""Rights of each container of the scheduler's pod, checked at the API server with the token in the
+container.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,12 @@ RBAC = "rbac.authorization.k8s.io"
 
 
 def own(installation: Installation, container: str) -> Api:
-    """The API as a container of a running pod sees it."""
+    """The API for a container of a running pod."""
     return installation.api.as_user(installation.pods()[0].token(container))
 
 
 def may(api: Api, verb: str, what: Json) -> bool:
-    """As `kubectl auth can-i` asks."""
+    """As with `kubectl auth can-i`."""
     review = {"spec": {"resourceAttributes": {"verb": verb, **what}}}
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     allowed: bool = api.create(path, review)["status"]["allowed"]
@@ -43,7 +45,7 @@ def may(api: Api, verb: str, what: Json) -> bool:
 
 
 def user(api: Api) -> str:
-    """The user name behind a token."""
+    """The user name of a token."""
     reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     name: str = api.create(reviews, {})["status"]["userInfo"]["username"]
     return name
@@ -105,7 +107,7 @@ def test_the_extender(installation: Installation, verb: str, what: Json) -> None
 
 @pytest.mark.parametrize(("verb", "what"), [*SHARES, *NEVER])
 def test_the_extender_does_not(installation: Installation, verb: str, what: Json) -> None:
-    """What shares need is granted with shares alone."""
+    """The rights that shares need are granted with shares alone."""
     assert not may(own(installation, "extender"), verb, what)
 
 
@@ -156,7 +158,7 @@ def test_each_container_has_its_own_identity(installation: Installation) -> None
 
 
 def test_a_policy_holds_the_extender_to_one_annotation(installation: Installation) -> None:
-    """RBAC allows it to patch a Node; what else of the Node it may not change."""
+    """RBAC allows it to patch a Node; the policy limits it to the annotation."""
     api = own(installation, "extender")
     node = f"/api/v1/nodes/{installation.api.items('/api/v1/nodes')[0]['metadata']['name']}"
     api.patch(node, {"metadata": {"annotations": {"gpu.scheduler-ext.io/inventory-changed": "1"}}})
@@ -166,7 +168,7 @@ def test_a_policy_holds_the_extender_to_one_annotation(installation: Installatio
 
 
 def claims(token: str) -> Json:
-    """What a token says of itself."""
+    """The claims of a token."""
     part = token.split(".")[1]
     said: Json = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     return said
@@ -192,7 +194,7 @@ def test_a_stolen_token_binds_what_waits(shares: ShareCluster) -> None:
 
 
 def refused(api: Api) -> bool:
-    """Whether the API server does not know the token."""
+    """Whether the API server rejects the token."""
     try:
         user(api)
     except ApiError as error:
@@ -201,7 +203,7 @@ def refused(api: Api) -> bool:
 
 
 def test_the_extenders_token_is_replaced_as_documented(workload: Workload) -> None:
-    """By the commands of docs/tasks/install.md; the old one is refused, and the extenders go on."""
+    """With the commands of docs/tasks/install.md; the old token is refused, and the extenders continue."""
     installation = workload.installation
     (pod, *_) = installation.pods()
     old = pod.token("extender")
@@ -212,7 +214,7 @@ def test_the_extenders_token_is_replaced_as_documented(workload: Workload) -> No
     eventually(lambda: refused(installation.api.as_user(old)), "the old token is refused", 60)
     eventually(lambda: pod.token("extender") != old, "the extender finds another token")
     assert user(own(installation, "extender")) == EXTENDER
-    # A watch that is open is not asked for its token again; one that begins is.
+    # An open watch is not authenticated again; a new one is.
     installation.plane.stop_apiserver()
     installation.plane.start_apiserver()
     eventually(
@@ -227,7 +229,7 @@ def test_the_extenders_token_is_replaced_as_documented(workload: Workload) -> No
 
 
 def test_a_new_secret_alone_would_have_the_same_token(installation: Installation) -> None:
-    """Which is why the ServiceAccount is replaced as well: a token that was taken would be good again."""
+    """The reason for replacing the ServiceAccount as well: a stolen token would otherwise be valid again."""
     path = f"/api/v1/namespaces/{NAMESPACE}/secrets"
     named = {"kubernetes.io/service-account.name": "gpu-scheduler-extender"}
     secret = {"metadata": {"name": "second", "annotations": named}, "type": TOKEN_SECRET}

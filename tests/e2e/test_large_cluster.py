@@ -49,7 +49,7 @@ def add_node(api: Api, number: int) -> Json:
 
 
 def add_pod(api: Api, number: int) -> Json:
-    """One in five asks a GPU."""
+    """One in five requests a GPU."""
     limits = {"nvidia.com/gpu": "1"} if number % 5 == 0 else {}
     container = {"name": "main", "image": "train:1", "resources": {"limits": limits}}
     return api.create(
@@ -90,7 +90,7 @@ def test_one_process_reports_for_a_thousand_nodes(plane: ControlPlane, tmp_path:
 
 
 def reported(api: Api) -> int:
-    # Asked seldom: a list of them all is work that agents would wait for.
+    # Rarely requested, because listing all reports is work that agents would wait for.
     time.sleep(1.0)
     return sum("status" in each for each in api.items(GPU_NODES))
 
@@ -117,7 +117,7 @@ def test_an_extender_is_soon_ready_for_it(plane: ControlPlane, tmp_path: Path) -
 
 
 def peak_mib(parent: int) -> int:
-    """The most memory that any process of the server has held so far."""
+    """The peak memory of any process of the server so far."""
     children = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=True
     ).stdout.split()

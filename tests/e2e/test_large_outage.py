@@ -1,6 +1,6 @@
-"""After an API server was away, an extender of a large cluster is right again within seconds.
+"""After an outage of the API server, an extender of a large cluster is correct again within seconds.
 
-No control plane here: the server is the tests' own, for it has to answer at the moment it is back.
+No control plane here: the server is the tests' own, because it must answer at the moment of its return.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def server() -> Iterator[LargeOutage]:
 
 
 class Following:
-    """An extender that follows it, with every watch there is."""
+    """An extender that follows it, with every possible watch."""
 
     def __init__(self, transport: Transport) -> None:
         config = Configuration(bind=BindSection(enabled=True))
@@ -42,7 +42,7 @@ class Following:
         (self._freed_node, _) = large.placement(PODS, NODES)[large_outage.FREED]
 
     def right(self) -> dict[str, bool]:
-        """Whether it knows of what changed, by what is watched."""
+        """Whether it knows the change, for each watched kind."""
         snapshot = self.live.snapshot
         assert snapshot is not None
         nodes = {name: node.info for name, node in snapshot.nodes.items()}

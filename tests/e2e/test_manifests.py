@@ -1,4 +1,4 @@
-"""Every overlay is taken by a real API server without a word, and keeps the policy."""
+"""A real API server accepts every overlay without a warning, and each overlay follows the policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.manifests.objects import containers, of_kind
 from tests.manifests.policy import violations
 
 OVERLAYS = [MANIFESTS / "base", *sorted((MANIFESTS / "overlays").iterdir())]
-# Other tests have written the inventory, which is the administrator's own here.
+# Other tests have written the inventory, which belongs to the administrator here.
 DRY_RUN = (
     "apply",
     "--server-side",
@@ -48,7 +48,7 @@ def test_keeps_the_policy(control_plane: ControlPlane, overlay: Path) -> None:
 
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
 def test_monitoring_goes_with_it(control_plane: ControlPlane, overlay: Path, tmp_path: Path) -> None:
-    """Nothing else changes; what is added but for the dashboard is of kinds that are not installed here."""
+    """Nothing else changes; apart from the dashboard, additions are of kinds that are not installed here."""
     monitoring = os.path.relpath(MANIFESTS / "components" / "monitoring", tmp_path)
     kustomization = {"resources": [os.path.relpath(overlay, tmp_path)], "components": [monitoring]}
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
@@ -61,7 +61,7 @@ def test_monitoring_goes_with_it(control_plane: ControlPlane, overlay: Path, tmp
 
 
 def test_images_may_be_named_by_digest(control_plane: ControlPlane, tmp_path: Path) -> None:
-    """As `make digests` prints them."""
+    """As printed by `make digests`."""
     digest = f"sha256:{'ab' * 32}"
     names = {"scheduler-ext": "registry:5000/a", "registry.k8s.io/kube-scheduler": "registry.example.com/b"}
     images = [{"name": name, "newName": new, "digest": digest} for name, new in names.items()]
@@ -109,7 +109,7 @@ def test_the_rights_suffice(installation: Installation) -> None:
         assert "Starting Kubernetes Scheduler" in pod.containers["kube-scheduler"].log.read_text()
     refused = refusals(installation)
     if refused:
-        # The API server takes a moment to act on roles that are new, or after a restart by another test.
+        # The API server takes a moment to apply roles that are new, or after a restart by another test.
         # client-go asks again within a minute.
         time.sleep(70)
         assert refusals(installation) == refused

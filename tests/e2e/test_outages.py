@@ -1,4 +1,4 @@
-"""An API server that is away for a minute, and forgets what watches had seen: on a cluster of its own."""
+"""An API server that is away for a minute, and forgets the history of watches: on a cluster of its own."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def workload(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workload]:
 
 
 def filtered(installation: Installation, pod: RunningPod, asking: Json, names: list[str]) -> Json:
-    """The reply of one extender, asked as kube-scheduler asks."""
+    """The reply of one extender to a request in kube-scheduler's form."""
     body = {"Pod": asking, "Nodes": None, "NodeNames": names}
     answer: Json = json.loads(unverified.post(f"{installation.extender_url(pod)}/filter", body))
     return answer
@@ -70,7 +70,7 @@ def test_everything_goes_on_after_an_api_server_that_was_away(workload: Workload
 
     plane.stop_apiserver()
     time.sleep(AWAY_S / 2)
-    # What is known is served on, and the probe says what it is.
+    # Known data is served on, and the probe reports the state.
     for each in installation.pods():
         assert filtered(installation, each, pod, [host.name])["NodeNames"] == [host.name]
         assert "what is known is served on" in readyz(each)
@@ -78,7 +78,7 @@ def test_everything_goes_on_after_an_api_server_that_was_away(workload: Workload
     host.machine.events.append((79, "GPU-t4-0"))
     host.machine.write()
     time.sleep(AWAY_S / 2)
-    # No watch may go on from where it was.
+    # No watch may continue from its last version.
     plane.compact()
     plane.start_apiserver()
 
@@ -102,7 +102,7 @@ def test_everything_goes_on_after_an_api_server_that_was_away(workload: Workload
     assert workload.await_node(name, 150.0) == late
 
 
-# Far below the shipped ages, for a test to wait for.
+# Far below the shipped ages, so that a test can wait for them.
 AGES = "inventory: {staleAfter: 3s, missingAfter: 6s}\n"
 MISSING_S = 6.0
 
@@ -115,7 +115,7 @@ def running_extender(installation: Installation, config: Path) -> Iterator[tuple
     arguments = ("-m", "scheduler_ext", "serve", f"--config={config}", f"--listen={LOOPBACK}:{api}")
     kubeconfig = f"--kubeconfig={plane.kubeconfig('admin')}"
     ports = (f"--health-listen={LOOPBACK}:{health}", f"--inspect-listen={LOOPBACK}:0")
-    # It is told to lead by a Lease that nobody holds, so that it writes nothing.
+    # It takes part in a Lease that has no holder, so that it writes nothing.
     lease = f"--lease={NAMESPACE}/nobodys"
     log = plane.directory / "short-ages.log"
     child = Child("short-ages", (sys.executable, *arguments, kubeconfig, *ports, lease), log)
@@ -127,7 +127,7 @@ def running_extender(installation: Installation, config: Path) -> Iterator[tuple
 
 
 def states(health: int) -> dict[str, float]:
-    """How many nodes with GPUs are in which state, as an extender says."""
+    """The number of nodes with GPUs by state, from an extender's metrics."""
     text = unverified.get(f"http://{LOOPBACK}:{health}/metrics")
     return {
         sample.labels["state"]: sample.value
@@ -138,7 +138,7 @@ def states(health: int) -> dict[str, float]:
 
 
 def test_an_extender_that_starts_anew_keeps_a_dead_agent_missing(workload: Workload, tmp_path: Path) -> None:
-    """It was reported long before this process began, and the API server knows when."""
+    """It was reported long before this process started, and the API server knows when."""
     config = tmp_path / "config.yaml"
     head = "apiVersion: config.scheduler-ext.io/v1alpha1\nkind: ExtenderConfiguration\n"
     config.write_text(head + AGES)
@@ -156,7 +156,7 @@ def test_an_extender_that_starts_anew_keeps_a_dead_agent_missing(workload: Workl
             # At once: not for as long as a new report would be good.
             assert json.loads(unverified.post(f"{url}/filter", body))["NodeNames"] == []
             assert states(health)["Missing"] >= 1
-            # Who edits the GPUNode for another reason does not bring its agent back.
+            # An edit of the GPUNode for another reason does not make the report fresh.
             annotations = {"gpu.scheduler-ext.io/cordoned": f"GPU-{dead}-{time.time()}"}
             workload.api.patch(f"{GPU_NODES}/{dead}", {"metadata": {"annotations": annotations}})
             time.sleep(1.0)

@@ -1,6 +1,6 @@
-"""A pod that names gpu-scheduler lands where the extender's decision says, on a real kube-scheduler.
+"""A pod with schedulerName gpu-scheduler lands where the extender decides, on a real kube-scheduler.
 
-The nodes that the extender likes best are those that kube-scheduler itself likes least.
+The nodes that the extender prefers are those that kube-scheduler itself prefers least.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MIG = {"enabled": True, "gridSize": 8}
 
 
 def mixed_cluster(workload: Workload) -> None:
-    """Models, fullness, MIG and shares: for every wish some nodes fit, and not all of them equally well."""
+    """Models, fullness, MIG and shares: for every wish some nodes fit, with different scores."""
     workload.add_whole("a100-a", 4)
     workload.add_whole("a100-b", 8)
     workload.add_whole("h100", 8, "H100-80GB")

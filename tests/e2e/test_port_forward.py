@@ -1,4 +1,6 @@
-"""What goes through the API server to a pod: port-forwards, the kubectl plugin's own among them, and logs."""
+"""Connections through the API server to a pod: port-forwards, including the kubectl plugin's own, and
+logs.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def forward_rule(*verbs: str) -> Json:
 
 
 class Told(NamedTuple):
-    """What a command left behind."""
+    """Leftovers of a command."""
 
     code: int
     out: str
@@ -67,7 +69,7 @@ def told(command: Sequence[str], kubeconfig: Path) -> Told:
 
 
 def inspect_url(pod: RunningPod, path: str) -> str:
-    """Where a pod's inspection listener is, without any forward."""
+    """The address of a pod's inspection listener, without a forward."""
     return f"http://{LOOPBACK}:{pod.ports.local(INSPECTION_PORT)}{path}"
 
 
@@ -79,7 +81,7 @@ def passive(workload: Workload) -> RunningPod:
 
 @pytest.fixture
 def placed(workload: Workload) -> str:
-    """A pod of ours that the active extender has placed, and knows it."""
+    """A pod of the project's scheduler that the active extender has placed and knows."""
     workload.add_whole("small", 3)
     workload.publish()
     active = workload.installation.active()
@@ -156,7 +158,7 @@ def test_lists_come_from_an_extender(workload: Workload, placed: str, command: s
 
 @pytest.fixture
 def transport(workload: Workload) -> Iterator[Transport]:
-    """The API server, as whoever may anything."""
+    """The API server, for a user with all rights."""
     transport = Transport.from_kubeconfig(workload.installation.plane.kubeconfig("admin"))
     yield transport
     transport.close()
@@ -205,7 +207,7 @@ def may(api: Api, rules: Sequence[Json]) -> bool:
 
 @contextmanager
 def somebody(workload: Workload, rules: Sequence[Json], path: Path) -> Iterator[Path]:
-    """The kubeconfig of one who may read the cluster, and has these rights in the extender's namespace."""
+    """The kubeconfig of a user who may read the cluster, with these rights in the extender's namespace."""
     api = workload.api
     name = f"somebody-{workload.namespace}"
     accounts = f"/api/v1/namespaces/{workload.namespace}/serviceaccounts"
@@ -221,7 +223,7 @@ def somebody(workload: Workload, rules: Sequence[Json], path: Path) -> Iterator[
             binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [account]}
             api.create(f"{root}/{kind}bindings", binding)
         token = api.create(f"{accounts}/{name}/token", {"spec": {}})["status"]["token"]
-        # The API server hears of new roles a moment later.
+        # The API server applies new roles a moment later.
         eventually(lambda: may(api.as_user(token), [*READ_OBJECTS, *rules]), "the rights are in force")
         write_kubeconfig(path, api.server, api.ca_file, {"token": token})
         yield path

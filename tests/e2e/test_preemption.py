@@ -1,7 +1,8 @@
 """A pod of high priority gets its place from pods of lower priority, on the real kube-scheduler.
 
-The least that suffices is evicted, and nobody in vain: whole GPUs and MIG as the base has it, shares where
-they are bound. A pod that no eviction would help is in test_unschedulable.py."""
+The smallest sufficient set is evicted, and no pod in vain: whole GPUs and MIG in the base, shares where they
+are bound. test_unschedulable.py has pods that no eviction would help.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +43,13 @@ class Classes:
 
 
 def await_running(workload: Workload, names: Iterable[str]) -> None:
-    """Wait until these pods run; each change of theirs is one that wakes a waiting pod."""
+    """Wait until these pods run, because each of their changes wakes a waiting pod."""
     for name in names:
         eventually(lambda each=name: workload.get(each)["status"]["phase"] == "Running", f"{name} runs")  # type: ignore[misc]
 
 
 def holders(workload: Workload, node: str, limits: Json, count: int, priority: str, **spec: Any) -> set[str]:
-    """Pods that hold something of a node already; their names."""
+    """Pods that already hold a part of a node; their names."""
     made = workload.create_all(
         [workload.pod(limits, nodeName=node, priorityClassName=priority, **spec) for _ in range(count)]
     )
@@ -66,7 +67,7 @@ def there(workload: Workload) -> set[str]:
 def assert_nobody_is_evicted(
     workload: Workload, name: str, stay: set[str], calls: Callable[[], float]
 ) -> None:
-    """The pod waits, and is not tried again and again; `calls` counts since before it came."""
+    """The pod waits, and is not tried again and again; `calls` counts since before its creation."""
     workload.await_event(name, "FailedScheduling")
     time.sleep(QUIET_S)
     assert there(workload) == stay | {name}
@@ -88,7 +89,7 @@ def gpu_node(workload: Workload, stem: str) -> str:
 
 @pytest.fixture(params=["workload", "share_workload"], ids=["kube-scheduler binds", "the extender binds"])
 def either(request: pytest.FixtureRequest) -> Workload:
-    """Where the extender binds it knows what it has bound before any watch tells."""
+    """An extender that binds knows its bindings before any watch reports them."""
     workload: Workload = request.getfixturevalue(request.param)
     return workload
 
@@ -120,7 +121,7 @@ class TestWhatADevicePluginPicks:
     def test_a_budget_is_kept_where_another_node_would_do(
         self, either: Workload, limits: Json, add: Callable[[Workload, str], str]
     ) -> None:
-        """Of two nodes that are alike, that whose pods have no budget; and where it costs more."""
+        """Of two equal nodes, the one whose pods have no budget; and where it costs more."""
         workload, classes = either, Classes(either)
         guarded, other = add(workload, "guarded"), add(workload, "other")
         workload.publish()
@@ -136,7 +137,7 @@ class TestWhatADevicePluginPicks:
             return bool(status.get("currentHealthy") == 2 and status["disruptionsAllowed"] == 0)
 
         eventually(counted, "the budget knows its pods")
-        # Those who are to decide hear of it a moment later.
+        # The deciders see it a moment later.
         time.sleep(1.0)
         name = workload.create(workload.pod(limits, priorityClassName=classes.critical))
         assert workload.await_node(name) == other
@@ -156,7 +157,7 @@ class TestWhatADevicePluginPicks:
     def test_a_place_is_kept_while_its_holder_leaves(
         self, either: Workload, limits: Json, add: Callable[[Workload, str], str]
     ) -> None:
-        """A pod of lower priority that comes meanwhile does not get it."""
+        """A pod of lower priority that arrives meanwhile does not get it."""
         workload, classes = either, Classes(either)
         node = add(workload, "full")
         workload.publish()
@@ -172,7 +173,7 @@ class TestWhatADevicePluginPicks:
 
 
 def test_who_leaves_is_on_the_node_with_the_model_that_is_asked(workload: Workload) -> None:
-    """Though cheaper ones are elsewhere."""
+    """Although cheaper ones are elsewhere."""
     classes = Classes(workload)
     wrong = workload.add_whole("a100", 1)
     right = workload.add_whole("h100", 1, "H100-80GB")
@@ -194,7 +195,7 @@ def placed(workload: ShareWorkload, mib: int, priority: str, **spec: Any) -> tup
 
 
 def test_shares_leave_one_gpu(share_workload: ShareWorkload) -> None:
-    """By the node's sum any two would do."""
+    """By the node's sum any two would suffice."""
     workload = share_workload
     classes = Classes(workload)
     workload.add_shared("shared", 2)
@@ -230,7 +231,7 @@ def test_a_share_that_may_not_preempt_waits(share_workload: ShareWorkload) -> No
 
 
 def test_nobody_leaves_where_the_sum_suffices_and_no_gpu_does(share_workload: ShareWorkload) -> None:
-    """kube-scheduler sees no shortage, so that its preemption does not begin: documented, and quiet."""
+    """kube-scheduler sees no shortage, so its preemption does not begin: documented, and quiet."""
     workload = share_workload
     classes = Classes(workload)
     workload.add_shared("shared", 2)
@@ -243,7 +244,7 @@ def test_nobody_leaves_where_the_sum_suffices_and_no_gpu_does(share_workload: Sh
 
 
 def test_no_share_leaves_where_only_higher_ones_would_make_room(share_workload: ShareWorkload) -> None:
-    """Each GPU has one that stays: whoever else leaves leaves in vain."""
+    """Each GPU has one that stays, so any other eviction is in vain."""
     workload = share_workload
     classes = Classes(workload)
     workload.add_shared("shared", 2)
@@ -256,7 +257,7 @@ def test_no_share_leaves_where_only_higher_ones_would_make_room(share_workload: 
 
 
 def test_a_share_keeps_its_gpu_while_its_holder_leaves(share_workload: ShareWorkload) -> None:
-    """The sum would do for the one that comes meanwhile; the GPU is another's."""
+    """The sum would suffice for the pod that arrives meanwhile; the GPU belongs to another."""
     workload = share_workload
     classes = Classes(workload)
     workload.add_shared("shared", 2)
@@ -303,14 +304,14 @@ def test_nobody_else_leaves_while_the_last_victim_is_still_leaving(share_workloa
 
 @pytest.mark.parametrize("attempt", range(ROUNDS))
 def test_nobody_else_leaves_when_the_only_victim_is_gone(share_workload: ShareWorkload, attempt: int) -> None:
-    """kube-scheduler may hear of the end before the extender does, and asks at once."""
+    """kube-scheduler may see the end before the extender does, and asks at once."""
     workload = share_workload
     classes = Classes(workload)
     first, second = workload.add_shared("first", 1), workload.add_shared("second", 1)
     workload.publish()
     placed(workload, 60000, classes.low, terminationGracePeriodSeconds=1, **on(first))
     middle, _ = placed(workload, 60000, classes.middle, **on(second))
-    # A pod that has just been bound is no victim before the extender has heard of it.
+    # A pod that has just been bound is no victim before the extender has seen it.
     time.sleep(SETTLED_S)
     name = workload.create(workload.share(60000, priorityClassName=classes.critical))
     assert workload.await_node(name) == first, attempt

@@ -1,8 +1,8 @@
-"""Preemption while the extender hears of pods late, as from a busy API server or one that has just started.
+"""Preemption while the extender sees pods late, as with a busy API server or one that has just started.
 
 Several pods of one priority preempt on one node at the same time. No place is made twice: the number of
 evicted pods is that of the places that the bound pods needed, and every pod that fits is bound soon after the
-extender hears everything again.
+extender is up to date.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ GPU_SHARE = {SHARE: str(ROOM_MIB)}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Nodes with so many `holders` each, which leave no room, and pods that preempt. `frees` is how many pods
-    make a place."""
+    """Nodes with `holders` each, which leave no room, and pods that preempt. `frees` is how many pods make a
+    place.
+    """
 
     name: str
     held: Json
@@ -57,7 +58,7 @@ class Case:
 
     @property
     def fit(self) -> int:
-        """How many of the pods find a place."""
+        """The number of pods that find a place."""
         return min(self.preemptors, self.nodes * self.holders // self.frees)
 
 
@@ -126,7 +127,7 @@ class Round:
         return {case: {pod["metadata"]["name"] for pod in each} for case, each in pods.items()}
 
     def evicted(self, case: Case) -> int:
-        """How many of the pods that held the case's nodes are gone, or leave."""
+        """The number of pods of the case's nodes that are gone or leaving."""
         pods = {
             pod["metadata"]["name"]
             for pod in self.workload.all_pods()
@@ -161,7 +162,7 @@ def delay_of(installation: Installation) -> Delay:
 
 
 def assert_no_place_is_made_twice(round_: Round, lag_s: float, *cases: Case) -> None:
-    """Have the cases' pods preempt while the extenders hear of everything `lag_s` late."""
+    """Have the cases' pods preempt while the extenders see everything `lag_s` late."""
     delay = delay_of(round_.workload.installation)
     round_.occupy(*cases)
     delay.seconds = lag_s
@@ -173,7 +174,7 @@ def assert_no_place_is_made_twice(round_: Round, lag_s: float, *cases: Case) -> 
                 f"{case.name}: every pod that fits has a place made",
                 60.0 + lag_s,
             )
-        # The pods that leave have left, and the extenders still hear of them late.
+        # The evicted pods have left, and the extenders still see them late.
         time.sleep(GRACE_S + lag_s)
     finally:
         delay.seconds = 0.0
@@ -198,7 +199,7 @@ def together(cases: Sequence[Case], lags_s: Sequence[float]) -> list[Any]:
 
 
 def alone(cases: Sequence[Case]) -> list[Any]:
-    """Each case for itself, at each lag: no pod of another case leaves and wakes those that wait."""
+    """Each case alone, at each lag: no pod of another case leaves and wakes those that wait."""
     return [
         pytest.param((case,), lag_s, id=f"{case.name}-{lag_s:g}s")
         for case in cases

@@ -40,7 +40,7 @@ def test_it_does_not_decide_against_better_gpus(workload: Workload) -> None:
 
 
 def test_spread_decides_among_equal_nodes(workload: Workload) -> None:
-    """Nodes so large that a pod more or less leaves them about equal; of small ones the fuller is better."""
+    """Nodes so large that one pod more leaves them about equal; of small ones the fuller is better."""
     for zone in "abc":
         workload.add_whole(f"a100-{zone}", 32, labels={ZONE: zone})
     workload.publish()
@@ -56,7 +56,7 @@ def test_spread_decides_among_equal_nodes(workload: Workload) -> None:
 
 
 def test_without_a_preference_our_order_decides_against_kube_schedulers(workload: Workload) -> None:
-    """kube-scheduler by itself prefers the node that has more processors and memory left."""
+    """kube-scheduler by itself prefers the node with more free processors and memory."""
     large = workload.add_whole("large", 8)
     small = workload.add_whole("small", 1)
     workload.publish()

@@ -1,4 +1,4 @@
-"""A pod that fits nowhere says why once, and is quiet until something changes."""
+"""A pod that fits nowhere reports the reasons once, and is quiet until something changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNHEALTHY = "node(s) had unhealthy GPUs"
 
 
 def counted_reasons(event: Json) -> dict[str, int]:
-    """Our reasons in a FailedScheduling event, and on how many nodes each."""
+    """The extender's reasons in a FailedScheduling event, with the number of nodes for each."""
     found = {each.text: re.search(rf"\b(\d+) {re.escape(each.text)}", event["note"]) for each in REASONS}
     return {reason: int(count[1]) for reason, count in found.items() if count}
 
@@ -33,13 +33,15 @@ def uids(workload: Workload) -> set[str]:
 
 
 def hold_a_gpu_of_each(workload: Workload, gpus_per_node: int) -> set[str]:
-    """Four nodes of the wrong model, one GPU of each held by a pod of low priority; the uids of those."""
+    """Four nodes of the wrong model, one GPU of each held by a pod of low priority; the uids of these
+    pods.
+    """
     nodes = [workload.add_whole(f"a100-{i}", gpus_per_node) for i in range(4)]
     workload.publish()
     low = workload.add_priority_class("low", 10)
     for node in nodes:
         workload.create(workload.pod({"nvidia.com/gpu": "1"}, priorityClassName=low, nodeName=node))
-    # Each change of theirs is one of those that wake a waiting pod.
+    # Each of their changes wakes a waiting pod.
     eventually(lambda: all(pod["status"]["phase"] == "Running" for pod in workload.all_pods()), "all run")
     return uids(workload)
 
@@ -47,8 +49,8 @@ def hold_a_gpu_of_each(workload: Workload, gpus_per_node: int) -> set[str]:
 def assert_stays_quiet(workload: Workload, name: str, calls: Callable[[], float]) -> None:
     """`calls` counts since before the pod was created.
 
-    kube-scheduler tries a pod that an extender has refused once more when it sees its own note of that in
-    the pod's status, some milliseconds later. It keeps one event per version of the pod, so the same text
+    kube-scheduler tries a pod that an extender has refused once more when it sees its own note of the refusal
+    in the pod's status, some milliseconds later. It keeps one event per version of the pod, so the same text
     comes twice.
     """
     time.sleep(QUIET_S)
@@ -95,7 +97,8 @@ def test_lower_priorities_are_left_alone_on_nodes_that_would_be_refused(
 
 def test_what_the_extender_refuses_is_nothing_to_preempt_for(workload: Workload) -> None:
     """A scheduler that preempts would look for victims on nodes that an extender calls merely failed, find
-    that evicting helps by its own counting, be refused again, and start over hundreds of times a second."""
+    that evicting helps by its own counting, be refused again, and start over hundreds of times a second.
+    """
     holders = hold_a_gpu_of_each(workload, 2)
     high = workload.add_priority_class("high", 1000)
     installation = workload.installation
@@ -120,5 +123,5 @@ def test_is_bound_within_seconds_of_its_gpu_coming_back(workload: Workload) -> N
     workload.await_event(name, "FailedScheduling")
     workload.report(node, [gpu(0, "GPU-back", model="H100-80GB")])
     workload.publish()
-    # kube-scheduler does not hear of reports: the extender tells it to look again.
+    # kube-scheduler does not watch reports: the extender causes the retry.
     assert workload.await_node(name, timeout_s=5.0) == node

@@ -27,7 +27,7 @@ GFD = {
 
 
 class Workload:
-    """Creates nodes and pods, waits for what becomes of them, and removes them."""
+    """Creates nodes and pods, waits for their results, and removes them."""
 
     def __init__(self, installation: Installation) -> None:
         self.installation = installation
@@ -35,7 +35,7 @@ class Workload:
         self.namespace = f"test-{uuid.uuid4().hex[:8]}"
         self._nodes: list[str] = []
         self._cluster_objects: list[str] = []
-        # What nodes report: said, and not yet written.
+        # Reports of nodes that are not yet written.
         self._unwritten: dict[str, Json] = {}
         self._gpu_nodes: set[str] = set()
         self._numbers = itertools.count()
@@ -70,9 +70,9 @@ class Workload:
         labels: Json | None = None,
         **status: Any,
     ) -> str:
-        """A GPU node with room for anything but its `resources`, and a GPUNode for it where it has devices.
+        """A GPU node with room for anything but its `resources`, and a GPUNode for it if it has devices.
 
-        `status` are further fields of the GPUNode's status. The inventory is told by `publish`.
+        `status` are further fields of the GPUNode's status. `publish` writes the report.
         """
         name = self.name(stem)
         room = {"cpu": "64", "memory": "512Gi", "pods": "110", **resources}
@@ -91,7 +91,7 @@ class Workload:
         return name
 
     def add_whole(self, stem: str, gpus: int, model: str = "A100-80GB", labels: Json | None = None) -> str:
-        """A node of whole GPUs, all free, with the labels that GPU Feature Discovery gives it."""
+        """A node of whole GPUs, all free, with the labels of GPU Feature Discovery."""
         product, total_mib = GFD[model]
         discovered = {
             "nvidia.com/gpu.product": product,
@@ -114,18 +114,18 @@ class Workload:
         return self.add_node(stem, {MIG_HALF: str(2 * gpus)}, devices, labels, migStrategy="mixed")
 
     def remove_node(self, name: str) -> None:
-        """Delete a node and what was reported of it."""
+        """Delete a node and its report."""
         for root in (GPU_NODES, "/api/v1/nodes"):
             self.api.delete(f"{root}/{name}")
         self._nodes.remove(name)
         self._gpu_nodes.discard(name)
 
     def report(self, node: str, devices: Sequence[Json], **status: Any) -> None:
-        """What the node's GPUNode says from the next `publish` on."""
+        """Set a node's GPUNode from the next `publish` on."""
         self._unwritten[node] = gpu_node(node, devices, **status)
 
     def publish(self) -> None:
-        """Write what the nodes report, as agents would, and wait until every extender knows it."""
+        """Write the nodes' reports, as agents would, and wait until every extender knows them."""
         before = self.installation.generations()
         uids = {name: self._settled_node(name)["metadata"]["uid"] for name in self._nodes}
         for name, report in self._unwritten.items():
@@ -193,8 +193,9 @@ class Workload:
             return list(pool.map(self.create, pods))
 
     def load(self, node: str) -> None:
-        """Let a pod take half of a node's processors and memory: kube-scheduler itself likes other nodes
-        better then, and the extender does not mind."""
+        """Let a pod take half of a node's processors and memory: kube-scheduler itself then prefers other
+        nodes, and the extender is indifferent.
+        """
         half = {"requests": {"cpu": "32", "memory": "256Gi"}}
         container = {"name": "main", "image": "load:1", "resources": half}
         name = self.create(self.pod(nodeName=node, containers=[container]))

@@ -1,4 +1,4 @@
-"""A node whose machine has GPUs, as far as NVML and kubelet tell; the DaemonSet's agent on it is real."""
+"""A node whose machine has GPUs according to NVML and the kubelet; the DaemonSet's agent on it is real."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _PODS = "/var/lib/kubelet/pod-resources"
 
 @cache
 def library() -> Path:
-    """The fake NVML, built once a run."""
+    """The fake NVML, built once per run."""
     return build_library(Path(mkdtemp(prefix="nvml-")))
 
 
 class GpuHost:
-    """`gpus` may be changed and written; `kubelet` says which pod holds what, once started."""
+    """`gpus` may be changed and written; `kubelet` assigns devices to pods, once started."""
 
     def __init__(self, workload: Workload, stem: str, *gpus: FakeGpu, labels: Json = PRESENT) -> None:
         self.workload = workload
@@ -40,7 +40,7 @@ class GpuHost:
         self.add_node(stem)
 
     def add_node(self, stem: str) -> None:
-        """The Node object, with what its device plugin would advertise."""
+        """The Node object with the resources that its device plugin would advertise."""
         self.workload.add_node(stem, {"nvidia.com/gpu": str(len(self.machine.gpus))}, labels=self._labels)
 
     def agent(self) -> RunningPod:
@@ -53,7 +53,7 @@ class GpuHost:
         return eventually(found, f"an agent runs on {self.name}")
 
     def report(self) -> Json:
-        """Its GPUNode as it is; empty while there is none, or none with a status."""
+        """Its present GPUNode; empty while there is none, or none with a status."""
         try:
             found = self.workload.api.get(f"{GPU_NODES}/{self.name}")
         except ApiError as error:
@@ -63,7 +63,7 @@ class GpuHost:
         return found if "status" in found else {}
 
     def await_report(self, timeout_s: float = 30.0) -> Json:
-        """Its GPUNode, once the agent has written a status."""
+        """Its GPUNode, as soon as the agent has written a status."""
         return eventually(self.report, f"{self.name} is reported on", timeout_s)
 
     def devices(self) -> list[Json]:

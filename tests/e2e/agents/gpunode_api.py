@@ -1,4 +1,4 @@
-"""GPUNodes on the test control plane, written as an agent writes them."""
+"""GPUNodes on the test control plane, written like an agent's."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class GpuNodes:
         return self.api.get(f"{PATH}/{name}")
 
     def report(self, name: str, status: Json | None, manager: str = "agent", query: str = "") -> Json:
-        """Server-side apply of a status. Raises ApiError where it is refused."""
+        """Server-side apply of a status. Raises ApiError if it is refused."""
         path = f"{PATH}/{name}/status?fieldManager={manager}{query}"
         return self.api.patch(path, gpu_node(name) | {"status": status}, APPLY)
 
     def refusal(self, name: str, status: Json | None) -> str:
-        """What the API server has against a status; empty where it would take it. Nothing is written."""
+        """The API server's objection to a status; empty if it would accept it. Nothing is written."""
         try:
             self.report(name, status, query="&dryRun=All")
         except ApiError as error:
@@ -45,7 +45,7 @@ class GpuNodes:
         return ""
 
     def close(self) -> None:
-        """Remove all that was created."""
+        """Remove everything that was created."""
         for name in self._names:
             self.api.delete(f"{PATH}/{name}")
 
@@ -68,5 +68,5 @@ def install(plane: ControlPlane) -> Json:
 
 
 def gpu_node(name: str) -> Json:
-    """A GPUNode nobody has reported on."""
+    """A GPUNode without a report."""
     return {"apiVersion": API_VERSION, "kind": "GPUNode", "metadata": {"name": name}}

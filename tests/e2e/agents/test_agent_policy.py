@@ -1,4 +1,6 @@
-"""What tokens of ours may write on the real API server: an agent one GPUNode, the extender an annotation."""
+"""Write access of the project's tokens on the real API server: an agent one GPUNode, the extender an
+annotation.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ STATUS = {"devices": [{"uuid": "GPU-x", "index": 0, "memory": {"totalMiB": 1}}]}
 
 
 def token(api: Api, namespace: str, account: str, pod: Json | None) -> Api:
-    """The API as a ServiceAccount: by a token as kubelet asks for it, or by one of no pod."""
+    """The API as a ServiceAccount: with a token as requested by the kubelet, or with one that belongs to no
+    pod.
+    """
     spec: Json = {"expirationSeconds": 600}
     if pod is not None:
         meta = pod["metadata"]

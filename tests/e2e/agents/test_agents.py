@@ -1,4 +1,6 @@
-"""The DaemonSet's agents on a real control plane: what they write, what is made of it, what they survive."""
+"""The DaemonSet's agents on a real control plane: their reports, the use of them, and recovery from
+faults.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from tests.kube_objects import ANNOTATION, holder
 from tests.pages import ROOT, blocks, section
 
 ONE = {"nvidia.com/gpu": "1"}
-# The agent looks every 5 s, and writes what cannot wait at once.
+# The agent reads every 5 s, and writes urgent changes at once.
 NOTICED_S = 10.0
 INSTALL = ROOT / "docs" / "tasks" / "install.md"
 QUICK = "--stuck-after=2s"
@@ -100,7 +102,7 @@ def test_an_agent_that_is_killed_goes_on_where_it_was(workload: Workload) -> Non
     container = host.agent().containers["agent"]
     assert container.child is not None
     container.child.kill()
-    # It writes when it begins, whatever it reported before.
+    # It writes when it starts, whatever it reported before.
     after = eventually(
         lambda: (now := host.report()["status"])["sequence"] > before["sequence"] and now, "it writes again"
     )
@@ -123,7 +125,7 @@ def test_neither_silence_nor_a_new_agent_heals_a_broken_gpu(workload: Workload) 
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
     repaired = f"{REPAIRED_ANNOTATION}=GPU-h100-0@{now}"
     workload.installation.plane.kubectl("annotate", "gpunode", host.name, repaired)
-    # It reads the annotation when it writes, at the latest after 72 s.
+    # It reads the annotation when it writes, after 72 s at the latest.
     eventually(lambda: health(host)["state"] == "Healthy", "the agent takes it for repaired", 90.0)
 
 
@@ -134,7 +136,7 @@ def test_an_agent_whose_loop_stands_still_is_started_again(workload: Workload) -
         before = host.await_report()["status"]["sequence"]
         container = patient.containers["agent"]
         assert container.child is not None
-        # A driver that answers slowly is left alone.
+        # A driver that answers slowly is not restarted.
         host.machine.delays_us = {"nvmlDeviceGetMemoryInfo_v2": 500_000}
         host.machine.write()
         eventually(lambda: host.machine.calls()["nvmlDeviceGetMemoryInfo_v2"] > 3, "it goes on")
@@ -146,7 +148,7 @@ def test_an_agent_whose_loop_stands_still_is_started_again(workload: Workload) -
 
 @contextmanager
 def a_quick_probe(plane: ControlPlane) -> Iterator[None]:
-    """The DaemonSet's own, for an agent that is stuck after two seconds instead of two minutes."""
+    """The DaemonSet's own, for an agent that counts as stuck after two seconds instead of two minutes."""
     container = "/spec/template/spec/containers/0"
     changes = [
         {"op": "add", "path": f"{container}/args/-", "value": QUICK},
@@ -166,7 +168,7 @@ def quickly_probed(host: GpuHost) -> RunningPod | None:
     try:
         made = host.workload.api.get(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod.name}")
     except ApiError:
-        # The one before, which has just gone.
+        # The previous agent, which has just ended.
         return None
     (container,) = made["spec"]["containers"]
     return pod if QUICK in container["args"] else None
@@ -195,7 +197,7 @@ def test_a_gpunode_that_somebody_deletes_comes_back(workload: Workload) -> None:
 
 
 def test_kubelet_tells_which_pod_holds_which_gpu(workload: Workload) -> None:
-    """And its restart, which makes the socket anew, is survived."""
+    """The agent also survives its restart, which creates the socket again."""
     host = GpuHost(workload, "h100", h100(0), h100(1))
     host.await_report()
     holder = workload.create(workload.pod(ONE))
@@ -225,7 +227,7 @@ def test_an_operator_cordons_a_gpu(workload: Workload) -> None:
     name = workload.create(workload.pod(ONE))
     workload.await_event(name, "FailedScheduling")
     workload.installation.plane.kubectl(*cordon[:-1], "gpu.scheduler-ext.io/cordoned-")
-    # Nothing that kube-scheduler sees has changed: the extender tells it to look again.
+    # Nothing that kube-scheduler watches has changed: the extender causes the retry.
     assert workload.await_node(name, timeout_s=5.0) == host.name
 
 
@@ -247,14 +249,14 @@ def test_a_node_in_change_takes_nothing(workload: Workload, labels: Json, taints
     if taints:
         workload.api.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": taints}})
     workload.publish()
-    # One that tolerates everything, so that it is not kube-scheduler itself that refuses.
+    # A pod that tolerates everything, so that kube-scheduler itself does not refuse.
     name = workload.create(workload.pod(ONE, tolerations=[{"operator": "Exists"}]))
     assert "GPU change in progress" in workload.await_event(name, "FailedScheduling")["note"]
 
 
 @contextmanager
 def an_older_crd(plane: ControlPlane) -> Iterator[None]:
-    """One without the rules on a device."""
+    """A pod without the rules on a device."""
     schema = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/devices/items"
     removal = [{"op": "remove", "path": f"{schema}/x-kubernetes-validations"}]
     plane.kubectl("patch", "crd", "gpunodes.gpu.scheduler-ext.io", "--type=json", "-p", json.dumps(removal))
@@ -273,9 +275,10 @@ def written(workload: Workload, path: str, devices: list[Json]) -> bool:
 
 
 def test_people_are_told_of_a_report_that_contradicts_itself(workload: Workload) -> None:
-    """And of a cordon of a GPU that is not there; by Events about the Node, which kubectl describe shows.
+    """A cordon of a GPU that does not exist is reported too; by Events about the Node, which kubectl describe
+    shows.
 
-    Only an API server with an older CRD takes such a report.
+    Only an API server with an older CRD accepts such a report.
     """
     name = workload.add_whole("told", 1)
     workload.publish()
@@ -295,7 +298,7 @@ def test_people_are_told_of_a_report_that_contradicts_itself(workload: Workload)
 
 
 def test_a_node_with_a_device_plugin_alone_is_warned_of_until_it_is_labelled(workload: Workload) -> None:
-    """By the first command of the installation, which leaves every other node alone."""
+    """With the first command of the installation, which leaves all other nodes unchanged."""
     labels = {"kubernetes.io/os": "linux"}
     host = GpuHost(workload, "plain", t4(0), labels=labels)
     other = workload.add_node("cpu", {}, labels=labels)

@@ -1,4 +1,4 @@
-"""The CRD of GPUNode on an API server: what is kept, who writes what, what people see."""
+"""The CRD of GPUNode on an API server: stored fields, write access, and printed columns."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_crd_is_applied_without_a_warning_and_structural(conditions: Json) -
     assert conditions.get("NonStructuralSchema") is None
 
 
-# What is kept
+# Stored fields
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -69,7 +69,7 @@ def test_an_unknown_field_is_dropped_from_a_patch_and_refused_in_an_apply(nodes:
 
 
 def test_the_largest_node_of_all_is_accepted(nodes: GpuNodes) -> None:
-    """The API server also bounds what rules may cost on one object, beside what they could cost."""
+    """The API server also limits the cost of rules on one object, besides their estimated cost."""
     profiles = [
         {"name": f"{n}g.{n}gb+me.all", "size": 1, "starts": list(range(16)), "maxInstances": 7}
         for n in range(1, 33)
@@ -94,7 +94,7 @@ def test_the_largest_node_of_all_is_accepted(nodes: GpuNodes) -> None:
     assert nodes.refusal("largest", {"devices": devices, "summary": summary_of(devices)}) == ""
 
 
-# Who writes what
+# Write access
 
 
 def test_a_new_object_has_no_status_and_no_spec(nodes: GpuNodes) -> None:
@@ -199,11 +199,11 @@ def test_the_sequence_goes_back_after_a_reboot_only(
         assert f"status.sequence: Invalid value: sequence went back from 5 to 4 within {refused}" in refusal
 
 
-# What people see
+# Printed columns
 
 
 def columns(table: str) -> list[list[str]]:
-    """The cells of what kubectl prints, cut where the heading is; without ages, which are the test's."""
+    """The cells of kubectl's output, cut at the headings; without ages, which depend on the test."""
     heading, *lines = table.rstrip("\n").split("\n")
     starts = [0, *(n for n in range(1, len(heading)) if heading[n - 1] == " " != heading[n])]
     ends = [*starts[1:], None]

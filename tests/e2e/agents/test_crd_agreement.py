@@ -1,4 +1,4 @@
-"""The API server and the reader take the same reports, but for the differences listed here."""
+"""The API server and the reader accept the same reports, except for the differences listed here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEVICE = "devices[0]"
 
 @pytest.fixture(scope="module")
 def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
-    """With one GPUNode that nothing is ever written to: all here is a dry run."""
+    """With one GPUNode that is never written: everything here is a dry run."""
     install(control_plane)
     nodes = GpuNodes(control_plane)
     nodes.create(NODE)
@@ -38,7 +38,7 @@ def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
 @pytest.mark.parametrize(
     ("stricter", "status"),
     [
-        # Bounds on texts and lists keep an object within what etcd takes; no real report comes near one.
+        # Limits on texts and lists keep an object within etcd's limit; no real report comes near one.
         pytest.param("server", changed("driverVersion", "5" * 81), id="a longer text than any driver writes"),
         pytest.param(
             "server", changed(f"{DEVICE}.holders", [holder("p")] * 1001), id="more holders than replicas"
@@ -50,11 +50,11 @@ def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
         ),
         # JSON carries whole numbers exactly up to here.
         pytest.param("server", changed("sequence", 2**53), id="a number that JSON may round"),
-        # Not read, but fixed in meaning, for others that read it.
+        # Not read, but with a fixed meaning for other readers.
         pytest.param(
             "server", changed("reportedAt", "yesterday"), id="no time, so kubectl could not show it"
         ),
-        # Somebody will print them.
+        # They will be printed.
         *(
             pytest.param("server", changed(field, "a\x1b[2J"), id=f"{field} with a control character")
             for field in (
@@ -66,7 +66,7 @@ def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
         pytest.param("server", changed(f"{DEVICE}.pciBusID", "7:0.0"), id="no PCI address"),
         pytest.param("server", changed(f"{DEVICE}.numaNode", -2), id="no NUMA node"),
         pytest.param("server", changed(f"{DEVICE}.links", [{"peer": "GPU-1", "kind": "two"}]), id="no link"),
-        # No pod can have such a name, so the holder would be a stranger for ever.
+        # No pod can have such a name, so the holder would stay unknown.
         pytest.param("server", changed(f"{DEVICE}.holders[1].name", "Q/2"), id="no pod's name"),
         pytest.param("server", changed(f"{DEVICE}.holders[1].namespace", "a.b"), id="no namespace's name"),
         pytest.param("server", changed(f"{DEVICE}.holders[0].container", "Main"), id="no container's name"),
@@ -75,7 +75,7 @@ def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
         pytest.param(
             "server", with_mig(instance("MIG-a", 0, profile="1g.10gb.me")), id="a resource's spelling"
         ),
-        # The reader leaves aside profiles that it has no use for; here they are what they say they are.
+        # The reader skips profiles that it does not use; here they count as written.
         pytest.param(
             "server", with_mig(gridSize=None, profiles=[profile()] * 2), id="no grid, one profile twice"
         ),
@@ -83,15 +83,15 @@ def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
         pytest.param(
             "server", with_mig(profiles=[profile("huge", starts=())]), id="no profile, and not placed"
         ),
-        # Kubernetes' validation knows no null beside an enum, and apply no field that the schema lacks.
+        # Kubernetes' validation allows no null beside an enum, and apply no field outside the schema.
         pytest.param("server", changed("migStrategy", None), id="null for a word of a closed set"),
         pytest.param("server", changed(f"{DEVICE}.fromTheFuture", 1), id="an unknown field, applied"),
         # It is for people, who would believe it.
         pytest.param("server", with_summary(gpus=1), id="a summary that lies, which the reader skips"),
-        # So that no instance has the UUID of a GPU, which would cost too much to compare.
+        # Prevents an instance with the UUID of a GPU; comparing them would cost too much.
         pytest.param("server", with_mig(instance("a", 0)), id="an instance's UUID that does not say so"),
         pytest.param("server", changed(f"{DEVICE}.uuid", "MIG-1"), id="a GPU's UUID of an instance"),
-        # No difference in a cluster: the API server gives 1 back.
+        # No difference in a cluster: the API server returns 1.
         pytest.param("reader", changed(f"{DEVICE}.index", 1.0), id="a whole number written as 1.0"),
     ],
 )
@@ -119,5 +119,5 @@ def test_reader_and_api_server_agree_on_what_agents_write(nodes: GpuNodes) -> No
         verdicts[bool(by_reader)] += 1
 
     agree()
-    # Not a law about nothing: many of either kind were drawn.
+    # The law is not vacuous: many reports of either kind were drawn.
     assert min(verdicts.values()) > 20

@@ -1,4 +1,4 @@
-"""Reports that cannot be: refused where they are written, by field, as the reader refuses them."""
+"""Impossible reports are refused when written, by field, as in the reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MIG = "devices[0].mig"
 
 @pytest.fixture(scope="module")
 def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
-    """With one GPUNode that nothing is ever written to: all here is a dry run."""
+    """With one GPUNode that is never written: everything here is a dry run."""
     install(control_plane)
     nodes = GpuNodes(control_plane)
     nodes.create(NODE)

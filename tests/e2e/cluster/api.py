@@ -1,4 +1,4 @@
-"""The Kubernetes API as JSON in, JSON out: what tests ask and do as one user."""
+"""The Kubernetes API as JSON in, JSON out, for one user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 _TIMEOUT_S = 30.0
-# Short, because a watch notices only at its end that nobody wants it any more.
+# Short, because a watch notices only at its end that it is no longer needed.
 _WATCH_S = 3
 
 
@@ -46,7 +46,7 @@ class Api:
         )
 
     def as_user(self, token: str) -> Api:
-        """The same server, asked with another token."""
+        """The same server with another token."""
         return Api(self.server, self.ca_file, token)
 
     def request(
@@ -72,7 +72,7 @@ class Api:
         return answer
 
     def _call(self, method: str, path: str, **options: Any) -> urllib3.BaseHTTPResponse:
-        """Raises ConnectionError where there is no answer at all."""
+        """Raises ConnectionError if there is no answer at all."""
         try:
             return self._pool.request(method, self.server + path, **options)
         except urllib3.exceptions.HTTPError as error:
@@ -95,7 +95,7 @@ class Api:
         return self.request("POST", path, body)
 
     def patch(self, path: str, body: Json, content_type: str = MERGE) -> Json:
-        """Change an object; a merge patch unless told otherwise."""
+        """Change an object; by a merge patch unless another type is given."""
         return self.request("PATCH", path, body, content_type=content_type)
 
     def delete(self, path: str, grace_s: int | None = None) -> None:
@@ -108,7 +108,7 @@ class Api:
                 raise
 
     def text(self, path: str) -> str:
-        """What is not JSON: /livez, /metrics. Raises ApiError for any answer but 2xx."""
+        """A body that is not JSON: /livez, /metrics. Raises ApiError for any answer but 2xx."""
         reply = self._call("GET", path, headers=self._headers("text/plain"))
         if not 200 <= reply.status < 300:
             raise ApiError(reply.status, "", reply.data.decode(errors="replace")[:200])
@@ -156,7 +156,7 @@ class Api:
 
 
 def _received(reply: urllib3.BaseHTTPResponse) -> bytes:
-    """What has come of a stream; nothing at its end, orderly or not."""
+    """The bytes that a stream has received; empty at its end, orderly or not."""
     try:
         return reply.read1()
     except urllib3.exceptions.HTTPError:
@@ -164,7 +164,7 @@ def _received(reply: urllib3.BaseHTTPResponse) -> bytes:
 
 
 def eventually(question: Callable[[], _T | None], what: str, timeout_s: float = 30.0) -> _T:
-    """The first answer to `question` that is true; raises AssertionError when none comes."""
+    """The first true answer to `question`; raises AssertionError if none comes."""
     until = time.monotonic() + timeout_s
     while True:
         answer = question()

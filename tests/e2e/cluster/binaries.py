@@ -1,8 +1,8 @@
-"""The control plane's binaries: those of KUBEBUILDER_ASSETS, or built once from the Go modules beside this.
+"""The control plane's binaries: from KUBEBUILDER_ASSETS, or built once from the Go modules beside this file.
 
-The server of the tests' kubelet is a module of its own, so that a change of it builds no Kubernetes.
+The server of the tests' kubelet is a module of its own, so that a change of it does not build Kubernetes.
 
-``python -m tests.e2e.cluster.binaries`` builds what is missing and prints where everything is.
+``python -m tests.e2e.cluster.binaries`` builds missing binaries and prints their paths.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _UNFINISHED = "unfinished-"
 
 
 class BinariesError(RuntimeError):
-    """A binary cannot be had; str() says which and what to install."""
+    """A binary is missing; str() has its name and how to install it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """Where each binary is."""
+    """The path of each binary."""
 
     etcd: Path
     kube_apiserver: Path
@@ -43,10 +43,10 @@ class Binaries:
 
 
 def find_binaries() -> Binaries:
-    """All binaries, after building what is neither in KUBEBUILDER_ASSETS nor built before.
+    """All binaries, after building those that are neither in KUBEBUILDER_ASSETS nor built before.
 
     KUBEBUILDER_ASSETS is envtest's convention. Its archives hold etcd, kube-apiserver and kubectl only, so
-    what the directory lacks is built; etcd may also be on PATH. Raises BinariesError.
+    the missing ones are built; etcd may also be on PATH. Raises BinariesError.
     """
     assets = _assets()
     missing = [name for name in BUILT if name not in assets]
@@ -57,7 +57,7 @@ def find_binaries() -> Binaries:
 
 
 def find_kubelet_server() -> Path:
-    """The server of the tests' kubelet, after building it where it was not before. Raises BinariesError."""
+    """The server of the tests' kubelet, built if necessary. Raises BinariesError."""
     sources = [KUBELET_SERVER / name for name in ("go.mod", "go.sum", "main.go")]
     name = "kubelet-server"
     return _built(name, sources, (name,), ".", "-s -w", "some seconds, once") / name
@@ -94,7 +94,7 @@ def _installed_etcd() -> Path:
 
 
 def _build() -> Path:
-    """The directory with what is built of Kubernetes."""
+    """The directory of the built Kubernetes binaries."""
     version = kubernetes_version()
     _, minor, _ = version.split(".")
     stamp = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor}
@@ -107,9 +107,10 @@ def _build() -> Path:
 def _built(
     name: str, sources: Sequence[Path], programs: Sequence[str], packages: str, flags: str, takes: str
 ) -> Path:
-    """The directory with the built programs; one build at a time, and none twice of the same sources.
+    """The directory of the built programs; one build at a time, and each version of the sources once.
 
-    `sources` lie where `packages` are built; `flags` are the linker's, `takes` says how long it takes.
+    `sources` is the directory in which `packages` are built; `flags` are the linker's, `takes` is a text with
+    the duration.
     """
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scheduler-ext"
@@ -127,7 +128,7 @@ def _built(
             built = subprocess.run(
                 [go, "build", "-trimpath", "-ldflags", flags, "-o", f"{unfinished}/", packages],
                 cwd=sources[0].parent,
-                # Whatever the environment says of other builds: this one needs its own go.mod, and no C.
+                # Independent of the environment's other builds: this one needs its own go.mod, and no C.
                 env={**os.environ, "GOFLAGS": "", "GOWORK": "off", "CGO_ENABLED": "0"},
                 check=False,
             )

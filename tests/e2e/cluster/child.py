@@ -1,4 +1,4 @@
-"""A process of the test cluster: its log in a file, its life bound to ours."""
+"""A process of the test cluster, with its log in a file, that ends with the tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ChildError(RuntimeError):
 
 
 class Child:
-    """Runs `command` until `stop`; the kernel kills it when the thread that started it is gone."""
+    """Runs `command` until `stop`; the kernel kills it when the thread that started it ends."""
 
     def __init__(
         self, name: str, command: Sequence[str | Path], log: Path, env: Mapping[str, str] | None = None
@@ -29,7 +29,7 @@ class Child:
         self.name = name
         self.log = log
         with log.open("ab") as out:
-            # setpriv (util-linux) rather than preexec_fn, which is not safe where there are threads.
+            # setpriv (util-linux) instead of preexec_fn, which is unsafe with threads.
             self._process = subprocess.Popen(
                 ["setpriv", "--pdeathsig", "KILL", "--", *map(str, command)],
                 stdin=subprocess.DEVNULL,
@@ -41,7 +41,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Of the process itself: setpriv replaces itself by it."""
+        """The pid of the process itself, because setpriv replaces itself by it."""
         return self._process.pid
 
     @property
@@ -50,7 +50,7 @@ class Child:
         return self._process.poll()
 
     def wait_ready(self, ready: Callable[[], bool], timeout_s: float) -> None:
-        """Wait until `ready` says so; an OSError of its counts as no. Raises ChildError."""
+        """Wait until `ready` returns true; an OSError counts as false. Raises ChildError."""
         until = time.monotonic() + timeout_s
         while time.monotonic() < until and self.returncode is None:
             with contextlib.suppress(OSError):
@@ -84,12 +84,12 @@ class Child:
         return found
 
     def signal_all(self, number: signal.Signals) -> None:
-        """Send a signal to the process and to those it has started, as to all of a container."""
+        """Send a signal to the process and its children, as to a whole container."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
 
     def stop(self, grace_s: float = _STOP_S) -> None:
-        """Ask it to end, and make it end after `grace_s`."""
+        """Ask the process to end, and kill it after `grace_s`."""
         self._process.terminate()
         try:
             self._process.wait(grace_s)
@@ -97,6 +97,6 @@ class Child:
             self.kill()
 
     def kill(self) -> None:
-        """End it and what it has started at once."""
+        """Kill the process and its children at once."""
         self.signal_all(signal.SIGKILL)
         self._process.wait()

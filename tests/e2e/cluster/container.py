@@ -17,7 +17,7 @@ _RESTART_S = 1.0
 
 
 class Container:
-    """`tick` is called several times a second and does what is due."""
+    """`tick` is called several times a second and performs due actions."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Container:
         self._probes: dict[str, Probe | Unprobed] = {}
 
     def tick(self) -> None:
-        """Start what does not run, probe what does."""
+        """Start it if it does not run, otherwise probe it."""
         if self.child is not None and self.child.returncode is not None:
             self._ended()
         if self.child is None:
@@ -72,7 +72,7 @@ class Container:
         self.restarts += 1
         self.child = Child(self.name, self._command(), self.log, self._env)
         kinds = ("startupProbe", "livenessProbe", "readinessProbe")
-        # What is not probed is well as long as it runs.
+        # A container without this probe is healthy as long as it runs.
         self._probes = {
             kind: self._probe(self._specs[kind]) if kind in self._specs else Unprobed() for kind in kinds
         }
@@ -100,7 +100,7 @@ class Unprobed:
     given_up = False
 
     def ask_if_due(self) -> None:
-        """There is nothing to ask."""
+        """Without a probe there is no check."""
 
 
 class ByHttp:
@@ -136,7 +136,7 @@ class ByCommand:
 
 
 class Probe:
-    """A probe, asked at its own period."""
+    """A probe with its own period."""
 
     def __init__(self, spec: Json, way: ByHttp | ByCommand) -> None:
         self._way = way
@@ -149,11 +149,11 @@ class Probe:
 
     @property
     def given_up(self) -> bool:
-        """Whether it has failed as often as it may."""
+        """Whether it has failed as often as allowed."""
         return bool(self._failures >= self._failures_allowed)
 
     def ask_if_due(self) -> None:
-        """Ask, if the last time was a period ago."""
+        """Run the probe if a period has passed since the last time."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self._period_s

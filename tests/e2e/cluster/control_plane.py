@@ -19,7 +19,7 @@ from tests.e2e.cluster.ports import LOOPBACK, free_ports
 
 _START_S = 60.0
 _STOP_S = 5.0
-# Who bound which pod, and what was announced before: all that is written down of requests.
+# Bindings with their authors, and earlier announcements: the only requests in the audit log.
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -41,9 +41,9 @@ _AUDIT_POLICY = {
 class ControlPlane:
     """A running control plane in `directory`; use `running_control_plane`.
 
-    Authentication is by token, authorization by RBAC, so that what a role lacks is refused here as anywhere.
-    Nodes have no heartbeats: what taints and evicts for want of them is off.
-    With `audit` the API server writes down in `audit_log` who bound which pod.
+    Authentication is by token, authorization by RBAC, so a missing right is refused as in any cluster. Nodes
+    have no heartbeats: taints and evictions for missing heartbeats are off. With `audit` the API server
+    writes Bindings with their authors to `audit_log`.
     """
 
     def __init__(self, binaries: Binaries, directory: Path, audit: bool = False) -> None:
@@ -67,7 +67,7 @@ class ControlPlane:
         return self.credentials.kubeconfig(self.server, user)
 
     def kubectl(self, *arguments: str | Path, stdin: str | None = None, user: str = "admin") -> str:
-        """What kubectl prints. Raises KubectlError with what it complained of."""
+        """kubectl's output. Raises KubectlError with its error message."""
         done = self.try_kubectl(*arguments, stdin=stdin, user=user)
         if done.returncode != 0:
             raise KubectlError(f"kubectl {' '.join(map(str, arguments))}: {done.stderr.strip()}")
@@ -76,7 +76,7 @@ class ControlPlane:
     def try_kubectl(
         self, *arguments: str | Path, stdin: str | None = None, user: str = "admin"
     ) -> subprocess.CompletedProcess[str]:
-        """The same, whatever comes of it."""
+        """The same, whatever the result."""
         home = self.directory / "home"
         return subprocess.run(
             [self.binaries.kubectl, *map(str, arguments)],
@@ -112,7 +112,7 @@ class ControlPlane:
             f"--bind-address={LOOPBACK}",
             "--secure-port=0",
         )
-        # A namespace takes pods once the controller manager has given it its ServiceAccount.
+        # A namespace accepts pods as soon as the controller manager has given it its ServiceAccount.
         self._children[2].wait_ready(self._has_service_account, _START_S)
 
     def stop(self) -> None:
@@ -121,14 +121,14 @@ class ControlPlane:
             self._children.pop().stop(_STOP_S)
 
     def stop_apiserver(self) -> None:
-        """Let nobody be answered; everything else goes on."""
+        """Stop answering requests; everything else continues."""
         apiserver = next(child for child in self._children if child.name == "kube-apiserver")
         self._children.remove(apiserver)
         apiserver.stop(_STOP_S)
 
     @contextlib.contextmanager
     def paused_apiserver(self) -> Iterator[None]:
-        """Let everybody wait for answers; connections stay."""
+        """Delay all answers; connections stay."""
         apiserver = next(child for child in self._children if child.name == "kube-apiserver")
         apiserver.signal_all(signal.SIGSTOP)
         try:
@@ -137,11 +137,13 @@ class ControlPlane:
             apiserver.signal_all(signal.SIGCONT)
 
     def start_apiserver(self) -> None:
-        """Let them be answered again, by an API server that has seen nothing yet. Raises ChildError."""
+        """Answer again, with an API server that has an empty watch cache. Raises ChildError."""
         self._start_apiserver()
 
     def compact(self) -> None:
-        """Make etcd forget every version but the present one: no watch can go on from an older one."""
+        """Make etcd forget every version but the present one, so that no watch can continue from an older
+        one.
+        """
         url = f"http://{LOOPBACK}:{self._etcd_port}/v3/kv"
         key = base64.b64encode(b"none").decode()
         revision = json.loads(unverified.post(f"{url}/range", {"key": key}))["header"]["revision"]
@@ -199,7 +201,7 @@ class ControlPlane:
             "--service-cluster-ip-range=10.96.0.0/16",
             # Its own address is loopback, which an endpoint may not have.
             "--endpoint-reconciler-type=none",
-            # Taints new nodes as not ready until the node lifecycle controller hears of them.
+            # Taints new nodes as not ready until the node lifecycle controller sees them.
             "--disable-admission-plugins=TaintNodesByCondition",
             "--allow-privileged",
             *self._audit_flags(),
@@ -224,7 +226,7 @@ class ControlPlane:
 
 
 class KubectlError(Exception):
-    """kubectl ended with an error; str() is what it said."""
+    """kubectl ended with an error; str() is its message."""
 
 
 @contextlib.contextmanager

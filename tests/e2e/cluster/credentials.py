@@ -1,4 +1,4 @@
-"""Who may talk to the control plane: a certificate authority, static tokens, ServiceAccounts' key."""
+"""Credentials of the control plane: a certificate authority, static tokens, the key for ServiceAccounts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ USERS = {
     "kube-scheduler": ("system:kube-scheduler", ""),
     "kubelet": ("kubelet", "system:masters"),
 }
-"""Name of the token here: user name and group there. The kubelet is that of all nodes, so it may anything."""
+"""Name of the token here: user name and group in the cluster. The kubelet serves all nodes, so it has all
+rights.
+"""
 
 
 class Credentials:
@@ -37,7 +39,7 @@ class Credentials:
         serving.private_key_pem.write_to_path(self.serving_key_file)
         client = authority.issue_cert("kube-apiserver-kubelet-client")
         self.kubelet_client_file = directory / "kubelet-client.pem"
-        """The API server's certificate before kubelet, with its key."""
+        """The API server's certificate for connections to the kubelet, with its key."""
         client.private_key_and_cert_chain_pem.write_to_path(self.kubelet_client_file)
         self.service_account_key_file = directory / "service-account.key"
         self.service_account_key_file.write_bytes(

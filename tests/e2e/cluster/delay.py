@@ -1,4 +1,4 @@
-"""A TCP proxy whose server's bytes arrive late: what an extender hears of a busy API server."""
+"""A TCP proxy that delays the server's bytes, like a busy API server."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 from tests.e2e.cluster.ports import LOOPBACK
 
 _CHUNK = 1 << 16
-# A delay that is changed counts for what is on its way, too.
+# A change of the delay also affects bytes that are on their way.
 _LOOK_EVERY_S = 0.02
 
 
 class Delay:
-    """Use `running_delay`. What the server sends arrives `seconds` later; what the client sends, at once."""
+    """Use `running_delay`. Bytes from the server arrive `seconds` later; bytes from the client, at once."""
 
     def __init__(self, server: str) -> None:
         self._server = urlsplit(server)
@@ -26,7 +26,7 @@ class Delay:
 
     @property
     def url(self) -> str:
-        """What clients are told in the server's place."""
+        """The URL for clients, in place of the server's."""
         return f"{self._server.scheme}://{LOOPBACK}:{self._port}"
 
     async def serve(self, stop: asyncio.Event, ready: threading.Event) -> None:

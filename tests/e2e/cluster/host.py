@@ -1,4 +1,4 @@
-"""The machine under a node: directories of its own, and what its containers find in their environment."""
+"""The machine under a node: its own directories, and the environment of its containers."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from pathlib import Path
 
 
 class Host:
-    """One node's; `environment` is what its container runtime adds to every container."""
+    """One node's machine; `environment` is added to every container by its runtime."""
 
     def __init__(self) -> None:
         self.environment: Mapping[str, str] = {}
         self._directories: dict[str, Path] = {}
 
     def path(self, path: str) -> Path:
-        """Where a directory of the host is; short, because sockets have paths of at most 107 characters."""
+        """The path of a directory of the host; short, because sockets have paths of at most 107
+        characters.
+        """
         if path not in self._directories:
             self._directories[path] = Path(tempfile.mkdtemp(prefix="host-"))
         return self._directories[path]

@@ -1,7 +1,7 @@
-"""Which program stands for a container image, and what it needs to run outside a container.
+"""The program for each container image, and its adaptation for running outside a container.
 
-A container finds the API server and its token at fixed places. A process here is told by a kubeconfig
-instead, and binds to loopback; everything else is as its manifest says.
+A container finds the API server and its token at fixed places. A process here gets a kubeconfig instead, and
+binds to loopback; everything else follows its manifest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SCHEDULER_PORT = 10259
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """`entrypoint` stands before a container's own command and args; `adapt` gives further arguments.
+    """`entrypoint` precedes a container's own command and args; `adapt` adds further arguments.
 
     `server` is the URL of the API server for clients inside the cluster; None: the server's own.
     """
@@ -41,7 +41,7 @@ def product_images(
 ) -> dict[str, Image]:
     """The two images of the manifests. kube-scheduler is named by its container's command.
 
-    `ours` is what Python runs for the image of this project; `server` is where that finds the API server.
+    `ours` is what Python runs for this project's image; `server` is the address of the API server for it.
     """
 
     def scheduler(ports: Ports, kubeconfig: Path | None) -> Sequence[str]:
@@ -59,7 +59,7 @@ def product_images(
 
 
 def outside_a_container(text: str, kubeconfig: Path | None) -> str:
-    """A configuration file that says where the API server is, for a kube-scheduler that cannot find out."""
+    """A configuration file with the API server's address, for a kube-scheduler that cannot discover it."""
     if "kind: KubeSchedulerConfiguration" not in text or kubeconfig is None:
         return text
     return f"{text}\nclientConnection: {{kubeconfig: {kubeconfig}}}\n"

@@ -1,6 +1,6 @@
-"""A kubelet for all nodes at once: allocatable, pods that run, deletions that end.
+"""A kubelet for all nodes at once: allocatable, running pods, and deletions.
 
-Pods whose images it knows run as processes of this machine (running_pod.py); others only say that they run.
+Pods with known images run as processes of this machine (running_pod.py); others only report that they run.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _PAUSE_S = 0.5
 
 
 class Kubelet:
-    """Use `running_kubelet`. `images` are those that run for real, by name without registry and tag.
+    """Use `running_kubelet`. `images` run for real, by name without registry and tag.
 
-    `port` is where its server is asked (kubelet_server.py).
+    `port` is the port of its server (kubelet_server.py).
     """
 
     def __init__(self, api: Api, directory: Path, images: Mapping[str, Image], port: int) -> None:
@@ -48,7 +48,7 @@ class Kubelet:
         ]
 
     def start(self) -> None:
-        """Start to look after every node."""
+        """Start to serve every node."""
         for thread in self._threads:
             thread.start()
 
@@ -77,18 +77,18 @@ class Kubelet:
             ]
 
     def pod(self, namespace: str, name: str) -> RunningPod | None:
-        """The pod of that name; None where it has no processes."""
+        """The pod of that name; None if it has no processes."""
         return next((pod for pod in self.running(namespace) if pod.name == name), None)
 
     def reregister(self, node: str) -> None:
-        """Do what a kubelet does to extended resources when its node registers anew: set them to zero."""
+        """Set extended resources to zero, as a kubelet does when its node registers again."""
         status = self._api.get(f"/api/v1/nodes/{node}")["status"]
         zero = {name: "0" for name in status.get("capacity", {}) if "/" in name}
         self._capacities[node] = {**status["capacity"], **zero}
         self._api.patch(f"/api/v1/nodes/{node}/status", {"status": {"capacity": zero, "allocatable": zero}})
 
     def service_port(self, namespace: str, name: str, port: int) -> int | None:
-        """Where a Service's port is answered on loopback; None while no pod behind it runs."""
+        """The loopback address of a Service's port; None while no pod behind it runs."""
         spec = self._api.get(f"/api/v1/namespaces/{namespace}/services/{name}")["spec"]
         target = next(entry["targetPort"] for entry in spec["ports"] if entry["port"] == port)
         for pod in self.running(namespace, **spec["selector"]):
@@ -96,7 +96,7 @@ class Kubelet:
         return None
 
     def _go_on(self, loop: Callable[[], None]) -> None:
-        """One answer that is an error, or none, is not the end of all nodes: `loop` starts again."""
+        """One error, or one missing answer, does not stop all nodes: `loop` starts again."""
         while not self._stopping.is_set():
             try:
                 loop()
@@ -145,7 +145,7 @@ class Kubelet:
                 self._run(uid, pod)
 
     def _run(self, uid: str, pod: Json) -> None:
-        """Start a pod's processes, or only say that it runs where there are none to start."""
+        """Start a pod's processes, or only report that it runs if it has none."""
         with self._lock:
             if uid in self._pods:
                 return
@@ -194,7 +194,7 @@ class Kubelet:
             running.stop(0.0)
 
     def _tell(self, path: str, status: Json) -> None:
-        """Report a status; what is gone by now needs none."""
+        """Report a status; a pod that is gone needs none."""
         with _gone_is_fine():
             self._api.patch(path, status, STRATEGIC)
 

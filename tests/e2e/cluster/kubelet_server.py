@@ -1,7 +1,7 @@
-"""What kube-apiserver asks kubelet for: connections to the ports of pods, and the logs of containers.
+"""The kubelet's server for kube-apiserver: connections to the ports of pods, and the logs of containers.
 
-A Go program (kubelet_server/ beside this package) serves the first by Kubernetes' own library, and passes the
-second on to the Unix socket here, where it also asks which port of loopback stands for a pod's.
+A Go program (kubelet_server/ beside this package) serves the first with Kubernetes' own library, and forwards
+the second to the Unix socket here, where it also looks up the loopback port of a pod's port.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.e2e.cluster.running_pod import RunningPod
 _START_S = 30.0
 
 PodNamed = Callable[[str, str], RunningPod | None]
-"""(namespace, name) -> the pod, where it runs for real."""
+"""(namespace, name) -> the pod, if it runs for real."""
 
 
 class _RefusedError(Exception):
@@ -57,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """A Unix socket's client has no address to be logged with."""
+        """A Unix socket's client has no address for the log."""
 
     def _answer(self) -> bytes:
         url = urlsplit(self.path)
@@ -74,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _shortened(log: bytes, options: dict[str, str]) -> bytes:
-    """The last `tailLines` of a log, and of these the first `limitBytes`, as kubelet has it."""
+    """The last `tailLines` of a log, and of these the first `limitBytes`, as in the kubelet."""
     if unknown := options.keys() - {"tailLines", "limitBytes"}:
         raise _RefusedError(400, f"the kubelet of the tests has no {', '.join(sorted(unknown))}")
     if "tailLines" in options:

@@ -1,4 +1,4 @@
-"""The ports of one pod, which has no network of its own here: each is another, free one of loopback."""
+"""The ports of one pod, which has no network of its own here: each is mapped to a free port of loopback."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import socket
 from collections.abc import Mapping
 
 LOOPBACK = "127.0.0.1"
-# What a container can name its own addresses by.
+# Names of a container's own addresses.
 _OWN_ADDRESS = re.compile(r"(?:127\.0\.0\.1|0\.0\.0\.0|\[::\]):(\d{2,5})\b")
-# Linux takes 32768 and up for connections that go out, other systems 49152 and up.
+# Linux takes 32768 and up for outgoing connections, other systems 49152 and up.
 _NOT_EPHEMERAL = (10_000, 32_768)
 _given: set[int] = set()
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nothing listens on now, none of which was given before.
+    """Ports of loopback without a listener, each given once.
 
-    Who asked may listen only seconds later, as a pod does that waits for a Secret. Until then no connection
-    that goes out must get the port, so it is none of those that systems give to these.
+    The caller may listen only seconds later, like a pod that waits for a Secret. Until then no outgoing
+    connection must get the port, so it is outside the range for these.
     """
     found: list[int] = []
     while len(found) < count:
@@ -47,12 +47,12 @@ class Ports:
         self._local: dict[int, int] = {}
 
     def local(self, port: int | str) -> int:
-        """The port of loopback that stands for a port of the pod."""
+        """The loopback port for a port of the pod."""
         number = self._names[port] if isinstance(port, str) else port
         if number not in self._local:
             (self._local[number],) = free_ports(1)
         return self._local[number]
 
     def localize(self, text: str) -> str:
-        """`text` with every address of the pod's own replaced by the one that stands for it."""
+        """`text` with every own address of the pod replaced by the mapped one."""
         return _OWN_ADDRESS.sub(lambda found: f"{LOOPBACK}:{self.local(int(found[1]))}", text)

@@ -1,4 +1,4 @@
-"""A proxy between kube-scheduler and an extender: it remembers every call, and can answer instead."""
+"""A proxy between kube-scheduler and an extender that records every call, and can answer instead."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Call:
 
 
 class Proxy(ThreadingHTTPServer):
-    """Use `running_proxy`. `answer_instead`, where set, is the status and body of every answer."""
+    """Use `running_proxy`. `answer_instead`, if set, is the status and body of every answer."""
 
     daemon_threads = True
 
@@ -39,7 +39,7 @@ class Proxy(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """What kube-scheduler is told."""
+        """The address for kube-scheduler."""
         return f"http://{LOOPBACK}:{self.server_port}"
 
     def of(self, verb: str) -> list[Call]:
@@ -59,7 +59,7 @@ class _Relay(BaseHTTPRequestHandler):
         head = (
             f"HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nContent-Length: {len(reply)}\r\n\r\n"
         )
-        # In one write: what follows a small first one waits for its acknowledgement.
+        # In one write: the rest of an answer would wait for the acknowledgement of a small first part.
         self.wfile.write(head.encode() + reply)
 
     def _ask(self, body: bytes) -> tuple[int, bytes]:

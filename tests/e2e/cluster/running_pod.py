@@ -26,11 +26,11 @@ _VOLUMES_EVERY_S = 0.5
 _SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc:(\d+)")
 
 ServicePort = Callable[[str, str, int], int | None]
-"""(namespace, service, port) -> the port of loopback where it is answered."""
+"""(namespace, service, port) -> the loopback port that serves it."""
 
 
 class RunningPod:
-    """One pod; a thread of its own starts its containers, probes them and reports their state."""
+    """One pod; its thread starts its containers, probes them and reports their state."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class RunningPod:
         }
         self.ports = Ports(named)
         self._volumes = Volumes(pod, api, directory / "volumes", self._rewrite, host.path)
-        # By container: two containers of a pod may find different tokens at one place.
+        # By container: two containers of a pod may find different tokens at one path.
         self._mounts = {
             each["name"]: {
                 mount["mountPath"]: self._volumes.path(mount["name"])
@@ -68,7 +68,7 @@ class RunningPod:
             for each in containers
         }
         self._paths = _of_all(self._mounts)
-        # Whole paths only: a directory of this machine may well have /tmp in its own path.
+        # Whole paths only: a directory of this machine may have /tmp in its own path.
         inside = "|".join(map(re.escape, self._paths))
         self._inside = re.compile(rf"(?<![\w./-])(?:{inside})(?=/|$)", re.MULTILINE)
         self._kubeconfig = self._kubeconfig_for_token()
@@ -105,7 +105,7 @@ class RunningPod:
 
     @property
     def ready(self) -> bool:
-        """Whether all containers say so."""
+        """Whether all containers are ready."""
         return all(container.ready for container in self.containers.values())
 
     def _live(self) -> None:
@@ -149,11 +149,11 @@ class RunningPod:
             self._reported = status
 
     def token(self, container: str) -> str:
-        """The token that a container of the pod finds at the usual place, as it is now."""
+        """The present token of a container at the usual path."""
         return (self._mounts[container][TOKEN_DIRECTORY] / "token").read_text()
 
     def _kubeconfig_for_token(self) -> Path | None:
-        """By the usual place, where each container has a token of its own (namespaces.py)."""
+        """At the usual path, where each container has its own token (namespaces.py)."""
         if not any(TOKEN_DIRECTORY in mounts for mounts in self._mounts.values()):
             return None
         path = self._directory / "kubeconfig"
@@ -162,8 +162,8 @@ class RunningPod:
         return path
 
     def _rewrite(self, text: str) -> str:
-        """Configuration as the pod sees it, with the paths, ports and names of this machine."""
-        # In this order: the port of another pod must not be taken for one of this pod's own.
+        """The pod's configuration with the paths, ports and names of this machine."""
+        # In this order: the port of another pod must not be mistaken for the pod's own.
         text = self._with_services(self.ports.localize(text))
         return outside_a_container(self._with_paths(text), self._kubeconfig)
 
@@ -193,7 +193,7 @@ class RunningPod:
         return own | service | dict(self._host.environment) | values
 
     def _inside_a_container(self, command: Sequence[str]) -> list[str]:
-        """What a probe runs; the image's Python is this one."""
+        """The command of a probe; the image's Python is this one."""
         own = [self._with_paths(part) for part in command]
         return [sys.executable if part == "python3" else part for part in own]
 
@@ -208,9 +208,9 @@ class RunningPod:
 
 
 def _of_all(mounts: Mapping[str, Mapping[str, Path]]) -> dict[str, Path]:
-    """What is mounted at each path of a pod, but for the tokens, which are mounted for each container.
+    """The source of each mount of a pod, except tokens, which are mounted for each container.
 
-    Raises ValueError where containers disagree: a configuration file that they share may name the path.
+    Raises ValueError if containers disagree, because a shared configuration file may name the path.
     """
     paths: dict[str, Path] = {}
     for own in mounts.values():

@@ -1,4 +1,4 @@
-"""A pod's volumes as directories, kept up to date by swapping a symbolic link, as kubelet does."""
+"""A pod's volumes as directories, updated by swapping a symbolic link, as in the kubelet."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from tests.e2e.cluster.api import Api, Json
 
 Files = dict[str, bytes]
-# As kubelet does: when the rest of a token's life is a fifth of it.
+# As in the kubelet: when a fifth of a token's life is left.
 _OF_ITS_LIFE = 0.8
 
 
 class NotYetError(Exception):
-    """Something a volume is made of does not exist yet; str() says what."""
+    """A source of a volume does not exist yet; str() names it."""
 
 
 def field(pod: Json, path: str) -> str:
@@ -30,7 +30,7 @@ def field(pod: Json, path: str) -> str:
 
 
 def _chosen(content: Mapping[str, str], name: str, items: list[Json] | None) -> Iterator[tuple[str, str]]:
-    """(path, value) of the keys that a volume names, or of all. Raises NotYetError for a key not there."""
+    """(path, value) of the keys that a volume names, or of all. Raises NotYetError for a missing key."""
     for item in items if items is not None else [{"key": key, "path": key} for key in content]:
         if item["key"] not in content:
             raise NotYetError(f"{name} has no {item['key']}")
@@ -64,11 +64,11 @@ class Volumes:
         directory.mkdir(parents=True)
 
     def path(self, name: str) -> Path:
-        """Where a volume is mounted from."""
+        """The source path of a volume's mounts."""
         return self._host_paths.get(name, self._directory / name)
 
     def sync(self) -> None:
-        """Write what has changed. Raises NotYetError, ApiError."""
+        """Write changes. Raises NotYetError, ApiError."""
         for volume in self._pod["spec"].get("volumes", ()):
             name = volume["name"]
             if name in self._host_paths:
@@ -111,7 +111,7 @@ class Volumes:
         return {path: base64.b64decode(value) for path, value in _chosen(content, name, items)}
 
     def _token(self, wanted: Json) -> bytes:
-        """A token of this very pod, asked for again when four fifths of its life are over."""
+        """A token of this pod, requested again when four fifths of its life are over."""
         key = wanted["path"], wanted.get("audience", "")
         token, renew_at = self._tokens.get(key, (b"", 0.0))
         if time.monotonic() >= renew_at:
@@ -120,7 +120,7 @@ class Volumes:
         return token
 
     def _new_token(self, wanted: Json) -> bytes:
-        """Bound to the pod, as kubelet asks for it."""
+        """Bound to the pod, as requested by the kubelet."""
         meta = self._pod["metadata"]
         account = self._pod["spec"]["serviceAccountName"]
         reference = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
@@ -132,7 +132,7 @@ class Volumes:
         return token.encode()
 
     def _get(self, kind: str, name: str) -> Json:
-        """None of them has a name with a wildcard, so a list by name is a get that may find nothing."""
+        """No name contains a wildcard, so a list by name is a get that may find nothing."""
         found = self._api.items(
             f"/api/v1/namespaces/{self._namespace}/{kind}", fieldSelector=f"metadata.name={name}"
         )

@@ -21,7 +21,9 @@ PLAIN_NODES = ("plain-1", "plain-2")
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What runs. `delay` stands between the API server and our own containers, in clusters that have it."""
+    """The parts of the cluster. `delay` is between the API server and the project's containers, in clusters
+    that have it.
+    """
 
     plane: ControlPlane
     kubelet: Kubelet
@@ -35,8 +37,8 @@ def running_cluster(
 ) -> Iterator[Cluster]:
     """A new cluster that is stopped at the end; `directory` keeps the logs of everything.
 
-    `ours` is what Python runs for the image of this project; `audit` as of ControlPlane; `delayed` as `delay`
-    of Cluster.
+    `ours` is what Python runs for this project's image; `audit` as in ControlPlane; `delayed` as `delay` of
+    Cluster.
     """
     binaries = find_binaries()
     (port,) = free_ports(1)

@@ -1,4 +1,4 @@
-"""A cluster with what manifests/overlays/shares installs but for what runs: policies, rights, definitions."""
+"""A cluster with manifests/overlays/shares without its workloads: policies, rights, definitions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RUNNING = ("Deployment", "DaemonSet", "ConfigMap", "PodDisruptionBudget", "Netw
 
 
 class ShareCluster:
-    """The cluster as its administrator sees it, and as the accounts of the extender and its scheduler do."""
+    """The cluster for its administrator, and for the accounts of the extender and its scheduler."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
@@ -53,7 +53,7 @@ class ShareCluster:
         annotations: Json | None = None,
         **spec: Any,
     ) -> Json:
-        """A pod of these containers, or of one that asks a share; not yet created."""
+        """A pod of these containers, or of one that requests a share; not yet created."""
         return {
             "metadata": {"name": f"pod-{next(self._numbers)}", "annotations": annotations or {}},
             "spec": {
@@ -102,7 +102,7 @@ class ShareCluster:
         return name
 
     def refusal(self, pod: Json) -> str:
-        """What the API server has against a pod; empty where it would take it. Nothing is written."""
+        """The API server's objection to a pod; empty if it would accept it. Nothing is written."""
         try:
             self.api.create(f"{self.pods}?dryRun=All", pod)
         except ApiError as error:
@@ -110,7 +110,7 @@ class ShareCluster:
         return ""
 
     def await_policies(self) -> None:
-        """The API server knows new policies a moment after they were written."""
+        """The API server applies new policies a moment after they were written."""
         wrong = self.pod(annotations={ASSIGNED: "{}"})
         other = self.pod(schedulerName="other")
         eventually(
@@ -121,12 +121,12 @@ class ShareCluster:
 
 
 def container(name: str = "main", limits: Json | None = None, **fields: Any) -> Json:
-    """A container that asks no share unless `limits` say so."""
+    """A container that requests no share unless `limits` do."""
     return {"name": name, "image": "train:1", "resources": {"limits": limits or {}}, **fields}
 
 
 def share(name: str = "main", mib: str = "4096", **fields: Any) -> Json:
-    """A container that asks a share."""
+    """A container that requests a share."""
     return container(name, {SHARE: mib}, **fields)
 
 
@@ -145,7 +145,7 @@ def running_share_cluster(directory: Path, *components: Path) -> Iterator[ShareC
         kustomization = {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
-            # kustomize takes directories by their way from here only.
+            # kustomize accepts directories by their relative paths only.
             "resources": [os.path.relpath(MANIFESTS / "base", overlay)],
             "components": [os.path.relpath(each, overlay) for each in components],
         }
@@ -173,19 +173,19 @@ def debug(api: Api, pod: str, patch: Json) -> Json:
 
 
 def own(name: str) -> Json:
-    """The variable that a container is given which asks a share."""
+    """The variable that a container with a share gets."""
     reference = {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{DEVICES}{name}']"}
     return {"name": VISIBLE, "valueFrom": {"fieldRef": reference}}
 
 
 def variables(pod: Json) -> Json:
-    """Every container's environment by its name; None where it has none."""
+    """Every container's environment by its name; None if it has none."""
     kinds = ("initContainers", "containers", "ephemeralContainers")
     return {each["name"]: each.get("env") for kind in kinds for each in pod["spec"].get(kind, ())}
 
 
 def refused(api: Api, method: str, path: str, body: Json, content_type: str = MERGE) -> str:
-    """Why a call is refused. Raises AssertionError where it is not."""
+    """The reason of a refusal. Raises AssertionError if the call succeeds."""
     try:
         api.request(method, path, body, content_type=content_type if method == "PATCH" else JSON)
     except ApiError as error:

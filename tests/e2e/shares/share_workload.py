@@ -1,4 +1,4 @@
-"""Nodes of shared GPUs and pods that ask shares of them, on a cluster with the overlay for shares."""
+"""Nodes of shared GPUs and pods that request shares of them, on a cluster with the overlay for shares."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _INSPECT_PORT = 8890
 
 
 class ShareWorkload(Workload):
-    """A Workload that knows shares."""
+    """A Workload with shares."""
 
     def __init__(self, installation: Installation) -> None:
         super().__init__(installation)
@@ -41,7 +41,7 @@ class ShareWorkload(Workload):
         self._sequence = 1
 
     def add_shared(self, stem: str, gpus: int, labels: Json | None = None) -> str:
-        """A node whose GPUs are handed out as shares; the extender advertises them."""
+        """A node whose GPUs are offered as shares; the extender advertises them."""
         devices = [gpu(i, self.gpu(stem, i), total=TOTAL_MIB) for i in range(gpus)]
         return self.add_node(stem, {}, devices, SHARING | (labels or {}))
 
@@ -54,14 +54,14 @@ class ShareWorkload(Workload):
         self._reports[node] = self._unwritten[node]
 
     def publish(self) -> None:
-        """As of every Workload; then nodes of shares advertise what they have."""
+        """As in every Workload; then nodes of shares advertise their memory."""
         super().publish()
         for node, report in self._reports.items():
             if SHARING.items() <= self.api.get(f"/api/v1/nodes/{node}")["metadata"]["labels"].items():
                 self.await_advertised(node, ROOM_MIB * len(report["status"]["devices"]))
 
     def renew(self) -> None:
-        """Say again what all nodes reported, as agents do, so that it does not get old."""
+        """Repeat the reports of all nodes, as agents do, so that they do not become stale."""
         self._sequence += 1
         for node, report in self._reports.items():
             report["status"]["sequence"] = self._sequence
@@ -69,12 +69,12 @@ class ShareWorkload(Workload):
             self.api.patch(f"{GPU_NODES}/{node}/status?{query}", report, APPLY)
 
     def advertised(self, node: str) -> list[str | None]:
-        """What stands in capacity and allocatable."""
+        """The amounts in capacity and allocatable."""
         status = self.api.get(f"/api/v1/nodes/{node}")["status"]
         return [status[kind].get(SHARE) for kind in ("capacity", "allocatable")]
 
     def await_advertised(self, node: str, mib: int, timeout_s: float = 30.0) -> None:
-        """Wait until a node advertises so much."""
+        """Wait until a node advertises this amount."""
         wanted = [str(mib), str(mib)]
         eventually(lambda: self.advertised(node) == wanted, f"{node} advertises {mib}", timeout_s)
 
@@ -83,7 +83,7 @@ class ShareWorkload(Workload):
         return self.pod({SHARE: str(mib)}, **fields)
 
     def devices(self, name: str) -> dict[str, str]:
-        """Which GPU each container of a bound pod is given."""
+        """The GPU of each container of a bound pod."""
         annotations = self.get(name)["metadata"].get("annotations", {})
         return {
             key.removeprefix(DEVICES): value for key, value in annotations.items() if key.startswith(DEVICES)
@@ -96,7 +96,7 @@ class ShareWorkload(Workload):
         return self.devices(name)["main"]
 
     def bind(self, name: str, node: str) -> None:
-        """Bind a pod as the administrator, who may bind and knows of no GPU."""
+        """Bind a pod as the administrator, who may bind but assigns no GPU."""
         metadata = {"name": name, "namespace": self.namespace}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata}
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
@@ -107,7 +107,7 @@ class ShareWorkload(Workload):
         return [pod["metadata"]["name"] for pod in self.all_pods() if "nodeName" in pod["spec"]]
 
     def pods_by_gpu(self) -> Counter[str]:
-        """How many pods of one share each GPU has."""
+        """The number of pods with one share on each GPU."""
         annotations = [pod["metadata"].get("annotations", {}) for pod in self.all_pods()]
         return Counter(found[key] for found in annotations if (key := f"{DEVICES}main") in found)
 
@@ -117,7 +117,7 @@ class ShareWorkload(Workload):
         eventually(lambda: not self.all_pods(), "all pods are gone")
 
     def wrongs(self, recorder: Recorder) -> list[str]:
-        """All that is wrong with what was recorded of this namespace's pods."""
+        """All errors in the recorded history of this namespace's pods."""
         room = {f"{node}/{resource}": int(amount) for node, resource, amount in self._handed_out()}
         for report in self._reports.values():
             room |= {device["uuid"]: ROOM_MIB for device in report["status"]["devices"]}
@@ -125,7 +125,7 @@ class ShareWorkload(Workload):
         return wrongs(recorder.events, writes, self.namespace, room, ACCOUNT)
 
     def _handed_out(self) -> Iterator[tuple[str, str, str]]:
-        """What device plugins hand out."""
+        """The resources of device plugins."""
         for node in self._nodes:
             for resource, amount in self.api.get(f"/api/v1/nodes/{node}")["status"]["capacity"].items():
                 if resource.startswith("nvidia.com/"):
@@ -145,9 +145,9 @@ def running_share_installation(
     ours: Sequence[str | Path] = OURS,
     delayed: bool = False,
 ) -> Iterator[Installation]:
-    """A cluster of its own with an overlay of shares installed, whose API server writes down all Bindings.
+    """A cluster of its own with an overlay of shares installed, whose API server logs all Bindings.
 
-    `ours` is what Python runs for the image of this project; `delayed` as of `running_cluster`.
+    `ours` is what Python runs for this project's image; `delayed` as in `running_cluster`.
     """
     with running_cluster(directory, ours, audit=True, delayed=delayed) as cluster:
         installation = Installation(cluster)
@@ -162,7 +162,7 @@ def running_share_installation(
 
 @contextlib.contextmanager
 def share_workload_on(installation: Installation) -> Iterator[ShareWorkload]:
-    """Nodes and pods of one test; what it leaves behind is removed."""
+    """Nodes and pods of one test; leftovers are removed."""
     installation.await_ready()
     workload = ShareWorkload(installation)
     try:

@@ -1,4 +1,6 @@
-"""GPUReservations on the real API server: what they may say, who writes them, and that one writer wins."""
+"""GPUReservations on the real API server: accepted content, write access, and one winner of concurrent
+writes.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def reservation(*intents: Json) -> Json:
 
 @pytest.fixture
 def stored(shares: ShareCluster) -> Iterator[Callable[..., Json]]:
-    """Creates the node's reservation as the extender does; gone when the test ends."""
+    """Creates the node's reservation as the extender does; removed when the test ends."""
 
     def create(*intents: Json) -> Json:
         return shares.extender.create(PATH, reservation(*intents))
@@ -85,7 +87,7 @@ def test_one_without_intents_is_one(shares: ShareCluster, stored: Callable[..., 
 
 
 def test_the_largest_of_all_is_taken(shares: ShareCluster, stored: Callable[..., Json]) -> None:
-    """Every binding of a node at once, each of a pod of eight shares with the longest names there are."""
+    """Every binding of a node at once, each of a pod of eight shares with the longest possible names."""
     each = [share(container=f"{n:063}", device="G" * 96, init=True, beside=[0, 1, 2]) for n in range(8)]
     intents = [
         intent(
@@ -200,7 +202,7 @@ def test_of_two_that_create_it_one_wins(shares: ShareCluster, stored: Callable[.
 
 
 def test_an_object_that_went_is_not_written_again(shares: ShareCluster, stored: Callable[..., Json]) -> None:
-    """A node that is gone and back has another object: what was announced in the old one is void."""
+    """A node that was removed and came back has another object: intents in the old one are void."""
     read = stored(intent(1))
     shares.api.delete(f"{PATH}/{NAME}")
     stored()

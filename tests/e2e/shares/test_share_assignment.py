@@ -1,4 +1,4 @@
-"""Who says which GPU a share is on, on the real API server."""
+"""Write access to the GPU of a share, on the real API server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.kube_objects import SHARE
 
 @pytest.fixture(scope="module")
 def users(shares: ShareCluster) -> Iterator[dict[str, Api]]:
-    """Those who may do anything by their roles, so that policies alone stand in their way."""
+    """Users with all rights by their roles, so that only policies restrict them."""
     accounts = "/api/v1/namespaces/gpu-scheduler/serviceaccounts"
     shares.api.create(accounts, {"metadata": {"name": "almighty"}})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
@@ -75,7 +75,7 @@ def test_nobody_else_binds_with(
 
 @pytest.mark.parametrize("path", ["pods/{name}/binding", "bindings"])
 def test_a_binding_without_them_is_anybodys(shares: ShareCluster, path: str) -> None:
-    """It carries nothing of the pod, so nobody can tell that the pod asks a share."""
+    """The request contains nothing of the pod, so the server cannot know that the pod requests a share."""
     name = shares.made()
     binding = shares.binding(name, {"team": "a"})
     full = f"/api/v1/namespaces/{NAMESPACE}/{path.format(name=name)}"
@@ -153,7 +153,7 @@ def test_the_extender_writes_nothing_of_a_pod_but_its_binding(shares: ShareClust
 
 
 def test_our_kube_scheduler_goes_on_as_it_does(shares: ShareCluster) -> None:
-    """Pods that ask no GPU of ours are its own to bind; it nominates, and it evicts."""
+    """Pods without GPU requests are the scheduler's to bind; it nominates, and it evicts."""
     name = shares.made(container(), schedulerName="gpu-scheduler")
     path = f"{shares.pods}/{name}"
     shares.scheduler.patch(f"{path}/status", {"status": {"nominatedNodeName": NODE}}, STRATEGIC)

@@ -1,4 +1,4 @@
-"""What the extender may write of a Node that has shares, on the real API server."""
+"""The extender's write access to a Node with shares, on the real API server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_extender_says_how_much_a_node_has(shares: ShareCluster, kind: str) 
     node = f"/api/v1/nodes/{NODE}/status"
     for mib in ("81920", "0", "40960"):
         shares.extender.patch(node, amounts(mib), kind)
-        # The kubelet beside it writes what it read a moment before.
+        # The kubelet writes at the same time, from a slightly older read.
         eventually(partial(told, shares, mib), f"the node has {mib} MiB")
     shares.extender.patch(node, amounts(None), kind)
     eventually(lambda: advertised(shares.api) == [None, None], "it is taken back")

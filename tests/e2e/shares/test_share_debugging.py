@@ -1,4 +1,4 @@
-"""What debugs a pod that asks a share sees none of its GPUs, on the real API server."""
+"""A debugging container of a pod with a share does not see its GPUs, on the real API server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BINDINGS = (
 
 @pytest.fixture
 def debugged_before(shares: ShareCluster) -> str:
-    """The name of a share pod that was debugged before there were policies."""
+    """The name of a share pod that was debugged before the policies existed."""
     name = shares.assigned()
     bindings = {path: shares.api.get(path) for path in BINDINGS}
     for path in bindings:

@@ -1,4 +1,4 @@
-"""What pods that ask a share are given, and what they may not say, on the real API server."""
+"""Defaults and refused fields of pods that request a share, on the real API server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONGEST = "a" * 63
 SIDECAR = {"restartPolicy": "Always"}
 
 
-# What share pods are given
+# Defaults of share pods
 
 
 def test_every_container_that_asks_a_share_sees_its_own(shares: ShareCluster) -> None:
@@ -97,9 +97,10 @@ INJECTORS = 8
 
 @pytest.fixture
 def injectors(shares: ShareCluster) -> Iterator[None]:
-    """Policies that bring containers of their own, as service meshes do.
+    """Policies that add containers, as service meshes do.
 
-    The order of policies is any, a new one with every change of them: so many that one comes after ours.
+    The order of policies is random, a new one with every change of them: there are enough that one comes
+    after the project's.
     """
     created = [create_injector(shares, f"injector-{n}") for n in range(INJECTORS)]
     plain = shares.pod(container())
@@ -117,7 +118,7 @@ def injectors(shares: ShareCluster) -> Iterator[None]:
 
 
 def create_injector(shares: ShareCluster, name: str) -> list[str]:
-    """A policy that adds a container of its name to pods with labels; the paths of what was created."""
+    """A policy that adds a container of its name to pods with labels; the paths of the created objects."""
     add = (
         f"object.spec.containers.exists(c, c.name == '{name}') || !has(object.metadata.labels) ? [] :"
         " [JSONPatch{op: 'add', path: '/spec/containers/-',"
@@ -144,7 +145,7 @@ def test_containers_that_come_later_see_no_gpu_either(shares: ShareCluster) -> N
     assert variables(shares.create(pod)) == {"main": [own("main")], **injected}
 
 
-# What share pods may not say
+# Refused fields of share pods
 
 
 OTHERS: Json = {"env": [own("other")]}

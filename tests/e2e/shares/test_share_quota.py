@@ -1,4 +1,4 @@
-"""Namespaces bound what their pods ask of GPU memory by Kubernetes' own means, as the samples show."""
+"""Namespaces limit the GPU memory of their pods by Kubernetes' own means, as in the samples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def namespace(shares: ShareCluster) -> Iterator[str]:
 
 @pytest.fixture
 def quota(shares: ShareCluster, namespace: str) -> Callable[[], Json]:
-    """The sample's quota; gives what of it is used."""
+    """The sample's quota; returns the used part of it."""
     shares.api.create(f"{namespace}/resourcequotas", sample("quota"))
     path = f"{namespace}/resourcequotas/gpu-memory"
     eventually(lambda: shares.api.get(path)["status"].get("hard"), "the quota is known")
@@ -51,7 +51,7 @@ def sample(name: str) -> Json:
 
 
 def refusal(shares: ShareCluster, namespace: str, pod: Json) -> str:
-    """What stands against a pod; empty where nothing does. Nothing is written."""
+    """The refusal of a pod; empty if it is accepted. Nothing is written."""
     try:
         shares.api.create(f"{namespace}/pods?dryRun=All", pod)
     except ApiError as error:
@@ -106,7 +106,7 @@ def test_pods_without_a_share_get_none_by_the_limit_range(shares: ShareCluster, 
 
 
 def test_a_share_that_a_limit_range_gives_is_a_share(shares: ShareCluster, namespace: str) -> None:
-    """Without the sample's default, the max is one."""
+    """Without the sample's default, the max is the default."""
     careless = sample("limit-range")
     for key in ("default", "defaultRequest"):
         del careless["spec"]["limits"][0][key]

@@ -20,13 +20,13 @@ EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 
 
 def asking(name: str, mib: int = 0) -> Json:
-    """A container; it asks a share where `mib` says so."""
+    """A container; it requests a share if `mib` is given."""
     limits = {SHARE: str(mib)} if mib else {}
     return {"name": name, "image": "train:1", "resources": {"limits": limits}}
 
 
 def seen_gpu(pod: Json, container: str) -> str:
-    """What kubelet puts into a container's NVIDIA_VISIBLE_DEVICES."""
+    """A container's NVIDIA_VISIBLE_DEVICES."""
     (variable,) = (each for each in variables(pod)[container] if each["name"] == VISIBLE)
     path = variable["valueFrom"]["fieldRef"]["fieldPath"]
     key = path.removeprefix("metadata.annotations['").removesuffix("']")
@@ -34,7 +34,7 @@ def seen_gpu(pod: Json, container: str) -> str:
 
 
 def in_ledger(workload: ShareWorkload, node: str) -> list[list[tuple[str, str, int, str, str]]]:
-    """What each extender's ledger says is held on a node: pod, container, MiB, GPU, how sure."""
+    """The holdings of a node in each extender's ledger: pod, container, MiB, GPU, state."""
     return [
         sorted(
             (each["name"], each["container"], each["memoryMiB"], uuid, each["state"])
@@ -84,7 +84,7 @@ def test_a_pod_is_bound_with_a_gpu_for_each_container(share_workload: ShareWorkl
 def test_what_the_device_plugin_picks_is_bound_without_a_device(
     share_workload: ShareWorkload, resource: str, add: Callable[[ShareWorkload], str]
 ) -> None:
-    """The ledger counts it without one, an init container's where that is more."""
+    """The ledger counts it without one, an init container's if that is larger."""
     workload = share_workload
     node = add(workload)
     workload.publish()
@@ -118,7 +118,7 @@ def test_what_the_device_plugin_picks_is_bound_without_a_device(
 
 
 def test_init_containers_and_sidecars_are_given_gpus_too(share_workload: ShareWorkload) -> None:
-    """As much is held as kube-scheduler counts: the peak, of which the app has only a part."""
+    """The held amount equals kube-scheduler's: the peak; the app has only a part of it."""
     workload = share_workload
     node = workload.add_shared("shared", 2)
     workload.publish()
@@ -164,7 +164,7 @@ def test_a_share_that_somebody_else_bound_closes_its_node(share_workload: ShareW
     node = workload.add_shared("shared", 4)
     workload.publish()
     installation = workload.installation
-    # Our scheduler finds no such node; a Binding asks for none.
+    # The project's scheduler finds no such node; a Binding bypasses it.
     foreign = workload.create(workload.share(1024, nodeSelector={"nobody": "has-it"}))
     workload.await_event(foreign, "FailedScheduling")
     workload.bind(foreign, node)

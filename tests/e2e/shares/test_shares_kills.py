@@ -1,5 +1,5 @@
-"""Hundreds of pods while the extender is killed in the middle of binds, its calls come late or get lost, and
-the API server stands still: in the end every pod was bound, and at no moment was a GPU promised twice.
+"""Hundreds of pods while the extender is killed in the middle of binds, its calls are delayed or lost, and
+the API server is stopped: at the end every pod was bound, and at no moment was a GPU promised twice.
 
 On a cluster of its own, whose extender is the product with faults in it (faulty_extender.py).
 """
@@ -31,7 +31,7 @@ from tests.kube_objects import SHARE
 # Its time limits are those of a machine of its own.
 pytestmark = pytest.mark.alone
 
-# Each kill and each delay so often.
+# Each kill and each delay this many times.
 TURNS = int(os.environ.get("GPU_SHARE_KILLS", "1"))
 PODS = 300 * TURNS
 SEED = 7
@@ -47,7 +47,7 @@ SIZES = (0.1, 0.25, 0.3, 0.5, 0.6, 1.0)
 
 @pytest.fixture
 def fault(tmp_path: Path) -> Path:
-    """The file that says which fault is due."""
+    """The file that names the due fault."""
     return tmp_path / "fault"
 
 
@@ -63,7 +63,8 @@ def workload(tmp_path: Path, fault: Path) -> Iterator[ShareWorkload]:
 
 def mixed_pods(workload: ShareWorkload, rng: random.Random) -> Iterator[Json]:
     """Shares of several sizes, some in two containers, in init containers or sidecars; whole GPUs; MIG
-    instances; some take their time to end. No end."""
+    instances; some take time to end. Endless.
+    """
     for number in itertools.count():
         grace: Json = {"terminationGracePeriodSeconds": rng.choice((0, 0, 1))}
         if number % 5 == 4:
@@ -86,7 +87,7 @@ def mixed_pods(workload: ShareWorkload, rng: random.Random) -> Iterator[Json]:
 
 
 class Churn:
-    """Pods leave when they have been there for a while and others wait, until all had their turn."""
+    """Pods are deleted after a while if others wait, until all have had their turn."""
 
     def __init__(self, workload: ShareWorkload, rng: random.Random) -> None:
         self._workload = workload
@@ -96,7 +97,7 @@ class Churn:
         self.waiting = 0
 
     def look(self) -> None:
-        """Let some leave, where some wait."""
+        """Delete some pods if others wait."""
         now = time.monotonic()
         there = self._workload.all_pods()
         bound = [pod["metadata"]["name"] for pod in there if "nodeName" in pod["spec"]]
@@ -153,12 +154,12 @@ def test_nothing_is_promised_twice_and_nobody_is_forgotten(workload: ShareWorklo
                 workload.renew()
             churn.look()
             if not churn.waiting and (due or fault.exists()):
-                # What is to happen happens while pods are bound.
+                # The faults happen while pods are bound.
                 names += workload.create_all(list(itertools.islice(pods, _MORE)))
             time.sleep(_LOOK_S)
         installation.await_ready()
         eventually(lambda: not unsettled(workload), "no promise is open", 60.0)
-        # The last pods that were told to leave may be leaving still.
+        # The last deleted pods may still be ending.
         eventually(
             lambda: held_by_ledgers(workload) == [held_by_pods(workload)] * 2,
             "both ledgers have what the API server has",
@@ -170,7 +171,7 @@ def test_nothing_is_promised_twice_and_nobody_is_forgotten(workload: ShareWorklo
 
 
 def unsettled(workload: ShareWorkload) -> list[str]:
-    """Pods whose Binding is not known to have come to its end."""
+    """Pods whose Binding has not certainly ended."""
     return [
         each["name"]
         for extender in workload.installation.pods()
@@ -182,7 +183,7 @@ def unsettled(workload: ShareWorkload) -> list[str]:
 
 
 def held_by_ledgers(workload: ShareWorkload) -> list[set[tuple[str, str, str, int]]]:
-    """(pod, container, GPU, MiB) as each extender has it."""
+    """(pod, container, GPU, MiB) in each extender."""
     return [
         {
             (each["name"], each["container"], uuid, each["memoryMiB"])
@@ -195,7 +196,7 @@ def held_by_ledgers(workload: ShareWorkload) -> list[set[tuple[str, str, str, in
 
 
 def held_by_pods(workload: ShareWorkload) -> set[tuple[str, str, str, int]]:
-    """The same as the API server has it."""
+    """The same in the API server."""
     return {
         (name, container, gpu, asked(pod, container))
         for pod in workload.all_pods()

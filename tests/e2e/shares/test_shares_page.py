@@ -1,4 +1,4 @@
-"""What the page on shares and the samples show is taken as it stands, and its commands run in order."""
+"""The page on shares and its samples are used unchanged, and its commands run in order."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def rendered(shares: ShareCluster, checkout: Path, kustomization: str) -> list[J
 
 
 def told(objects: list[Json], variable: str) -> dict[str, str]:
-    """What the policies that have a variable say of it."""
+    """The policies' rules about a variable."""
     return {
         each["metadata"]["name"]: found["expression"]
         for each in of_kind(objects, *POLICIES)
@@ -126,7 +126,7 @@ class ShareReader(Reader):
     """A reader who has a node of two L4."""
 
     def report(self, sequence: int) -> None:
-        """Say what its agent says: what is old is not decided on."""
+        """Renew the agent's report, because stale reports are not used."""
         devices = [gpu(i, f"GPU-{i}", model="L4", total=GPU_MIB) for i in range(2)]
         uid = self.api.get(NODE_PATH)["metadata"]["uid"]
         owner = {"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": uid}
@@ -142,7 +142,7 @@ class ShareReader(Reader):
         return [status[part].get(SHARE) for part in ("capacity", "allocatable")]
 
     def configuration(self) -> tuple[Json, Json]:
-        """What the pods have mounted now."""
+        """The present mounts of the pods."""
         deployment = self.api.get("/apis/apps/v1/namespaces/gpu-scheduler/deployments/gpu-scheduler")
         volumes = deployment["spec"]["template"]["spec"]["volumes"]
         (name,) = (each["configMap"]["name"] for each in volumes if "configMap" in each)
@@ -150,7 +150,7 @@ class ShareReader(Reader):
         return configured([{**found, "kind": "ConfigMap"}])
 
     def await_scheduler(self, name: str) -> None:
-        """The API server knows new policies a moment after they were written."""
+        """The API server applies new policies a moment after they were written."""
         pod = {"metadata": {"name": "dry"}, "spec": yaml.safe_load(the_pod())["spec"]}
 
         def judged() -> bool:
@@ -163,7 +163,7 @@ class ShareReader(Reader):
         eventually(given, f"share pods are given {name}")
 
     def place(self, name: str) -> Json:
-        """A small share of an image that asks nothing else; the bound pod."""
+        """A small share in an image with no other request; the bound pod."""
         main = {"name": "main", "image": "chat:1", "resources": {"limits": {SHARE: "100"}}}
         spec = {"containers": [main], "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}]}
         self.api.create(PODS, {"metadata": {"name": name}, "spec": spec})
@@ -193,7 +193,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareReader]:
 
 
 def test_the_page_from_installing_to_taking_away(reader: ShareReader) -> None:
-    """One reader does all of it, on one cluster."""
+    """One reader runs all of it, on one cluster."""
     reader.run("docs/tasks/shares.md", "## On which nodes")
     reader.run("docs/tasks/shares.md", "## Installing")
     assert reader.amounts() == [str(ROOM_MIB)] * 2
@@ -205,7 +205,7 @@ def test_the_page_from_installing_to_taking_away(reader: ShareReader) -> None:
     annotations = reader.api.get(f"{PODS}/chat")["metadata"]["annotations"]
     asked = {each["container"]: each["memoryMiB"] for each in assigned(annotations)["containers"]}
     assert asked == {"main": 16384, "embed": 4096}
-    # Runbooks about what only shares have.
+    # Runbooks that only concern shares.
     reader.follow("docs/runbooks/GPUBindConflictsHigh.md")
     reader.follow("docs/runbooks/GPUSharePodsUnplaced.md")
 
@@ -255,6 +255,6 @@ def test_every_command_of_the_page_is_run() -> None:
 
 
 def assigned(annotations: Json) -> Json:
-    """The decision as a pod has it."""
+    """The decision in the pod's annotations."""
     found: Json = json.loads(annotations["gpu.scheduler-ext.io/assigned"])
     return found

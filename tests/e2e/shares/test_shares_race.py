@@ -1,6 +1,6 @@
-"""Sixteen pods at once that ask half a GPU each, on eight GPUs: two on each, every time.
+"""Sixteen pods at once that request half a GPU each, on eight GPUs: two on each, every time.
 
-GPU_SHARE_RACES says how many times; a hundred take two minutes.
+GPU_SHARE_RACES is the number of rounds; a hundred take two minutes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.alone
 
 ROUNDS = int(os.environ.get("GPU_SHARE_RACES", "100"))
 PODS = 16
-# Reports count as old after 150 s.
+# Reports are stale after 150 s.
 _RENEW_EVERY = 20
 
 

@@ -1,5 +1,6 @@
-"""Two extenders that both believe to be the active one, each with a scheduler of its own: still no GPU is
-promised twice, neither shares of it nor all of it. Elsewhere that is an accident: a paused leader goes on."""
+"""Two extenders that both believe that they are active, each with its own scheduler: still no GPU is promised
+twice, neither shares of it nor all of it. In production this is an accident: a paused leader continues.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tests.e2e.shares.share_workload import HALF, ShareWorkload, running_share_i
 
 ROUNDS = 5
 PODS = 16
-# Of whole GPUs there are fewer than are asked for.
+# There are fewer whole GPUs than requested.
 WHOLE, GPUS = 6, 4
 PLACES = PODS + GPUS
 
@@ -69,7 +70,7 @@ def workload(tmp_path: Path) -> Iterator[ShareWorkload]:
 
 
 def binds(installation: Installation, result: str) -> list[float]:
-    """How many binds each extender ended so."""
+    """The number of binds with this result at each extender."""
     name = "gpu_extender_bind_total"
     return [installation.metric_of(pod, name, result=result) for pod in installation.pods()]
 
