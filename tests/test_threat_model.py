@@ -33,7 +33,7 @@ HERE = "tests/test_threat_model.py::"
 HELD: dict[str, tuple[str, ...]] = {
     "The API is on loopback beside kube-scheduler": (
         f"{POLICY}test_notices",
-        "tests/e2e/test_documentation.py::test_standalone_lets_nobody_ask_without_a_certificate",
+        "tests/e2e/test_documentation.py::test_standalone_refuses_requests_without_a_certificate",
     ),
     "A NetworkPolicy lets nothing in but Prometheus": (
         f"{POLICY}test_notices",
@@ -60,9 +60,9 @@ HELD: dict[str, tuple[str, ...]] = {
     ),
     "They only restrict": (f"{HERE}test_annotations_only_restrict",),
     "What the extender writes": (
-        "tests/e2e/shares/test_share_assignment.py::test_nobody_else_binds_with",
-        "tests/e2e/shares/test_share_assignment.py::test_nobody_afterwards",
-        "tests/e2e/shares/test_share_assignment.py::test_nobody_assigns_to_a_pod_that_waits",
+        "tests/e2e/shares/test_share_assignment.py::test_no_other_user_binds_with",
+        "tests/e2e/shares/test_share_assignment.py::test_no_user_afterwards",
+        "tests/e2e/shares/test_share_assignment.py::test_no_user_assigns_to_a_waiting_pod",
     ),
     "What is used beyond is measured": (
         "tests/core/node/test_drift.py::test_use_beyond_what_is_held",

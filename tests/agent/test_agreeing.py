@@ -36,7 +36,7 @@ def left(*devices: Json) -> tuple[list[Json], tuple[str, ...]]:
         pytest.param(
             [gpu(0, holders=[holder("p"), holder("q", memoryMiB=90_000)])],
             [gpu(0, holders=[holder("p"), holder("q", memoryMiB=81_920)])],
-            id="whoever else holds it stays",
+            id="other holders stay",
         ),
         pytest.param(
             [sliced(instance("GPU-0"))],

@@ -77,7 +77,7 @@ AT_ONCE, SOON, FRESH = 1.0, 10.0, 60.0
             status(SLICED),
             status(SLICED.but(mig=MigStatus(enabled=True, instances=[instance("MIG-b", holder=TRAIN)]))),
             AT_ONCE,
-            id="an instance was made anew",
+            id="an instance was created again",
         ),
         pytest.param(status(), status(driver_version="580.2"), AT_ONCE, id="another driver"),
         pytest.param(status(), status(cuda_version="13.0"), AT_ONCE, id="another CUDA version"),
@@ -93,13 +93,16 @@ AT_ONCE, SOON, FRESH = 1.0, 10.0, 60.0
             status(PLAIN), status(used(PLAIN, 10_000, unaccounted_mib=5000)), SOON, id="use of no pod"
         ),
         pytest.param(
-            status(PLAIN), status(used(PLAIN, 10_000, unaccounted_mib=None)), SOON, id="use of who knows whom"
+            status(PLAIN),
+            status(used(PLAIN, 10_000, unaccounted_mib=None)),
+            SOON,
+            id="use by unknown processes",
         ),
         pytest.param(
             status(PLAIN), status(used(PLAIN, 10_000, reserved_mib=9000)), SOON, id="the driver keeps more"
         ),
-        pytest.param(status(PLAIN), status(PLAIN.but(holders=None)), SOON, id="somebody went"),
-        pytest.param(status(PLAIN), status(PLAIN.but(holders=[OTHER])), SOON, id="somebody else came"),
+        pytest.param(status(PLAIN), status(PLAIN.but(holders=None)), SOON, id="a holder went"),
+        pytest.param(status(PLAIN), status(PLAIN.but(holders=[OTHER])), SOON, id="another holder came"),
         pytest.param(
             status(PLAIN),
             status(PLAIN.but(holders=[TRAIN.but(memory_mib=20_000)])),
@@ -129,7 +132,7 @@ AT_ONCE, SOON, FRESH = 1.0, 10.0, 60.0
         ),
     ],
 )
-def test_when_a_change_is_told(before: WrittenStatus, after: WrittenStatus, due: float) -> None:
+def test_when_a_change_is_reported(before: WrittenStatus, after: WrittenStatus, due: float) -> None:
     assert due_after(before, after) == due
 
 
@@ -168,7 +171,7 @@ def test_restless_memory_is_written_every_ten_seconds() -> None:
     assert writes_in_a_day(lambda now: status(used(PLAIN, now * 400 % 80_000))) == 8640
 
 
-def test_a_use_that_creeps_is_told_once_it_is_news() -> None:
+def test_a_slow_change_of_use_is_reported_when_it_is_large_enough() -> None:
     schedule = Schedule(chance=lambda: 1.0)
     schedule.written(status(PLAIN), 0)
     told = [second for second in range(71) if schedule.due(status(used(PLAIN, 10_000 + 60 * second)), second)]

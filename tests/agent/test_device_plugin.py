@@ -20,7 +20,7 @@ SHARED = {"nvidia.com/gpu.shared": ("GPU-a::0", "GPU-a::1", "GPU-a::2", "GPU-b::
     [
         pytest.param({STRATEGY: "single"}, None, "single", id="a label"),
         pytest.param({STRATEGY: "Mixed"}, WHOLE, "mixed", id="a label, whatever is offered"),
-        pytest.param({}, None, None, id="nobody tells"),
+        pytest.param({}, None, None, id="no source"),
         pytest.param({}, {}, None, id="nothing is offered"),
         pytest.param({}, {"nvidia.com/pgpu": ("1",)}, None, id="only what is no GPU of containers"),
         pytest.param({}, WHOLE, "none", id="whole GPUs are offered"),
@@ -41,9 +41,11 @@ def test_the_mig_strategy(
 @pytest.mark.parametrize(
     ("labels", "allocatable", "shared"),
     [
-        pytest.param({}, None, None, id="nobody tells"),
+        pytest.param({}, None, None, id="no source"),
         pytest.param({}, WHOLE, None, id="whole GPUs are offered"),
-        pytest.param({SHARED_BY: "none", REPLICAS: "1"}, WHOLE, None, id="labels say that nobody shares"),
+        pytest.param(
+            {SHARED_BY: "none", REPLICAS: "1"}, WHOLE, None, id="labels say that GPUs are not shared"
+        ),
         pytest.param({SHARED_BY: "mps", REPLICAS: "4"}, None, ("mps", 4), id="labels"),
         pytest.param({REPLICAS: "4"}, None, ("time-slicing", 4), id="labels of before there was MPS"),
         pytest.param({}, SHARED, ("time-slicing", 3), id="replicas are offered"),

@@ -106,7 +106,7 @@ def test_a_node_with_more_gpus_than_a_report_can_have() -> None:
     ("changes", "told"),
     [
         pytest.param({"utilization_percent": 101}, {"utilizationPercent": 100}, id="more than all of it"),
-        pytest.param({"numa_node": 5000}, {}, id="a NUMA node that nobody has"),
+        pytest.param({"numa_node": 5000}, {}, id="a NUMA node beyond any machine"),
         pytest.param({"numa_node": -1}, {"numaNode": -1}, id="no NUMA node"),
         pytest.param({"pci_bus_id": "zz"}, {}, id="no address"),
         pytest.param({"compute_capability": (100, 0)}, {}, id="a capability of three digits"),

@@ -179,7 +179,7 @@ RESETS = [
     pytest.param((gpu(pending=True),), id="rows that are remapped now"),
     pytest.param((gpu(action=1),), id="a driver that asked for it"),
     pytest.param((gpu(action=4), gpu(pending=None), gpu(action=1)), id="in several steps"),
-    pytest.param((gpu(pending=True), gpu(pending=None)), id="that it does not tell for a while"),
+    pytest.param((gpu(pending=True), gpu(pending=None)), id="that is unreadable for a while"),
 ]
 
 

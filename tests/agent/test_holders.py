@@ -51,7 +51,7 @@ TRAIN = HolderReading(namespace="ml", name="train", container="main")
 @pytest.mark.parametrize(
     ("device", "allocations", "holders"),
     [
-        pytest.param(gpu(), [], [], id="nobody"),
+        pytest.param(gpu(), [], [], id="no holder"),
         pytest.param(gpu(), [train("GPU-a")], [TRAIN], id="a container that was given the GPU"),
         pytest.param(gpu(), [train("GPU-z")], [], id="a container that was given another"),
         pytest.param(gpu(), [train("GPU-a::0", "GPU-a::3")], [TRAIN] * 2, id="each replica is held"),
@@ -72,7 +72,7 @@ TRAIN = HolderReading(namespace="ml", name="train", container="main")
             gpu(Process(101, 300)),
             [train("GPU-a")],
             [TRAIN, HolderReading("uid-a", memory_mib=300)],
-            id="a pod by name and by UID that nobody here can join",
+            id="a pod by name and by UID that the agent cannot join",
         ),
         pytest.param(
             gpu(Process(101, 300), Process(102)),
@@ -131,17 +131,15 @@ def test_a_uid_that_no_report_may_say_is_left_out(uid: str) -> None:
     ("device", "unaccounted"),
     [
         pytest.param(gpu(), 10_000, id="no process"),
-        pytest.param(
-            gpu(Process(901, 300), Process(101, 5)), 9995, id="all but a pod's, whoever else's it is"
-        ),
+        pytest.param(gpu(Process(901, 300), Process(101, 5)), 9995, id="everything except a pod's"),
         pytest.param(gpu(Process(101, 6000), Process(201, 4000)), 0, id="only pods' processes"),
-        pytest.param(gpu(Process(101, 5000), used=60_000), 55_000, id="most of it is explained by nobody"),
+        pytest.param(gpu(Process(101, 5000), used=60_000), 55_000, id="most of it has no known user"),
         pytest.param(gpu(Process(101, 6000), Process(102, 6000)), 0, id="processes with memory in common"),
         pytest.param(gpu(Process(901, 300), used=200), 200, id="no more than is used"),
         pytest.param(gpu(Process(101, 300), used=200), 0, id="never below nothing"),
         pytest.param(gpu(Process(901, 300), Process(902)), None, id="a process of unknown size"),
         pytest.param(gpu(Process(901, 300), Process(102)), None, id="a pod's process of unknown size"),
-        pytest.param(gpu(Process(901, 300), Process(701, 1)), None, id="a process nobody knows"),
+        pytest.param(gpu(Process(901, 300), Process(701, 1)), None, id="an unknown process"),
         pytest.param(gpu(seen=False), None, id="processes that cannot be seen"),
         pytest.param(gpu(Process(901, 300), used=None), None, id="unknown use"),
         pytest.param(
@@ -179,7 +177,7 @@ MIG = train("MIG-0")
 @pytest.mark.parametrize(
     ("device", "allocations", "instances"),
     [
-        pytest.param(partitioned((), ()), [], {}, id="nobody"),
+        pytest.param(partitioned((), ()), [], {}, id="no holder"),
         pytest.param(partitioned((), ()), [train("MIG-1")], {"MIG-1": TRAIN}, id="a container"),
         pytest.param(
             partitioned((Process(101, 3), Process(102, 4)), ()),

@@ -107,7 +107,7 @@ def rig(tmp_path: Path) -> Rig:
     return Rig(tmp_path)
 
 
-def test_every_look_is_offered_until_told_to_stop(rig: Rig) -> None:
+def test_every_reading_is_offered_until_it_is_stopped(rig: Rig) -> None:
     assert rig.run(WELL, WELL, WELL) == 0
     assert len(rig.recorder.offered) == 3
     assert rig.recorder.offered[0].mig_strategy == "mixed"
@@ -128,13 +128,13 @@ def health(rig: Rig) -> list[HealthStatus | None]:
 @pytest.mark.parametrize(
     ("reason", "told"),
     [
-        pytest.param("XID 79: GPU has fallen off the bus", True, id="an error that NVML tells once"),
+        pytest.param("XID 79: GPU has fallen off the bus", True, id="an error that NVML reports once"),
         pytest.param("GPU is lost", True, id="a fault that may just be over"),
         pytest.param("the NVIDIA driver is not loaded", False, id="but not what was the node's"),
         pytest.param("NVML does not start: Unknown Error", False, id="nor in the words of NVML"),
     ],
 )
-def test_a_new_agent_knows_what_the_last_one_was_told(rig: Rig, reason: str, told: bool) -> None:
+def test_a_new_agent_knows_the_errors_of_the_last_one(rig: Rig, reason: str, told: bool) -> None:
     sick = DeviceStatus("GPU-a", 0, MemoryStatus(81920), health=HealthStatus("Unhealthy", reason))
     rig.recorder.written = GpuNodeStatus(devices=[sick])
     rig.run(WELL, WELL)
@@ -142,7 +142,7 @@ def test_a_new_agent_knows_what_the_last_one_was_told(rig: Rig, reason: str, tol
     assert found == [("Unhealthy", reason) if told else ("Healthy", "")] * 2
 
 
-def test_where_no_gpu_was_ever_seen_nothing_is_told(rig: Rig) -> None:
+def test_a_node_without_any_gpu_seen_is_not_reported(rig: Rig) -> None:
     """A report without GPUs would take away those that labels speak of, on every node where the driver's
     library does not come into the container."""
     rig.run(NodeReading(problem="no library"), NodeReading(problem="no library"))
@@ -271,7 +271,7 @@ class TestFake:
             "d": [1],
         }
 
-    def test_told_to_stop_it_does_not_finish_the_round(self, file: Path) -> None:
+    def test_a_stop_does_not_wait_for_the_end_of_the_round(self, file: Path) -> None:
         made, stopped = Made(2), Event()
         run_fake(FakeReadings(file), (), made.reporter(stopped), 0, stopped)
         assert list(made.reporters) == ["a", "b"]

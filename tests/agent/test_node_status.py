@@ -143,7 +143,7 @@ class TestHealth:
         }
         assert status["summary"]["healthy"] == 0
 
-    def test_an_xid_told_while_the_driver_was_away_counts_when_it_is_back(self) -> None:
+    def test_an_xid_read_while_the_driver_was_away_counts_when_it_is_back(self) -> None:
         health = Health()
         with_xid = DeviceReading("GPU-0", 0, 81920, xids=(79,))
         node_status(NodeReading((with_xid,), problem="the NVIDIA driver is not loaded"), {}, health, 1000)

@@ -62,7 +62,7 @@ def test_a_steady_reading_is_cheap(rig: Rig, gpu: FakeGpu, bound: int) -> None:
     assert steady(rig, gpu).total() <= bound
 
 
-def test_a_new_gpu_and_a_mode_that_changes_are_all_that_is_read_anew(rig: Rig) -> None:
+def test_only_a_new_gpu_and_a_changed_mode_are_read_again(rig: Rig) -> None:
     first = h100(0)
     rig.read(first)
     rig.node.forget_calls()

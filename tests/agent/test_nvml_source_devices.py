@@ -84,14 +84,14 @@ def test_a_node_without_gpus(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("uses", "expected"),
     [
-        pytest.param({}, (), id="nobody uses it"),
+        pytest.param({}, (), id="unused"),
         pytest.param(
             {"compute": [(7, 3 * MIB), (5, MIB + 1)]},
             (Process(5, 2), Process(7, 3)),
             id="by PID, and a part of a MiB counts as one",
         ),
         pytest.param(
-            {"compute": [(5, None)]}, (Process(5, None),), id="memory that the driver does not tell"
+            {"compute": [(5, None)]}, (Process(5, None),), id="memory that the driver does not report"
         ),
         pytest.param(
             {
@@ -105,7 +105,7 @@ def test_a_node_without_gpus(rig: Rig) -> None:
         pytest.param(
             {"graphics": [(6, MIB)], "faults": {"nvmlDeviceGetComputeRunningProcesses_v3": 4}},
             None,
-            id="nobody knows who computes",
+            id="compute processes are unknown",
         ),
         pytest.param(
             {"compute": [(5, MIB)], "faults": {"nvmlDeviceGetGraphicsRunningProcesses_v3": 3}},
@@ -140,7 +140,7 @@ def test_what_changes_is_read_again(rig: Rig) -> None:
         pytest.param(0b10, 1, id="one node"),
         pytest.param(0b11, None, id="two are equally near"),
         pytest.param(1 << 63, 63, id="the last of the first word"),
-        pytest.param(None, None, id="not told"),
+        pytest.param(None, None, id="not reported"),
     ],
 )
 def test_the_numa_node(rig: Rig, mask: int | None, node: int | None) -> None:

@@ -189,7 +189,7 @@ def test_a_host_without_the_library(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("code", [2, 3, 4, 6, 7, 15, 16, 28, 999])
 @pytest.mark.parametrize("function", ["nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2"])
-def test_a_version_that_nobody_tells_is_absent(rig: Rig, function: str, code: int) -> None:
+def test_an_unreadable_version_is_absent(rig: Rig, function: str, code: int) -> None:
     rig.node.faults = {function: code}
     reading = rig.read(t4())
     assert (reading.problem, len(reading.devices)) == (None, 1)

@@ -59,7 +59,7 @@ def test_what_changed_while_it_was_lost_is_seen_after(rig: Rig, faults: dict[str
     assert (device.faults, device.instances, device.mig_enabled) == ((), (), False)
 
 
-def test_a_gpu_that_was_lost_before_anybody_knew_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gpu_that_was_lost_before_its_first_reading(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     lost, well = h100(0), t4(1)
     lost.faults = {"nvmlDeviceGetHandleByIndex_v2": 15}
     for _ in range(2):
@@ -69,7 +69,7 @@ def test_a_gpu_that_was_lost_before_anybody_knew_it(rig: Rig, caplog: pytest.Log
     assert [device.uuid for device in rig.read().devices] == ["GPU-h100-0", "GPU-t4-1"]
 
 
-def test_a_gpu_that_told_its_uuid_and_nothing_else(rig: Rig) -> None:
+def test_a_gpu_that_reported_its_uuid_and_nothing_else(rig: Rig) -> None:
     gpu = h100()
     gpu.faults = {"nvmlDeviceGetMigMode": 15}
     device = rig.device(gpu)

@@ -35,7 +35,7 @@ def test_retired_pages_are_forgotten_after_the_reset(rig: Rig) -> None:
     assert rig.device().faults == ()
 
 
-def test_ecc_errors_are_told_as_they_come(rig: Rig) -> None:
+def test_ecc_errors_are_reported_as_they_come(rig: Rig) -> None:
     gpu = h100()
     told = []
     # What was there before anybody looked is not told; a reset takes the count back.

@@ -144,7 +144,7 @@ def test_parts_without_a_known_place_stay_without(rig: Rig) -> None:
     [
         pytest.param((3, 3, 40192), ["3g.40gb"], id="the whole GPU instance"),
         pytest.param((3, 1, 40192), ["1c.3g.40gb"], id="a part of it"),
-        pytest.param(None, [], id="nobody can name it, nobody can ask for it"),
+        pytest.param(None, [], id="without a name it cannot be requested"),
     ],
 )
 def test_an_instance_that_has_no_name(

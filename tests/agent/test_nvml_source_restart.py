@@ -87,7 +87,7 @@ def test_without_a_driver_they_are_as_last_known(rig: Rig) -> None:
     assert [device.uuid for device in reading.devices] == ["GPU-h100-0"]
 
 
-def test_gpus_of_which_nobody_knows_anything_are_not_a_node_without_gpus(rig: Rig) -> None:
+def test_a_node_with_unreadable_gpus_is_not_a_node_without_gpus(rig: Rig) -> None:
     lost = h100()
     lost.faults = NO_HANDLE
     reading = rig.read(lost)

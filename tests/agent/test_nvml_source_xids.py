@@ -12,7 +12,7 @@ def xids(rig: Rig) -> list[tuple[int, ...]]:
     return [device.xids for device in rig.read().devices]
 
 
-def test_each_is_told_once_and_in_order(rig: Rig) -> None:
+def test_each_is_returned_once_and_in_order(rig: Rig) -> None:
     rig.node.events = [(13, "GPU-h100-0")]
     # What was before the agent began is not told.
     assert rig.device(h100(0), t4(1)).xids == ()
@@ -56,7 +56,7 @@ def test_a_gpu_that_is_lost_when_it_is_to_be_listened_to(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("code", [pytest.param(15, id="a lost GPU"), pytest.param(999, id="who knows")])
-def test_a_set_of_events_that_fails_is_made_anew(rig: Rig, code: int) -> None:
+def test_a_set_of_events_that_fails_is_created_again(rig: Rig, code: int) -> None:
     rig.read(h100(0))
     rig.node.faults = {"nvmlEventSetWait_v2": code}
     assert xids(rig) == [()]
@@ -68,7 +68,7 @@ def test_a_set_of_events_that_fails_is_made_anew(rig: Rig, code: int) -> None:
     assert (calls["nvmlEventSetCreate"], calls["nvmlEventSetFree"]) == (2, 1)
 
 
-def test_after_another_initialisation_they_are_told_again(rig: Rig) -> None:
+def test_after_another_initialisation_they_are_returned_again(rig: Rig) -> None:
     rig.read(h100(0))
     rig.node.events += [(48, "GPU-h100-0")]
     rig.node.faults = {"nvmlDeviceGetMemoryInfo_v2": 9}

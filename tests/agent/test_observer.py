@@ -94,14 +94,14 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 BY_UID = HolderStatus(uid=UID, memory_mib=2000)
 
 
-def test_kubelet_tells_names_and_processes_tell_use(rig: Rig) -> None:
+def test_names_come_from_the_kubelet_and_use_from_processes(rig: Rig) -> None:
     rig.kubelet.start()
     gpu = rig.gpu()
     assert gpu.holders == [TRAIN, BY_UID]
     assert gpu.memory.unaccounted_mib == 1000
 
 
-def test_without_a_kubelet_processes_still_tell(rig: Rig) -> None:
+def test_processes_are_reported_without_a_kubelet(rig: Rig) -> None:
     assert rig.gpu().holders == [BY_UID]
 
 
@@ -129,7 +129,7 @@ def test_a_kubelet_that_restarts(rig: Rig) -> None:
     assert rig.gpu().holders == [TRAIN.but(name="next"), BY_UID]
 
 
-def test_how_gpus_are_handed_out_is_what_labels_and_kubelet_tell(rig: Rig) -> None:
+def test_sharing_comes_from_labels_and_the_kubelet(rig: Rig) -> None:
     rig.kubelet.offered = devices("nvidia.com/mig-1g.10gb", "MIG-a::0", "MIG-a::1")
     rig.kubelet.start()
     status = rig.observer.observe({})

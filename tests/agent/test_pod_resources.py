@@ -70,7 +70,7 @@ def said(log: pytest.LogCaptureFixture) -> list[str]:
     return levels
 
 
-def test_what_containers_hold_is_told_in_one_order(node: Node) -> None:
+def test_holdings_of_containers_are_sorted(node: Node) -> None:
     node.kubelet.pods = [
         pod("train", *devices(GPU, "GPU-b", "GPU-a"), *devices("nvidia.com/mig-1g.10gb", "MIG-1")),
         pod("train", *devices(GPU, *reversed(MANY)), namespace="dev", container="side"),
@@ -93,12 +93,12 @@ def test_what_containers_hold_is_told_in_one_order(node: Node) -> None:
         pytest.param([ContainerDevices(resource_name=GPU)], id="a resource without ids"),
     ],
 )
-def test_what_is_no_gpu_is_nobodys(node: Node, held: list[ContainerDevices]) -> None:
+def test_other_resources_are_ignored(node: Node, held: list[ContainerDevices]) -> None:
     node.kubelet.pods = [pod("other", *held)]
     assert node.client.read() == ()
 
 
-def test_what_plugins_offer_is_told_by_resource(node: Node) -> None:
+def test_offered_devices_are_grouped_by_resource(node: Node) -> None:
     node.kubelet.offered = [*devices("nvidia.com/gpu.shared", "G::1", "G::0"), *devices("x.io/y", "0")]
     assert node.client.allocatable() == {"nvidia.com/gpu.shared": ("G::0", "G::1")}
 
@@ -129,7 +129,7 @@ def test_a_restart_is_survived_at_once(node: Node, log: pytest.LogCaptureFixture
     assert said(log) == ["INFO"]
 
 
-def test_a_socket_that_nobody_listens_on_is_no_dead_end(idle: Node, log: pytest.LogCaptureFixture) -> None:
+def test_a_socket_without_a_listener_is_tried_again(idle: Node, log: pytest.LogCaptureFixture) -> None:
     with sockets.socket(sockets.AF_UNIX) as left_behind:
         left_behind.bind(str(idle.kubelet.socket))
     for _ in range(5):
@@ -140,7 +140,7 @@ def test_a_socket_that_nobody_listens_on_is_no_dead_end(idle: Node, log: pytest.
     assert idle.client.read() == (TRAIN,)
 
 
-def test_a_socket_where_calls_break_off_is_tried_anew_each_time(
+def test_a_socket_with_broken_calls_is_tried_again_each_time(
     idle: Node, log: pytest.LogCaptureFixture
 ) -> None:
     taken = 0
@@ -223,7 +223,7 @@ def test_a_busy_kubelet_is_covered_by_its_last_answer(node: Node) -> None:
     assert node.client.read() is None
 
 
-def test_a_silent_kubelet_holds_nobody_for_longer_than_the_deadline(
+def test_a_silent_kubelet_delays_no_call_beyond_the_deadline(
     node: Node, log: pytest.LogCaptureFixture
 ) -> None:
     node.kubelet.hang()
@@ -328,7 +328,7 @@ def test_plugins_that_register_again_still_offer_what_they_did(node: Node) -> No
     assert node.client.allocatable() == {"nvidia.com/mig-1g.10gb": ("MIG-1",)}
 
 
-def test_what_is_offered_anew_counts_at_once(node: Node) -> None:
+def test_newly_offered_devices_count_at_once(node: Node) -> None:
     node.client.allocatable()
     node.kubelet.offered = devices(GPU, "GPU-a")
     assert node.client.allocatable() == {GPU: ("GPU-a",)}

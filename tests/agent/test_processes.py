@@ -191,7 +191,7 @@ def test_a_number_that_is_taken_while_it_is_read_is_not_known(
         pytest.param("2/stat", Proc.stat(2, comm="a) S 0 0 0 0 -1 2097152 ("), False, id="or names flags"),
         pytest.param("2/stat", "", False, id="a PID 2 that cannot be read"),
         pytest.param("2/stat", "2 (x) S 0 0 0 0 -1 many", False, id="flags that are no number"),
-        pytest.param("self/status", "Name:\tpython\n", False, id="a kernel that tells no NSpid"),
+        pytest.param("self/status", "Name:\tpython\n", False, id="a kernel without NSpid"),
         pytest.param("self/status", "NSpid:\n", False, id="an empty NSpid"),
     ],
 )

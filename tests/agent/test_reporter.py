@@ -142,7 +142,7 @@ class TestSequence:
         assert rig.offer()
         assert (rig.report()["sequence"], rig.report()["bootID"]) == (3, "boot-1")
 
-    def test_after_a_boot_it_begins_anew(self, rig: Rig) -> None:
+    def test_after_a_boot_it_starts_again(self, rig: Rig) -> None:
         rig.offer()
         rig.offer(SICK, after_s=5)
         rig.restarted("boot-2")
@@ -214,7 +214,7 @@ class TestTheNode:
         assert rig.report()["sequence"] == 1
 
 
-def test_a_gpunode_that_somebody_deleted_is_written_again(rig: Rig) -> None:
+def test_a_deleted_gpunode_is_written_again(rig: Rig) -> None:
     rig.offer()
     rig.server.store.delete(GPU_NODES, "n")
     written = [rig.offer(after_s=5) for _ in range(16)]

@@ -71,7 +71,7 @@ def test_without_etcd_it_says_what_to_install(
         find_binaries()
 
 
-def test_an_old_go_is_told_apart(no_go: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_old_go_is_recognised(no_go: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     go = executables(tmp_path / "empty", "go") / "go"
     go.write_text("#!/bin/sh\necho go version go1.19.8 linux/amd64\n")

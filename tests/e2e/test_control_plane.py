@@ -21,7 +21,7 @@ def name() -> str:
     return f"control-{uuid.uuid4().hex[:8]}"
 
 
-def test_nobody_gets_in_without_a_token(control_plane: ControlPlane) -> None:
+def test_a_request_without_a_token_is_refused(control_plane: ControlPlane) -> None:
     with pytest.raises(ApiError) as refused:
         control_plane.api.as_user("guess").get("/api/v1/nodes")
     assert refused.value.status == 401
@@ -114,7 +114,7 @@ def test_admission_policies_work(
             api.delete(f"{path}/{name}")
 
 
-def test_the_kubelet_copies_capacity_and_forgets_it_when_a_node_registers_anew(
+def test_the_kubelet_copies_capacity_and_forgets_it_when_a_node_registers_again(
     control_plane: ControlPlane, kubelet: Kubelet, name: str
 ) -> None:
     api = control_plane.api

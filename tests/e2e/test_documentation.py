@@ -155,7 +155,7 @@ def test_standalone_one_of_the_extenders_writes_to_the_cluster(
     assert lease["spec"]["holderIdentity"].startswith(f"{active.name}_")
 
 
-def test_standalone_lets_nobody_ask_without_a_certificate(standalone: tuple[Reader, Installation]) -> None:
+def test_standalone_refuses_requests_without_a_certificate(standalone: tuple[Reader, Installation]) -> None:
     reader, installation = standalone
     port = installation.pods("extender")[0].ports.local("api")
     tls = reader.checkout / "tls"

@@ -89,7 +89,7 @@ def test_a_snapshot_of_the_cluster_is_replayed_with_the_same_answer(
     assert json.loads(told.stdout) == explained(workload, name)
 
 
-def test_a_pod_that_nobody_knows(workload: Workload) -> None:
+def test_an_unknown_pod(workload: Workload) -> None:
     with pytest.raises(HTTPError) as refused:
         explained(workload, "nobody")
     assert refused.value.code == 404

@@ -200,7 +200,7 @@ def test_unannounced(writes: list[Json], wrong: int) -> None:
     ("writes", "wrong"),
     [
         pytest.param([binding(1)], 0, id="bound once"),
-        pytest.param([], 1, id="bound, and nobody wrote it down"),
+        pytest.param([], 1, id="bound, and missing from the log"),
         pytest.param([binding(1, code=504)], 0, id="bound though the answer was none"),
         pytest.param([binding(1, code=504), binding(2)], 0, id="bound at the second attempt"),
         pytest.param([binding(1, code=504, gpu="GPU-1")], 1, id="perhaps, but to another GPU"),

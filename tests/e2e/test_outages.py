@@ -137,7 +137,7 @@ def states(health: int) -> dict[str, float]:
     }
 
 
-def test_an_extender_that_starts_anew_keeps_a_dead_agent_missing(workload: Workload, tmp_path: Path) -> None:
+def test_a_restarted_extender_keeps_a_dead_agent_missing(workload: Workload, tmp_path: Path) -> None:
     """It was reported long before this process started, and the API server knows when."""
     config = tmp_path / "config.yaml"
     head = "apiVersion: config.scheduler-ext.io/v1alpha1\nkind: ExtenderConfiguration\n"

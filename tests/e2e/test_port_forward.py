@@ -133,7 +133,7 @@ def test_kubectl_forwards_a_port_to_the_inspection_listener(
         forward.stop()
 
 
-def test_what_was_decided_is_told_by_the_active_extender_of_two(workload: Workload, placed: str) -> None:
+def test_the_active_one_of_two_extenders_answers_about_a_decision(workload: Workload, placed: str) -> None:
     plane = workload.installation.plane
     with urlopen(inspect_url(passive(workload), f"/explain?pod={workload.namespace}/{placed}")) as reply:
         assert json.loads(reply.read())["recorded"] is None, "nobody has asked the other one"
@@ -174,9 +174,7 @@ def test_one_question_after_the_other_is_answered_whole(workload: Workload, tran
         assert (status, len(body) > 1 << 14, len(json.loads(body)["items"])) == (200, True, 12)
 
 
-def test_a_port_that_nobody_listens_on_is_an_error_that_says_so(
-    workload: Workload, transport: Transport
-) -> None:
+def test_a_port_without_a_listener_is_an_error_that_says_so(workload: Workload, transport: Transport) -> None:
     active = workload.installation.active()
     with pytest.raises(ClusterError, match=rf"pod {NAMESPACE}/{active.name}, port 9: .*connection refused"):
         get_from_pod(transport, NAMESPACE, active.name, 9, "/explain")

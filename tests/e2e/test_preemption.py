@@ -230,7 +230,7 @@ def test_a_share_that_may_not_preempt_waits(share_workload: ShareWorkload) -> No
     assert_nobody_is_evicted(workload, name, {low}, calls)
 
 
-def test_nobody_leaves_where_the_sum_suffices_and_no_gpu_does(share_workload: ShareWorkload) -> None:
+def test_no_pod_is_evicted_where_the_sum_suffices_and_no_gpu_does(share_workload: ShareWorkload) -> None:
     """kube-scheduler sees no shortage, so its preemption does not begin: documented, and quiet."""
     workload = share_workload
     classes = Classes(workload)
@@ -280,7 +280,9 @@ def on(node: str) -> Json:
     return {"nodeSelector": {"kubernetes.io/hostname": node}}
 
 
-def test_nobody_else_leaves_while_the_last_victim_is_still_leaving(share_workload: ShareWorkload) -> None:
+def test_no_other_pod_is_evicted_while_the_last_victim_is_still_leaving(
+    share_workload: ShareWorkload,
+) -> None:
     """With the first one gone the node's sum suffices: kube-scheduler asks, is refused, and looks further."""
     workload = share_workload
     classes = Classes(workload)
@@ -303,7 +305,9 @@ def test_nobody_else_leaves_while_the_last_victim_is_still_leaving(share_workloa
 
 
 @pytest.mark.parametrize("attempt", range(ROUNDS))
-def test_nobody_else_leaves_when_the_only_victim_is_gone(share_workload: ShareWorkload, attempt: int) -> None:
+def test_no_other_pod_is_evicted_when_the_only_victim_is_gone(
+    share_workload: ShareWorkload, attempt: int
+) -> None:
     """kube-scheduler may see the end before the extender does, and asks at once."""
     workload = share_workload
     classes = Classes(workload)

@@ -153,7 +153,7 @@ def containers(*asks: tuple[str, Json], init: tuple[tuple[str, Json], ...] = ())
                 {"container": "small", "memoryMiB": 1024, "device": "GPU-1"},
             ],
             {"small": "GPU-1"},
-            id="also where somebody thinks to know it",
+            id="also where a version is given",
         ),
     ],
 )

@@ -67,7 +67,7 @@ def asked(**spec: object) -> int:
         ),
         pytest.param({"containers": [cpu("many"), cpu("1")]}, 1000, id="what cannot be read is nothing"),
         pytest.param({"containers": [cpu(["1"]), cpu("1")]}, 1000, id="nor what is no amount at all"),
-        pytest.param({"containers": [cpu("-4"), cpu("1")]}, 1000, id="nobody gives CPU back"),
+        pytest.param({"containers": [cpu("-4"), cpu("1")]}, 1000, id="negative CPU is ignored"),
         pytest.param({"containers": [cpu("1E")] * 3}, UNLIMITED, id="an absurd amount fits a column"),
     ],
 )

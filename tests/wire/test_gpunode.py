@@ -92,7 +92,7 @@ def test_unknown_fields_are_tolerated_on_every_level() -> None:
         pytest.param({"devices": None}, id="null devices and no sequence"),
     ],
 )
-def test_a_gpunode_nobody_has_written_is_no_report(status: Json | None) -> None:
+def test_an_unwritten_gpunode_is_no_report(status: Json | None) -> None:
     node = read(status)
     assert node.report is None
     assert node.freshness == "Missing"

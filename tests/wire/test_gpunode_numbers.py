@@ -40,9 +40,7 @@ T4: Json = {"model": "T4", "memory": {"totalMiB": 15360}}
             "memory.unaccountedMiB: 6 of 5 MiB that are used",
             id="more unaccounted than used",
         ),
-        pytest.param(
-            memory(unaccountedMiB=9000), "memory.unaccountedMiB: 9000 of 0", id="a part of what nobody uses"
-        ),
+        pytest.param(memory(unaccountedMiB=9000), "memory.unaccountedMiB: 9000 of 0", id="a part of nothing"),
         pytest.param(
             [gpu(0, holders=[holder("p", memoryMiB=81921)])],
             "holders[0].memoryMiB: 81921 MiB of a device of 81920",
@@ -89,11 +87,11 @@ def test_what_no_gpu_has(devices: list[Json], problem: str) -> None:
         pytest.param(memory(totalMiB=0), id="memory that the agent may not see"),
         pytest.param([gpu(0, holders=[holder("p", memoryMiB=81920)])], id="a pod with all of it"),
         pytest.param([gpu(0, model="T4", total=30720)], id="twice what the product has"),
-        pytest.param([gpu(0, model="unknown", total=2**24)], id="a product nobody knows"),
-        pytest.param([gpu(0, model="GB200-186GB", total=2**24)], id="one of which nobody knows how much"),
+        pytest.param([gpu(0, model="unknown", total=2**24)], id="an unknown product"),
+        pytest.param([gpu(0, model="GB200-186GB", total=2**24)], id="a product with unknown memory"),
         pytest.param(
             [sliced(instance(), model="H20-141GB", memory={"totalMiB": 143771})],
-            id="instances of a Hopper whose placements nobody told",
+            id="instances of a Hopper without reported placements",
         ),
         pytest.param(
             [gpu(0, mig=FULL["devices"][0]["mig"]) | T4], id="of a product that has placements of its own"

@@ -32,7 +32,7 @@ class TestInstancesWithoutAPlace:
     def test_a_size_of_its_own_goes_before(self) -> None:
         assert instances({"profile": "1g.5gb", "size": 2}, model="Foo")[0].size == 2
 
-    def test_of_a_model_nobody_knows_each_counts_as_one(self) -> None:
+    def test_instances_of_an_unknown_model_count_as_one_each(self) -> None:
         assert [
             one.size for one in instances({"profile": "1g.5gb"}, {"profile": "3g.20gb"}, model="Foo")
         ] == [

@@ -79,7 +79,7 @@ def with_memory(**memory: Any) -> Json:
             {"devices": [gpu(0, model="Foo", mig={"instances": [instance(start=16)]})]},
             "devices[0].mig.instances[0]",
             "grid of 16",
-            id="off the largest grid, where nobody knows the device's",
+            id="off the largest grid, where the device's grid is unknown",
         ),
         pytest.param(
             with_instances(instance(), instance(start=1)),

@@ -77,7 +77,7 @@ def test_the_sharing_label() -> None:
     ("capacity", "allocatable", "advertised"),
     [
         pytest.param("81k", "81000", (81_000, 81_000), id="however it is written"),
-        pytest.param("5", None, (5, None), id="a capacity that nobody copied"),
+        pytest.param("5", None, (5, None), id="a capacity that was not copied"),
         pytest.param(None, "0", (None, 0), id="an amount that a kubelet does not know"),
         pytest.param(None, None, (None, None), id="nothing"),
     ],

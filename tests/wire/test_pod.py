@@ -123,7 +123,7 @@ def test_resource_names_are_configurable() -> None:
             {"priorityClassName": "system-cluster-critical"}, 2_000_000_000, id="a class every cluster has"
         ),
         pytest.param({"priorityClassName": "system-node-critical"}, 2_000_001_000, id="the other one"),
-        pytest.param({"priorityClassName": "high"}, 0, id="a class nobody knows"),
+        pytest.param({"priorityClassName": "high"}, 0, id="an unknown class"),
     ],
 )
 def test_priorities(spec: Json, priority: int) -> None:

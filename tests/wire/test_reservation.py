@@ -163,7 +163,7 @@ def changed(path: tuple[str | int, ...], to: Any) -> Json:
         pytest.param(("podUID",), None, "podUID", id="of no pod"),
         pytest.param(("podUID",), "", "spec.intents[0].podUID: ", id="of a pod without a uid"),
         pytest.param(("resourceVersion",), None, "resourceVersion", id="at no version"),
-        pytest.param(("pod",), None, "missing required field `pod`", id="that holds nobody knows what"),
+        pytest.param(("pod",), None, "missing required field `pod`", id="without the pod's amounts"),
         pytest.param(("pod", "priority"), None, "`priority`", id="of no priority"),
         pytest.param(("pod", "priority"), 2**31, "spec.intents[0].pod.priority: ", id="of too high a one"),
         pytest.param(("pod", "shares"), [], "spec.intents[0].pod: it holds nei", id="that holds nothing"),

@@ -107,7 +107,7 @@ def test_an_agent_does_not(host: GpuHost, agent: Api, metadata: Json, said: str)
         apply(agent, host.name, metadata={"name": host.name, **metadata})
 
 
-def test_nonsense_is_refused_from_an_agent_as_from_anybody(host: GpuHost, agent: Api) -> None:
+def test_an_invalid_report_is_refused_from_an_agent_too(host: GpuHost, agent: Api) -> None:
     twice = [{"uuid": f"GPU-{n}", "index": 0, "memory": {"totalMiB": 1}} for n in (1, 2)]
     with pytest.raises(ApiError, match="index 0 is that of GPU-1 and of GPU-2"):
         apply(agent, host.name, "/status", status={"devices": twice})

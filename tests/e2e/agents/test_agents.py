@@ -174,7 +174,7 @@ def quickly_probed(host: GpuHost) -> RunningPod | None:
     return pod if QUICK in container["args"] else None
 
 
-def test_a_node_that_is_recreated_is_reported_on_anew(workload: Workload) -> None:
+def test_a_recreated_node_is_reported_again(workload: Workload) -> None:
     host = GpuHost(workload, "t4", t4(0))
     before = host.await_report()["metadata"]["ownerReferences"][0]["uid"]
     workload.api.delete(f"/api/v1/nodes/{host.name}")
@@ -188,7 +188,7 @@ def test_a_node_that_is_recreated_is_reported_on_anew(workload: Workload) -> Non
     eventually(lambda: owner() == after, "its GPUNode belongs to the new Node", 90.0)
 
 
-def test_a_gpunode_that_somebody_deletes_comes_back(workload: Workload) -> None:
+def test_a_deleted_gpunode_comes_back(workload: Workload) -> None:
     host = GpuHost(workload, "t4", t4(0))
     before = host.await_report()["metadata"]["uid"]
     workload.api.delete(f"{GPU_NODES}/{host.name}")
@@ -196,7 +196,7 @@ def test_a_gpunode_that_somebody_deletes_comes_back(workload: Workload) -> None:
     eventually(lambda: host.report() and host.report()["metadata"]["uid"] != before, "it is written again")
 
 
-def test_kubelet_tells_which_pod_holds_which_gpu(workload: Workload) -> None:
+def test_holders_come_from_the_kubelet(workload: Workload) -> None:
     """The agent also survives its restart, which creates the socket again."""
     host = GpuHost(workload, "h100", h100(0), h100(1))
     host.await_report()
@@ -274,7 +274,7 @@ def written(workload: Workload, path: str, devices: list[Json]) -> bool:
     return True
 
 
-def test_people_are_told_of_a_report_that_contradicts_itself(workload: Workload) -> None:
+def test_an_event_reports_a_report_that_contradicts_itself(workload: Workload) -> None:
     """A cordon of a GPU that does not exist is reported too; by Events about the Node, which kubectl describe
     shows.
 

@@ -278,7 +278,7 @@ def test_a_summary_cannot_lie(nodes: GpuNodes, status: Json, field: str, fault: 
         pytest.param(
             with_mig(profiles=[profile(size=0, starts=(), most=0)]), id="a profile that cannot be placed"
         ),
-        pytest.param({"devices": [gpu(0, holders=[{}])]}, id="a holder nobody knows"),
+        pytest.param({"devices": [gpu(0, holders=[{}])]}, id="an unknown holder"),
         pytest.param(with_summary(), id="a summary that agrees"),
         pytest.param({"devices": [], "summary": {"gpus": 0, "healthy": 0}}, id="a summary of no devices"),
     ],

@@ -251,7 +251,7 @@ GPUS = "gpu.scheduler-ext.io"
         pytest.param(
             True, "watch", {"group": "policy", "resource": "poddisruptionbudgets"}, id="it knows budgets"
         ),
-        pytest.param(False, "create", {"resource": "pods", "subresource": "eviction"}, id="it evicts nobody"),
+        pytest.param(False, "create", {"resource": "pods", "subresource": "eviction"}, id="it evicts no pod"),
         pytest.param(False, "update", {"group": GPUS, "resource": "gpunodes"}, id="it writes no GPUNodes"),
     ],
 )

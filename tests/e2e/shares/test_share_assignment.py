@@ -62,7 +62,7 @@ def test_the_extenders_binding_brings_the_annotations_with_the_node(shares: Shar
     "user",
     ["the administrator", "kube-scheduler", "our kube-scheduler", "another account of our namespace"],
 )
-def test_nobody_else_binds_with(
+def test_no_other_user_binds_with(
     shares: ShareCluster, users: dict[str, Api], key: str, path: str, user: str
 ) -> None:
     name = shares.made()
@@ -74,7 +74,7 @@ def test_nobody_else_binds_with(
 
 
 @pytest.mark.parametrize("path", ["pods/{name}/binding", "bindings"])
-def test_a_binding_without_them_is_anybodys(shares: ShareCluster, path: str) -> None:
+def test_a_binding_without_them_is_allowed(shares: ShareCluster, path: str) -> None:
     """The request contains nothing of the pod, so the server cannot know that the pod requests a share."""
     name = shares.made()
     binding = shares.binding(name, {"team": "a"})
@@ -101,7 +101,7 @@ def test_a_binding_without_them_is_anybodys(shares: ShareCluster, path: str) -> 
         pytest.param({ASSIGNED: None}, id="takes the decision away"),
     ],
 )
-def test_nobody_afterwards(
+def test_no_user_afterwards(
     shares: ShareCluster, bound: str, who: str, subresource: str, annotations: Json
 ) -> None:
     api = shares.api if who == "administrator" else shares.scheduler
@@ -111,7 +111,7 @@ def test_nobody_afterwards(
 
 
 @pytest.mark.parametrize("value", ["GPU-1", ""])
-def test_nobody_assigns_to_a_pod_that_waits(shares: ShareCluster, value: str) -> None:
+def test_no_user_assigns_to_a_waiting_pod(shares: ShareCluster, value: str) -> None:
     name = shares.made()
     patch = {"metadata": {"annotations": {f"{DEVICES}main": value}}}
     assert "come with the extender's" in refused(shares.api, "PATCH", f"{shares.pods}/{name}", patch)

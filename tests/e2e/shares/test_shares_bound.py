@@ -159,7 +159,7 @@ def test_what_a_node_advertises_is_soon_right_again(share_workload: ShareWorkloa
     workload.await_advertised(node, 4 * ROOM_MIB, timeout_s=2.0)
 
 
-def test_a_share_that_somebody_else_bound_closes_its_node(share_workload: ShareWorkload) -> None:
+def test_a_share_bound_by_another_user_closes_its_node(share_workload: ShareWorkload) -> None:
     workload = share_workload
     node = workload.add_shared("shared", 4)
     workload.publish()

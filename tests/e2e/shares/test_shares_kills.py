@@ -117,7 +117,7 @@ class Churn:
             self._workload.api.delete(f"/api/v1/namespaces/{self._workload.namespace}/pods/{name}")
 
 
-def test_nothing_is_promised_twice_and_nobody_is_forgotten(workload: ShareWorkload, fault: Path) -> None:
+def test_nothing_is_promised_twice_and_no_pod_is_forgotten(workload: ShareWorkload, fault: Path) -> None:
     rng = random.Random(SEED)
     for i in range(6):
         workload.add_shared(f"shared-{i}", 4)
