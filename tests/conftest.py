@@ -1,7 +1,7 @@
-"""Hypothesis for the whole suite: the same examples on every run, and many fresh ones on demand.
+"""Hypothesis for the whole suite: the same examples on every run, and many new ones on demand.
 
-``pytest --hypothesis-profile=fresh`` draws new examples each time, as many as ``long`` has; what it finds
-belongs into an example.
+``pytest --hypothesis-profile=fresh`` draws new examples each time, as many as ``long`` has; its findings
+belong into an example.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a node holds for the pods to come, in plain Python: one node, one class of pods at a time."""
+"""A node's value for future pods, in plain Python: one node, one class of pods at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class Left:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a class asks of a kind of GPU: so many GPUs, ``size`` thousandths of each, None: it cannot."""
+    """A class's request of a kind of GPU: the number of GPUs, ``size`` thousandths of each, None if it cannot
+    use them.
+    """
 
     weight: float
     gpus: int
@@ -50,7 +52,7 @@ def kind_of(state: NodeState, slot: Slot) -> DeviceKind:
 def left_of(
     state: NodeState, whole: float = 0.0, loads: Sequence[int] | None = None, cpu_milli: int = 0
 ) -> Left:
-    """What is left of a node with so many whole GPUs, so much of each as shares, and so much CPU gone."""
+    """The remaining room of a node after this many whole GPUs, these shares and this CPU."""
     before = [_residual(state, slot) for slot in state.slots]
     loads = loads or [0] * len(before)
     residuals = list(before)
@@ -89,7 +91,7 @@ def _is_whole(state: NodeState, slot: Slot) -> bool:
 
 
 def _counted(state: NodeState) -> bool:
-    """Where nobody can say which GPU is whole: an estimate has one slot, a shared GPU several units."""
+    """Whole GPUs are unknown here: an estimate has one slot, a shared GPU several units."""
     parts = [u.gpu_part for slot in state.slots for u in slot.units if "/mig-" not in u.resource]
     return state.estimated or min(parts, default=1.0) < 1.0
 
@@ -100,7 +102,7 @@ def _loose(state: NodeState) -> int:
 
 
 def asked_of(kind: DeviceKind, workload: Workload) -> Iterator[Asked]:
-    """What each class asks of GPUs of a kind."""
+    """The GPU requests of each class for a kind."""
     for task, weight in workload.parts.items():
         size: int | None = None
         if task.gpus:
@@ -135,7 +137,9 @@ def worth(left: Left, workload: Workload) -> float:
 
 
 def unusable(left: Left, workload: Workload) -> float:
-    """Each class by itself: all that is idle where it cannot come, else what is too small for it."""
+    """Each class by itself: all idle GPUs if it cannot use any, otherwise the parts that are too small for
+    it.
+    """
     if not left.kinds:
         return 0.0
     total = 0.0
@@ -183,7 +187,7 @@ def with_cpu(left: Left, workload: Workload) -> float:
 
 
 def scarcity(cluster: Sequence[NodeState], workload: Workload) -> dict[GpuModel, float]:
-    """The root of what is wanted of each model by those who do not take all, over how much there is."""
+    """The root of the demand for each model by pods that do not accept all models, divided by the supply."""
     there: dict[DeviceKind, float] = {}
     for state in cluster:
         for slot in state.slots:
@@ -216,7 +220,7 @@ def scarcity(cluster: Sequence[NodeState], workload: Workload) -> dict[GpuModel,
 
 
 def host_scarcity(state: NodeState, cluster: Sequence[NodeState], workload: Workload) -> float:
-    """What is wanted of a node like this by pods of whole GPUs for which other nodes are too small."""
+    """The demand for a node like this by pods of whole GPUs that do not fit on other nodes."""
     if not state.slots:
         return 0.0
     gpus = sum(other.gpus for other in cluster if other.slots)
@@ -245,7 +249,7 @@ def _takes(state: NodeState, task: TaskClass) -> bool:
 
 
 def _asked_of_all(cluster: Sequence[NodeState], workload: Workload) -> tuple[list[float], float]:
-    """What each class asks in GPUs, where kinds differ the mean by how many there are, and all of it."""
+    """Each class's request in GPUs, for differing kinds the mean weighted by their number, and the sum."""
     there: dict[DeviceKind, float] = {}
     for state in cluster:
         if state.slots:

@@ -1,4 +1,4 @@
-"""How many examples a law is tried on that takes long for each of them."""
+"""Numbers of examples for laws whose examples take long."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ LONG = settings.get_current_profile_name() in ("long", "fresh")
 
 
 def examples(every_change: int, long: int) -> settings:
-    """So many in ``make test``, and so many in ``make test-long``."""
+    """The number in ``make test``, and the number in ``make test-long``."""
     return settings(max_examples=long if LONG else every_change)

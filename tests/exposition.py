@@ -30,7 +30,7 @@ from tests.pages import SAMPLE
 
 @dataclass
 class Followed:
-    """A file's nodes, told as those of a cluster that is followed."""
+    """A file's nodes as those of a followed cluster."""
 
     source: InventorySource
     binder: Binder | None = None
@@ -45,7 +45,7 @@ class Followed:
 
 
 def exposition() -> list[Metric]:
-    """What a scrape shows after one filter call."""
+    """A scrape after one filter call."""
     config = Configuration(metrics=MetricsSection(detail="device"))
     extender, resources = Extender(config), config.resource_names()
     nodes = Extender(config)

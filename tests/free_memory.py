@@ -1,4 +1,4 @@
-"""Clusters in which some GPUs and some nodes take nothing new, for the tests of what is free."""
+"""Clusters in which some GPUs and some nodes accept nothing new, for the tests of free amounts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.strategies import clusters
 
 @st.composite
 def clusters_with_closed_parts(draw: DrawFn) -> tuple[NodeInfo, ...]:
-    """Nodes of which more than usual are Stale or Missing, and GPUs of which some are cordoned or sick."""
+    """Nodes that are Stale or Missing more often than usual, with some cordoned or unhealthy GPUs."""
     return tuple(_closed(draw, info) for info in draw(clusters(max_kinds=3)))
 
 

@@ -1,6 +1,6 @@
 """Random GPUs, as agents report them and as labels describe them; strategies.py makes nodes of them.
 
-Every strategy is made once: Hypothesis needs longer to make one than to draw from it.
+Every strategy is created once: Hypothesis needs longer to create one than to draw from it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ sizes_mib = st.sampled_from(SHARE_SIZES_MIB)
 
 @cache
 def one_in(count: int) -> SearchStrategy[bool]:
-    """True about once in so many draws; shrinks to False. (Integers would favour their ends.)"""
+    """True about once in that many draws; shrinks to False. (Integers would favour their ends.)"""
     return st.sampled_from((False,) * (count - 1) + (True,))
 
 
@@ -61,7 +61,7 @@ _used = st.sampled_from((0, 0, 1, 4))
 @cache
 @st.composite
 def memories(draw: DrawFn, total_mib: int) -> Memory:
-    """A device's memory: empty, used, or with use that nobody explains."""
+    """A device's memory: empty, used, or with use without a known holder."""
     reserved = draw(_reserved_mib)
     used = draw(_used)
     used_mib = draw(st.integers(0, total_mib - reserved)) if used == 4 else used * (total_mib // 5)
@@ -98,7 +98,7 @@ def _instances(draw: DrawFn, geometry: Geometry) -> tuple[MigInstance, ...]:
 def _migs(draw: DrawFn, mig_table: str | None) -> Mig:
     geometry = geometry_for(mig_table)
     if geometry is None:
-        # A GPU nobody has placements for: the report's instances are all that is known.
+        # A GPU with unknown placements: only the report's instances are known.
         return Mig(True, instances=(MigInstance("", "1g.5gb", draw(st.integers(0, 6)), 1),))
     return Mig(True, draw(st.booleans()), geometry, draw(_instances(geometry)))
 
@@ -159,7 +159,7 @@ _cuda_versions = st.sampled_from(((12, 4, 1), (13, 0), (12, 2), None))
 @cache
 @st.composite
 def reports(draw: DrawFn) -> Report:
-    """What an agent says of a node: up to 16 devices, heterogeneous or in equal groups, or none."""
+    """An agent's report of a node: up to 16 devices, heterogeneous or in equal groups, or none."""
     groups = draw(_groups_or_none if draw(one_in(10)) else _some_groups)
     found = [device for device, copies in groups for _ in range(copies)][:MAX_SLOTS]
     mig_strategy = draw(_mig_strategies)
@@ -176,7 +176,7 @@ def reports(draw: DrawFn) -> Report:
 
 
 def _sliced(device: Device) -> Device:
-    """An A100 cut into three 2g.20gb: what a node under MIG strategy single has of each GPU."""
+    """An A100 cut into three 2g.20gb: each GPU of a node under MIG strategy single."""
     product, vendor, total_mib = PRODUCTS[0]
     holders = [instance.holder for instance in device.mig.instances] + [None] * 3
     return replace(
@@ -204,7 +204,7 @@ _estimated_cuda_versions = st.sampled_from((None, (12, 4)))
 @cache
 @st.composite
 def estimates(draw: DrawFn) -> Estimate:
-    """What labels say of a node nobody reports on; the memory of some models nobody knows."""
+    """Labels of a node without a report; the memory of some models is unknown."""
     product, vendor, total_mib = draw(_products)
     model = canonical_model(product, vendor=vendor)
     sharing, replicas = draw(_estimated_sharing)

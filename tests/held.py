@@ -1,4 +1,4 @@
-"""What a pod holds, by its JSON alone: a second opinion, of nothing that the product has read."""
+"""A pod's holdings from its JSON alone: an independent computation that shares no code with the product."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _SUFFIXES = {"k": 10**3, "M": 10**6}
 
 
 def held(pod: Json) -> dict[str, int] | None:
-    """What a bound pod holds at its peak: MiB by GPU, and what its node's device plugin gives by
-    NODE/RESOURCE; empty where it holds nothing, None where it has a share and nobody said on which GPU."""
+    """A bound pod's holdings at its peak: MiB by GPU, and its device plugin's units by NODE/RESOURCE; empty
+    if it holds nothing, None if it has a share on an unknown GPU.
+    """
     node = pod["spec"].get("nodeName")
     if node is None or pod["status"].get("phase") in FINISHED:
         return {}
@@ -45,7 +46,7 @@ def amount_of(text: str) -> int:
 
 
 def _phases(spec: Json) -> Iterator[list[Json]]:
-    """What runs at one time: each init container beside the sidecars before it, then the app."""
+    """Containers that run at one time: each init container beside the sidecars before it, then the app."""
     sidecars: list[Json] = []
     for container in spec.get("initContainers", ()):
         yield [*sidecars, container]

@@ -1,4 +1,4 @@
-"""Kubernetes objects as plain values, with what a test does not care about filled in."""
+"""Kubernetes objects as plain values; fields that a test does not name have usual values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GFD_H100 = {
 def gpu(
     index: int, uuid: str | None = None, *, total: int = 81920, model: str = "A100-80GB", **more: Any
 ) -> Json:
-    """One healthy, empty device of a report; ``more`` are further fields of it."""
+    """One healthy, empty device of a report; ``more`` has further fields."""
     return {
         "uuid": uuid or f"GPU-{index}",
         "index": index,
@@ -30,7 +30,7 @@ def gpu(
 
 
 def holder(name: str, namespace: str = "default", **more: Any) -> Json:
-    """Who holds a device, by name."""
+    """A holder of a device, by name."""
     return {"namespace": namespace, "name": name} | more
 
 

@@ -1,4 +1,4 @@
-"""What MIG instances cost in plain Python: every set of starts is tried."""
+"""The cost of MIG instances in plain Python: every set of starts is tried."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def most(profile: Profile, mask: int, left: int) -> int:
 
 
 def worth_of(geometry: Geometry, mix: Mapping[str, float], mask: int, exponent: float) -> float:
-    """What the pods of a mix can use of what a mask leaves, in GPUs."""
+    """The part of a mask's room that the pods of a mix can use, in GPUs."""
     parts = dict(mix) if any(mix.values()) else {geometry.profiles[i].name: 1.0 for i in shapes(geometry)}
     worth = 0.0
     for profile in geometry.profiles:
@@ -33,13 +33,13 @@ def worth_of(geometry: Geometry, mix: Mapping[str, float], mask: int, exponent: 
 def cost_of(
     geometry: Geometry, mix: Mapping[str, float], mask: int, after: int, weights: MigWeights
 ) -> float:
-    """What an instance costs that leaves ``after`` of ``mask``."""
+    """The cost of an instance that leaves ``after`` of ``mask``."""
     lost = worth_of(geometry, mix, mask, weights.exponent) - worth_of(geometry, mix, after, weights.exponent)
     return lost + weights.best_fit * (geometry.grid - after.bit_count()) / geometry.grid
 
 
 def loss_of(room: MigRoom | None, workload: Workload) -> float:
-    """What the next instance costs in the mean over where it may come to lie."""
+    """The mean cost of the next instance over its possible places."""
     if room is None:
         return 0.0
     geometry, profile = room.geometry, room.geometry.profile(room.profile)

@@ -16,7 +16,7 @@ from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 
 
 class Gpu(NamedTuple):
-    """What a wish about one device compares, of a whole GPU, an instance or a GPU for shares."""
+    """The values that a wish about one device compares, for a whole GPU, an instance or a GPU for shares."""
 
     model: GpuModel
     compute_capability: int
@@ -178,7 +178,7 @@ def share_room(state: NodeState, request: GpuRequest) -> list[int]:
 
 
 def _rooms_left(state: NodeState, request: GpuRequest) -> set[tuple[int, ...]]:
-    """What the shares may be left with, whichever free GPUs the device plugin picks for whole ones."""
+    """The GPUs that may remain for shares, whichever free GPUs the device plugin picks for whole ones."""
     room = share_room(state, request)
     picks = []
     for ask in request.units:
@@ -232,7 +232,7 @@ def _with_init(room_mib: Sequence[int], shares: ShareAsk, slots: tuple[int, ...]
 
 
 def peak_mib(shares: ShareAsk, slots: Sequence[object], slot: object) -> int:
-    """The most that shares on those slots hold at once on one of them, over the pod's phases."""
+    """The largest amount that shares on those slots hold at once on one of them, over the pod's phases."""
     phases = [sum(mib for (_, mib), at in zip(shares.running, slots, strict=False) if at == slot)]
     for share, at in zip(shares.init, slots[len(shares.running) :], strict=True):
         beside = sum(shares.running[i][1] for i in share.beside if slots[i] == slot)

@@ -39,7 +39,7 @@ def before(state: NodeState) -> Left:
 
 
 def after(state: NodeState, placed: Placed) -> Left:
-    """What is left for the pods to come once the pod is there."""
+    """The remaining room for future pods once the pod is there."""
     whole = sum(ask.count for ask in placed.request.units if ask.profile is None)
     loads = [placed.load_mib(i) for i in range(len(state.slots))]
     return left_of(state, whole, loads, placed.request.cpu_milli)
@@ -60,7 +60,7 @@ def _mean_over_free(state: NodeState, ask: UnitAsk, value: Callable[[Slot, Unit]
 
 
 def idle_after(state: NodeState, placed: Placed) -> float:
-    """The part of the node's healthy GPUs that nobody holds once the pod is there."""
+    """The unheld part of the node's healthy GPUs once the pod is there."""
     idle = idle_gpus(state)
     for ask in placed.request.units:
         idle -= ask.count * _mean_over_free(state, ask, lambda _, unit: unit.gpu_part)
@@ -70,12 +70,12 @@ def idle_after(state: NodeState, placed: Placed) -> float:
 
 
 def healthy_gpus(state: NodeState) -> int:
-    """An estimated node has one slot for all its GPUs, and nobody says that any is sick."""
+    """An estimated node has one slot for all its GPUs, and no GPU is known to be unhealthy."""
     return state.gpus if state.estimated else sum(slot.healthy for slot in state.slots)
 
 
 def idle_gpus(state: NodeState) -> float:
-    """What nobody holds, known device or not."""
+    """The unheld GPUs, known device or not."""
     seen = state.gpus if state.estimated else sum(slot.idle for slot in state.slots if slot.healthy)
     return max(0.0, seen - state.adrift)
 
@@ -85,7 +85,7 @@ def healthy_part(state: NodeState) -> float:
 
 
 def _lost(placed: Placed, value: Callable[[Left], float], state: NodeState) -> float:
-    """What the placement takes of a value, for each GPU of the request."""
+    """The reduction of a value by the placement, for each GPU of the request."""
     return (value(before(state)) - value(after(state, placed))) / placed.gpus
 
 

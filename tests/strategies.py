@@ -55,7 +55,7 @@ def share_asks(max_running: int = 3) -> SearchStrategy[ShareAsk]:
 
 @cache
 def _up_to(count: int) -> SearchStrategy[list[int]]:
-    """So many sizes at most."""
+    """The maximum number of sizes."""
     return st.lists(sizes_mib, max_size=count)
 
 
@@ -154,7 +154,7 @@ def _told_devices(uuids: tuple[str, ...]) -> SearchStrategy[list[str]]:
 @cache
 @st.composite
 def bound_pods(draw: DrawFn, name: str, uuids: tuple[str, ...]) -> BoundPod:
-    """A pod on a node, running or finished, whose devices somebody told, or nobody."""
+    """A pod on a node, running or finished, with assigned or unknown devices."""
     units: tuple[UnitAsk, ...] = ()
     shares = None
     if draw(st.booleans()):
@@ -241,7 +241,7 @@ _unknown = st.sampled_from((0.0, 0.0, 3.0))
 @cache
 @st.composite
 def workloads(draw: DrawFn) -> Workload:
-    """What pods may be expected to ask: nothing known, or classes of all kinds."""
+    """Expected requests: none known, or classes of all kinds."""
     return Workload.of(draw(_class_counts), draw(_unknown))
 
 

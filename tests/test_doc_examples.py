@@ -1,4 +1,4 @@
-"""Examples in the documentation are accepted, and outputs in it are what the code prints."""
+"""Examples in the documentation are accepted, and outputs in it are the code's outputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def squeezed(line: str) -> str:
     return " ".join(line.split())
 
 
-# Pods that wait have mistakes on purpose; tests/test_doc_pending.py holds them to what is said of them.
+# Pods that wait have mistakes on purpose; tests/test_doc_pending.py checks their messages.
 PAGES_OF_GOOD_EXAMPLES = [path for path in PAGES if path != PENDING]
 
 

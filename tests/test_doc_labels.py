@@ -14,7 +14,7 @@ from scheduler_ext.core.node.node_pool import node_pool
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from tests.pages import ROOT, page, rows
 
-# What is asked of a label depends on what others said: nodes of every vendor and cloud, and of none.
+# Which labels are read depends on other labels: nodes of every vendor and cloud, and of none.
 A100 = "NVIDIA-A100-SXM4-80GB"
 NODES: tuple[dict[str, str], ...] = (
     {},
@@ -47,7 +47,7 @@ READERS: tuple[Callable[[Mapping[str, str]], object], ...] = (
 
 
 class Asked(dict[str, str]):
-    """Labels that write down which of them is asked for."""
+    """Labels that record the reads."""
 
     def __init__(self, labels: Mapping[str, str], names: set[str]) -> None:
         super().__init__(labels)

@@ -18,7 +18,7 @@ from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration
 from tests.pages import SAMPLE, page
 
-# What answers is of no interest here, only which paths there are.
+# Only the paths matter here, not the answers.
 NOBODY: Any = None
 PAGES = ("wire", "inspection", "page-events")
 

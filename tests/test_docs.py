@@ -1,4 +1,4 @@
-"""The documentation says what the code does: names, defaults, links."""
+"""The documentation agrees with the code: names, defaults, links."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_configuration_names_every_score_with_its_weight() -> None:
 
 @pytest.fixture(scope="module")
 def scraped() -> list[Metric]:
-    """What a scrape shows after one filter call, with all the labels there may be."""
+    """A scrape after one filter call, with all possible labels."""
     return exposition()
 
 
@@ -230,7 +230,7 @@ def test_gpunode_names_every_field() -> None:
 
 
 def keys(value: object) -> set[str]:
-    """Every field name in a JSON value; what is keyed by a node or a GPU is named by its fields alone."""
+    """Every field name in a JSON value; maps keyed by a node or a GPU are named by their fields alone."""
     if isinstance(value, list):
         return set().union(*map(keys, value))
     if not isinstance(value, dict):

@@ -49,7 +49,7 @@ def test_a_part_is_the_same_as_in_the_whole(file: Path) -> None:
 
 
 def here(file: Path) -> dict[str, str]:
-    """Name to version of what a file installs on this Python."""
+    """Name to version of everything that a file installs on this Python."""
     return {
         canonicalize_name(requirement.name): str(requirement.specifier).removeprefix("==")
         for requirement, _ in locked(file)
@@ -58,7 +58,7 @@ def here(file: Path) -> dict[str, str]:
 
 
 def needed(name: str, extras: frozenset[str]) -> set[str]:
-    """A distribution with all that it needs on this Python, as it is installed here."""
+    """A distribution with all its requirements on this Python, as installed here."""
     seen: set[tuple[str, str]] = set()
     todo = [(canonicalize_name(name), extra) for extra in ("", *extras)]
     while todo:
@@ -115,7 +115,7 @@ PIP_ITSELF = "install --quiet pip"
 
 @pytest.mark.parametrize("name", INSTALLERS)
 def test_nothing_is_installed_without_hashes(name: str) -> None:
-    """But for pip itself, where Python comes without, and what was built here."""
+    """Except pip itself, which some Pythons come without, and this project's own build."""
     text = re.sub(r"^#.*\n", "", (ROOT / name).read_text(), flags=re.MULTILINE).replace("\\\n", " ")
     commands = [line for line in text.splitlines() if re.search(r"\bpip\b.*\binstall\b", line)]
     assert any("--no-deps" in command for command in commands)

@@ -1,4 +1,4 @@
-"""What config/ ships: the extender's configurations and kube-scheduler's."""
+"""The files of config/: the extender's configurations and kube-scheduler's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ spec:
 
 
 def defaults() -> dict[str, Any]:
-    """The configuration nobody wrote, as a file that spells it out would be read."""
+    """The default configuration, and the same from a file that spells it out."""
     spelled: dict[str, Any] = msgspec.to_builtins(Configuration())
     spelled["score"]["weights"] = dict(DEFAULT_WEIGHTS)
     return spelled

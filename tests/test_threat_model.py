@@ -146,7 +146,7 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/cluster/test_inventory_handlers.py::test_their_age_is_by_the_servers_clock",
     ),
 }
-# What no test can show: the rest of the cluster's, or a limit of what there is.
+# Parts that no test can show: the rest of the cluster's, or a limit.
 SAID_ONLY = (
     "A pod on the host's network",
     "kube-scheduler itself may bind",
@@ -165,7 +165,7 @@ SAID_ONLY = (
 
 
 def sentences() -> Iterator[str]:
-    """Those of the table's second and third column, without links."""
+    """The second and third column of the table, without links."""
     table = PAGE.read_text().partition("## Threats")[2]
     for _, *cells in rows(table):
         for cell in cells:
@@ -211,7 +211,7 @@ def test_annotations_only_restrict(cluster: Sequence[NodeInfo], asked: list[GpuR
         assert not (fits & (Decision(plain, snapshot, Policy()).verdict != FITS)).any()
 
 
-# What a pod asks by resources, its priority and its processors; all else comes from annotations.
+# A pod's request by resources, its priority and its processors; everything else comes from annotations.
 OF_THE_POD = ("units", "shares", "priority", "cpu_milli", "by_container")
 
 

@@ -1,6 +1,6 @@
-"""What kube-apiserver would have against a GPUNode's status, by the schema and the rules of the shipped CRD.
+"""Objections of kube-apiserver to a GPUNode's status, by the schema and the rules of the shipped CRD.
 
-The rules are CEL there and Python here, known by their message: one that is new in the CRD is missed here.
+The rules are CEL in the CRD and Python here, matched by their message: a new rule in the CRD is missed here.
 tests/e2e asks a real API server.
 """
 
@@ -18,7 +18,7 @@ TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean"
 
 
 def refusals(value: Any, schema: Json = PARTS["status"], path: str = "status") -> list[str]:
-    """What is wrong with a value, as "path: what"; empty where it would be taken."""
+    """The errors of a value, as "path: error"; empty if it would be accepted."""
     if value is None:
         return [] if schema.get("nullable") else [f"{path}: null"]
     kind = TYPES[schema["type"]]
@@ -40,7 +40,7 @@ def refusals(value: Any, schema: Json = PARTS["status"], path: str = "status") -
 
 
 def _without_nulls(value: Any) -> Any:
-    """As rules see it: what is null is absent."""
+    """The value without null fields, which rules see as absent."""
     if isinstance(value, dict):
         return {key: _without_nulls(part) for key, part in value.items() if part is not None}
     return [_without_nulls(part) for part in value] if isinstance(value, list) else value

@@ -1,4 +1,6 @@
-"""kubelet's PodResources API on a unix socket, with the errors, silence and restarts that tests ask for."""
+"""The kubelet's PodResources API on a unix socket, with the errors, silence and restarts that tests
+request.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class FakeKubelet:
         self.failure: Failure | None = None
         self.raw: bytes | None = None
         self.missing: set[str] = set()
-        # Methods that are asked too often.
+        # Methods that answer with the rate limit.
         self.refused: set[str] = set()
         self.calls: list[str] = []
         self._released = threading.Event()
@@ -54,7 +56,7 @@ class FakeKubelet:
         self._server: grpc.Server | None = None
 
     def start(self) -> None:
-        """Serve on a socket of its own, as kubelet does: what lies on the path is removed first."""
+        """Serve on its own socket, as the kubelet does: a file on the path is removed first."""
         self.socket.unlink(missing_ok=True)
         server = grpc.server(futures.ThreadPoolExecutor(max_workers=2))
         server.add_generic_rpc_handlers((_Methods(self),))
@@ -79,7 +81,7 @@ class FakeKubelet:
         self._released.set()
 
     def answer(self, method: str, request: bytes, context: grpc.ServicerContext) -> bytes:
-        """The bytes for one call, after what was injected."""
+        """The bytes for one call, after injected faults."""
         self.calls.append(method)
         self._released.wait(60)
         if method in self.refused:

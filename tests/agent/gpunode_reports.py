@@ -1,4 +1,4 @@
-"""Statuses of GPUNodes: what an agent would write, and what one might by mistake."""
+"""Statuses of GPUNodes: correct ones, and mistaken ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.wire.gpunode_status import read
 
 
 def reader_refusal(status: Json) -> str:
-    """What the reader has against a status; empty where it takes it."""
+    """The reader's objection to a status; empty if it accepts it."""
     try:
         read(status)
     except InventoryError as error:

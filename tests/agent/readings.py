@@ -1,4 +1,4 @@
-"""Random readings of a node: what NVML says, and what it might say on a bad day."""
+"""Random readings of a node, plausible and implausible."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _devices(draw: DrawFn) -> DeviceReading:
 
 @st.composite
 def node_readings(draw: DrawFn) -> NodeReading:
-    """Up to four GPUs in any order; what they say need not fit together."""
+    """Up to four GPUs in any order; their values need not be consistent."""
     uuids = draw(st.permutations(UUIDS))
     devices = [
         replace(
@@ -122,7 +122,7 @@ def node_readings(draw: DrawFn) -> NodeReading:
 
 @st.composite
 def holdings_of(draw: DrawFn, reading: NodeReading) -> dict[str, Holdings]:
-    """Who holds some of a reading's devices and instances; what is unaccounted need not fit the use."""
+    """Holders of some of a reading's devices and instances; unaccounted memory need not fit the use."""
     return {
         device.uuid: Holdings(
             tuple(draw(st.lists(_holders, max_size=3))),

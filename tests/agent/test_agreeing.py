@@ -1,4 +1,4 @@
-"""What contradicts itself is left out in parts, so that all else is reported."""
+"""Contradictions are left out in parts, so that the rest is reported."""
 
 from __future__ import annotations
 

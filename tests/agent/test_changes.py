@@ -53,7 +53,7 @@ def due_after(before: WrittenStatus, after: WrittenStatus, middle: float = 0.5) 
     schedule = Schedule(chance=lambda: middle)
     schedule.written(before, 1000)
     halves = [n / 2 for n in range(200) if schedule.due(after, 1000 + n / 2)]
-    # What is due once stays due.
+    # A due report stays due.
     assert halves == [n / 2 for n in range(int(halves[0] * 2), 200)]
     return halves[0]
 

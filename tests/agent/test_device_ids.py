@@ -1,4 +1,4 @@
-"""What the ids of device plugins mean, form by form."""
+"""The meaning of device plugins' ids, form by form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ GPU = "nvidia.com/gpu"
 
 
 def node() -> NodeReading:
-    """Four GPUs whose minor numbers are not their indices, one without; two are partitioned."""
+    """Four GPUs whose minor numbers differ from their indices, one without a minor number; two are
+    partitioned.
+    """
     return NodeReading(
         (
             DeviceReading(

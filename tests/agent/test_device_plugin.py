@@ -1,4 +1,4 @@
-"""How GPUs are handed out: by the Node's labels, else by what kubelet was offered."""
+"""How GPUs are offered: by the Node's labels, otherwise by the kubelet's offer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a GPU counts as unhealthy, what its report says of it, and what makes it healthy again."""
+"""Unhealthy GPUs: the conditions, the report, and the remedy."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def gpu(
 
 @dataclass
 class Patient:
-    """A GPU, what its agent knows, and a clock; agents may be restarted."""
+    """A GPU, its agent's knowledge, and a clock; agents may be restarted."""
 
     health: Health = field(default_factory=Health)
     now: float = 0.0
@@ -121,7 +121,7 @@ def test_every_xid_has_a_reason_in_words_that_names_its_cure(patient: Patient, x
 
 
 class TestSilence:
-    """What ends after some minutes without an error."""
+    """Errors that end after some minutes without another."""
 
     @pytest.mark.parametrize(
         ("told", "at", "reason"),

@@ -1,4 +1,4 @@
-"""Who holds what: kubelet's answers and processes put together, rule by rule and as laws."""
+"""Holders from the kubelet's answers and from processes, rule by rule and as laws."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_nothing_is_made_up(device: DeviceReading, given_to: list[Allocation], p
         assert 0 <= found.unaccounted_mib <= device.used_mib
     assert set(found.instances) <= {instance.uuid for instance in device.instances}
     for holder in (*found.holders, *found.instances.values()):
-        # By name without memory, as kubelet gave it; or by UID with memory, as processes tell.
+        # By name without memory, from the kubelet; or by UID with memory, from processes.
         assert (holder.uid is None) == (holder.memory_mib is None)
         assert holder.uid is None or (pods and holder.name is holder.namespace is holder.container is None)
         assert holder.uid in (None, "uid-a", "uid-b")

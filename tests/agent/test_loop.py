@@ -27,7 +27,7 @@ GONE = NodeReading(WELL.devices, problem="NVML does not start: Unknown Error")
 
 
 class Source:
-    """Readings one by one; the last one tells the loop to stop."""
+    """Readings one by one; the last one stops the loop."""
 
     def __init__(self, readings: Iterable[NodeReading | Exception], stopped: Event) -> None:
         self._readings = list(readings)
@@ -52,12 +52,12 @@ class Source:
 
 
 class Recorder(Reporter):
-    """Keeps what it is offered, and calls back."""
+    """Keeps the offered statuses, and calls back."""
 
     def __init__(self, then: Callable[[], None] = lambda: None) -> None:
         self.offered: list[WrittenStatus] = []
         self.nodes: list[OwnNode | None] = []
-        # What an agent before this one wrote.
+        # The report of an earlier agent.
         self.written: GpuNodeStatus | None = None
         self._then = then
 
@@ -143,8 +143,9 @@ def test_a_new_agent_knows_the_errors_of_the_last_one(rig: Rig, reason: str, tol
 
 
 def test_a_node_without_any_gpu_seen_is_not_reported(rig: Rig) -> None:
-    """A report without GPUs would take away those that labels speak of, on every node where the driver's
-    library does not come into the container."""
+    """A report without GPUs would hide the GPUs that labels describe, on every node where the driver's
+    library is missing from the container.
+    """
     rig.run(NodeReading(problem="no library"), NodeReading(problem="no library"))
     assert rig.recorder.offered == []
 
@@ -278,7 +279,7 @@ class TestFake:
 
 
 class Made:
-    """Reporters by node; stops the loop after so many reports, and does what is wished after one."""
+    """Reporters by node; stops the loop after that many reports, and runs a callback after one."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -318,7 +319,7 @@ class TestWatchdog:
 
     @pytest.fixture
     def clock(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
-        """What calls are measured by: it stands still until it is moved."""
+        """The clock of the calls, which stands still until it is moved."""
         clock = Clock()
         monkeypatch.setattr(alive_module, "time", SimpleNamespace(monotonic=clock))
         return clock

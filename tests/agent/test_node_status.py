@@ -1,4 +1,4 @@
-"""The status that a reading makes: what it says, that it says no more, and that everybody takes it."""
+"""The status of a reading: complete, without additions, and accepted by every reader."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class TestHealth:
         assert told["health"]["reason"] == "XID 79: GPU has fallen off the bus; needs a reboot of the node"
 
     def test_what_lasts_is_reported_while_the_driver_is_away(self) -> None:
-        """An agent that starts then, and finds it in the report only, would not know of it otherwise."""
+        """An agent that starts then finds it in the report only."""
         health = Health()
         broken = DeviceReading("GPU-1", 1, 81920, xids=(48,), reset_pending=True)
         node_status(NodeReading((GPU, broken)), {}, health, 1000)

@@ -18,7 +18,7 @@ HALF = ProfileReading("3g.40gb", 4, (0, 4), 2, 40192)
 def mig(
     *instances: InstanceReading, profiles: tuple[ProfileReading, ...] = (SMALL, HALF), grid: int | None = 8
 ) -> Json:
-    """The MIG part of a partitioned device, which nobody has anything against."""
+    """The MIG part of a partitioned device, which no check refuses."""
     reading = DeviceReading(
         "GPU-0", 0, 81920, mig_enabled=True, grid_size=grid, profiles=profiles, instances=instances
     )

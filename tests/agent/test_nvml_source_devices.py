@@ -1,4 +1,4 @@
-"""What is read of a healthy GPU, for five models; and what an older library or too few rights leave of it."""
+"""Readings of a healthy GPU, for five models; and with an older library or too few rights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.agent.nvml_mock.presets import a30, a100_80gb_mig, h100, rtx_pro_6000
 
 
 def geometry_of(device: DeviceReading) -> Geometry:
-    """The rules that the extender makes of a reading, which refuses what contradicts itself."""
+    """The extender's rules for a reading, which refuse contradictions."""
     assert device.grid_size is not None
     profiles = [
         Profile(p.name, p.size or 0, p.starts or (), p.max_instances, p.memory_mib) for p in device.profiles
@@ -53,7 +53,7 @@ def test_each_model(
     assert (device.mig_enabled, device.grid_size, len(device.profiles)) == (mig_enabled, grid, profiles)
     assert device.faults == ()
     assert device.xids == ()
-    # Names, sizes, starts and caps are what the GPU was made of.
+    # Names, sizes, starts and limits are those of the GPU's definition.
     made = [(p.name, p.size, p.starts, p.instances, p.memory_mib) for p in gpu.profiles]
     read = [(p.name, p.size, p.starts, p.max_instances, p.memory_mib) for p in device.profiles]
     assert sorted(read) == sorted(made)
@@ -157,7 +157,7 @@ def test_a_pci_domain_of_more_than_four_digits(rig: Rig) -> None:
 
 def test_an_old_library(old_rig: Rig) -> None:
     device = old_rig.device(a100_80gb_mig())
-    # Its first version of the memory counts what is reserved as used.
+    # The first version of the memory call counts reserved memory as used.
     assert (device.total_mib, device.reserved_mib, device.used_mib) == (81920, None, 512)
     assert {profile.name for profile in device.profiles} == {p.name for p in a100_80gb_mig().profiles}
     assert {profile.starts for profile in device.profiles} == {None}
@@ -225,11 +225,11 @@ def test_without_any_right(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
         ("2g.20gb", None, None),
     ]
     assert device.grid_size is None
-    # What the largest profile has, as nobody may see the whole.
+    # The memory of the largest profile, because the total may not be read.
     assert (device.total_mib, device.used_mib, device.reserved_mib) == (80896, None, None)
     assert device.faults == ()
     rig.device()
-    # Each once, however often it is asked; and with what helps. The memory's two versions have one name.
+    # Each once, however often it is read; and with a hint. The memory's two versions have one name.
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == len(set(said)) == len(gpu.faults) - 1
     assert all("Insufficient Permissions; the agent needs CAP_SYS_ADMIN" in text for text in said)

@@ -81,7 +81,7 @@ def test_the_driver_goes_under_a_running_agent(
         for device in before.devices
     ]
     assert list(reading.devices) == known
-    # A driver of another version, and all of it is read anew.
+    # A driver of another version, and everything is read again.
     rig.node.faults, rig.node.driver = {}, "580.65.06"
     rig.now_s += 5
     after = rig.read()
@@ -99,7 +99,7 @@ def test_the_next_initialisation_waits_ever_longer(rig: Rig, caplog: pytest.LogC
             tried.append(rig.now_s - 1000)
         rig.now_s += 1
     assert tried == [0, 5, 15, 35, 75, 135, 195]
-    # The reading says it, and whoever reads it says it once.
+    # The reading contains it, and its reader logs it once.
     assert caplog.messages == []
     rig.node.faults = {}
     rig.now_s = 1255
@@ -197,7 +197,7 @@ def test_an_unreadable_version_is_absent(rig: Rig, function: str, code: int) -> 
 
 
 def garble(rig: Rig, *texts: str) -> None:
-    """Make texts of the state file what no UTF-8 is."""
+    """Make texts of the state file invalid UTF-8."""
     rig.node.write()
     state = rig.node.state.read_bytes()
     for text in texts:

@@ -1,4 +1,4 @@
-"""GPUs that fail: each with its fault and what was known of it, while the others go on."""
+"""GPUs that fail: each with its fault and its last known state, while the others continue."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_gpu_that_leaves_takes_no_index_of_another(rig: Rig) -> None:
     first, second = h100(0), t4(1)
     rig.read(first, second)
     assert [(device.uuid, device.index) for device in rig.read(second).devices] == [("GPU-t4-1", 0)]
-    # The one now at that index is lost: it is told from the one that was there before.
+    # The one now at that index is lost: it is distinguished from the earlier one.
     second.faults = {"*": 15, "nvmlDeviceGetHandleByIndex_v2": 15}
     devices = rig.read().devices
     assert [(device.uuid, device.index, device.faults) for device in devices] == [

@@ -38,7 +38,7 @@ def test_retired_pages_are_forgotten_after_the_reset(rig: Rig) -> None:
 def test_ecc_errors_are_reported_as_they_come(rig: Rig) -> None:
     gpu = h100()
     told = []
-    # What was there before anybody looked is not told; a reset takes the count back.
+    # Errors before the first reading are not reported; a reset sets the count back.
     for gpu.ecc in (7, 7, 8, 8, 0, 2):
         told.append(rig.device(gpu).ecc_errors)
     assert told == [0, 0, 1, 0, 0, 2]

@@ -1,4 +1,4 @@
-"""What NVML shows of a GPU that waits for a reset, and of one that had it."""
+"""A GPU that waits for a reset in NVML, and one that had it."""
 
 from __future__ import annotations
 

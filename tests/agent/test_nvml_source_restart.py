@@ -20,14 +20,14 @@ NO_HANDLE: dict[str, Fault] = {"nvmlDeviceGetHandleByIndex_v2": 15}
 
 
 def reported(reading: NodeReading) -> tuple[DeviceReading, ...]:
-    """What a new agent finds of a reading in the cluster."""
+    """The reading as a new agent finds it in the cluster."""
     written = read_gpu_node(status_body("n", node_status(reading, {}, Health(), 0))).status
     assert written is not None
     return last_readings(written)
 
 
 def restarted(rig: Rig, *gpus: FakeGpu) -> None:
-    """Another agent, which knows what the one before reported of the node with these GPUs."""
+    """Another agent, which knows the earlier agent's report of the node with these GPUs."""
     known = reported(rig.read(*gpus))
     rig.source.close()
     rig.source = NvmlSource(rig.library, lambda: rig.now_s)

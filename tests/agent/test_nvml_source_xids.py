@@ -1,4 +1,4 @@
-"""XID events: each is told once, with its GPU, whatever else happens."""
+"""XID events: each is returned once, with its GPU, whatever else happens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def xids(rig: Rig) -> list[tuple[int, ...]]:
 
 def test_each_is_returned_once_and_in_order(rig: Rig) -> None:
     rig.node.events = [(13, "GPU-h100-0")]
-    # What was before the agent began is not told.
+    # Events before the agent's start are not returned.
     assert rig.device(h100(0), t4(1)).xids == ()
     rig.node.events += [(48, "GPU-t4-1"), (31, "GPU-h100-0"), (48, "GPU-h100-0")]
     assert xids(rig) == [(31, 48), (48,)]
@@ -30,7 +30,7 @@ def test_the_last_word_of_a_gpu_that_falls_off_the_bus(rig: Rig) -> None:
     rig.node.events += [(79, gpu.uuid)]
     device = rig.device()
     assert (device.faults, device.xids) == (("GPU is lost",), (79,))
-    # Told after it was found to be lost.
+    # Returned after it was found to be lost.
     rig.node.events += [(154, gpu.uuid)]
     assert rig.device().xids == (154,)
     gpu.faults = {}
@@ -73,7 +73,7 @@ def test_after_another_initialisation_they_are_returned_again(rig: Rig) -> None:
     rig.node.events += [(48, "GPU-h100-0")]
     rig.node.faults = {"nvmlDeviceGetMemoryInfo_v2": 9}
     reading = rig.read()
-    # Taken before the driver went: told nevertheless.
+    # Read before the driver went: returned nevertheless.
     assert (reading.problem is not None, reading.devices[0].xids) == (True, (48,))
     rig.node.faults = {}
     rig.now_s += 5

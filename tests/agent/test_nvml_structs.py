@@ -1,4 +1,4 @@
-"""The fake library's structures are those that pynvml hands over, byte for byte."""
+"""The fake library's structures are pynvml's, byte for byte."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STRUCTURES = {
 
 
 def _layout(library: Path) -> list[tuple[str, str, int, int]]:
-    """(structure, field or "" for the whole, offset, size) of all that the library tells of."""
+    """(structure, field or "" for the whole, offset, size) of everything in the library's structures."""
     line = ctypes.CDLL(str(library)).fakeNvmlLayout
     rows: list[tuple[str, str, int, int]] = []
     names = ctypes.c_char_p(), ctypes.c_char_p()

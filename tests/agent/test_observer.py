@@ -1,4 +1,4 @@
-"""What an agent sees: readings, kubelet's answers and processes, put together."""
+"""An agent's observation: readings, the kubelet's answers and processes, put together."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ BUSY = (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
 
 
 class Clock:
-    """Seconds that pass only when told."""
+    """Seconds that pass only on request."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -183,7 +183,7 @@ def test_an_answer_serves_for_a_minute_and_no_longer(node: Node) -> None:
     assert node.client.read() == (TRAIN,)
     node.clock.now += 2
     assert node.client.read() is None
-    # What was never told is not known, whatever else was.
+    # An answer that never came is unknown, whatever other answers came.
     assert node.client.allocatable() is None
 
 

@@ -1,4 +1,4 @@
-"""The generated Python says what the .proto beside it says, and what kubelet writes."""
+"""The generated Python agrees with the .proto beside it and with the kubelet's messages."""
 
 from __future__ import annotations
 

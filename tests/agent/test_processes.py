@@ -21,7 +21,7 @@ HOST = "0::/system.slice/sshd.service"
 
 
 class Proc:
-    """A procfs of files, which counts as the host's until it is told otherwise."""
+    """A procfs of files, which counts as the host's unless a test changes that."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

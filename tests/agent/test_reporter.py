@@ -1,4 +1,4 @@
-"""One node's GPUNode at an API server: what is written, how often, and through outages and rebirths."""
+"""One node's GPUNode at an API server: content, frequency, outages and recreated nodes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Rig:
         return self.reporter.offer(status)
 
     def report(self) -> Json:
-        """What is in the cluster."""
+        """The object in the cluster."""
         found: Json = self.server.store.get(GPU_NODES, "n").object()["status"]
         return found
 

@@ -1,4 +1,4 @@
-"""The benchmark of filter's two ends: what its pods ask, what it counts, and that wrong answers end it."""
+"""The benchmark of filter's two extremes: the requests of its pods, its counts, and wrong answers."""
 
 from __future__ import annotations
 

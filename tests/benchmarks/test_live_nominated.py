@@ -1,4 +1,4 @@
-"""The benchmark of nominated pods, on a small cluster: its phases do what they say."""
+"""The benchmark of nominated pods, on a small cluster: its phases match their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of scrapes end to end, on a small cluster: what it counts is right."""
+"""The benchmark of scrapes end to end, on a small cluster: its counts are correct."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_a_folder_of_traces(tmp_path: Path) -> None:
         ["mean", "fgd"],
         ["mean", "first-fit"],
     ]
-    # Only what was published has a figure beside it.
+    # Only published results have a figure beside them.
     assert cells[1][3:5] == ["95.23", f"{float(cells[1][2]) - 95.23:+.2f}"]
     assert len(cells[2]) < len(cells[1])
     assert len(json.loads((tmp_path / "f.json").read_text(encoding="utf-8"))["runs"]) == 4

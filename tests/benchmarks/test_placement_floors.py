@@ -134,7 +134,8 @@ def test_a_run_that_several_floors_need_is_made_once() -> None:
     cells = plan.cells(FLOORS)
     assert len(set(cells)) == len(cells)
     count = {group: len(plan.cells(each for each in FLOORS if each.group == group)) for group in GROUPS}
-    # Two policies on two traces with two seeds; of the ties' reference, which is one of them, half.
+    # Two policies on two traces with two seeds; half of that for the tie-breaking reference, which is one of
+    # them.
     assert count == {
         "inflation": 8,
         "early": 8,
@@ -165,7 +166,7 @@ def test_every_floor_is_measured_and_judged(tmp_path: Path, monkeypatch: pytest.
         assert row["margin"] == pytest.approx(row["ours"] - row["reference"], abs=2e-4)
         assert row["holds"] == (row["margin"] >= row["wanted"])
     holding = sum(row["holds"] for row in rows)
-    # So few pods cannot hold all of them.
+    # This few pods cannot satisfy all of them.
     assert holding < len(rows)
     assert result.exit_code == 1
     lines = result.stdout.splitlines()

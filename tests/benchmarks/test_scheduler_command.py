@@ -1,4 +1,4 @@
-"""What the scheduler suite's command refuses before it starts anything, and what it makes of errors."""
+"""Refusals of the scheduler suite's command before it starts anything, and its handling of errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the contenders of the scheduler suite run with: configurations, nodes, inventory, pods."""
+"""The inputs of the scheduler suite's contenders: configurations, nodes, inventory, pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading kube-scheduler's metrics: what is added up, what came between two readings, what a quantile is."""
+"""Reading kube-scheduler's metrics: sums, differences between two readings, quantiles."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ CALLS = "gpu_extender_request_duration_seconds"
 
 
 def _scheduler(bound: int, decided: int, ms_each: float = 10.0, **failed: int) -> str:
-    """kube-scheduler's metrics after it decided and bound so many pods."""
+    """kube-scheduler's metrics after it decided and bound this many pods."""
     lines = [
         f'{ATTEMPTS}{{profile="gpu-scheduler",result="scheduled"}} {bound}',
         *(
@@ -46,7 +46,7 @@ def _scheduler(bound: int, decided: int, ms_each: float = 10.0, **failed: int) -
 
 
 def _extender(calls: Mapping[tuple[str, int], int]) -> str:
-    """The extender's metrics after so many calls by verb and status, 2 ms each."""
+    """The extender's metrics after this many calls by verb and status, 2 ms each."""
     lines = [f"# TYPE {CALLS} histogram"]
     for (verb, code), count in calls.items():
         labels = f'code="{code}",verb="{verb}"'
@@ -59,7 +59,7 @@ def _extender(calls: Mapping[tuple[str, int], int]) -> str:
 
 
 def _block(bound: int, last: str, extender: tuple[str, str] | None = None) -> Block:
-    """100 pods after 20 to warm up, in 4 s, of which 25 were bound and 30 decided at the first reading."""
+    """100 pods after 20 to warm up, in 4 s; 25 of them were bound and 30 decided at the first reading."""
     first = Reading(1.0, _scheduler(bound=25, decided=30))
     return block_of(
         "ours", 50, 0, 120, Readings(bound, (first, Reading(5.0, last)), extender, "its last words")

@@ -1,4 +1,4 @@
-"""The soak: growth is told from noise, and a short run loads every kind of request."""
+"""The soak: growth is distinguished from noise, and a short run loads every kind of request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark's workload: deterministic, well formed, half of it rejected as its own file says."""
+"""The benchmark's workload: deterministic, well formed, half of it rejected according to its own file."""
 
 from __future__ import annotations
 

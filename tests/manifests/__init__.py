@@ -1,1 +1,1 @@
-"""What manifests/ may and may not say."""
+"""Rules for manifests/."""

@@ -1,4 +1,4 @@
-"""What the components of manifests/ make of the agent, without kustomize."""
+"""The components of manifests/ applied to the agent, without kustomize."""
 
 from __future__ import annotations
 

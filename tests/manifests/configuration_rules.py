@@ -169,7 +169,7 @@ def both_agree_on_who_binds(objects: Sequence[Json]) -> Iterator[str]:
 
 
 def bindings_are_answered_in_time(objects: Sequence[Json]) -> Iterator[str]:
-    """kube-scheduler gives up after httpTimeout, and would not be told why a bind failed."""
+    """kube-scheduler gives up after httpTimeout, and would not learn why a bind failed."""
     for config_map in of_kind(objects, "ConfigMap"):
         for configuration in scheduler_configurations([config_map]):
             for asked in entries(configuration, "extenders"):
@@ -184,7 +184,7 @@ def bindings_are_answered_in_time(objects: Sequence[Json]) -> Iterator[str]:
 
 
 def extender_configurations(objects: Sequence[Json]) -> Iterator[Configuration]:
-    """Every ExtenderConfiguration in a ConfigMap, with the defaults of what it leaves out."""
+    """Every ExtenderConfiguration in a ConfigMap, with defaults for missing keys."""
     for configuration in _configurations(objects, "ExtenderConfiguration"):
         yield load_config(yaml.safe_dump({"apiVersion": API_VERSION, **configuration}).encode())
 
@@ -207,7 +207,7 @@ def both_know_the_same(objects: Sequence[Json]) -> Iterator[str]:
 
 
 def one_beside_it_is_there(objects: Sequence[Json]) -> Iterator[str]:
-    """Who is asked on loopback has to be in the scheduler's own pod."""
+    """A server on loopback must be in the scheduler's own pod."""
     alone = [
         where
         for where, spec in pods(objects)
@@ -258,7 +258,7 @@ def extenders_listen_where_they_may(objects: Sequence[Json]) -> Iterator[str]:
 
 
 def _listens_on_loopback(address: str | None) -> bool:
-    """Loopback is what the extender takes without being told."""
+    """Loopback is the extender's default."""
     return address is None or _is_loopback(address.rpartition(":")[0].strip("[]"))
 
 

@@ -20,7 +20,7 @@ _CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
 
 def of_kind(objects: Sequence[Json], *kinds: str) -> list[Json]:
-    """Those of some kinds."""
+    """The objects of some kinds."""
     return [each for each in objects if each["kind"] in kinds]
 
 
@@ -56,7 +56,7 @@ def pods(objects: Sequence[Json]) -> Iterator[tuple[str, Json]]:
 
 
 def containers_of(spec: Json) -> list[Json]:
-    """All containers of a pod, those that run before it included."""
+    """All containers of a pod, including init containers."""
     return [container for key in _CONTAINER_LISTS for container in entries(spec, key)]
 
 
@@ -68,7 +68,7 @@ def containers(objects: Sequence[Json]) -> Iterator[tuple[str, Json]]:
 
 
 def command_line(container: Json) -> list[str]:
-    """What a container runs: its command, as far as that is not the image's, and its arguments."""
+    """A container's command and arguments, without those of the image."""
     return [*entries(container, "command"), *entries(container, "args")]
 
 
@@ -84,7 +84,7 @@ def option(words: Sequence[str], name: str) -> str | None:
 
 
 def extenders(objects: Sequence[Json]) -> Iterator[tuple[str, Json]]:
-    """(where, container) of every extender, by what it runs or by its image."""
+    """(where, container) of every extender, by its command or by its image."""
     for where, container in containers(objects):
         image = container.get("image", "").rpartition("/")[2].partition(":")[0]
         if "serve" in command_line(container) or (
@@ -94,7 +94,7 @@ def extenders(objects: Sequence[Json]) -> Iterator[tuple[str, Json]]:
 
 
 def kube_schedulers(objects: Sequence[Json]) -> Iterator[tuple[str, Json]]:
-    """(where, container) of every kube-scheduler, by what it runs or by its image."""
+    """(where, container) of every kube-scheduler, by its command or by its image."""
     for where, container in containers(objects):
         if "kube-scheduler" in " ".join([*command_line(container)[:1], container.get("image", "")]):
             yield where, container

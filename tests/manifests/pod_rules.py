@@ -20,7 +20,7 @@ _CONTAINER_SECURITY = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
-# What a pod says, a container need not; what it says itself must be the same.
+# A setting of the pod also holds for its containers; a container's own must be the same.
 _POD_SECURITY = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 _PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 _SHARED_WITH_OTHERS = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace")
@@ -205,7 +205,7 @@ def _refuses_everything(policy: Json) -> bool:
 
 
 def _selects(selecting: Json, path: tuple[str, ...], deployment: Json) -> bool:
-    """Whether labels that it names are those of a Deployment's pods, in the same namespace."""
+    """Whether its labels are those of a Deployment's pods, in the same namespace."""
     wanted = mapping(selecting, *path, "matchLabels")
     labels = mapping(deployment, "spec", "template", "metadata", "labels")
     return (

@@ -1,4 +1,4 @@
-"""The policy that every rendered manifest is held to: one function per rule, each yielding what breaks it."""
+"""The policy for every rendered manifest: one function per rule, each yielding its violations."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ RULES: tuple[Callable[[Sequence[Json]], Iterator[str]], ...] = (
 
 
 def violations(objects: Sequence[Json]) -> list[str]:
-    """Everything that breaks a rule, in words; nothing for what may be shipped."""
+    """Every violation of a rule, in words; nothing for a manifest that may be shipped."""
     return [broken for rule in RULES for broken in rule(objects)]

@@ -1,4 +1,4 @@
-"""What rights may be given, and to whom."""
+"""Permitted rights and their holders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.manifests.objects import (
 )
 
 _FORBIDDEN_VERBS = {"escalate", "bind", "impersonate"}
-# Each of them is a way to become somebody else.
+# Each of these rights lets its holder act as another user.
 _FORBIDDEN_RESOURCES = {
     "secrets",
     "pods/exec",
@@ -116,7 +116,7 @@ def containers_have_their_own_identity(objects: Sequence[Json]) -> Iterator[str]
 
 
 def mounted_accounts(objects: Sequence[Json], spec: Json, container: Json) -> set[str]:
-    """The ServiceAccounts of which a container mounts a token."""
+    """The ServiceAccounts whose token a container mounts."""
     accounts = {each["metadata"]["name"]: _account_of(each) for each in of_kind(objects, "Secret")}
     volumes = {volume["name"]: volume for volume in entries(spec, "volumes")}
     found = set()

@@ -1,4 +1,4 @@
-"""What must stand beside an extender that binds, and how policies that change pods must be."""
+"""Requirements beside an extender that binds, and rules for policies that change pods."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import yaml
 from tests.manifests.configuration_rules import extender_configurations, scheduler_configurations
 from tests.manifests.objects import Json, entries, mapping, of_kind, title
 
-# Each of them is a way to write onto a pod.
+# Each of these rights lets its holder write to a pod.
 _WRITTEN = {
     ("pods", "CREATE"),
     ("pods", "UPDATE"),
@@ -62,7 +62,7 @@ def policies_know_the_schedulers(objects: Sequence[Json]) -> Iterator[str]:
 
 
 def policies_know_the_resource(objects: Sequence[Json]) -> Iterator[str]:
-    """A pod that asks a share by a name they do not look for passes all of them."""
+    """A pod that requests a share by another name passes all of them."""
     for configuration in extender_configurations(objects):
         name = configuration.resources.memory_share
         if not configuration.bind.enabled:

@@ -34,7 +34,7 @@ def base() -> list[Json]:
 
 
 def standalone() -> list[Json]:
-    """The same with what the component standalone-mtls adds, replaces and takes away."""
+    """The same with the additions, replacements and removals of the component standalone-mtls."""
     kustomization = yaml.safe_load((MTLS / "kustomization.yaml").read_bytes())
     patches = [yaml.safe_load(each["patch"]) for each in kustomization["patches"] if "patch" in each]
     assert all(each["$patch"] == "delete" for each in patches)
@@ -49,7 +49,7 @@ def standalone() -> list[Json]:
 
 
 def _merge(spec: Json, patch: Json) -> None:
-    """What kustomize makes of lists whose elements have names."""
+    """kustomize's merge of lists whose elements have names."""
     for key, entries in patch.items():
         present = {each["name"]: each for each in spec[key]}
         for entry in entries:
@@ -72,7 +72,7 @@ def shares(*further: Path) -> list[Json]:
 
 
 def monitoring() -> list[Json]:
-    """What the component monitoring adds."""
+    """The objects that the component monitoring adds."""
     (made,) = yaml.safe_load((MONITORING / "kustomization.yaml").read_bytes())["configMapGenerator"]
     data = {name: (MONITORING / name).read_text() for name in made["files"]}
     metadata = {"name": made["name"], "namespace": made["namespace"], "labels": made["options"]["labels"]}
@@ -80,7 +80,7 @@ def monitoring() -> list[Json]:
 
 
 def _replace(objects: list[Json], patch: Json) -> None:
-    """What kustomize makes of a patch that tests and replaces single fields."""
+    """kustomize's result for a patch that tests and replaces single fields."""
     target, operations = patch["target"], yaml.safe_load(patch["patch"])
     for each in objects:
         if not all(

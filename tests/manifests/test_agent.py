@@ -1,4 +1,4 @@
-"""Where agents run, and what each component lets them do beyond the base."""
+"""Nodes with agents, and the rights that each component adds to the base."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POD = "DaemonSet gpu-scheduler-agent"
 CONTAINER = f"{POD}/agent"
 NO_ESCALATION = f"{CONTAINER}: securityContext.allowPrivilegeEscalation is not False"
 NO_CAPABILITIES = f"{CONTAINER}: securityContext.capabilities is not {{'drop': ['ALL']}}"
-# All that a component asks beyond what the policy of the base allows.
+# All rights of a component beyond the base's policy.
 ASKED = {
     "agent-runtime-class": set(),
     "agent-mig": {NO_ESCALATION, NO_CAPABILITIES},
@@ -45,7 +45,7 @@ def container(objects: list[Json]) -> Json:
 
 
 def lacks(component: str, objects: list[Json]) -> list[str]:
-    """What a component is for and these objects do not have."""
+    """Parts that only the component has."""
     spec, agent = pod(objects), container(objects)
     context, environment = agent["securityContext"], {each["name"]: each for each in agent["env"]}
     mounts = {mount["mountPath"]: mount["name"] for mount in agent["volumeMounts"]}
@@ -120,7 +120,7 @@ def test_the_page_lists_the_components() -> None:
 
 
 def runs_on(labels: dict[str, str]) -> bool:
-    """Whether the DaemonSet's affinity takes a node: any term, and all of it."""
+    """Whether the DaemonSet's affinity accepts a node: any term, and all of its expressions."""
     affinity = mapping(
         pod(base()), "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -176,7 +176,7 @@ def test_which_nodes_agents_run_on(labels: dict[str, str], runs: bool) -> None:
 @pytest.mark.parametrize("value", ["true", "false", "nvidia", "x"])
 @pytest.mark.parametrize("label", [*GPU_LABELS, "gpu.scheduler-ext.io/agent", "other"])
 def test_the_extender_warns_of_the_others(label: str, value: str) -> None:
-    """Of those that the DaemonSet leaves out, but for what an administrator says."""
+    """Nodes that the DaemonSet leaves out unless an administrator labels them."""
     warned = lacks_agent_label({label: value})
     assert warned is (not runs_on({label: value}) and label != "gpu.scheduler-ext.io/agent")
 

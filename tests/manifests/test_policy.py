@@ -1,4 +1,4 @@
-"""What is shipped keeps the policy, and the policy notices what would break it."""
+"""The shipped manifests follow the policy, and the policy finds violations."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def without_object(name: str) -> Change:
 
 
 def in_ingress(rule: Json) -> Change:
-    """The one rule of what the base's second policy lets in."""
+    """The only rule of the base's second policy about incoming traffic."""
 
     def replace(objects: list[Json]) -> None:
         policies = [each for each in objects if each["kind"] == "NetworkPolicy"]

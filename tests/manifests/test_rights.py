@@ -1,4 +1,4 @@
-"""What each of our roles may do, to the last verb: nothing is added that is not written down here."""
+"""Rights of each of the project's roles, to the last verb: every one is listed here."""
 
 from __future__ import annotations
 

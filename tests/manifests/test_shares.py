@@ -1,4 +1,4 @@
-"""The component shares keeps the policy, and the policy notices what would open it."""
+"""The component shares follows the policy, and the policy finds violations."""
 
 from __future__ import annotations
 

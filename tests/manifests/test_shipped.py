@@ -1,4 +1,4 @@
-"""Files of manifests/ that repeat what another file says do not differ from it in anything else."""
+"""Files of manifests/ that repeat another file's content differ from it in nothing else."""
 
 from __future__ import annotations
 

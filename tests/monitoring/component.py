@@ -1,4 +1,4 @@
-"""What manifests/components/monitoring ships: rules, panels, and the expressions in them."""
+"""The content of manifests/components/monitoring: rules, panels, and their expressions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.manifests.objects import Json
 from tests.pages import ROOT
 
 MONITORING = ROOT / "manifests" / "components" / "monitoring"
-# What Grafana puts in the place of its variables where everything is chosen.
+# Grafana's values for its variables when everything is selected.
 _VARIABLES = {"$__rate_interval": "20s", "$cluster": ".*", "$node": ".*", "$model": ".*"}
 
 

@@ -27,7 +27,7 @@ needs_prometheus = pytest.mark.skipif(
 
 
 def promtool(*arguments: str | Path) -> str:
-    """What promtool says; fails the test where it is not content."""
+    """promtool's output; fails the test if it reports an error."""
     command = ["promtool", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -93,7 +93,7 @@ class Prometheus:
         self._process.stderr.close()
 
     def get(self, path: str, **parameters: str) -> Any:
-        """What its API answers under /api/v1. Raises OSError."""
+        """The answer of its API under /api/v1. Raises OSError."""
         url = f"http://{self._address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         with urllib.request.urlopen(url, timeout=30) as reply:
             return json.load(reply)["data"]

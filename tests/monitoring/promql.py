@@ -1,4 +1,4 @@
-"""What an expression of PromQL names, without a parser: Prometheus' own says whether it is one at all."""
+"""Names in a PromQL expression, without a parser: Prometheus itself checks the syntax."""
 
 from __future__ import annotations
 

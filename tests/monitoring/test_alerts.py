@@ -36,7 +36,7 @@ def test_every_alert_is_seen_to_come_and_to_stay_away() -> None:
             for expected in test.get("alert_rule_test", ()):
                 (comes if expected.get("exp_alerts") else stays_away)[expected["alertname"]] += 1
     assert comes.keys() == alerts().keys()
-    # What is said of one node says that no alert comes for the others.
+    # A series of one node says that the others have no alert.
     assert alerts().keys() - stays_away.keys() == {"GPUReportsRefused"}
 
 

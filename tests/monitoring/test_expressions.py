@@ -41,7 +41,7 @@ def test_names_are_found(expression: str, metrics: set[str], labels: set[str]) -
 
 
 def expressions() -> dict[str, str]:
-    """Every expression there is, by what it is of."""
+    """Every expression, by the place that it is from."""
     found = {name: rule["expr"] for name, rule in alerts().items()}
     return found | {f"{each.panel}, {each.legend}": each.expression for each in queries()}
 

@@ -1,4 +1,6 @@
-"""A real Prometheus scrapes the real server: rules, every panel, what a HorizontalPodAutoscaler is told."""
+"""A real Prometheus scrapes the real server: rules, every panel, and the metrics for a
+HorizontalPodAutoscaler.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ SAMPLES = ROOT / "manifests" / "samples"
 H100 = "NVIDIA H100 80GB HBM3"
 SHARE = "gpu.scheduler-ext.io/memory-mib"
 NODES = ["h100-01", "h100-02", "share-l4-01", "share-l4-02"]
-# An inventory file has no cluster to watch, to bind in or to write to, and nobody's kube-scheduler or DCGM.
+# An inventory file has no cluster to watch, to bind in or to write to, and no kube-scheduler or DCGM.
 NOTHING_TO_SHOW = {
     ("Pending pods by reason", "{{reason}}"),
     ("GPUs by model", "{{modelName}} allocated, which ones is not known"),

@@ -21,7 +21,7 @@ _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 
 def missing_programs() -> list[str]:
-    """What of Debian's packages chromium and chromium-driver is not there."""
+    """Missing programs of Debian's packages chromium and chromium-driver."""
     return [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
 
 
@@ -131,7 +131,7 @@ class Browser:
         self._call("POST", f"{self._element(selector)}/value", {"text": text})
 
     def text(self, selector: str) -> str:
-        """What is to be read there; nothing where there is no such element."""
+        """The visible text; nothing if there is no such element."""
         found = self.script("return document.querySelector(arguments[0])?.innerText ?? ''", selector)
         return str(found)
 
@@ -145,7 +145,7 @@ class Browser:
         )
 
     def console(self) -> list[str]:
-        """What the browser complained of since the last time: errors, and violations of the policy."""
+        """The browser's complaints since the last call: errors, and violations of the policy."""
         entries = self._call("POST", f"{self._session}/se/log", {"type": "browser"})
         return [entry["message"] for entry in entries]
 

@@ -30,7 +30,7 @@ def server() -> Iterator[PageServer]:
 
 @pytest.fixture(scope="module")
 def still(server: PageServer) -> Iterator[Browser]:
-    """The page for those who only look."""
+    """The page for tests that only read it."""
     with Browser() as watching:
         opened(watching, server.url)
         yield watching

@@ -25,8 +25,9 @@ class _Silent(WSGIRequestHandler):
 
 
 class PageServer:
-    """A source that is told what it knows, an extender on it, and the page; `pending_lines` are shown as they
-    are."""
+    """A source with the nodes that a test sets, an extender on it, and the page; `pending_lines` are shown
+    unchanged.
+    """
 
     def __init__(self, infos: Iterable[NodeInfo], pending_lines: Sequence[dict[str, Any]] = ()) -> None:
         config = Configuration()

@@ -1,4 +1,4 @@
-"""What is to be read on the page."""
+"""The text of the page."""
 
 from __future__ import annotations
 

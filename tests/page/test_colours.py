@@ -1,4 +1,4 @@
-"""The page's colours can be told apart, in both schemes (WCAG 2.2, 1.4.3 and 1.4.11)."""
+"""The page's colours are distinguishable, in both schemes (WCAG 2.2, 1.4.3 and 1.4.11)."""
 
 from __future__ import annotations
 

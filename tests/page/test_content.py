@@ -1,4 +1,4 @@
-"""What the page says, by eye and by ear, and that nothing it is told does harm."""
+"""The page's content, visible and for screen readers, and its resistance to hostile texts."""
 
 from __future__ import annotations
 

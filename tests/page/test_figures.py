@@ -54,7 +54,7 @@ def served(*objects: Json, pending_lines: list[dict[str, Any]] | None = None) ->
 
 
 def tile(page: Browser, name: str) -> list[str]:
-    """A total by the beginning of its name: its value, and what stands below."""
+    """A total by the beginning of its name: its value, and the text below it."""
     found = page.script(
         "const all = [...document.querySelectorAll('.tile')];"
         "const tile = all.find((each) => each.innerText.startsWith(arguments[0]));"

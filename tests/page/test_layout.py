@@ -1,4 +1,4 @@
-"""What of the page is in sight in windows of several sizes, measured on the sample cluster."""
+"""The visible part of the page in windows of several sizes, measured on the sample cluster."""
 
 from __future__ import annotations
 

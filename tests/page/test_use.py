@@ -1,4 +1,4 @@
-"""What its reader does with the page, and that it keeps up with the cluster."""
+"""Actions of the page's reader, and updates from the cluster."""
 
 from __future__ import annotations
 

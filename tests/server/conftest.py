@@ -1,4 +1,4 @@
-"""One certificate authority for all tests, and what it has given their servers."""
+"""One certificate authority for all tests, and the certificates of their servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is free is the same wherever it is asked: terminal, JSON, page and metrics."""
+"""Free amounts are the same in the terminal, in JSON, on the page and in metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONFIG = Configuration()
 
 
 def in_json(infos: list[NodeInfo]) -> dict[str, int]:
-    """MiB by node, of nodes of which it is known."""
+    """MiB by node, for nodes whose amount is known."""
     return {item["node"]: _sum(item) for item in inventory_list(infos, CONFIG)["items"] if _known(item)}
 
 
@@ -50,7 +50,7 @@ def in_the_terminal(infos: list[NodeInfo]) -> dict[str, int]:
 
 
 def on_the_page(infos: list[NodeInfo]) -> dict[str, int]:
-    """The amounts of which the page makes its sums, as they come over the wire."""
+    """The amounts that the page sums up, from the wire."""
     rows = [node_row(resolve(info, NAMES, 10), NAMES, CONFIG.memory.headroom_percent) for info in infos]
     told = json.loads(json.dumps([row for row in rows if row is not None]))
     return {

@@ -1,4 +1,4 @@
-"""What /metrics says of GPUs: by level of detail, with nothing lost between them."""
+"""GPUs in /metrics: by level of detail, with nothing lost between them."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_quotes_backslashes_and_line_ends_are_what_they_were() -> None:
 
 
 class Slow(Fixed):
-    """A source whose status is told when the test says so."""
+    """A source whose status a test sets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -293,7 +293,7 @@ def test_scrapes_that_wait_for_each_other_share_one_text() -> None:
     first = threading.Thread(target=lambda: texts.append(metrics.render(asked_at)))
     first.start()
     assert source.begun.wait(30)
-    # These come while the first is being put together, and what it says may be older than they are.
+    # These arrive while the first text is being built, which may be older than they are.
     asked_at = time.monotonic()
     others = [threading.Thread(target=lambda: texts.append(metrics.render(asked_at))) for _ in range(8)]
     for other in others:

@@ -1,4 +1,4 @@
-"""The page's thread: idle while nobody watches, and never in the way of who asks."""
+"""The page's thread: idle without viewers, and never in the way of requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.server.process.server_process import eventually
 
 
 class CountingSource:
-    """One node, and how often anybody wanted to know how it goes."""
+    """One node, and the number of reads of its state."""
 
     def __init__(self) -> None:
         self.extender = Extender(Configuration())
@@ -76,7 +76,7 @@ def test_before_the_first_inventory_nothing_is_known(source: CountingSource, fee
 def test_nothing_is_worked_out_while_nobody_watches(
     source: CountingSource, feed: PageFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # However long this test takes, one who watches is looked for once.
+    # However long this test takes, one viewer is looked for once.
     monkeypatch.setattr(feed_module, "_STATUS_EVERY_S", 3600.0)
     source.learn()
     feed.start()
@@ -133,7 +133,7 @@ def test_another_process_tells_everything(source: CountingSource, feed: PageFeed
 
 
 def state(feed: PageFeed) -> dict[str, Any]:
-    """All that a page is told that knows nothing."""
+    """The whole content of a page without any knowledge."""
     feed.refresh(1000.0)
     told = feed.since(Seen())
     assert told is not None

@@ -29,7 +29,7 @@ except SchedulerExtError as error:
 
 
 class Outcome(NamedTuple):
-    """What came of a text: "read", or the error."""
+    """The outcome of a text: "read", or the error."""
 
     said: str
     stderr: str
@@ -38,7 +38,7 @@ class Outcome(NamedTuple):
 def read_in_child(kind: str, text: bytes, *, mib: int = 64, timeout_s: float = 60) -> Outcome:
     """The outcome of reading a text as an "inventory", as "pods", "posted" or a "configuration".
 
-    The process has so many MiB of address space beyond what it starts with. Its end by a signal, an exception
+    The process has this many MiB of address space beyond its initial use. Its end by a signal, an exception
     that is no SchedulerExtError, or the time-out is an error of the test.
     """
     done = subprocess.run(

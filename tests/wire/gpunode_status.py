@@ -1,4 +1,4 @@
-"""A GPUNode status with every field of the schema, and how to read one or change a field of it."""
+"""A GPUNode status with every field of the schema, and functions that read it or change a field."""
 
 from __future__ import annotations
 

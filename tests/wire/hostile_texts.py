@@ -6,21 +6,21 @@ POD = "kind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n"
 
 
 def merge_bomb(levels: int, width: int) -> str:
-    """Each mapping merges the one before so many times."""
+    """Each mapping merges the one before this many times."""
     merged = [", ".join([f"*m{level}"] * width) for level in range(levels - 1)]
     lines = ["m0: &m0 {k: v}", *(f"m{i}: &m{i} {{<<: [{each}]}}" for i, each in enumerate(merged, 1))]
     return POD + "\n".join(lines) + "\n"
 
 
 def alias_bomb(levels: int, width: int) -> str:
-    """Each list has the one before so many times."""
+    """Each list contains the one before this many times."""
     repeated = [", ".join([f"*x{level}"] * width) for level in range(levels - 1)]
     lines = ["x0: &x0 [a, a]", *(f"x{i}: &x{i} [{each}]" for i, each in enumerate(repeated, 1))]
     return POD + "\n".join(lines) + "\n"
 
 
 def string_bomb(length: int, times: int) -> str:
-    """A long text that so many aliases repeat."""
+    """A long text that this many aliases repeat."""
     return POD + f'a: &a "{"x" * length}"\nb: [{", ".join(["*a"] * times)}]\n'
 
 

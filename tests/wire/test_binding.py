@@ -1,4 +1,4 @@
-"""Bind on the wire: kube-scheduler's request, our reply, and the Binding with what was decided."""
+"""Bind on the wire: kube-scheduler's request, the reply, and the Binding with the decision."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_what_was_decided(
     annotations = device_annotations("n1", request, devices, RESOURCES)  # type: ignore[arg-type]  # it is valid
     assert json.loads(annotations.pop(ASSIGNED_ANNOTATION)) == {"node": "n1", "containers": assigned}
     assert annotations == {f"devices.gpu.scheduler-ext.io/{name}": uuid for name, uuid in told.items()}
-    # Once they are on the pod, whoever reads it knows what it holds.
+    # Once the annotations are on the pod, every reader knows its holdings.
     asking["metadata"]["annotations"] = annotations
     holding = bound_pod(read_pod(json.dumps(asking).encode()), RESOURCES)
     assert holding.devices == {name: (uuid,) for name, uuid in told.items()}

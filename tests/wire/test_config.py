@@ -1,4 +1,4 @@
-"""The configuration: defaults, bounds, and what a mistake is told."""
+"""The configuration: defaults, bounds, and messages for mistakes."""
 
 from __future__ import annotations
 

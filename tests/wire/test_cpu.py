@@ -1,4 +1,4 @@
-"""CPU of pods and nodes in thousandths of a core: as Kubernetes counts it, and nobody's error."""
+"""CPU of pods and nodes in thousandths of a core: as Kubernetes counts it, and without errors."""
 
 from __future__ import annotations
 

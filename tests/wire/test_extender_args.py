@@ -1,4 +1,4 @@
-"""extender/v1 bodies as Go writes them, and as nobody should."""
+"""extender/v1 bodies as Go writes them, and malformed ones."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ NOT_OPENED = "not opened within 0.2 s; is it a pipe that nothing writes to"
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not answer is given up at once; where a file answers, a busy machine may take longer."""
+    """A file that does not answer is given up at once; one that answers may take longer on a busy machine."""
     monkeypatch.setattr(files_module, "OPEN_S", 0.2)
 
 

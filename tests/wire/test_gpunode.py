@@ -1,4 +1,4 @@
-"""GPUNode reports: what is read of them."""
+"""GPUNode reports: the fields that are read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The CustomResourceDefinition of GPUNode beside the reader's types: the same fields, kinds and bounds.
 
-What an API server makes of it is tested in tests/e2e.
+tests/e2e tests it on an API server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.pages import ROOT
 CRD = ROOT / "manifests" / "base" / "crd.yaml"
 # In the CRD and not read: the first is for people, the second for later.
 NOT_READ = {"status.summary", "status.devices[].links"}
-# Read in any size, bounded in the CRD: by what JSON carries exactly, and by what Linux numbers.
+# Read in any size, bounded in the CRD: by JSON's exact integers, and by Linux's numbers.
 UNBOUNDED = {"status.sequence": {"maximum"}, "status.devices[].numaNode": {"minimum", "maximum"}}
 
 
@@ -42,7 +42,7 @@ PARTS = dict(schema_parts("status", version()["schema"]["openAPIV3Schema"]["prop
 
 
 def read_parts(path: str, kind: msgspec.inspect.Type) -> Iterator[tuple[str, Json]]:
-    """The same of a type of the reader, as far as a schema can say what it says."""
+    """The schema of a type of the reader, as far as a schema can express it."""
     options = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
     (some,) = [option for option in options if not isinstance(option, msgspec.inspect.NoneType)]
     said: Json = {"nullable": len(options) > 1}
@@ -59,7 +59,7 @@ def read_parts(path: str, kind: msgspec.inspect.Type) -> Iterator[tuple[str, Jso
     elif isinstance(some, msgspec.inspect.IntType):
         said |= {"type": "integer", "minimum": some.ge, "maximum": some.le}
     elif isinstance(some, msgspec.inspect.StrType):
-        # What ends a text is \Z to Python and $ to the API server.
+        # The end of a text is \Z to Python and $ to the API server.
         pattern = some.pattern.replace(r"\Z", "$") if some.pattern else None
         said |= {"type": "string", "pattern": pattern, "minLength": some.min_length}
     else:
@@ -93,7 +93,7 @@ def test_a_field_is_in_the_crd_what_it_is_to_the_reader(path: str) -> None:
 
 
 def bounds(schema: Json) -> Any:
-    """What keeps a value of this kind from growing without end."""
+    """The bounds of a value of this kind."""
     return {
         "object": schema.get("properties"),
         "array": schema.get("maxItems") and schema.get("x-kubernetes-list-type"),

@@ -20,12 +20,12 @@ def instance(uuid: str = "MIG-a", profile: str = "1g.10gb", **fields: Any) -> Js
 
 
 def sliced(*instances: Json, **fields: Any) -> Json:
-    """A GPU with these instances; ``fields`` are further ones of it."""
+    """A GPU with these instances; ``fields`` has further ones."""
     return gpu(0, mig={"enabled": True, "instances": instances}) | fields
 
 
 def of_profile(profile: str, count: int, **fields: Any) -> list[Json]:
-    """One GPU that has so many instances of a profile, nobody told where."""
+    """One GPU with this many instances of a profile, at unknown places."""
     return [sliced(*(instance(f"MIG-{i}", profile, **fields) for i in range(count)))]
 
 

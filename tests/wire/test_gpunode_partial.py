@@ -1,4 +1,4 @@
-"""What a report may leave to others: places of instances to the table, cordons to operators."""
+"""Parts that a report may leave out: places of instances come from the table, cordons from operators."""
 
 from __future__ import annotations
 

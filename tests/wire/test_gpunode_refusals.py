@@ -1,4 +1,4 @@
-"""GPUNode reports: every contradiction that refuses one whole, by field, and what is just possible."""
+"""GPUNode reports: every contradiction that refuses one whole, by field, and accepted border cases."""
 
 from __future__ import annotations
 

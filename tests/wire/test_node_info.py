@@ -1,4 +1,4 @@
-"""What a Node object says of its GPUs: amounts, labels' caps, and whether the node stays."""
+"""GPUs of a Node object: amounts, labels' limits, and whether the node stays."""
 
 from __future__ import annotations
 

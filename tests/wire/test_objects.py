@@ -1,4 +1,4 @@
-"""Inventory files: every form kubectl and people write, and what refuses a file."""
+"""Inventory files: every form written by kubectl or people, and refused files."""
 
 from __future__ import annotations
 

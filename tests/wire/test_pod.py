@@ -1,4 +1,4 @@
-"""From a pod's JSON to what it asks, and what it holds."""
+"""A pod's requests and holdings from its JSON."""
 
 from __future__ import annotations
 

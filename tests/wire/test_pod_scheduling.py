@@ -1,4 +1,4 @@
-"""What a pod says to kube-scheduler itself: soft preferences, filters, and what is not modelled."""
+"""A pod's fields for kube-scheduler itself: soft preferences, filters, and unmodelled fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUReservations: an intent says exactly what the pod will hold, and one that cannot be read is broken."""
+"""GPUReservations: an intent contains exactly the pod's future holdings, and an unreadable one is broken."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True)
 
 @st.composite
 def held(draw: DrawFn) -> BoundPod:
-    """A pod as it is assumed: each share on one GPU, or units that a device plugin picks, or both."""
+    """An assumed pod: each share on one GPU, or units that a device plugin picks, or both."""
     units = draw(st.one_of(st.just(()), unit_asks()))
     shares = draw(st.one_of(st.none(), share_asks()) if units else share_asks())
     priority = draw(st.integers(-(2**31), 2**31 - 1))

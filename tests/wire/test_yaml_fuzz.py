@@ -24,7 +24,7 @@ from tests.examples import examples
 from tests.kube_objects import SHARE, gpu, gpu_node, node, pod
 from tests.wire.hostile_texts import BOMBS, POD, SCALARS
 
-# Many times what a body and its values take: the parser's own objects count as well.
+# Many times the size of a body and its values: the parser's own objects count as well.
 POSTED_MIB = 64
 _NAMES = ResourceNames()
 _OBJECTS = [
@@ -97,7 +97,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
 
 
 def problem_of(kind: str, text: bytes) -> str:
-    """What is wrong with a text; nothing where it is read. Any other exception is a bug."""
+    """The error of a text; nothing if it is read. Any other exception is a bug."""
     try:
         READERS[kind](text)
     except (InventoryError, ConfigError, QuantityError) as error:

@@ -1,4 +1,4 @@
-"""YAML from outside: what its scalars mean, and the bounds of what is built."""
+"""YAML from outside: the meaning of its scalars, and the limits on values."""
 
 from __future__ import annotations
 

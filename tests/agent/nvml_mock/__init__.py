@@ -1,1 +1,1 @@
-"""NVML without a GPU: a C library of our own under the real pynvml, and the node it tells of."""
+"""NVML without a GPU: the tests' C library under the real pynvml, and the node that it describes."""

@@ -1,4 +1,4 @@
-"""A source on the fake library, in this process, and pynvml as it is when a process begins."""
+"""A source on the fake library, in this process, and pynvml in its initial state."""
 
 from __future__ import annotations
 
@@ -75,5 +75,5 @@ def rig(fake_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def old_rig(old_fake_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    """On a library that lacks what came with newer drivers."""
+    """With a library that lacks the functions of newer drivers."""
     yield from _rigged(old_fake_library, tmp_path, monkeypatch)

@@ -26,9 +26,9 @@ Fault = int | str
 
 
 def build_library(directory: Path, *, old_driver: bool = False) -> Path:
-    """Build the library into a directory and return its path; skips the test where there is no C compiler.
+    """Build the library into a directory and return its path; skips the test without a C compiler.
 
-    ``old_driver`` leaves out what a library of some years ago lacks.
+    ``old_driver`` leaves out functions that a library of some years ago lacks.
     """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
@@ -165,7 +165,7 @@ class FakeNode:
     faults: dict[str, Fault] = field(default_factory=dict)
     # Microseconds by function name.
     delays_us: dict[str, int] = field(default_factory=dict)
-    # (XID, UUID of the GPU), oldest first; a library only tells what came after its event set.
+    # (XID, UUID of the GPU), oldest first; a library only returns events later than its event set.
     events: list[tuple[int, str]] = field(default_factory=list)
     _written_ns: int = 0
 
@@ -179,7 +179,7 @@ class FakeNode:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the process of the library must have in its environment."""
+        """Environment variables for the library's process."""
         return {STATE_VARIABLE: str(self.state), CALLS_VARIABLE: str(self.calls_file)}
 
     def write(self) -> None:

@@ -1,4 +1,4 @@
-"""GPUs as NVML tells of them: names, memory, profiles and placements of real ones."""
+"""GPUs as in NVML: names, memory, profiles and placements of real ones."""
 
 from __future__ import annotations
 
