@@ -16,7 +16,7 @@ import yaml
 from hypothesis import given
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler_ext.core.cycle.cycle import FITS, Decision
+from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
@@ -207,8 +207,8 @@ def test_annotations_only_restrict(cluster: Sequence[NodeInfo], asked: list[GpuR
     snapshot = snapshot_of(cluster)
     for request in asked:
         plain = replace(GpuRequest(), **{key: getattr(request, key) for key in OF_THE_POD})
-        fits = Decision(request, snapshot, Policy()).verdict == FITS
-        assert not (fits & (Decision(plain, snapshot, Policy()).verdict != FITS)).any()
+        fits = filter_nodes(request, snapshot, Policy()).verdict == FITS
+        assert not (fits & (filter_nodes(plain, snapshot, Policy()).verdict != FITS)).any()
 
 
 # A pod's request by resources, its priority and its processors; everything else comes from annotations.

@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from scheduler_ext.core.cycle.cycle import BEST_POINTS, FITS, Decision, best_candidates, points
+from scheduler_ext.core.cycle.cycle import (
+    BEST_POINTS,
+    FITS,
+    Decision,
+    filter_nodes,
+    points,
+    select_candidates,
+)
 from scheduler_ext.core.cycle.placement import Sizing, share_devices
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.forecast.forecast import Forecast
@@ -54,7 +61,7 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
         name: resolve(info, resources, config.memory.headroom_percent) for name, info in state.infos.items()
     }
     snapshot = build_snapshot(nodes, 1, forecast=Forecast(state.workload, ()))
-    decision = Decision(wish(pod, config), snapshot, config.policy())
+    decision = filter_nodes(wish(pod, config), snapshot, config.policy())
     # kube-scheduler never sees a pod that cannot be read: there is nothing it would say.
     invalid = isinstance(decision.request, InvalidRequest)
     kube_view = KubeView() if invalid else _kube_view(pod, state, config)
@@ -147,7 +154,7 @@ def _fitting(decision: Decision, refused_in_tree: Mapping[str, object]) -> list[
     names = sorted(name for name in snapshot.nodes if name not in refused_in_tree and _passes(decision, name))
     rows = snapshot.rows(names)
     states = snapshot.state_of[rows]
-    given_back = best_candidates(decision, rows, decision.policy.max_candidates)
+    given_back = select_candidates(decision, rows, decision.policy.max_candidates)
     scores = np.zeros(len(names), np.int64)
     scores[given_back] = points(decision.totals[states[given_back]], decision.tolerance)
     order = sorted(range(len(names)), key=lambda i: (-scores[i], -decision.totals[states[i]], names[i]))
@@ -157,7 +164,7 @@ def _fitting(decision: Decision, refused_in_tree: Mapping[str, object]) -> list[
 def _fit(node: Node, state: int, score: int, decision: Decision) -> dict[str, Any]:
     terms = [
         {"name": criterion.name, "weight": round(weight, 6), "value": round(float(value[state]), 6)}
-        for criterion, weight, value in decision.terms
+        for criterion, weight, value in decision.scored.terms
     ]
     return {
         **_gpus(node),
@@ -247,7 +254,7 @@ def _resolvable(info: NodeInfo, decision: Decision, config: Configuration) -> bo
         ),
     )
     node = resolve(left, config.resource_names(), config.memory.headroom_percent)
-    alone = Decision(request, build_snapshot({info.name: node}, 1), decision.policy)
+    alone = filter_nodes(request, build_snapshot({info.name: node}, 1), decision.policy)
     return _passes(alone, info.name)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
-from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
 from scheduler_ext.core.cycle.overlay import Overlay
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.errors import PodError, RequestError
@@ -146,7 +146,7 @@ class Explainer:
         }
 
     def _decided(self, found: _Found) -> tuple[Decision, KubeView]:
-        decision = Decision(found.request, self._seen_by(found), self._sizing.policy)
+        decision = filter_nodes(found.request, self._seen_by(found), self._sizing.policy)
         if isinstance(found.request, InvalidRequest):
             return decision, KubeView()
         try:

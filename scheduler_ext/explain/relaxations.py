@@ -9,7 +9,7 @@ from itertools import chain
 
 import numpy as np
 
-from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import version_number
@@ -45,7 +45,7 @@ def relaxations(request: GpuRequest, snapshot: Snapshot, policy: Policy, asked: 
     """The single changes after which the pod fits on some of the nodes that are ``asked``, ``[row]``."""
 
     def where(changed: GpuRequest) -> Bools:
-        decision = Decision(changed, snapshot, policy)
+        decision = filter_nodes(changed, snapshot, policy)
         fit: Bools = decision.fits[snapshot.state_of[:-1]] & asked
         return fit
 

@@ -31,14 +31,14 @@ def best_of(decision: Decision, rows: Ints) -> tuple[Candidate, ...]:
     order = np.lexsort((snapshot.name_rank[fitting], -totals))[:_KEPT]
     names = _by_row(snapshot.row_of)
     states = snapshot.state_of[fitting]
-    means = [float(value[states].mean()) for _, _, value in decision.terms]
+    means = [float(value[states].mean()) for _, _, value in decision.scored.terms]
     return tuple(
         Candidate(
             names[int(fitting[i])],
             float(totals[i]),
             tuple(
                 Term(score.name, weight, float(value[states[i]]), mean)
-                for (score, weight, value), mean in zip(decision.terms, means, strict=True)
+                for (score, weight, value), mean in zip(decision.scored.terms, means, strict=True)
             ),
             len(fitting),
         )

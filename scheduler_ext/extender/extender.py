@@ -12,11 +12,12 @@ from typing import TypeVar
 import numpy as np
 from cachetools import LRUCache
 
-from scheduler_ext.core.cycle.cycle import Codes, Decision, best_candidates, points
+from scheduler_ext.core.cycle.cycle import Codes, Decision, filter_nodes, points, select_candidates
 from scheduler_ext.core.cycle.placement import Sizing, place_nominated
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.framework.reasons import REASONS
+from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeInfo
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareAsk
@@ -148,7 +149,7 @@ class Extender:
             # Columns of nodes, which are looked up in them.
             _ = snapshot.demand, snapshot.scarcity, snapshot.host_scarcity
             return
-        _ = Decision(_SMALLEST_SHARE, snapshot, self._policy).totals
+        _ = filter_nodes(_SMALLEST_SHARE, snapshot, self._policy).totals
         # It has the kinds of GPUs that are new, too.
         self._table.forecast = self._looked_up = snapshot.forecast
 
@@ -156,44 +157,28 @@ class Extender:
         """The reply to filter. ``deadline`` is on the monotonic clock; past it RequestError 503."""
         args = decode_args(body)
         decision = self._decide(args)
-        if len(args.names) == 1 and decision.exhausted:
-            decision = self._decide_alone(args.names[0], decision)
         _check(deadline)
-        snapshot = decision.snapshot
-        rows = snapshot.rows(args.names)
-        codes = decision.verdict[snapshot.state_of[rows]]
-        passed = np.flatnonzero(best_candidates(decision, rows, self._policy.max_candidates)).tolist()
+        rows = decision.snapshot.rows(args.names)
+        passed = np.flatnonzero(select_candidates(decision, rows, self._policy.max_candidates)).tolist()
         _check(deadline)
-        if not passed and args.nodes is None and isinstance(decision.request, GpuRequest):
-            self.refusals.remember(decision.request, rows, snapshot, time.monotonic())
-        refused, rejected = _refusals(args.names, codes)
-        if refused and (_NOMINATED in args.raw_pod or self.places):
-            self.preemptor.refused(args.pod, refused)
-        rescuable: dict[str, str] = {}
-        if self._empty_victims and not passed and isinstance(decision.request, GpuRequest):
-            # Only where nothing passes kube-scheduler looks for victims at all.
-            found = self.preemptor.rescuable(args.pod, args.names, snapshot)
-            rescuable = {name: refused.pop(name) for name in found if name in refused}
-        answer = encode_filter_result(args, passed, refused, rescuable)
+        refused, rejected = _refusals(args.names, decision.verdict[decision.snapshot.state_of[rows]])
+        rescuable = self._after_refusal(args, decision, rows, refused, nowhere=not passed)
+        reply = encode_filter_result(args, passed, refused, rescuable)
         _check(deadline)
-        problem = None
-        if isinstance(decision.request, InvalidRequest):
-            problem = f"pod {pod_name(args.pod)[:300]}: {decision.request.message}"
         basis = Basis(args.raw_pod, decision, rows)
-        return Answer(answer, len(args.names), len(passed), rejected, problem, args, basis)
+        return Answer(reply, len(args.names), len(passed), rejected, _problem(args, decision), args, basis)
 
     def prioritize(self, body: bytes, deadline: float) -> Answer:
-        """The reply to prioritize: points for exactly the names asked; 0 for what would not fit."""
+        """The reply to prioritize: points for exactly the requested names; 0 for a node that does not fit."""
         args = decode_args(body)
         decision = self._decide(args)
         _check(deadline)
-        snapshot = decision.snapshot
-        rows = snapshot.rows(args.names)
-        totals = decision.totals[snapshot.state_of[rows]]
-        answer = encode_priorities(args.names, points(totals, decision.tolerance).tolist())
+        rows = decision.snapshot.rows(args.names)
+        totals = decision.totals[decision.snapshot.state_of[rows]]
+        reply = encode_priorities(args.names, points(totals, decision.tolerance).tolist())
         _check(deadline)
         basis = Basis(args.raw_pod, decision, rows)
-        return Answer(answer, len(args.names), len(args.names), args=args, basis=basis)
+        return Answer(reply, len(args.names), len(args.names), args=args, basis=basis)
 
     def _decide(self, args: ExtenderArgs) -> Decision:
         request = self._request(args)
@@ -205,20 +190,34 @@ class Extender:
             unsettled = self.places.unsettled(seen)
             seen = generation.seen_by(unsettled.values(), pod_uid(args.pod), pod_priority(args.pod))
         if args.nodes is not None:
-            return Decision(request, self._dry_run(args, seen), self._policy)
-        if isinstance(request, InvalidRequest):
-            return Decision(request, seen, self._policy)
-        return generation.decide(request, seen)
-
-    def _decide_alone(self, name: str, decision: Decision) -> Decision:
-        """What is decided of the only node asked about, as a nominated one is, with all that may be spent on
-        placing shares spent on it; preempt has accepted it so."""
-        snapshot = decision.snapshot
-        node = snapshot.nodes.get(name)
-        if node is None:
+            decision = filter_nodes(request, self._dry_run(args, seen), self._policy)
+        elif isinstance(request, InvalidRequest):
+            decision = filter_nodes(request, seen, self._policy)
+        else:
+            decision = generation.decide(request, seen)
+        only = decision.snapshot.nodes.get(args.names[0]) if len(args.names) == 1 else None
+        if only is None or not decision.exhausted:
             return decision
-        alone = build_snapshot({name: node}, snapshot.generation, within=snapshot.cluster)
-        return Decision(decision.request, alone, self._policy)
+        # All search steps are spent on the only node of the request, such as a nominated one: preempt has
+        # accepted the node in this way.
+        within = decision.snapshot
+        alone = build_snapshot({only.info.name: only}, within.generation, within=within.cluster)
+        return filter_nodes(request, alone, self._policy)
+
+    def _after_refusal(
+        self, args: ExtenderArgs, decision: Decision, rows: Ints, refused: dict[str, str], *, nowhere: bool
+    ) -> dict[str, str]:
+        """Remember the refusal, and move from ``refused`` to the result the nodes where preemption helps."""
+        request, snapshot = decision.request, decision.snapshot
+        if nowhere and isinstance(request, GpuRequest) and args.nodes is None:
+            self.refusals.remember(request, rows, snapshot, time.monotonic())
+        if refused and (_NOMINATED in args.raw_pod or self.places):
+            self.preemptor.refused(args.pod, refused)
+        if not (nowhere and self._empty_victims and isinstance(request, GpuRequest)):
+            # kube-scheduler looks for victims only if no node passes.
+            return {}
+        found = self.preemptor.rescuable(args.pod, args.names, snapshot)
+        return {name: refused.pop(name) for name in found if name in refused}
 
     def _request(self, args: ExtenderArgs) -> GpuRequest | InvalidRequest:
         """What the pod asks; the same bytes ask the same, so those of the last pods are not read again."""
@@ -300,6 +299,13 @@ def _refusals(names: list[str], codes: Codes) -> tuple[dict[str, str], dict[str,
         else:
             refused = part
     return refused, rejected
+
+
+def _problem(args: ExtenderArgs, decision: Decision) -> str | None:
+    request = decision.request
+    return (
+        f"pod {pod_name(args.pod)[:300]}: {request.message}" if isinstance(request, InvalidRequest) else None
+    )
 
 
 def _check(deadline: float) -> None:

@@ -7,8 +7,8 @@ from threading import Lock
 
 from cachetools import LRUCache
 
-from scheduler_ext.core.cycle.cycle import Decision
-from scheduler_ext.core.cycle.overlay import Overlaid, Overlay
+from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
+from scheduler_ext.core.cycle.overlay import Overlay, filter_overlay
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.node import Node, NodeInfo
@@ -95,9 +95,9 @@ class Generation:
             decision = self._decisions.get((request, seen))
         if decision is None:
             if isinstance(seen, Overlay) and seen.counts_alike:
-                decision = Overlaid(self.decide(request, self.snapshot), seen)
+                decision = filter_overlay(self.decide(request, self.snapshot), seen)
             else:
-                decision = Decision(request, seen, self._policy)
+                decision = filter_nodes(request, seen, self._policy)
             with self._lock:
                 self._decisions[request, seen] = decision
         return decision

@@ -14,7 +14,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 from cachetools import LRUCache
 
-from scheduler_ext.core.cycle.cycle import FITS, Decision
+from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.columns import Bools, Ints
 from scheduler_ext.core.request.request import GpuRequest
@@ -66,7 +66,7 @@ class Refusals:
         # [request, node]
         cures = np.array(
             [
-                (Decision(request, part, self._policy).verdict[part.state_of[:-1]] == FITS)
+                (filter_nodes(request, part, self._policy).verdict[part.state_of[:-1]] == FITS)
                 & (refused.at >= since)
                 & _asked(refused, snapshot, part)
                 for request, refused in waiting

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.forecast.forecast import Forecast
@@ -91,7 +91,7 @@ def _counted(
         node = each.vessel.node
         held = replace(fill, copies=0) if fill.copies >= NO_LIMIT else fill
         full[node.info.name] = sizing.resolved(filled(node, request, held, sizing))
-    decision = Decision(request, build_snapshot(full, 1), sizing.policy)
+    decision = filter_nodes(request, build_snapshot(full, 1), sizing.policy)
     codes = decision.verdict[decision.snapshot.state_of[:-1]].tolist()
     refused = []
     counts: dict[str, tuple[int | None, str | None]] = {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing, place
 from scheduler_ext.core.forecast.demand import part_milli
 from scheduler_ext.core.node.columns import DeviceColumns, Ints, NodeColumns
@@ -49,7 +49,7 @@ def fill_all(
     if not request.asks_gpu:
         return [Fill(vessel.most) for vessel in vessels]
     snapshot = build_snapshot({vessel.node.info.name: vessel.node for vessel in vessels}, 1)
-    decision = Decision(request, snapshot, sizing.policy)
+    decision = filter_nodes(request, snapshot, sizing.policy)
     states = snapshot.state_of[:-1]
     fits = decision.fits[states].tolist()
     fills = [Fill() for _ in vessels]
@@ -132,7 +132,7 @@ def _side_by_side(
     most = np.array([vessel.most for vessel in vessels])
     copies = np.zeros(len(vessels), np.int64)
     while True:
-        decision = Decision(request, columns.snapshot(shares.total_mib * copies), sizing.policy)
+        decision = filter_nodes(request, columns.snapshot(shares.total_mib * copies), sizing.policy)
         takes = decision.fits & (copies < most)
         if not takes.any():
             break

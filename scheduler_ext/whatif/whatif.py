@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing, share_devices
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.forecast.forecast import Forecast
@@ -180,7 +180,7 @@ class WhatIf:
         if facts is not None and intree_rejection(asker.needs, facts, ignore_resources=ours) is not None:
             return False
         node = self.sizing.resolved(without(self._infos[name], [resident.pod for resident in gone]))
-        decision = Decision(asker.request, build_snapshot({name: node}, 0), self.sizing.policy)
+        decision = filter_nodes(asker.request, build_snapshot({name: node}, 0), self.sizing.policy)
         return bool(decision.fits[decision.snapshot.state_of[0]])
 
     def _replace(self, info: NodeInfo) -> None:
@@ -190,7 +190,7 @@ class WhatIf:
 
     def _decide(self, request: GpuRequest) -> Decision:
         if request not in self._decisions:
-            self._decisions[request] = Decision(request, self.snapshot, self.sizing.policy)
+            self._decisions[request] = filter_nodes(request, self.snapshot, self.sizing.policy)
         return self._decisions[request]
 
     def _state(self, name: str) -> int:

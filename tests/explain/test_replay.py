@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle.cycle import Decision, points
+from scheduler_ext.core.cycle.cycle import filter_nodes, points
 from scheduler_ext.core.errors import RequestError, SnapshotFileError
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.framework.decided import Bound
@@ -148,7 +148,7 @@ def test_filter_and_prioritize_would_have_answered_the_same(objects: list[Json],
             points(decision.totals[s.state_of[s.rows(names)]], decision.tolerance).tolist(),
         )
         for s in (snapshot, again)
-        for decision in [Decision(request, s, there.config.policy())]
+        for decision in [filter_nodes(request, s, there.config.policy())]
         for names in [list(snapshot.nodes)]
     ]
     assert rows[0] == rows[1]

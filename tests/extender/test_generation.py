@@ -140,7 +140,7 @@ def test_a_node_that_changed_is_seen_as_it_is_now() -> None:
     assert fitting(extender, asking, ["n0"]) == []
 
 
-@pytest.mark.parametrize("step", ["Decision", "Overlay", "Overlaid"])
+@pytest.mark.parametrize("step", ["filter_nodes", "Overlay", "filter_overlay"])
 def test_what_was_begun_before_a_publication_is_no_answer_after_it(
     monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

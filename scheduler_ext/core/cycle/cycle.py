@@ -1,10 +1,12 @@
-"""One decision: run the filters, score what passes, say which nodes are best.
+"""The scheduling cycle: filter_nodes, score_nodes, select_candidates.
 
 Nothing here depends on the order of names, and totals depend only on the request, the snapshot and the
 policy, so filter, prioritize and explain agree by construction.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,157 +42,165 @@ REPORTED = Reported()
 Codes = npt.NDArray[np.uint8]
 
 
+class Scored(NamedTuple):
+    """What every state is worth to one request: the applied scores, and their weighted sum."""
+
+    terms: list[tuple[Score, float, Floats]]
+    """(score, its part of the total, its values ``[state]``); the parts sum to 1."""
+    totals: Floats
+    """``[state]``, 0 to 1; -inf where the request does not fit."""
+
+
 class Decision:
-    """What one request means on one snapshot, for every node state. Totals are computed when asked for."""
+    """One request on one snapshot: the verdict on every node state, and scores computed on first use.
+
+    ``verdict`` is ``[state]``: FITS, or 1 plus the place of the reason in REASONS. ``view`` is what the
+    filters left, None for an invalid request.
+    """
 
     def __init__(
         self,
         request: GpuRequest | InvalidRequest,
         snapshot: Snapshot,
         policy: Policy,
-        steps: list[int] | None = None,
+        verdict: Codes,
+        view: View | None,
     ) -> None:
-        """``steps`` bound what several decisions together spend on placing shares (as for ShareFit)."""
         self.request = request
         self.snapshot = snapshot
         self.policy = policy
-        self.verdict: Codes = np.full(len(snapshot.states), FITS, np.uint8)
-        if isinstance(request, InvalidRequest):
-            self.verdict[:] = _CODE[INVALID_REQUEST]
-        else:
-            self._steps = [MAX_SEARCH_STEPS] if steps is None else steps
-            self._view = View(request, snapshot, self._steps)
-            self._filter(request)
+        self.verdict = verdict
+        self._view = view
 
-    def _filter(self, request: GpuRequest) -> None:
-        for criterion in FILTERS:
-            if criterion.applies(request):
-                passed = criterion.passes(self._view)
-                if not passed.all():
-                    self.verdict[~passed & (self.verdict == FITS)] = _CODE[criterion.reason]
+    @property
+    def steps(self) -> list[int]:
+        """The search steps that are left for placing shares."""
+        return (self._view.steps if self._view is not None else None) or [0]
 
     @property
     def exhausted(self) -> bool:
-        """Whether some states may be refused only because placing shares had used up its steps."""
-        return not isinstance(self.request, InvalidRequest) and self._steps[0] <= 0
+        """Whether some states may be refused only because placing shares used up its steps."""
+        return not isinstance(self.request, InvalidRequest) and self.steps[0] <= 0
 
     @property
     def fits(self) -> Bools:
-        """Which states fit, ``[state]``."""
+        """The states that fit, ``[state]``."""
         fits: Bools = self.verdict == FITS
         return fits
 
     @property
     def share_room_mib(self) -> Ints:
         """Room for the request's shares on each GPU, ``[slot, state]``; -1 where none may go."""
+        assert self._view is not None
         return self._view.share_room_mib()
 
     def nearest_miss(self, name: str) -> NearestMiss | None:
-        """What was closest on the first filter that refuses a node; None when it fits, or the pod cannot be
-        read."""
+        """The nearest miss of the first filter that refuses a node; None if the node fits or the pod cannot
+        be read."""
         if isinstance(self.request, InvalidRequest):
             return None
         snapshot = self.snapshot
         node = snapshot.nodes[name]
         if self.exhausted:
-            # With all that may be spent on placing shares spent on this node.
+            # All steps for placing shares are spent on this node.
             return nearest_miss(self.request, node)
-        return _closest(self._asked_again, node, int(snapshot.state_of[snapshot.row_of[name]]))
+        return _closest(self._stages, node, int(snapshot.state_of[snapshot.row_of[name]]))
 
     @lazy
     def obstacles(self) -> Ints:
-        """How many filters refuse each state, ``[state]``; filters about single devices that come after one
-        that leaves none count as well."""
+        """The number of filters that refuse each state, ``[state]``; filters about single devices that come
+        after one that leaves none count as well."""
         refused = np.zeros(len(self.verdict), np.int32)
-        for _, _, passed in self._asked_again if isinstance(self.request, GpuRequest) else ():
+        for _, _, passed in self._stages if isinstance(self.request, GpuRequest) else ():
             refused += ~passed
         return refused
 
     @lazy
-    def _asked_again(self) -> _Asked:
-        """Filters are asked anew: what each of them saw is not kept for decisions that nobody asks about."""
+    def _stages(self) -> _Stages:
+        """Each filter's view and result. They are computed again, because most decisions never need them."""
         assert isinstance(self.request, GpuRequest)
-        return _asked(self.request, self.snapshot)
+        return _stages(self.request, self.snapshot)
 
     @lazy
     def scoring(self) -> Scoring:
-        """The request with each share given its GPU."""
+        """The request with a GPU assigned to each share."""
         assert isinstance(self.request, GpuRequest)
-        view, request = self._view, self.request
+        assert self._view is not None
+        request = self.request
         strategy = request.strategy or self.policy.strategy
         fit = None
         if request.shares is not None:
             cost = share_cost(request, self.snapshot, strategy, self.policy.weights)
-            fit = ShareFit(view.share_room_mib(), request.shares, self.fits, cost)
+            fit = ShareFit(self._view.share_room_mib(), request.shares, self.fits, cost)
         level = priority_level(request.priority, self.policy.high_priority)
-        return Scoring(request, self.snapshot, view.units, fit, strategy, level)
+        return Scoring(request, self.snapshot, self._view.units, fit, strategy, level)
 
     @lazy
-    def terms(self) -> list[tuple[Score, float, Floats]]:
-        """The scores that apply: (score, its part of the total, its values ``[state]``); parts sum to 1."""
-        if isinstance(self.request, InvalidRequest):
-            return []
-        weights = self.policy.weights
-        applied = [
-            score for score in SCORES if weights.get(score.name, 0.0) > 0.0 and score.applies(self.scoring)
-        ]
-        terms = [(score, weights[score.name], score.value(self.scoring)) for score in applied]
-        # Not a matter of weights: nodes known by labels only come after every reported one.
-        if self.request.asks_gpu and REPORTED.applies(self.scoring):
-            others = sum(weight for _, weight, _ in terms) or 1.0
-            terms.append((REPORTED, others * REPORTED_TO_OTHERS, REPORTED.value(self.scoring)))
-        whole = sum(weight for _, weight, _ in terms) or 1.0
-        return [(score, weight / whole, value) for score, weight, value in terms]
+    def scored(self) -> Scored:
+        """The scores, kept because prioritize follows filter for the same pod."""
+        return score_nodes(self)
 
-    @lazy
+    @property
     def totals(self) -> Floats:
-        """How good each state is, ``[state]``, 0 to 1; -inf where it does not fit."""
-        total = np.zeros(len(self.verdict))
-        for _, weight, value in self.terms:
-            total += weight * value
-        return np.where(self.fits, np.round(total, TOTAL_DECIMALS), -np.inf)
+        """The value of each state, ``[state]``, 0 to 1; -inf where the request does not fit."""
+        return self.scored.totals
 
     @property
     def tolerance(self) -> float:
         """How far below the best a total still counts as the best."""
-        return (
-            TOLERANCE
-            if not isinstance(self.request, InvalidRequest) and self.request.soft_preferences
-            else 0.0
-        )
+        soft = not isinstance(self.request, InvalidRequest) and self.request.soft_preferences
+        return TOLERANCE if soft else 0.0
 
 
-def nearest_miss(request: GpuRequest, node: Node) -> NearestMiss | None:
-    """What was closest on the first filter that refuses a node; None when it fits."""
-    alone = build_snapshot({node.info.name: node}, 0)
-    return _closest(_asked(request, alone), node, int(alone.state_of[0]))
+def filter_nodes(
+    request: GpuRequest | InvalidRequest,
+    snapshot: Snapshot,
+    policy: Policy,
+    steps: list[int] | None = None,
+) -> Decision:
+    """Run all filters in their order; each state keeps the reason of the first filter that refuses it.
 
-
-# Filters in their order: the view before each, and which states passed it.
-_Asked = list[tuple[Filter, View, Bools]]
-
-
-def _asked(request: GpuRequest, snapshot: Snapshot) -> _Asked:
-    view, asked = View(request, snapshot), []
+    ``steps`` limit what several decisions together spend on placing shares (as for ShareFit).
+    """
+    verdict: Codes = np.full(len(snapshot.states), FITS, np.uint8)
+    if isinstance(request, InvalidRequest):
+        verdict[:] = _CODE[INVALID_REQUEST]
+        return Decision(request, snapshot, policy, verdict, None)
+    view = View(request, snapshot, [MAX_SEARCH_STEPS] if steps is None else steps)
     for criterion in FILTERS:
         if criterion.applies(request):
-            before = view.copy()
-            asked.append((criterion, before, criterion.passes(view)))
-    return asked
+            passed = criterion.passes(view)
+            if not passed.all():
+                verdict[~passed & (verdict == FITS)] = _CODE[criterion.reason]
+    return Decision(request, snapshot, policy, verdict, view)
 
 
-def _closest(asked: _Asked, node: Node, state: int) -> NearestMiss | None:
-    for criterion, before, passed in asked:
-        if not passed[state]:
-            return criterion.miss(before.at(state), node)
-    return None
+def score_nodes(decision: Decision) -> Scored:
+    """Weigh all scores that apply to the request."""
+    terms = _weighed(decision) if isinstance(decision.request, GpuRequest) else []
+    total = np.zeros(len(decision.verdict))
+    for _, weight, value in terms:
+        total += weight * value
+    return Scored(terms, np.where(decision.fits, np.round(total, TOTAL_DECIMALS), -np.inf))
 
 
-def best_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
+def _weighed(decision: Decision) -> list[tuple[Score, float, Floats]]:
+    weights, scoring = decision.policy.weights, decision.scoring
+    applied = [score for score in SCORES if weights.get(score.name, 0.0) > 0.0 and score.applies(scoring)]
+    terms = [(score, weights[score.name], score.value(scoring)) for score in applied]
+    # Independent of the weights: nodes known by labels only come after every reported one.
+    if scoring.request.asks_gpu and REPORTED.applies(scoring):
+        others = sum(weight for _, weight, _ in terms) or 1.0
+        terms.append((REPORTED, others * REPORTED_TO_OTHERS, REPORTED.value(scoring)))
+    whole = sum(weight for _, weight, _ in terms) or 1.0
+    return [(score, weight / whole, value) for score, weight, value in terms]
+
+
+def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
     """Which of the nodes at ``rows`` to give back, ``[row]``: those that fit, at most ``limit`` (0: all).
 
     The best by total; names decide only among equals at the edge. A pod with soft preferences of its own
-    gets all, so that those can choose; so does one that asks no GPU, which may go anywhere.
+    gets all, so that those can choose; so does one that requests no GPU, which may go anywhere.
     """
     state = decision.snapshot.state_of[rows]
     fits = decision.fits[state]
@@ -226,3 +236,29 @@ def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
     mapped: npt.NDArray[np.int64] = np.minimum(scaled, BEST_POINTS - 1).astype(np.int64)
     mapped[totals >= best - tolerance] = BEST_POINTS
     return mapped
+
+
+def nearest_miss(request: GpuRequest, node: Node) -> NearestMiss | None:
+    """What was closest on the first filter that refuses a node; None when it fits."""
+    alone = build_snapshot({node.info.name: node}, 0)
+    return _closest(_stages(request, alone), node, int(alone.state_of[0]))
+
+
+# Filters in their order: the view before each, and which states passed it.
+_Stages = list[tuple[Filter, View, Bools]]
+
+
+def _stages(request: GpuRequest, snapshot: Snapshot) -> _Stages:
+    view, stages = View(request, snapshot), []
+    for criterion in FILTERS:
+        if criterion.applies(request):
+            before = view.copy()
+            stages.append((criterion, before, criterion.passes(view)))
+    return stages
+
+
+def _closest(stages: _Stages, node: Node, state: int) -> NearestMiss | None:
+    for criterion, before, passed in stages:
+        if not passed[state]:
+            return criterion.miss(before.at(state), node)
+    return None

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.cycle.cycle import Decision
-from scheduler_ext.core.framework.criterion import Score, Scoring
+from scheduler_ext.core.cycle.cycle import Decision, Scored, filter_nodes
+from scheduler_ext.core.framework.criterion import Scoring
 from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeColumns, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node, NodeState
@@ -150,44 +150,51 @@ class Overlay(Snapshot):
 
 class Overlaid(Decision):
     """A decision on an overlay that counts alike: the decision on the snapshot below, and one on the replaced
-    nodes."""
+    nodes; see ``filter_overlay``."""
 
-    def __init__(self, base: Decision, overlay: Overlay) -> None:
-        self.request, self.policy = base.request, base.policy
-        self.snapshot = overlay
+    def __init__(self, base: Decision, part: Decision, overlay: Overlay) -> None:
+        super().__init__(
+            base.request, overlay, base.policy, np.concatenate((base.verdict, part.verdict)), None
+        )
         self._base = base
-        # Both parts spend the search steps of one request.
-        self._steps = list(base._steps)
-        self._part = Decision(base.request, overlay.part, base.policy, self._steps)
-        self.verdict = np.concatenate((base.verdict, self._part.verdict))
+        self._part = part
+
+    @property
+    def steps(self) -> list[int]:
+        """As for every decision."""
+        return self._part.steps
 
     @lazy
-    def terms(self) -> list[tuple[Score, float, Floats]]:
+    def scored(self) -> Scored:
         """As for every decision."""
-        return [
+        base, part = self._base.scored, self._part.scored
+        terms = [
             (score, weight, np.concatenate((value, own)))
-            for (score, weight, value), (_, _, own) in zip(self._base.terms, self._part.terms, strict=True)
+            for (score, weight, value), (_, _, own) in zip(base.terms, part.terms, strict=True)
         ]
-
-    @lazy
-    def totals(self) -> Floats:
-        """As for every decision."""
-        return np.concatenate((self._base.totals, self._part.totals))
+        return Scored(terms, np.concatenate((base.totals, part.totals)))
 
     @property
     def share_room_mib(self) -> Ints:
         """As for every decision."""
-        return self._anew.share_room_mib
+        return self._joined.share_room_mib
 
     @lazy
     def scoring(self) -> Scoring:
         """As for every decision."""
-        return self._anew.scoring
+        return self._joined.scoring
 
     @lazy
-    def _anew(self) -> Decision:
-        """The same decision on the joined columns, for what is rarely asked."""
-        return Decision(self.request, self.snapshot, self.policy)
+    def _joined(self) -> Decision:
+        """The same decision on the joined columns, which are rarely needed."""
+        return filter_nodes(self.request, self.snapshot, self.policy)
+
+
+def filter_overlay(base: Decision, overlay: Overlay) -> Overlaid:
+    """``filter_nodes`` on an overlay that counts alike: only the replaced nodes are filtered."""
+    # Both parts spend the search steps of one request.
+    part = filter_nodes(base.request, overlay.part, base.policy, list(base.steps))
+    return Overlaid(base, part, overlay)
 
 
 class _Nodes(Mapping[str, Node]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduler_ext.core.cycle.cycle import FITS, Decision
+from scheduler_ext.core.cycle.cycle import FITS, Decision, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.framework.reasons import REASONS
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
@@ -45,7 +45,7 @@ def place(
     """
     node = sizing.resolved(info)
     alone = build_snapshot({info.name: node}, 0, within=within)
-    decision = Decision(request, alone, sizing.policy)
+    decision = filter_nodes(request, alone, sizing.policy)
     state = int(alone.state_of[0])
     verdict = int(decision.verdict[state])
     if verdict != FITS:

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.framework.allocate import MAX_SEARCH_STEPS
 from scheduler_ext.core.gpu.gpu import Device, Holder, Report
@@ -103,7 +103,7 @@ class DryRun:
 
     def _decide(self, sets: Sequence[Gone]) -> None:
         snapshot = build_snapshot({str(i): self.node_without(gone) for i, gone in enumerate(sets)}, 0)
-        fits = Decision(self._request, snapshot, self._policy, self._steps).fits[snapshot.state_of[:-1]]
+        fits = filter_nodes(self._request, snapshot, self._policy, self._steps).fits[snapshot.state_of[:-1]]
         self._fits.update(zip(sets, fits.tolist(), strict=True))
 
     def _look_at_rooms(self, sets: Sequence[Gone]) -> None:
@@ -136,7 +136,7 @@ class DryRun:
         everybody = tuple(range(len(self.pods)))
         node = self.node_without(everybody)
         snapshot = build_snapshot({"0": node}, 0)
-        decision = Decision(self._request, snapshot, self._policy, self._steps)
+        decision = filter_nodes(self._request, snapshot, self._policy, self._steps)
         state = snapshot.state_of[0]
         takes: set[str | None] = set()
         if decision.fits[state]:

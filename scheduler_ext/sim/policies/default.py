@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.node.columns import Floats, Ints
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
@@ -125,7 +125,7 @@ class Default:
         snapshot = self._columns.snapshot(self._columns_of(states), self._forecast, self._cluster)
         # It may know a kind of GPU more.
         self._forecast = snapshot.forecast
-        decision = Decision(decided.request, snapshot, self._policy)
+        decision = filter_nodes(decided.request, snapshot, self._policy)
         decided.total[states] = decision.totals
         fit = decision.scoring.fit
         if fit is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.cycle.cycle import Decision, points
+from scheduler_ext.core.cycle.cycle import filter_nodes, points
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import NodeInfo
@@ -43,7 +43,7 @@ def mixed(*devices: Device) -> tuple[Device, ...]:
 def best(request: GpuRequest, nodes: Mapping[str, NodeInfo], policy: Policy | None = None) -> set[str]:
     """The nodes that get 10 points."""
     snapshot = snapshot_of([replace(info, name=name) for name, info in nodes.items()])
-    decision = Decision(request, snapshot, policy or Policy())
+    decision = filter_nodes(request, snapshot, policy or Policy())
     scored = points(decision.totals[snapshot.state_of[snapshot.rows(list(nodes))]], decision.tolerance)
     return {name for name, got in zip(nodes, scored.tolist(), strict=True) if got == 10}
 
@@ -241,7 +241,7 @@ def test_on_its_node_a_share_goes_to(
     request_: GpuRequest, promised_mib: tuple[int, ...], slot_free_mib: int
 ) -> None:
     snapshot = snapshot_of([node(*loaded(*promised_mib))])
-    fit = Decision(request_, snapshot, Policy()).scoring.fit
+    fit = filter_nodes(request_, snapshot, Policy()).scoring.fit
     assert fit is not None
     state = snapshot.state_of[0]
     assert snapshot.states[state].slots[int(fit.slots[0][state])].share_free_mib == slot_free_mib
@@ -252,7 +252,7 @@ def test_on_its_node_a_share_goes_to_the_model_named_first() -> None:
     snapshot = snapshot_of([both])
     for models in (("T4", "A100"), ("A100", "T4")):
         for strategy in ("binpack", "spread"):
-            fit = Decision(share(4096, models=models, strategy=strategy), snapshot, Policy()).scoring.fit
+            fit = filter_nodes(share(4096, models=models, strategy=strategy), snapshot, Policy()).scoring.fit
             assert fit is not None
             state = snapshot.state_of[0]
             slot = snapshot.states[state].slots[int(fit.slots[0][state])]

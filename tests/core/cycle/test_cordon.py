@@ -9,7 +9,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle.cycle import FITS, Decision
+from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import Node, NodeInfo
@@ -30,7 +30,7 @@ def closed(index: int, **fields: object) -> Device:
 
 def fits(info: NodeInfo, request: GpuRequest) -> bool:
     snapshot = snapshot_of([info])
-    return bool(Decision(request, snapshot, Policy()).verdict[snapshot.state_of[0]] == FITS)
+    return bool(filter_nodes(request, snapshot, Policy()).verdict[snapshot.state_of[0]] == FITS)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_it_takes_nothing_new(cluster: Sequence[NodeInfo], asked: list[GpuReques
             # No share is ever put where there is no room.
             assert uuid not in cordoned or slot.share_free_mib == -1
     for request in asked:
-        verdict = Decision(request, snapshot, Policy()).verdict
+        verdict = filter_nodes(request, snapshot, Policy()).verdict
         for one in reported:
             dangerous = {ask.resource for ask in request.units} & free_where_cordoned(one)
             event(f"in danger: {bool(dangerous)}")

@@ -11,7 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle.cycle import BEST_POINTS, FITS, TOLERANCE, Decision, best_candidates, points
+from scheduler_ext.core.cycle.cycle import (
+    BEST_POINTS,
+    FITS,
+    TOLERANCE,
+    Decision,
+    filter_nodes,
+    points,
+    select_candidates,
+)
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST, REASONS
 from scheduler_ext.core.gpu.gpu import Device, Holder, Report
@@ -44,7 +52,7 @@ def totals(decision: Decision) -> dict[str, float]:
 
 
 def returned(decision: Decision, names: Sequence[str], limit: int) -> set[str]:
-    chosen = best_candidates(decision, decision.snapshot.rows(names), limit)
+    chosen = select_candidates(decision, decision.snapshot.rows(names), limit)
     return {name for name, here in zip(names, chosen, strict=True) if here}
 
 
@@ -62,7 +70,7 @@ def tied_clusters(draw: st.DrawFn) -> tuple[NodeInfo, ...]:
 def test_filter_gives_back_the_best_k_and_names_decide_only_among_equals(
     cluster: Sequence[NodeInfo], limit: int, random: Random
 ) -> None:
-    decision = Decision(ONE_GPU, snapshot_of(cluster), Policy())
+    decision = filter_nodes(ONE_GPU, snapshot_of(cluster), Policy())
     names = [info.name for info in cluster] + ["nobody"]
     fitting = {name for name, code in verdicts(decision).items() if code == FITS}
     by_merit = sorted(fitting, key=lambda name: (-totals(decision)[name], name))
@@ -78,10 +86,10 @@ def test_pods_with_soft_preferences_and_no_limit_get_all_names_back(
 ) -> None:
     snapshot = snapshot_of(cluster)
     names = [info.name for info in cluster]
-    decision = Decision(ONE_GPU, snapshot, Policy())
+    decision = filter_nodes(ONE_GPU, snapshot, Policy())
     fitting = {name for name, code in verdicts(decision).items() if code == FITS}
     assert returned(decision, names, 0) == fitting
-    soft = Decision(replace(ONE_GPU, soft_preferences=True), snapshot, Policy())
+    soft = filter_nodes(replace(ONE_GPU, soft_preferences=True), snapshot, Policy())
     assert returned(soft, names, limit) == fitting
 
 
@@ -89,7 +97,7 @@ def test_pods_with_soft_preferences_and_no_limit_get_all_names_back(
 def test_returned_rejected_and_withheld_are_all_names_and_share_none(
     cluster: Sequence[NodeInfo], request: GpuRequest, limit: int
 ) -> None:
-    decision = Decision(request, snapshot_of(cluster), Policy())
+    decision = filter_nodes(request, snapshot_of(cluster), Policy())
     names = [info.name for info in cluster]
     codes = verdicts(decision)
     given_back = returned(decision, names, limit)
@@ -136,7 +144,7 @@ def test_points_use_the_whole_scale() -> None:
 
 @given(clusters(), requests())
 def test_the_same_input_gives_the_same_output(cluster: Sequence[NodeInfo], request: GpuRequest) -> None:
-    one, two = (Decision(request, snapshot_of(cluster), Policy()) for _ in range(2))
+    one, two = (filter_nodes(request, snapshot_of(cluster), Policy()) for _ in range(2))
     assert verdicts(one) == verdicts(two)
     assert totals(one) == totals(two)
 
@@ -145,12 +153,12 @@ def test_the_same_input_gives_the_same_output(cluster: Sequence[NodeInfo], reque
 def test_neither_node_order_nor_neighbours_change_a_verdict(
     cluster: Sequence[NodeInfo], request: GpuRequest
 ) -> None:
-    together = Decision(request, snapshot_of(cluster), Policy())
-    reversed_ = Decision(request, snapshot_of(cluster[::-1]), Policy())
+    together = filter_nodes(request, snapshot_of(cluster), Policy())
+    reversed_ = filter_nodes(request, snapshot_of(cluster[::-1]), Policy())
     assert verdicts(together) == verdicts(reversed_)
     assert totals(together) == pytest.approx(totals(reversed_), abs=1e-8)
     for info in cluster:
-        alone = Decision(request, snapshot_of([info]), Policy())
+        alone = filter_nodes(request, snapshot_of([info]), Policy())
         assert verdicts(alone)[info.name] == verdicts(together)[info.name]
 
 
@@ -158,7 +166,7 @@ def test_neither_node_order_nor_neighbours_change_a_verdict(
 def test_totals_are_0_to_1_and_no_estimated_node_comes_near_a_reported_one(
     cluster: Sequence[NodeInfo], request: GpuRequest
 ) -> None:
-    decision = Decision(request, snapshot_of(cluster), Policy())
+    decision = filter_nodes(request, snapshot_of(cluster), Policy())
     found: dict[bool, list[float]] = {True: [], False: []}
     for name, total in totals(decision).items():
         assert np.isfinite(total) == (verdicts(decision)[name] == FITS)
@@ -174,19 +182,21 @@ def test_only_the_proportions_of_weights_count(
     cluster: Sequence[NodeInfo], request: GpuRequest, factor: float
 ) -> None:
     snapshot = snapshot_of(cluster)
-    usual = Decision(request, snapshot, Policy())
-    scaled = Decision(request, snapshot, Policy({name: w * factor for name, w in DEFAULT_WEIGHTS.items()}))
-    assert sum(part for _, part, _ in usual.terms) == pytest.approx(1.0)
+    usual = filter_nodes(request, snapshot, Policy())
+    scaled = filter_nodes(
+        request, snapshot, Policy({name: w * factor for name, w in DEFAULT_WEIGHTS.items()})
+    )
+    assert sum(part for _, part, _ in usual.scored.terms) == pytest.approx(1.0)
     assert totals(usual) == pytest.approx(totals(scaled), abs=1e-8)
 
 
 def test_a_weight_of_zero_drops_the_term() -> None:
     snapshot = snapshot_of([node(device(0))])
     weights = dict.fromkeys(DEFAULT_WEIGHTS, 0.0) | {"health": 2.0}
-    assert [(score.name, part) for score, part, _ in Decision(ONE_GPU, snapshot, Policy(weights)).terms] == [
-        ("health", 1.0)
-    ]
-    assert Decision(ONE_GPU, snapshot, Policy({})).terms == []
+    assert [
+        (score.name, part) for score, part, _ in filter_nodes(ONE_GPU, snapshot, Policy(weights)).scored.terms
+    ] == [("health", 1.0)]
+    assert filter_nodes(ONE_GPU, snapshot, Policy({})).scored.terms == []
 
 
 @st.composite
@@ -229,11 +239,11 @@ def test_adding_free_memory_never_makes_a_node_infeasible(
     data: st.DataObject, info: NodeInfo, asked: Sequence[GpuRequest]
 ) -> None:
     before = snapshot_of([info])
-    fitting = [r for r in asked if verdicts(Decision(r, before, Policy()))[info.name] == FITS]
+    fitting = [r for r in asked if verdicts(filter_nodes(r, before, Policy()))[info.name] == FITS]
     if fitting:
         after = snapshot_of([data.draw(emptier(info))])
         for request in fitting:
-            assert verdicts(Decision(request, after, Policy()))[info.name] == FITS
+            assert verdicts(filter_nodes(request, after, Policy()))[info.name] == FITS
 
 
 @given(node_infos(), st.lists(share_asks(4), min_size=3, max_size=3), st.sampled_from(((), ("A100",))))
@@ -244,13 +254,13 @@ def test_a_pod_that_leaves_never_makes_a_node_infeasible_for_shares(
     after = snapshot_of([replace(info, pods=tuple(replace(pod, finished=True) for pod in info.pods))])
     for shares in asked:
         request = GpuRequest(shares=shares, models=models)
-        if verdicts(Decision(request, before, Policy()))[info.name] == FITS:
-            assert verdicts(Decision(request, after, Policy()))[info.name] == FITS
+        if verdicts(filter_nodes(request, before, Policy()))[info.name] == FITS:
+            assert verdicts(filter_nodes(request, after, Policy()))[info.name] == FITS
 
 
 @given(clusters())
 def test_an_invalid_request_is_refused_everywhere_with_its_reason(cluster: Sequence[NodeInfo]) -> None:
-    decision = Decision(InvalidRequest("count: is negative"), snapshot_of(cluster), Policy())
+    decision = filter_nodes(InvalidRequest("count: is negative"), snapshot_of(cluster), Policy())
     assert {REASONS[code - 1] for code in verdicts(decision).values()} == {INVALID_REQUEST}
     assert set(totals(decision).values()) == {-np.inf}
     assert not returned(decision, [info.name for info in cluster], 0)
@@ -259,7 +269,7 @@ def test_an_invalid_request_is_refused_everywhere_with_its_reason(cluster: Seque
 @given(clusters())
 def test_a_pod_that_asks_no_gpu_fits_everywhere_equally_well(cluster: Sequence[NodeInfo]) -> None:
     asks_nothing = GpuRequest(models=("A100", "T4"), min_memory_mib=1, exclusive=True, priority=9)
-    decision = Decision(asks_nothing, snapshot_of(cluster), Policy())
+    decision = filter_nodes(asks_nothing, snapshot_of(cluster), Policy())
     assert set(verdicts(decision).values()) == {FITS}
     assert set(totals(decision).values()) == {0.0}
 
@@ -277,5 +287,5 @@ def test_a_pod_that_asks_no_gpu_fits_everywhere_equally_well(cluster: Sequence[N
     "infos", [pytest.param([], id="no node"), pytest.param([NodeInfo("a", report=Report(()))], id="no GPU")]
 )
 def test_a_cluster_without_gpus_is_decided_too(request_: GpuRequest, infos: list[NodeInfo]) -> None:
-    decision = Decision(request_, snapshot_of(infos), Policy())
+    decision = filter_nodes(request_, snapshot_of(infos), Policy())
     assert set(decision.totals.tolist()) == {-np.inf}

@@ -11,8 +11,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject, DrawFn
 
-from scheduler_ext.core.cycle.cycle import Decision, best_candidates
-from scheduler_ext.core.cycle.overlay import Overlaid, Overlay
+from scheduler_ext.core.cycle.cycle import Decision, filter_nodes, select_candidates
+from scheduler_ext.core.cycle.overlay import Overlay, filter_overlay
 from scheduler_ext.core.cycle.placement import Sizing, place_nominated, share_devices
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Holder, Memory
@@ -75,40 +75,42 @@ def _unsettled(draw: DrawFn, info: NodeInfo, least: int) -> NodeInfo:
 def laid(base: Snapshot, infos: Mapping[str, NodeInfo]) -> tuple[Overlay, Snapshot]:
     """The overlay of these nodes, and the snapshot of a table of the same ones."""
     own = {name: SIZING.resolved(info) for name, info in infos.items()}
-    anew = build_snapshot({**base.nodes, **own}, base.generation, forecast=base.expected)
-    return Overlay(base, own), anew
+    again = build_snapshot({**base.nodes, **own}, base.generation, forecast=base.expected)
+    return Overlay(base, own), again
 
 
 def decided(base: Snapshot, overlay: Overlay, request: GpuRequest) -> list[Decision]:
     """On the joined columns; and, where it holds, the decision on the base extended by the replaced nodes."""
-    decisions = [Decision(request, overlay, SIZING.policy)]
+    decisions = [filter_nodes(request, overlay, SIZING.policy)]
     if overlay.counts_alike:
-        decisions.append(Overlaid(Decision(request, base, SIZING.policy), overlay))
+        decisions.append(filter_overlay(filter_nodes(request, base, SIZING.policy), overlay))
     return decisions
 
 
-def assert_same(decision: Decision, anew: Decision) -> None:
+def assert_same(decision: Decision, again: Decision) -> None:
     """The same for every node, for an unknown name, and for the cluster."""
-    names = [*anew.snapshot.nodes, "nobody"]
-    here, there = (of.snapshot.state_of[of.snapshot.rows(names)] for of in (decision, anew))
-    assert decision.verdict[here].tolist() == anew.verdict[there].tolist()
-    np.testing.assert_array_equal(decision.totals[here], anew.totals[there])
-    assert decision.exhausted == anew.exhausted
-    assert [score for score, _, _ in decision.terms] == [score for score, _, _ in anew.terms]
-    assert [weight for _, weight, _ in decision.terms] == [weight for _, weight, _ in anew.terms]
-    for (_, _, value), (_, _, other) in zip(decision.terms, anew.terms, strict=True):
+    names = [*again.snapshot.nodes, "nobody"]
+    here, there = (of.snapshot.state_of[of.snapshot.rows(names)] for of in (decision, again))
+    assert decision.verdict[here].tolist() == again.verdict[there].tolist()
+    np.testing.assert_array_equal(decision.totals[here], again.totals[there])
+    assert decision.exhausted == again.exhausted
+    assert [score for score, _, _ in decision.scored.terms] == [score for score, _, _ in again.scored.terms]
+    assert [weight for _, weight, _ in decision.scored.terms] == [
+        weight for _, weight, _ in again.scored.terms
+    ]
+    for (_, _, value), (_, _, other) in zip(decision.scored.terms, again.scored.terms, strict=True):
         # Scores mean nothing on nodes that do not fit.
-        fits = anew.fits[there]
+        fits = again.fits[there]
         np.testing.assert_allclose(value[here][fits], other[there][fits], atol=1e-9)
-    assert decision.obstacles[here].tolist() == anew.obstacles[there].tolist()
-    best = [best_candidates(of, of.snapshot.rows(names), 3).tolist() for of in (decision, anew)]
+    assert decision.obstacles[here].tolist() == again.obstacles[there].tolist()
+    best = [select_candidates(of, of.snapshot.rows(names), 3).tolist() for of in (decision, again)]
     assert best[0] == best[1]
     for name, mine, theirs in zip(names[:-1], here.tolist(), there.tolist(), strict=False):
-        there_node, here_node = anew.snapshot.nodes[name], decision.snapshot.nodes[name]
+        there_node, here_node = again.snapshot.nodes[name], decision.snapshot.nodes[name]
         assert here_node == there_node
-        assert decision.nearest_miss(name) == anew.nearest_miss(name)
+        assert decision.nearest_miss(name) == again.nearest_miss(name)
         if decision.fits[mine]:
-            assert share_devices(here_node, mine, decision) == share_devices(there_node, theirs, anew)
+            assert share_devices(here_node, mine, decision) == share_devices(there_node, theirs, again)
 
 
 @given(
@@ -134,11 +136,11 @@ def test_an_overlay_equals_a_table_of_the_same_nodes(
     gone = data.draw(st.sampled_from((None, *left.pods)))
     if gone is not None:
         otherwise[left.name] = without(otherwise.get(left.name, left), [gone])
-    overlay, anew = laid(base, otherwise)
+    overlay, again = laid(base, otherwise)
     event(f"nodes seen otherwise: {min(3, len(otherwise))}, counted alike: {overlay.counts_alike}")
     for request in asked:
         for decision in decided(base, overlay, request):
-            assert_same(decision, Decision(request, anew, SIZING.policy))
+            assert_same(decision, filter_nodes(request, again, SIZING.policy))
 
 
 FREE = without(CUT, CUT.pods)
@@ -164,18 +166,18 @@ def test_where_a_node_counts_differently_all_nodes_are_decided_again(
     small = node(t4(0), cpu_milli=16_000)
     infos = [replace(each, name=name) for each, name in ((info, "n"), (small, "small"))]
     base = snapshot_of(infos, workload=Workload.of(classes))
-    overlay, anew = laid(base, {"n": changed})
+    overlay, again = laid(base, {"n": changed})
     assert not overlay.counts_alike
     (decision,) = decided(base, overlay, asking)
-    assert_same(decision, Decision(asking, anew, SIZING.policy))
-    np.testing.assert_allclose(overlay.scarcity, anew.scarcity)
+    assert_same(decision, filter_nodes(asking, again, SIZING.policy))
+    np.testing.assert_allclose(overlay.scarcity, again.scarcity)
 
 
 def test_an_overlay_takes_nothing_from_the_snapshot_below() -> None:
     base = snapshot_of([replace(UNEVEN, name=name) for name in ("n", "other")])
     before = [base.state_of.tolist(), base.node.count.tolist(), dict(base.nodes)]
     overlay, _ = laid(base, {"n": CUT})
-    assert Decision(share(1_000), overlay, SIZING.policy).fits.any()
+    assert filter_nodes(share(1_000), overlay, SIZING.policy).fits.any()
     assert [base.state_of.tolist(), base.node.count.tolist(), dict(base.nodes)] == before
     assert overlay.nodes["n"].info is CUT
     assert list(overlay.nodes.values())[1] is base.nodes["other"]

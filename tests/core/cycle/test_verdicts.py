@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.cycle.cycle import FITS, Decision
+from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.framework import reasons
 from scheduler_ext.core.framework.reasons import REASONS, Reason
@@ -32,7 +32,7 @@ def twice_2g() -> NodeInfo:
 
 def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason | None:
     snapshot = snapshot_of([info, *others])
-    code = int(Decision(request, snapshot, Policy()).verdict[snapshot.state_of[0]])
+    code = int(filter_nodes(request, snapshot, Policy()).verdict[snapshot.state_of[0]])
     return None if code == FITS else REASONS[code - 1]
 
 

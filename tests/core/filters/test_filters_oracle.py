@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import event, given
 
-from scheduler_ext.core.cycle.cycle import FITS, Decision, nearest_miss
+from scheduler_ext.core.cycle.cycle import FITS, filter_nodes, nearest_miss
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.framework.criterion import View
@@ -62,7 +62,7 @@ def test_a_verdict_is_the_first_filter_that_refuses(
     snapshot = snapshot_of(cluster)
     reason_of = {criterion.name: criterion.reason for criterion in FILTERS}
     for request in asked:
-        decision = Decision(request, snapshot, Policy())
+        decision = filter_nodes(request, snapshot, Policy())
         for code, state in zip(decision.verdict.tolist(), snapshot.states, strict=True):
             refusing = first_refusing(state, request)
             assert (None if code == FITS else REASONS[code - 1]) == (refusing and reason_of[refusing])

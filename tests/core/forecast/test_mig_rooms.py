@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.forecast.mig_rooms import MigRooms
@@ -104,7 +104,7 @@ def test_which_node_an_instance_goes_to(
     workload: Workload, nodes: dict[str, Mig], profile: str, best: str
 ) -> None:
     snapshot = snapshot_of([mixed(name, each) for name, each in nodes.items()], workload=workload)
-    totals = Decision(mig(profile), snapshot, MIG_ALONE).totals
+    totals = filter_nodes(mig(profile), snapshot, MIG_ALONE).totals
     by_name = {name: totals[snapshot.state_of[snapshot.rows([name])[0]]] for name in nodes}
     assert max(by_name, key=lambda name: by_name[name]) == best
     assert len(set(by_name.values())) == len(nodes)

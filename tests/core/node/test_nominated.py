@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.nominated import seen_by
@@ -71,7 +71,7 @@ def test_where_nothing_applies_the_node_is_the_same_object(info: NodeInfo) -> No
 
 def fits(info: NodeInfo, request: GpuRequest) -> bool:
     snapshot = build_snapshot({"n": resolve(info, NAMES, 10)}, 0)
-    return bool(Decision(request, snapshot, Policy()).fits[snapshot.state_of[0]])
+    return bool(filter_nodes(request, snapshot, Policy()).fits[snapshot.state_of[0]])
 
 
 def test_a_share_that_waits_holds_its_exact_device() -> None:

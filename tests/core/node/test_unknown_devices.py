@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scheduler_ext.core.cycle.cycle import Decision, points
+from scheduler_ext.core.cycle.cycle import filter_nodes, points
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.estimate import estimate_from_labels
 from scheduler_ext.core.node.node import NodeInfo
@@ -31,7 +31,7 @@ def winner(kind: NodeInfo, request: GpuRequest, policy: Policy | None = None) ->
     """Who wins: ``full``, with seven of eight GPUs held on devices nobody told, or ``empty``."""
     infos = [replace(kind, name="full", pods=SEVEN_HELD), replace(kind, name="empty")]
     snapshot = build_snapshot({info.name: resolve(info, NAMES, 10) for info in infos}, 1)
-    decision = Decision(request, snapshot, policy or Policy())
+    decision = filter_nodes(request, snapshot, policy or Policy())
     names = ["full", "empty"]
     scores = points(decision.totals[snapshot.state_of[snapshot.rows(names)]])
     assert np.count_nonzero(scores == 10) == 1, "a tie"
@@ -84,7 +84,7 @@ def test_whole_gpus_on_unknown_devices_are_no_room_for_shares(
     two = resolve(node(device(0), device(1), pods=pods), NAMES, 10)
     asked = GpuRequest(shares=ShareAsk(tuple((f"c{i}", mib) for i, mib in enumerate(shares))))
     snapshot = build_snapshot({"n": two}, 1)
-    assert bool(Decision(asked, snapshot, Policy()).fits[snapshot.state_of[0]]) is fits
+    assert bool(filter_nodes(asked, snapshot, Policy()).fits[snapshot.state_of[0]]) is fits
 
 
 def test_a_device_that_an_annotation_names_is_known() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 
-from scheduler_ext.core.cycle.cycle import FITS, Decision
+from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.state import resolve
@@ -111,7 +111,7 @@ class Question:
         pods = tuple(replace(pod, departed=True) if pod.uid in uids else pod for pod in self.seen.pods)
         node = resolve(replace(self.seen, pods=pods), NAMES, HEADROOM_PERCENT)
         snapshot = build_snapshot({"n": node}, 0)
-        return bool(Decision(self.request, snapshot, Policy()).verdict[snapshot.state_of[0]] == FITS)
+        return bool(filter_nodes(self.request, snapshot, Policy()).verdict[snapshot.state_of[0]] == FITS)
 
     def suffices(self, victims: Sequence[BoundPod], leaving: Sequence[BoundPod] | None = None) -> bool:
         """Whether the pod fits and kube-scheduler's own count does not get worse than by its own victims."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.node.node import NOBODY, UNLIMITED, NodeInfo
@@ -63,7 +63,7 @@ def test_a_request_fits_as_filter_says(info: NodeInfo, request: GpuRequest, data
     fits = []
     for gone in sets:
         snapshot = build_snapshot({"n": resolve(without(info, gone), RESOURCES, 10)}, 0)
-        fits.append(bool(Decision(request, snapshot, Policy()).fits[snapshot.state_of[0]]))
+        fits.append(bool(filter_nodes(request, snapshot, Policy()).fits[snapshot.state_of[0]]))
     together = departures(info, request)
     assert together.first_fit(sets) == next((s for s, fit in zip(sets, fits, strict=True) if fit), None)
     assert [together.fits(gone) for gone in sets] == fits

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle.cycle import Decision
+from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
 from scheduler_ext.core.cycle.policy import STRATEGIES, Policy
 from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.node.node import NodeInfo
@@ -65,7 +65,7 @@ def test_every_score_agrees_with_its_oracle(
 ) -> None:
     snapshot = snapshot_of(cluster, workload=workload)
     for request in asked:
-        decision = Decision(request, snapshot, Policy(strategy=strategy))
+        decision = filter_nodes(request, snapshot, Policy(strategy=strategy))
         event(f"fits somewhere: {bool(decision.fits.any())}")
         assert_scores_agree(decision)
 
@@ -82,7 +82,7 @@ def test_scores_agree_where_several_units_are_asked(count: int, priority: int, s
     )
     snapshot = snapshot_of([mixed, whole_ones], workload=workload)
     for request in (whole(count, priority=priority), replace(mig("1g.10gb", count), priority=priority)):
-        decision = Decision(request, snapshot, Policy(strategy=strategy))
+        decision = filter_nodes(request, snapshot, Policy(strategy=strategy))
         assert decision.fits.any()
         assert_scores_agree(decision)
 
@@ -95,7 +95,7 @@ def test_scores_agree_where_several_units_are_asked(count: int, priority: int, s
 def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
     cluster: Sequence[NodeInfo], request: GpuRequest, weights: dict[str, float]
 ) -> None:
-    decision = Decision(request, snapshot_of(cluster), Policy(weights=weights))
+    decision = filter_nodes(request, snapshot_of(cluster), Policy(weights=weights))
     states = fitting(decision)
     applied = [s.name for s in SCORES if weights[s.name] and states and s.applies(decision.scoring)]
     with_gpus = {state.estimated for state in decision.snapshot.states if state.gpus}
