@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
@@ -13,7 +13,6 @@ from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.errors import PodError, RequestError
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, intree_rejection
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo, PendingPod
-from scheduler_ext.core.node.nominated import seen_differently
 from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
@@ -78,13 +77,13 @@ class Explainer:
     def __init__(
         self, source: Seen, record: Record, config: Configuration, places: Places | None = None
     ) -> None:
-        """``places`` are what preempt of a running extender has named lately."""
-        self._places = places
+        """``places`` are those that preempt of a running extender has named lately."""
         self._source = source
         self._record = record
         self.config = config
         self._resources = config.resource_names()
         self._sizing = Sizing(config.policy(), self._resources, config.memory.headroom_percent)
+        self._places = Places(self._sizing) if places is None else places
 
     def of_name(self, namespace: str, name: str) -> dict[str, Any]:
         """The Explanation of a pod that is waiting, was decided about lately, or holds GPUs.
@@ -221,11 +220,7 @@ class Explainer:
         snapshot = self._source.snapshot
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
-        uid, priority = pod_uid(found.pod), pod_priority(found.pod)
-        unsettled: Iterable[NodeInfo] = (snapshot.nodes[name].info for name in snapshot.unsettled)
-        if self._places is not None:
-            unsettled = self._places.unsettled(snapshot).values()
-        infos = seen_differently(unsettled, uid, priority)
+        infos = self._places.seen_by(snapshot, pod_uid(found.pod), pod_priority(found.pod))
         if found.holder is not None and found.bound_to is not None:
             info = infos.get(found.bound_to, snapshot.nodes[found.bound_to].info)
             infos[found.bound_to] = without(info, [found.holder])

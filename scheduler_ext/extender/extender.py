@@ -187,8 +187,8 @@ class Extender:
             raise RequestError(503, "no inventory yet; try again")
         seen = generation.snapshot
         if seen.unsettled or self.places:
-            unsettled = self.places.unsettled(seen)
-            seen = generation.seen_by(unsettled.values(), pod_uid(args.pod), pod_priority(args.pod))
+            infos = self.places.seen_by(seen, pod_uid(args.pod), pod_priority(args.pod))
+            seen = generation.seen_with(infos)
         if args.nodes is not None:
             decision = filter_nodes(request, self._dry_run(args, seen), self._policy)
         elif isinstance(request, InvalidRequest):

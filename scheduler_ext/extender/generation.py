@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from threading import Lock
 
 from cachetools import LRUCache
@@ -12,7 +12,6 @@ from scheduler_ext.core.cycle.overlay import Overlay, filter_overlay
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.node import Node, NodeInfo
-from scheduler_ext.core.node.nominated import seen_differently
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
@@ -70,13 +69,10 @@ class Generation:
         self._decisions: LRUCache[tuple[GpuRequest, Snapshot], Decision] = LRUCache(_REMEMBERED_DECISIONS)
         self._overlays: LRUCache[tuple[_Seen, ...], Overlay] = LRUCache(_REMEMBERED_OVERLAYS)
 
-    def seen_by(self, unsettled: Iterable[NodeInfo], uid: str, priority: int) -> Snapshot:
-        """The snapshot as a pod of that uid and priority may count on it: nearly always as it is.
-
-        ``unsettled`` are the nodes that some pods see otherwise, with all that is known of them now.
-        """
+    def seen_with(self, infos: Mapping[str, NodeInfo]) -> Snapshot:
+        """The snapshot for a pod that sees these nodes differently (``Places.seen_by``): nearly always as it
+        is."""
         snapshot = self.snapshot
-        infos = seen_differently(unsettled, uid, priority)
         if not infos:
             return snapshot
         own = tuple(sorted(_key(snapshot.nodes[name].info, info) for name, info in infos.items()))
@@ -90,7 +86,7 @@ class Generation:
         return overlay
 
     def decide(self, request: GpuRequest, seen: Snapshot) -> Decision:
-        """The decision about a request on a view that ``seen_by`` returned."""
+        """The decision about a request on a view that ``seen_with`` returned."""
         with self._lock:
             decision = self._decisions.get((request, seen))
         if decision is None:

@@ -17,7 +17,7 @@ from threading import Lock
 
 from scheduler_ext.core.cycle.placement import Sizing, place_nominated
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
-from scheduler_ext.core.node.nominated import room_for_both, with_place
+from scheduler_ext.core.node.nominated import room_for_both, seen_differently, with_place
 from scheduler_ext.core.preemption.victim_candidate import Victims
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
@@ -133,6 +133,10 @@ class Places:
             if name in snapshot.nodes:
                 infos[name] = self.over(snapshot.nodes[name].info)
         return infos
+
+    def seen_by(self, snapshot: Snapshot, uid: str, priority: int) -> dict[str, NodeInfo]:
+        """The nodes that a pod of that uid and priority sees differently, as it may count on them."""
+        return seen_differently(self.unsettled(snapshot).values(), uid, priority)
 
     def asked(self, uid: str, nominated: str | None, version: str) -> None:
         """kube-scheduler asks about a pod, and says where it is nominated."""
