@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler_ext.core.forecast.mig_tuning import UNTUNED, MigTables
 from scheduler_ext.core.forecast.residual_value import residual_values
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
@@ -70,11 +69,8 @@ class Forecast:
     node has free. ``mig_tables`` say what MIG instances cost, as far as they were tuned.
     """
 
-    def __init__(
-        self, workload: Workload, kinds: Sequence[DeviceKind], mig_tables: MigTables = UNTUNED
-    ) -> None:
+    def __init__(self, workload: Workload, kinds: Sequence[DeviceKind]) -> None:
         self.workload = workload
-        self.mig_tables = mig_tables
         self.row_of = {kind: row for row, kind in enumerate(kinds)}
         self._every = every = _Classes(workload)
         usual = _Classes(workload.top(USUAL_PART))
@@ -108,7 +104,7 @@ class Forecast:
             if len(self._covering) == _COVERING:
                 # Not changed but replaced: other readers may be in it.
                 self._covering = {}
-            covering = self._covering[every] = Forecast(self.workload, every, self.mig_tables)
+            covering = self._covering[every] = Forecast(self.workload, every)
         return covering
 
     def kept(self, worth: float, unusable: float) -> Floats:
