@@ -11,9 +11,8 @@ from benchmarks.placement.inputs import made_up, read_folder
 from benchmarks.placement.published import POLICIES, SEEDS, TIES
 from benchmarks.placement.table import HEADER, cells_of, rows_of
 from scheduler_ext.cli.output import print_table
-from scheduler_ext.cli.simulate.options import Names, TargetName, sweep_options
+from scheduler_ext.cli.simulate.options import Names, Seeds, TargetName, sweep_options
 from scheduler_ext.cli.simulate.results import check_file, check_plots, print_refused, report_text, write_text
-from scheduler_ext.cli.simulate.options import Seeds
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.machine import describe_machine, machine_line

@@ -1,4 +1,5 @@
-"""The state of a running extender as one value: all that its decisions follow from, to be explained elsewhere."""
+"""The state of a running extender as one value: all that its decisions follow from, to be explained
+elsewhere."""
 
 from __future__ import annotations
 

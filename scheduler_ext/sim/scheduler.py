@@ -13,8 +13,8 @@ import numpy as np
 from scheduler_ext.core.cycle.cycle import points
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.request.pod_kinds import Workload
-from scheduler_ext.sim.intree_scores import INTREE_SCORES
 from scheduler_ext.sim.placement_policy import Policy
+from scheduler_ext.sim.requested_parts import INTREE_SCORES
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import Indexes, NodesView, World
 

@@ -50,8 +50,8 @@ def decode_snapshot_file(body: bytes, kind: type[State]) -> State:
         raise SnapshotFileError(f"not JSON: {str(error)[:200]}; give a file of /debug/snapshot") from None
     if (header.api_version, header.kind) != (API_VERSION, KIND):
         raise SnapshotFileError(
-            f"apiVersion {header.api_version!r}, kind {header.kind!r}; give a file of /debug/snapshot of this "
-            f"release, which is {API_VERSION} {KIND}"
+            f"apiVersion {header.api_version!r}, kind {header.kind!r}; give a file of /debug/snapshot of "
+            f"this release, which is {API_VERSION} {KIND}"
         )
     if header.version != __version__:
         raise SnapshotFileError(

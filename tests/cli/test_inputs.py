@@ -112,7 +112,7 @@ def test_serve_says_that_a_cluster_is_followed() -> None:
     assert "--kubeconfig PATH Kubeconfig of the cluster to watch." in " ".join(
         run("serve", "--help").stdout.split()
     )
-    assert "The cluster of this kubeconfig, as it is now;" in " ".join(
+    assert "Kubeconfig of a live cluster, read once" in " ".join(
         run("explain", "--help").stdout.split()
     )
 

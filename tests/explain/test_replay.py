@@ -32,7 +32,7 @@ from tests.examples import examples
 from tests.extender.foreseeing import askers, asks, clusters, read
 from tests.extender.preempting import share_node, whole_node
 from tests.extender.test_record import ask
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
+from tests.kube_objects import SHARE, Json, inventory, pod
 
 WHOLE = "nvidia.com/gpu"
 FOREVER = float("inf")

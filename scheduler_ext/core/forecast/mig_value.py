@@ -46,8 +46,8 @@ class MigWeights:
 
 @dataclass(frozen=True, eq=False)
 class MigWorth:
-    """The worth of a GPU to future MIG pods, in GPUs, ``[mask]``: ``worth`` by the room it has, ``kept`` after
-    a placement there, less the charge for free units."""
+    """The worth of a GPU to future MIG pods, in GPUs, ``[mask]``: ``worth`` by the room it has, ``kept``
+    after a placement there, less the charge for free units."""
 
     worth: Floats
     kept: Floats
@@ -81,8 +81,8 @@ def mig_mix(workload: Workload) -> dict[str, float]:
 
 
 def expected_mix(geometry: Geometry, workload: Workload) -> dict[str, float]:
-    """Expected requests for each profile of a geometry: those of ``mig_mix``, and those of unknown pods, which
-    request every shape equally often."""
+    """Expected requests for each profile of a geometry: those of ``mig_mix``, and those of unknown pods,
+    which request every shape equally often."""
     known = mig_mix(workload)
     mix = {profile.name: known[profile.name] for profile in geometry.profiles if profile.name in known}
     alike = shapes(geometry)
