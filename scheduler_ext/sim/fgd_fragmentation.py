@@ -13,8 +13,7 @@ import numpy.typing as npt
 from scheduler_ext.core.forecast.forecast import USUAL_PART
 from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
-from scheduler_ext.sim.model_names import admits
-from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, admits
 from scheduler_ext.sim.world import Cluster, NodesView
 
 # The paper looks at the commonest classes that make up so much of the workload.

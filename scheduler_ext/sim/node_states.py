@@ -15,8 +15,7 @@ from scheduler_ext.core.node.holdings import DeviceHoldings, Holdings
 from scheduler_ext.core.node.node import NodeInfo, NodeState, Slot
 from scheduler_ext.core.node.state import coarse_free_milli, resolve_held
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.sim.model_names import model_of
-from scheduler_ext.sim.trace_workload import GPU_MILLI, core_cpu_milli
+from scheduler_ext.sim.trace_workload import GPU_MILLI, core_cpu_milli, model_of
 from scheduler_ext.sim.world import Cluster
 
 WHOLE_GPU = "nvidia.com/gpu"

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.node.columns import Bools, Ints
-from scheduler_ext.sim.model_names import admits
-from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, admits
 
 Indexes = npt.NDArray[np.intp]
 Longs = npt.NDArray[np.int64]

@@ -24,13 +24,14 @@ from scheduler_ext.cli.simulate.options import (
 from scheduler_ext.cli.simulate.results import check_folder, check_plots
 from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.experiment import Experiment
-from scheduler_ext.sim.model_names import admits
+from scheduler_ext.sim.generator import GENERATOR_SEED, generate_traces
+from scheduler_ext.sim.openb import Traces, read_traces, write_traces
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.policies import policy_factory, policy_names
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.protocols import PROTOCOLS, run_experiments
 from scheduler_ext.sim.scheduler import TIES, Settings
-from scheduler_ext.sim.trace_sources import GENERATOR_SEED, Traces, generate_traces, read_traces, write_traces
+from scheduler_ext.sim.trace_workload import admits
 from scheduler_ext.sim.world import NodeShape
 
 # Characters of a model's name in a note: with a broken quote, a cell may hold half a file.

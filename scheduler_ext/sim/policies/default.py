@@ -18,11 +18,10 @@ from scheduler_ext.core.node.columns import Floats, Ints
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.sim.known_states import KnownStates
-from scheduler_ext.sim.model_names import wish_of
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, State
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
 from scheduler_ext.sim.state_by_state import Asked, StateByState
-from scheduler_ext.sim.trace_workload import PodKind, core_cpu_milli
+from scheduler_ext.sim.trace_workload import PodKind, core_cpu_milli, wish_of
 from scheduler_ext.sim.world import Indexes, NodesView
 
 # The models of a trace's pods are any of these, in no order.
