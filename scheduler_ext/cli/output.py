@@ -152,12 +152,12 @@ def styled(text: str, **style: Any) -> str:
 
 
 def _in_colour() -> bool:
-    """https://no-color.org, and what terminals without colours call themselves."""
+    """Whether to print colours: https://no-color.org, and TERM=dumb."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def printable(text: str) -> str:
-    """Without control characters, which would act on a terminal: reports and manifests come from anybody."""
+    """The text without control characters: reports and manifests are untrusted, and terminals obey them."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
