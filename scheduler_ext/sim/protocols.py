@@ -1,4 +1,4 @@
-"""The protocols, by the names of the command line, and how a sweep of experiments is run."""
+"""The protocols by name, and the sweep over experiments."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def run_experiments(
     scheduler: str | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Outcome]:
-    """The outcomes in the order of the experiments; the rest is as for ``run_all``."""
+    """The outcomes in the order of the experiments; other arguments as for ``run_all``."""
     tasks = [partial(PROTOCOLS[protocol], experiment) for experiment in experiments]
     return run_all(tasks, jobs=jobs, backend=backend, scheduler=scheduler, progress=progress)

@@ -1,4 +1,4 @@
-"""The pods that are running, by node and by when they end."""
+"""The running pods, by node and by end time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler_ext.sim.world import World
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A running pod: its number, what it is, and where."""
+    """A running pod with its number and its place."""
 
     number: int
     pod: TracePod
@@ -21,7 +21,7 @@ class Resident:
 
 
 class Residents:
-    """Who runs in a world; entering and leaving changes the world."""
+    """The running pods of a world; entering and leaving changes the world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -30,7 +30,7 @@ class Residents:
         self._next = 0
 
     def on(self, node: int) -> Collection[Resident]:
-        """Who runs on a node, in the order of their coming."""
+        """The pods on a node, in order of arrival."""
         return self._by_node.get(node, {}).values()
 
     def enter(self, pod: TracePod, placement: Placement, until: float) -> Resident:
@@ -48,7 +48,7 @@ class Residents:
         self._world.release(resident.pod.kind, resident.placement.node, resident.placement.slots)
 
     def ending(self, until: float) -> Iterator[float]:
-        """When pods end, up to a time, in order; each is gone when the next one is asked for."""
+        """The end times of pods up to a time, in order; a pod leaves when the iteration goes on."""
         while self._ends and self._ends[0][0] <= until:
             ends, number, node = heapq.heappop(self._ends)
             resident = self._by_node[node].get(number)

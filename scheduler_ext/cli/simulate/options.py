@@ -149,7 +149,7 @@ def policy_option(known: Callable[[str], object], names: Iterable[str]) -> Calla
         default="default",
         show_default=True,
         metavar="NAME,...",
-        help=f"Policies to simulate: {', '.join(names)}.",
+        help=f"Policies: {', '.join(names)}.",
     )
 
 

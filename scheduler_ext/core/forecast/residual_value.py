@@ -24,9 +24,9 @@ _GAP = 1e-6
 # Each round finds a better pattern. Mixes of 64 sizes take a hundred to a few hundred rounds, and more with
 # recurring amounts. After so many rounds the best known prices are used, which are near the optimum by then.
 _MAX_ROUNDS = 600
-# Prices oscillate between rounds, and each jump adds patterns of no later use. A search this close to the best
-# known prices halves their number (Pessoa et al., "Automation and Combination
-# of Linear-Programming Based Stabilization Techniques in Column Generation", INFORMS J. Computing 30, 2018).
+# Prices oscillate between rounds, and each jump adds patterns of no later use. A search this close to the
+# best known prices halves their number (Pessoa et al., "Automation and Combination of Linear-Programming
+# Based Stabilization Techniques in Column Generation", INFORMS J. Computing 30, 2018).
 _STEADY = 0.8
 
 
@@ -75,8 +75,8 @@ def _filled(sizes: _Sizes, prices: Floats, capacity: int) -> Floats:
     """The dearest filling of each residual with the first so many sizes, ``[sizes + 1, capacity + 1]``."""
     values = np.zeros((len(sizes) + 1, capacity + 1))
     for i, (size, price) in enumerate(zip(sizes.tolist(), prices.tolist(), strict=True)):
-        # Residuals that differ by multiples of the size share a column. Each takes the best of: no pod of this
-        # size, or the value k sizes lower plus k pods; for all residuals at once.
+        # Residuals that differ by multiples of the size share a column. Each takes the best of: no pod of
+        # this size, or the value k sizes lower plus k pods; for all residuals at once.
         rows = capacity // size + 1
         without = np.zeros(rows * size)
         without[: capacity + 1] = values[i]

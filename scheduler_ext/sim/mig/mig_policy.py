@@ -1,4 +1,4 @@
-"""What a MIG placement policy is, and the one that most of them are: the cheapest GPU by a table."""
+"""The interface of a MIG placement policy, and its usual form: the cheapest GPU by a table."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Placement = tuple[int, int]
 
 
 class MigPolicy(Protocol):
-    """Chooses a GPU and a start for one instance at a time, by what is occupied now."""
+    """Chooses a GPU and a start for one instance, from the occupied units."""
 
     def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
         """The GPU and the start for one more instance of the geometry's ``profile``, by index.
 
-        ``masks`` ``[gpu]`` has each GPU's occupied units, all of them where the GPU may take none of this
-        profile. None where it fits nowhere.
+        ``masks`` ``[gpu]`` are the occupied units of each GPU, all units if the GPU can take no such profile.
+        None if it fits on no GPU.
         """
 
     def retarget(self, mix: Mapping[str, float]) -> None:
-        """From now on pods ask for profiles as often as ``mix`` says."""
+        """Expect pods by this ``mix`` from now on."""
 
 
-# What a policy's module has by the name `policy`.
+# The type of `policy` in the module of a policy.
 PolicyFactory = Callable[[Geometry, Mapping[str, float]], MigPolicy]
 
 
 class CheapestGpu:
-    """The GPU on which the instance costs the least; of equal ones the first."""
+    """The GPU with the least cost for the instance; of equal ones the first."""
 
     def __init__(self, placements: Callable[[Mapping[str, float]], MigPlacements], mix: Mapping[str, float]):
         self._placements = placements
@@ -42,7 +42,7 @@ class CheapestGpu:
 
     def retarget(self, mix: Mapping[str, float]) -> None:
         tables = self._placements(mix)
-        # Costs are read for every GPU, starts for one.
+        # Costs are read for every GPU, the start for one.
         self._costs = list(tables.cost.T)
         self._starts = tables.start
 

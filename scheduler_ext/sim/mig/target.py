@@ -1,4 +1,4 @@
-"""What a policy is told of the pods to come: their mix, or what those seen so far let expect."""
+"""The demand that a policy knows: the mix itself, or a forecast from the pods so far."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from scheduler_ext.sim.mig.mig_policy import MigPolicy
 
 TARGETS = ("mix", "online")
 
-# Soon after the start each pod tells much, later little; tables need not be new for every one.
+# The first pods change the forecast much, later ones little; the tables are not rebuilt for every pod.
 _FIRST_UPDATE_PODS = 16
 _UPDATE_GROWTH = 1.25
 _LONGEST_WAIT_PODS = 500
 
 
 class OnlineTarget:
-    """Counts the pods that arrive, as the server does, and retargets a policy now and then."""
+    """Counts arriving pods, as the server does, and retargets a policy at intervals."""
 
     def __init__(self, policy: MigPolicy, geometry: Geometry) -> None:
         self._policy = policy
@@ -27,7 +27,7 @@ class OnlineTarget:
         self._next = _FIRST_UPDATE_PODS
 
     def arrived(self, profile: int) -> None:
-        """A pod asked for the geometry's ``profile``, by index."""
+        """Count a pod that requests the geometry's ``profile``, by index."""
         self._seen.saw(self._tasks[profile])
         if self._seen.seen >= self._next:
             self._policy.retarget(expected_mix(self._geometry, self._seen.workload()))
