@@ -179,7 +179,12 @@ def test_which_nodes_were_asked_about_survives_nodes_that_come_and_go() -> None:
     there.extender.update_nodes({"a": None, "d": found["d"]})
     told = {entry["node"]: entry["reason"] for entry in there.explainer().of_name("default", "p")["nodes"]}
     assert told == {"b": None, "c": "kube-scheduler did not ask about this node", "d": None}
-    assert replaying(there.replayed()).of_name("default", "p") == there.explainer().of_name("default", "p")
+    # A later decision, about other nodes.
+    ask(there.extender, pod("q", {WHOLE: "1"}), ["d"])
+    for name in ("p", "q"):
+        assert replaying(there.replayed()).of_name("default", name) == there.explainer().of_name(
+            "default", name
+        )
 
 
 def test_thousands_of_decisions_are_saved_once_for_the_same_nodes() -> None:
