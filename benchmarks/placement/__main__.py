@@ -18,9 +18,9 @@ from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.policies import policy_factory, policy_names
-from scheduler_ext.sim.protocols import run_experiments
 from scheduler_ext.sim.scheduler import TIES as TIE_RULES
 from scheduler_ext.sim.scheduler import Settings
+from scheduler_ext.sim.sweep import run_experiments
 
 _target = click.Path(path_type=Path)
 _folder = click.Path(file_okay=False, path_type=Path)

@@ -14,8 +14,7 @@ from scheduler_ext.sim.expectation import Expectation
 from scheduler_ext.sim.experiment import Experiment, Outcome
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import policy_factory
-from scheduler_ext.sim.preemption import Preemption
-from scheduler_ext.sim.residents import Residents
+from scheduler_ext.sim.preemption import Preemption, Residents
 from scheduler_ext.sim.scheduler import Placement, Scheduler
 from scheduler_ext.sim.tally import Tally
 from scheduler_ext.sim.trace_workload import TracePod

@@ -1,4 +1,4 @@
-"""Preemption: the cheapest set of victims of lower priority on one node.
+"""The running pods, and preemption: the cheapest set of victims of lower priority on one node.
 
 The search is that of kube-scheduler (pkg/scheduler/framework/preemption): remove all lower pods of a node,
 add back the pods that may stay, the highest priority first, and choose the cheapest set of the examined
@@ -10,19 +10,67 @@ evicted demand. There are no disruption budgets.
 
 from __future__ import annotations
 
+import heapq
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from scheduler_ext.sim.residents import Resident, Residents
+from scheduler_ext.sim.scheduler import Placement
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import World
 
 # The compared nodes with victims, by kube-scheduler's defaults (DefaultPreemptionArgs).
 _LEAST_CANDIDATES = 100
 _CANDIDATES_PERCENT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A running pod with its number and its place."""
+
+    number: int
+    pod: TracePod
+    placement: Placement
+
+
+class Residents:
+    """The running pods of a world; entering and leaving changes the world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._by_node: dict[int, dict[int, Resident]] = {}
+        self._ends: list[tuple[float, int, int]] = []
+        self._next = 0
+
+    def on(self, node: int) -> Collection[Resident]:
+        """The pods on a node, in order of arrival."""
+        return self._by_node.get(node, {}).values()
+
+    def enter(self, pod: TracePod, placement: Placement, until: float) -> Resident:
+        """A pod begins to run."""
+        self._world.place(pod.kind, placement.node, placement.slots)
+        resident = Resident(self._next, pod, placement)
+        self._next += 1
+        self._by_node.setdefault(placement.node, {})[resident.number] = resident
+        heapq.heappush(self._ends, (until, resident.number, placement.node))
+        return resident
+
+    def leave(self, resident: Resident) -> None:
+        """A pod ends before its time."""
+        del self._by_node[resident.placement.node][resident.number]
+        self._world.release(resident.pod.kind, resident.placement.node, resident.placement.slots)
+
+    def ending(self, until: float) -> Iterator[float]:
+        """The end times of pods up to a time, in order; a pod leaves when the iteration goes on."""
+        while self._ends and self._ends[0][0] <= until:
+            ends, number, node = heapq.heappop(self._ends)
+            resident = self._by_node[node].get(number)
+            if resident is not None:
+                yield ends
+                self.leave(resident)
 
 
 class _Cost(NamedTuple):

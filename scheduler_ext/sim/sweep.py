@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.churn import run_churn
+from scheduler_ext.sim.experiment import Experiment, Outcome
+from scheduler_ext.sim.inflation import run_inflation
+
+PROTOCOLS: Mapping[str, Callable[[Experiment], Outcome]] = {
+    "inflation": run_inflation,
+    "churn": run_churn,
+}
 
 BACKENDS = ("loky", "dask", "ray")
 
@@ -41,6 +50,20 @@ def run_all(
     if lost:
         raise SimulationError(f"backend {backend}: {lost} of {len(tasks)} runs never came back; run it again")
     return [results[number] for number in range(len(tasks))]
+
+
+def run_experiments(
+    protocol: str,
+    experiments: Sequence[Experiment],
+    *,
+    jobs: int = 1,
+    backend: str = "loky",
+    scheduler: str | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Outcome]:
+    """The outcomes in the order of the experiments; other arguments as for ``run_all``."""
+    tasks = [partial(PROTOCOLS[protocol], experiment) for experiment in experiments]
+    return run_all(tasks, jobs=jobs, backend=backend, scheduler=scheduler, progress=progress)
 
 
 def _numbered(number: int, task: Callable[[], _Result]) -> tuple[int, _Result]:

@@ -16,9 +16,9 @@ from scheduler_ext.cli.simulate.options import (
 )
 from scheduler_ext.sim.mig.geometry import read_geometry
 from scheduler_ext.sim.mig.mig_churn_run import ARRIVALS, MigChurn, run_mig_churn
+from scheduler_ext.sim.mig.mig_policy import TARGETS
 from scheduler_ext.sim.mig.mix import parse_mix
 from scheduler_ext.sim.mig.policies import policy_factory, policy_names
-from scheduler_ext.sim.mig.target import TARGETS
 from scheduler_ext.sim.sweep import run_all
 
 

@@ -29,8 +29,8 @@ from scheduler_ext.sim.openb import Traces, read_traces, write_traces
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.policies import policy_factory, policy_names
 from scheduler_ext.sim.policies.default import Default
-from scheduler_ext.sim.protocols import PROTOCOLS, run_experiments
 from scheduler_ext.sim.scheduler import TIES, Settings
+from scheduler_ext.sim.sweep import PROTOCOLS, run_experiments
 from scheduler_ext.sim.trace_workload import admits
 from scheduler_ext.sim.world import NodeShape
 

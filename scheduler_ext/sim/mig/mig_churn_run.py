@@ -19,9 +19,8 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.forecast.mig_value import mix_of
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.sim.mig.mig_gpus import MigGpus
-from scheduler_ext.sim.mig.mig_policy import MigPolicy
+from scheduler_ext.sim.mig.mig_policy import TARGETS, MigPolicy, OnlineTarget
 from scheduler_ext.sim.mig.policies import policy_factory
-from scheduler_ext.sim.mig.target import TARGETS, OnlineTarget
 from scheduler_ext.sim.simulation_report import Run
 
 # From empty GPUs to the steady state: after so many lifetimes, less than 0.1 per cent of the start remains.
