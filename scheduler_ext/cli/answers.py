@@ -226,10 +226,10 @@ class FromObjects:
             return self._bound(namespace, name)
         if not asks_gpu(spec, self._config.resource_names()) or is_finished(pod):
             return None
-        told = explain(pod, self._state, self._config)
+        explanation = explain(pod, self._state, self._config)
         stranger = other_scheduler(spec.scheduler_name or "", False, self._config)
-        return told | {
-            "warnings": [*([stranger] if stranger else []), *told["warnings"]],
+        return explanation | {
+            "warnings": [*([stranger] if stranger else []), *explanation["warnings"]],
             "generation": None,
             "gone": False,
             "boundTo": None,

@@ -137,8 +137,8 @@ def _parts(memory: dict[str, Any]) -> str:
         ("unaccounted", "unaccountedMiB"),
         ("reserved", "reservedMiB"),
     )
-    told = (f"{word} {memory[key]:,} MiB" for word, key in parts if memory[key] is not None)
-    return ", ".join(told) or "nothing else is known"
+    amounts = (f"{word} {memory[key]:,} MiB" for word, key in parts if memory[key] is not None)
+    return ", ".join(amounts) or "nothing else is known"
 
 
 def _amounts(device: dict[str, Any]) -> str:

@@ -28,52 +28,54 @@ def why(ctx: click.Context, pod: str, namespace: str | None, live: Live, output:
     if "/" in name:
         raise click.UsageError(f"{pod!r} is no name of a pod; -n chooses its namespace")
     where = live.namespace(namespace)
-    told = live.answers().pod(where, name)
+    answer = live.answers().pod(where, name)
     # Older extenders do not report it.
-    gone = told is None or told.get("gone", False)
-    if told is not None and not (gone and output == "name"):
-        print_output(output, told, "pod", [name], _print)
+    gone = answer is None or answer.get("gone", False)
+    if answer is not None and not (gone and output == "name"):
+        print_output(output, answer, "pod", [name], _print)
     if gone:
         raise PodError(
             f"pod {where}/{name}: there is no such pod that waits for GPUs or holds some"
             + ("; -n chooses another namespace" if namespace is None else "")
         )
-    assert told is not None
-    ctx.exit(0 if told["fits"] or told["boundTo"] else WOULD_NOT_FIT)
+    assert answer is not None
+    ctx.exit(0 if answer["fits"] or answer["boundTo"] else WOULD_NOT_FIT)
 
 
-def _print(told: dict[str, Any], *, wide: bool) -> None:
-    gone = told.get("gone", False)
-    lines = [asking(told), *(f"Note: {warning}" for warning in told["warnings"])]
+def _print(answer: dict[str, Any], *, wide: bool) -> None:
+    gone = answer.get("gone", False)
+    lines = [asking(answer), *(f"Note: {warning}" for warning in answer["warnings"])]
     if gone:
         # The user first has to see that no such pod waits.
         lines[:2] = reversed(lines[:2])
     for line in lines:
         click.echo(printable(line))
-    if told["boundTo"]:
+    if answer["boundTo"]:
         # Older extenders do not report the devices.
-        which = ", ".join(held["uuid"] for held in told.get("holds", ()))
-        click.echo(printable(f"It is on node {told['boundTo']}" + (f" with {which}" if which else "") + "."))
+        which = ", ".join(held["uuid"] for held in answer.get("holds", ()))
+        click.echo(
+            printable(f"It is on node {answer['boundTo']}" + (f" with {which}" if which else "") + ".")
+        )
     else:
         if gone:
             click.echo("If it came again now:")
-        if told["fits"]:
+        if answer["fits"]:
             fits = "Fits" if gone else "It waits, and fits now"
             tries = "" if gone else " kube-scheduler has yet to try again."
-            click.echo(printable(f"{fits}; best: {', '.join(told['best'][:5])}.{tries}"))
+            click.echo(printable(f"{fits}; best: {', '.join(answer['best'][:5])}.{tries}"))
         else:
-            print_why_not(told)
-    if not told["boundTo"] and told["kubeScheduler"]:
+            print_why_not(answer)
+    if not answer["boundTo"] and answer["kubeScheduler"]:
         says = "said" if gone else "says"
-        click.echo(printable(f"kube-scheduler {says}: {told['kubeScheduler']}"))
-    if told["recorded"] is not None:
-        _print_recorded(told["recorded"])
-    elif told["boundTo"]:
-        _print_again(told)
-    print_notes(not_modelled(told["notModelled"]))
+        click.echo(printable(f"kube-scheduler {says}: {answer['kubeScheduler']}"))
+    if answer["recorded"] is not None:
+        _print_recorded(answer["recorded"])
+    elif answer["boundTo"]:
+        _print_again(answer)
+    print_notes(not_modelled(answer["notModelled"]))
     if wide:
         click.echo()
-        print_nodes(told, wide=True, here=told["boundTo"])
+        print_nodes(answer, wide=True, here=answer["boundTo"])
 
 
 def _print_recorded(recorded: dict[str, Any]) -> None:
@@ -104,21 +106,23 @@ def _print_recorded(recorded: dict[str, Any]) -> None:
         click.echo(printable(f"Node {bound['node']}: {by} at {_time(bound['at'])}{which}{error}"))
 
 
-def _print_again(told: dict[str, Any]) -> None:
+def _print_again(answer: dict[str, Any]) -> None:
     """The decision for the pod now, where no past decision is recorded."""
-    here = next((node for node in told["nodes"] if node["node"] == told["boundTo"]), None)
-    fitting = [node for node in told["nodes"] if node["verdict"] == "fits"]
+    here = next((node for node in answer["nodes"] if node["node"] == answer["boundTo"]), None)
+    fitting = [node for node in answer["nodes"] if node["verdict"] == "fits"]
     if here is None:
         return
     if here["verdict"] != "fits":
         click.echo(printable(f"No decision is remembered. It would not go there again: {here['reason']}"))
         return
     terms = ", ".join(_term(term, mean) for term, mean in _strongest(here["terms"], fitting))
-    best = "this one is the best" if told["boundTo"] in told["best"] else f"{told['best'][0]} is the best"
+    best = (
+        "this one is the best" if answer["boundTo"] in answer["best"] else f"{answer['best'][0]} is the best"
+    )
     click.echo(
         printable(
-            f"No decision is remembered. If it came again now: of {len(told['nodes'])} nodes {len(fitting)} "
-            f"would fit, {best}" + (f"; for this one speak {terms}" if terms else "")
+            f"No decision is remembered. If it came again now: of {len(answer['nodes'])} nodes "
+            f"{len(fitting)} would fit, {best}" + (f"; for this one speak {terms}" if terms else "")
         )
     )
 

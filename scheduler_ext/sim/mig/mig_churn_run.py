@@ -70,8 +70,8 @@ def run_mig_churn(churn: MigChurn, policy: str, seed: int) -> Run:
 
     Raises SimulationError for an unknown policy.
     """
-    told = churn.mix if churn.target == "mix" else {}
-    placer = policy_factory(policy)(churn.geometry, told)
+    known = churn.mix if churn.target == "mix" else {}
+    placer = policy_factory(policy)(churn.geometry, known)
     online = OnlineTarget(placer, churn.geometry) if churn.target == "online" else None
     requests = _requests(churn, seed)
     accepted, latencies_ns, held = _play(churn, requests, placer, online)
