@@ -112,9 +112,7 @@ def test_serve_says_that_a_cluster_is_followed() -> None:
     assert "--kubeconfig PATH Kubeconfig of the cluster to watch." in " ".join(
         run("serve", "--help").stdout.split()
     )
-    assert "Kubeconfig of a live cluster, read once" in " ".join(
-        run("explain", "--help").stdout.split()
-    )
+    assert "Kubeconfig of a live cluster, read once" in " ".join(run("explain", "--help").stdout.split())
 
 
 def test_a_cluster_that_refuses_is_one_line(server: ApiServer, tmp_path: Path) -> None:
