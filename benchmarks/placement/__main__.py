@@ -11,17 +11,16 @@ from benchmarks.placement.inputs import made_up, read_folder
 from benchmarks.placement.published import POLICIES, SEEDS, TIES
 from benchmarks.placement.table import HEADER, cells_of, rows_of
 from scheduler_ext.cli.output import print_table
-from scheduler_ext.cli.simulate.options import Names, TargetName, sweep_options
+from scheduler_ext.cli.simulate.options import Names, Seeds, TargetName, sweep_options
 from scheduler_ext.cli.simulate.results import check_file, check_plots, print_refused, report_text, write_text
-from scheduler_ext.cli.simulate.seeds import Seeds
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.policies import policy_factory, policy_names
-from scheduler_ext.sim.protocols import run_experiments
 from scheduler_ext.sim.scheduler import TIES as TIE_RULES
 from scheduler_ext.sim.scheduler import Settings
+from scheduler_ext.sim.sweep import run_experiments
 
 _target = click.Path(path_type=Path)
 _folder = click.Path(file_okay=False, path_type=Path)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from scheduler_ext.cli.simulate.options import split_names
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.trace_sources import GENERATED, generate_traces, read_traces
+from scheduler_ext.sim.generator import GENERATED, generate_traces
+from scheduler_ext.sim.openb import read_traces
 from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import NodeShape
 

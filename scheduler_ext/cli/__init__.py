@@ -1,5 +1,4 @@
-"""The command line: reads files and flags, asks the extender, prints. Exit 0 fits, 1 error, 2 usage, 3 would
-not fit."""
+"""The command line. Exit status: 0 fits, 1 error, 2 wrong usage, 3 would not fit."""
 
 from __future__ import annotations
 

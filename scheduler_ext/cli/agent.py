@@ -1,4 +1,4 @@
-"""``scheduler-ext agent``: reports one node's GPUs as its GPUNode."""
+"""``scheduler-ext agent``: reports the GPUs of a node as its GPUNode."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 import click
 
 from scheduler_ext.cli.options import (
+    FILE,
     Duration,
     check_context,
     context_option,
+    kubeconfig_option_with,
     log_format_option,
 )
 from scheduler_ext.cli.output import print_structured
@@ -29,13 +31,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What is under way when the agent is told to end has so long; no answer that is still missing then is worth
-# more waiting.
+# The limit for calls in flight after a signal to end; a later answer is not worth the wait.
 _END_S = 2.0
 
 
 class AgentError(SchedulerExtError):
-    """What the agent was told cannot be done; the text says why."""
+    """The agent cannot follow its options; the text says why."""
 
 
 @click.command()
@@ -44,56 +45,56 @@ class AgentError(SchedulerExtError):
     "node_names",
     multiple=True,
     envvar="NODE_NAME",
-    help="The Node to report on (default: $NODE_NAME). With --fake several, or none for all of the file.",
+    help="Node to report (default: $NODE_NAME). --fake takes several, or none for all nodes of its file.",
 )
-@click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="The cluster of this kubeconfig, to report to."
-)
+@kubeconfig_option_with("Kubeconfig of the cluster that gets the reports.")
 @context_option
-@click.option("--in-cluster", is_flag=True, help="The cluster this pod runs in, by its ServiceAccount.")
+@click.option(
+    "--in-cluster", is_flag=True, help="Report to the cluster of this pod, with its ServiceAccount."
+)
 @click.option(
     "--once",
     is_flag=True,
-    help="Print the GPUNode and end; nothing is written. Without a cluster the Node's labels are not known.",
+    help="Print the GPUNode and exit; nothing is written. Without a cluster, Node labels are unknown.",
 )
 @click.option(
     "--fake",
-    type=click.Path(path_type=Path),
-    help="Report what this file of GPUNodes says instead of reading GPUs; read again when it changes.",
+    type=FILE,
+    help="Report the GPUNodes of this file instead of real GPUs; read again when it changes.",
 )
 @click.option(
-    "--interval", type=Duration(0.05, 60), default="5s", show_default=True, help="Between two looks."
+    "--interval", type=Duration(0.05, 60), default="5s", show_default=True, help="Time between two readings."
 )
 @click.option(
     "--recover-after",
     type=Duration(0, 86400),
     default="5m",
     show_default=True,
-    help="How long a GPU has to be without an error before it counts as healthy, where silence ends it.",
+    help="Time without a new error after which a GPU is healthy again, for errors that end by silence.",
 )
 @click.option(
     "--pod-resources",
-    type=click.Path(path_type=Path),
+    type=FILE,
     default="/var/lib/kubelet/pod-resources/kubelet.sock",
     show_default=True,
-    help="kubelet's socket; where there is none, nobody tells which pod holds which GPU.",
+    help="PodResources socket of the kubelet; without it, the GPU of each pod is unknown.",
 )
 @click.option(
     "--nvml-library",
-    type=click.Path(path_type=Path),
-    help="libnvidia-ml.so.1, if it is not where it usually is.",
+    type=FILE,
+    help="Path of libnvidia-ml.so.1 (default: the library search path).",
 )
 @click.option(
     "--stuck-after",
     type=Duration(1, 3600),
     default="2m",
     show_default=True,
-    help="How long one call of the driver may take before the agent ends, to be started again.",
+    help="Limit for one driver call; then the agent exits, to be restarted.",
 )
 @click.option(
     "--heartbeat",
     type=click.Path(),
-    help="A file to write the time into by which the loop goes on, for a liveness probe.",
+    help="File for the time of the next sign of life, for a liveness probe.",
 )
 @log_format_option
 def agent(
@@ -113,7 +114,7 @@ def agent(
 ) -> None:
     """Report the GPUs of this node as its GPUNode.
 
-    One process runs on each GPU node, and writes the GPUNode of that node only.
+    One process runs on each GPU node and writes only the GPUNode of that node.
     """
     from scheduler_ext.logs import configure_logs
 
@@ -135,7 +136,7 @@ def agent(
         lambda beat: _observer(nvml_library, pod_resources, recover_after, beat),
         _pulse(stuck_after, heartbeat),
     )
-    # Python takes our handlers away while it ends, and the signal would end it with another status.
+    # Python removes signal handlers while it exits; a pending alarm would change the exit status.
     signal.setitimer(signal.ITIMER_REAL, 0)
     raise SystemExit(status)
 
@@ -185,7 +186,7 @@ def _run(
         return run_agent(observer(pulse.beat), reporter, interval_s, stopped, pulse=pulse)
     from scheduler_ext.agent.fake import FakeReadings
 
-    # Machines that do not exist have booted when this process began.
+    # Fake machines booted at the start of this process.
     boot = str(uuid.uuid4())
     readings = FakeReadings(fake)
     _check_names(fake, names, readings.statuses())
@@ -197,7 +198,7 @@ def _end_on_signals(stopped: Event) -> None:
         stopped.set()
         signal.setitimer(signal.ITIMER_REAL, _END_S)
 
-    # Nothing is lost that way: what was written is whole, and the next agent begins anew.
+    # No report is lost: written reports are complete, and the next agent reads everything again.
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
@@ -227,7 +228,7 @@ def _observer(
 
 
 def _print_once(observer: Observer, name: str, transport: Transport | None) -> None:
-    """As it would be written; without a cluster, what can be seen on the node."""
+    """The GPUNode as it would be written; without a cluster, from the node alone."""
     from scheduler_ext.agent.loop import boot_id
     from scheduler_ext.agent.reporter import Reporter
     from scheduler_ext.wire.gpunode import plain

@@ -1,4 +1,4 @@
-"""``scheduler-ext check-config``: is this configuration one that can be meant?"""
+"""``scheduler-ext check-config``: validation of a configuration file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler_ext.cli.inputs import read_config
 def check_config(file: Path) -> None:
     """Check an ExtenderConfiguration file.
 
-    Exit 1, with the key and the fix, if something is wrong.
+    If the file is invalid, prints the key and the fix, and exits with 1.
     """
     read_config(file)
     click.echo(f"{file}: ok")

@@ -1,4 +1,4 @@
-"""``scheduler-ext completion``: what a shell needs to complete commands and options."""
+"""``scheduler-ext completion``: shell completion of commands and options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 from click.shell_completion import ShellComplete, get_completion_class
 
 _SHELLS = ("bash", "zsh", "fish")
-# kubectl reads completions a line each, then what to do with them, as cobra has it: with files, or without.
+# kubectl reads one completion a line, then a directive of cobra: complete files too, or not.
 _FILES, _NO_FILES = ":0", ":4"
 
 
@@ -16,7 +16,7 @@ _FILES, _NO_FILES = ":0", ":4"
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell.
+    """Print the completion script for a shell.
 
     bash: source <(scheduler-ext completion bash)
     """
@@ -29,7 +29,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def kubectl_complete() -> None:
-    """The entry point ``kubectl_complete-gpu_placement``, which kubectl asks with the words so far."""
+    """The entry point ``kubectl_complete-gpu_placement``, called by kubectl with the words so far."""
     from scheduler_ext.cli.plugin import NAME, plugin
 
     *words, incomplete = sys.argv[1:] or [""]

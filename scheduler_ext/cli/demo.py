@@ -1,4 +1,4 @@
-"""``scheduler-ext demo``: a real extender on a sample inventory, asked what kube-scheduler would ask."""
+"""``scheduler-ext demo``: a real extender on a sample inventory, with the requests of kube-scheduler."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from scheduler_ext.cli.output import print_table
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Stop after the table instead of serving on.")
+@click.option("--once", is_flag=True, help="Exit after the table.")
 @click.option(
     "--port",
-    # Health and inspection are on the next two.
+    # Health and inspection use the next two ports.
     type=click.IntRange(0, 65533),
     default=8888,
     show_default=True,
-    help="Where to serve; 0 for any free port.",
+    help="Port of the API; 0 for any free port.",
 )
 def demo(once: bool, port: int) -> None:
     """Serve a sample inventory and place sample pods on it.
 
-    Sends a dozen pods to the extender as kube-scheduler would, and prints the decisions.
+    Sends a dozen pods to the extender, as kube-scheduler would, and prints the decisions.
     """
     from scheduler_ext.demo.run import run_demo
 

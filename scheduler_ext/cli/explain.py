@@ -1,85 +1,59 @@
-"""``scheduler-ext explain``: where would this pod go, and why not elsewhere?"""
+"""``scheduler-ext explain``: the verdict of every node on a pod."""
 
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import click
 
-from scheduler_ext.cli.inputs import read_config, source_of
-from scheduler_ext.cli.options import one_pod_options
-from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
-from scheduler_ext.cli.pod_files import read_pod
-from scheduler_ext.core.errors import InventoryError, PodError
+from scheduler_ext.cli.inputs import OnePod, one_pod_options
+from scheduler_ext.cli.options import output_option
+from scheduler_ext.cli.output import not_modelled, print_notes, print_output, print_table, printable
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.explain.explain import explain as explain_pod
 
 WOULD_NOT_FIT = 3
-# Shares of a pod that are named in its line.
+# Shares of a pod in its line.
 _SHARES = 8
 _SIDES = (("needs", "needed"), ("has", "have"))
-# Units of what is no amount: "needs Fresh report, has labels only" needs no further word.
+# Units that are no amounts: "needs Fresh report, has labels only" is complete.
 _WORDS = ("state", "labels", "health", "model", "sharing")
 
 
 @click.command()
 @one_pod_options
+@output_option
 @click.pass_context
-def explain(
-    ctx: click.Context,
-    filename: Path,
-    pod_name: str | None,
-    namespace: str | None,
-    inventory_file: Path | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    config_file: Path | None,
-    output: str,
-) -> None:
-    """Explain where a pod would go, and why not elsewhere.
+def explain(ctx: click.Context, asked: OnePod, output: str) -> None:
+    """Explain which nodes fit a pod, and why the others do not.
 
-    Shows the verdict of every node with the numbers behind it, and each score. Exit 0 if the pod fits
-    somewhere, 3 if it does not.
+    Shows the verdict of every node with the numbers behind it, and each score. Exit 0 if the pod fits on some
+    node, 3 if it fits on none.
     """
-    config = read_config(config_file)
-    source = source_of(inventory_file, kubeconfig, context)
-    given = read_pod(filename, source.namespace(namespace), only=namespace is not None, name=pod_name)
-    state = source.state(config, with_objects=True)
-    try:
-        explanation = explain_pod(given.pod, state, config)
-    except PodError as error:
-        raise PodError(f"{filename}: {error}") from None
-    except InventoryError as error:
-        raise InventoryError(f"{state.source}: {error}") from None
-    explanation["warnings"][:0] = given.notes()
-    if output in ("json", "yaml"):
-        print_structured(explanation, output)
-    elif output == "name":
-        print_names("node", explanation["best"])
-    else:
-        print_explanation(explanation, wide=output == "wide")
+    answer_with(ctx, asked.answer(explain_pod), output)
+
+
+def answer_with(ctx: click.Context, explanation: dict[str, Any], output: str) -> None:
+    """Print an Explanation in the form of ``-o``, and exit."""
+    print_output(output, explanation, "node", explanation["best"], _print_explanation)
     ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)
 
 
-def print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
-    """An Explanation for people; ``wide`` shows the scores of all nodes that fit."""
+def _print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
+    """The table; ``wide`` shows the scores of all nodes that fit."""
     click.echo(printable(asking(explanation)))
-    for warning in explanation["warnings"]:
-        click.echo(printable(f"Note: {warning}"))
-    for feature in explanation["notModelled"]:
-        click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature}")
+    print_notes([*explanation["warnings"], *not_modelled(explanation["notModelled"])])
     if explanation["fits"]:
         click.echo(printable(f"Fits; best: {', '.join(explanation['best'][:10])}"))
     else:
-        tell_why_not(explanation)
+        print_why_not(explanation)
     click.echo()
     print_nodes(explanation, wide=wide)
 
 
 def print_nodes(explanation: dict[str, Any], *, wide: bool, here: str | None = None) -> None:
-    """Every node's verdict, and the scores of those that fit; ``here`` is the node that the pod is on."""
+    """The verdict of every node, and the scores of the nodes that fit; ``here`` is the pod's own node."""
     rows = [
         (
             node["node"],
@@ -115,8 +89,8 @@ def _weight(term: dict[str, Any]) -> str:
     return f"x{term['weight']:.2f}"
 
 
-def tell_why_not(explanation: dict[str, Any]) -> None:
-    """Why a pod fits nowhere, what is nearest, and what would help."""
+def print_why_not(explanation: dict[str, Any]) -> None:
+    """The reasons why a pod fits on no node, the nearest node, and advice."""
     if explanation["invalid"]:
         click.echo("Fits nowhere: first correct what cannot be read.")
         return
@@ -131,25 +105,21 @@ def tell_why_not(explanation: dict[str, Any]) -> None:
 
 
 def asking(answer: dict[str, Any]) -> str:
-    """What the pod of an answer asks, or why that cannot be read."""
+    """The GPU request of the answer's pod, or the problem with it."""
     who = f"Pod {answer['pod']['namespace']}/{answer['pod']['name']}"
     if answer["invalid"]:
         return f"{who}: its GPU request is invalid: {answer['invalid']}"
-    return f"{who} asks {_asked(answer['request'])}"
-
-
-def _asked(request: dict[str, Any]) -> str:
-    """A request in a few words."""
+    request = answer["request"]
     parts = [f"{name}={count}" for kind in ("gpus", "mig") for name, count in request[kind].items()]
     shares = request["shares"]
     parts += [f"{share['memoryMiB']} MiB for {share['container']}" for share in shares[:_SHARES]]
     if len(shares) > _SHARES:
         parts.append(f"and {len(shares) - _SHARES} more shares")
-    return ", ".join(parts) or "no GPU"
+    return f"{who} asks {', '.join(parts) or 'no GPU'}"
 
 
 def devices(entries: list[dict[str, Any]]) -> str:
-    """Which containers get which devices; where the device plugin picks, how many."""
+    """The devices of each container, or their number where the device plugin picks them."""
     shares = [_share(e) for e in entries if e["uuid"]]
     picked = Counter(e["container"] for e in entries if not e["uuid"])
     counts = [f"{container}: {count} by device plugin" for container, count in picked.items()]
@@ -173,7 +143,7 @@ def nearest_miss(node: dict[str, Any]) -> str:
 
 
 def shortfall(miss: dict[str, Any]) -> str:
-    """What was needed and what there is, in a few words."""
+    """The needed and the available amount."""
     where = f"{miss['device']}: " if miss["device"] else ""
     unit = f" {miss['unit']}" if miss["unit"] and miss["unit"] not in _WORDS else ""
     have = "unknown" if miss["have"] is None else miss["have"]

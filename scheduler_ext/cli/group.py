@@ -1,10 +1,12 @@
-"""A group of commands, and how errors leave it."""
+"""A group of commands: their import on demand, their summary in help, and the exit on errors."""
 
 from __future__ import annotations
 
 import errno
 import os
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from inspect import cleandoc
 from typing import Any
 
@@ -14,10 +16,32 @@ from scheduler_ext.cli.output import printable
 from scheduler_ext.core.errors import SchedulerExtError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class LazyCommands(Mapping[str, click.Command]):
+    """The commands of a package, imported on demand; a module has its command's name, with underscores."""
+
+    def __init__(self, package: str, names: Sequence[str]) -> None:
+        self._package = package
+        self._names = names
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._names:
+            raise KeyError(name)
+        module = name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"{self._package}.{module}"), module)
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 class CommandGroup(click.Group):
-    """Errors meant for the user leave as one line on stderr and exit 1; anything else is a bug and shows."""
+    """Errors meant for the user become one line on stderr and exit status 1; bugs keep their traceback."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands with the first paragraph of their help, wrapped and never cut off."""
@@ -32,14 +56,14 @@ class CommandGroup(click.Group):
             raise click.ClickException(printable(str(error))) from error
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """A reader that went away ends it silently; what cannot be written is an error like any other."""
+        """A closed pipe ends the command silently; a full disk on standard output is one error line."""
         try:
             return super().main(*args, **extra)
         except OSError as error:
-            # Of a file, the command that opened it tells.
+            # For a named file, the command itself reports the error.
             if error.errno not in _FULL or error.filename is not None:
                 raise
-            # What is left of it would be tried, and told, again at the end.
+            # Python would flush the rest at exit and report the error again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             click.echo(f"Error: standard output: {error.strerror}", err=True)
             sys.exit(1)

@@ -1,21 +1,39 @@
-"""What commands read before they begin: a configuration, and a cluster from a file or alive."""
+"""What commands read: a configuration, pods, and a cluster, from a file or alive."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
-from scheduler_ext.cli.kubeconfig_paths import implied_kubeconfig
+from scheduler_ext.cli.kubeconfigs import implied_kubeconfig
+from scheduler_ext.cli.options import (
+    bundled,
+    config_option,
+    context_option,
+    filename_option,
+    inventory_option,
+    kubeconfig_option,
+    namespace_option,
+)
 from scheduler_ext.cli.output import printable
-from scheduler_ext.cli.pod_files import STDIN, read_input
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
-from scheduler_ext.core.errors import ClusterError, ConfigError, InventoryError
+from scheduler_ext.core.errors import ClusterError, ConfigError, InventoryError, PodError
 from scheduler_ext.sources.clusterstate import ClusterState, file_state, state_of
+from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration, load_config
-from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, read_file
-from scheduler_ext.wire.objects import read_objects
+from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, read_file, read_stream
+from scheduler_ext.wire.manifests import Manifest, every_pod, in_namespace
+from scheduler_ext.wire.objects import read_manifests, read_objects
+
+STDIN = "-"
+_STDIN_READ = "scheduler_ext.stdin_read"
+# Names in one line of an error.
+_SHOWN_NAMES = 10
 
 
 def read_config(path: Path | None) -> Configuration:
@@ -30,6 +48,53 @@ def read_config(path: Path | None) -> Configuration:
         raise ConfigError(f"{path}: {error}") from None
 
 
+def read_input(path: Path) -> bytes:
+    """The bytes of a file, or of standard input. Raises OSError; click.UsageError for a second read of it."""
+    if str(path) != STDIN:
+        return read_file(path)
+    meta = click.get_current_context().meta
+    if meta.get(_STDIN_READ):
+        raise click.UsageError("-: standard input can be read only once; give a file for one of the two")
+    meta[_STDIN_READ] = True
+    return read_stream(sys.stdin.buffer)
+
+
+def read_pod_list(filename: Path, namespace: str, *, only: bool) -> list[Manifest]:
+    """The pods of a file or of standard input; pods without a namespace are in ``namespace``.
+
+    With ``only``, pods of other namespaces are an error. Raises InventoryError naming the file.
+    """
+    try:
+        return in_namespace(read_manifests(read_input(filename)), namespace, only=only)
+    except OSError as error:
+        raise InventoryError(f"{filename}: {error.strerror or error}") from None
+    except InventoryError as error:
+        raise InventoryError(f"{filename}: {error}") from None
+
+
+def read_pod(filename: Path, namespace: str, *, only: bool, name: str | None = None) -> Manifest:
+    """The only pod of a file, or the pod with this name; otherwise as ``read_pod_list``.
+
+    Raises InventoryError naming the file.
+    """
+    manifests = read_pod_list(filename, namespace, only=only)
+    chosen = manifests if name is None else [each for each in manifests if each.name == name]
+    if len(chosen) == 1:
+        return chosen[0]
+    names = ", ".join(each.name for each in manifests[:_SHOWN_NAMES])
+    more = f" and {len(manifests) - _SHOWN_NAMES} more" if manifests[_SHOWN_NAMES:] else ""
+    found = f"{len(chosen)} pods in it" if name is None else f"{len(chosen) or 'no'} pods {name!r:.80} in it"
+    raise InventoryError(f"{filename}: {found}; choose one: {names}{more}")
+
+
+def every_pod_of(manifests: list[Manifest], filename: Path) -> list[kube.Pod]:
+    """All pods of a file's manifests, replicas included. Raises InventoryError naming the file."""
+    try:
+        return every_pod(manifests)
+    except InventoryError as error:
+        raise InventoryError(f"{filename}: {error}") from None
+
+
 def one_source(**flags: object) -> None:
     """Raises click.UsageError unless exactly one of these was given."""
     names = [f"--{name.replace('_', '-')}" for name in flags]
@@ -41,23 +106,23 @@ def one_source(**flags: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a command has its cluster from: a file, or a live one. Just one of both is there."""
+    """The cluster of a command: an inventory file or a kubeconfig; the other is None."""
 
     inventory: Path | None
     kubeconfig: Kubeconfig | None
 
     def namespace(self, chosen: str | None) -> str:
-        """The one that was asked for, or where kubectl puts what names none. Raises ClusterError."""
+        """The chosen namespace, or kubectl's default for this cluster. Raises ClusterError."""
         if chosen is not None:
             return chosen
         return self.kubeconfig.namespace() if self.kubeconfig is not None else "default"
 
     def state(self, config: Configuration, *, with_objects: bool = False) -> ClusterState:
-        """The cluster, with its objects where asked for. Raises InventoryError, ClusterError."""
+        """The cluster, on request with its objects. Raises InventoryError, ClusterError."""
         if self.inventory is not None:
             return self._of_file(self.inventory, config)
         assert self.kubeconfig is not None
-        # Here, because importing the client takes longer than most commands.
+        # The import of the client takes longer than most commands.
         from scheduler_ext.cluster.client.transport import Transport
         from scheduler_ext.cluster.one_shot import cluster_state
 
@@ -86,9 +151,9 @@ class Source:
 def source_of(
     inventory_file: Path | None, kubeconfig: Path | None, context: str | None, flag: str = "--inventory"
 ) -> Source:
-    """What was named; the kubeconfig of kubectl where nothing was. ``flag`` is what names the file.
+    """The named cluster, or kubectl's own; ``flag`` is the option for the file.
 
-    Raises click.UsageError; ClusterError where $KUBECONFIG names what is not there.
+    Raises click.UsageError; ClusterError where $KUBECONFIG names a missing file.
     """
     if inventory_file is not None:
         if kubeconfig is not None:
@@ -100,3 +165,49 @@ def source_of(
     if found is None:
         raise click.UsageError(f"nothing to read from: give one of {flag}, --kubeconfig, or set KUBECONFIG")
     return Source(None, found)
+
+
+@dataclass(frozen=True, slots=True)
+class OnePod:
+    """One pod of a file and the cluster it is compared with, as given by ``one_pod_options``."""
+
+    filename: Path
+    pod_name: str | None
+    namespace: str | None
+    inventory_file: Path | None
+    kubeconfig: Path | None
+    context: str | None
+    config_file: Path | None
+
+    def answer(
+        self, question: Callable[[kube.Pod, ClusterState, Configuration], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The answer to a question, with the notes on the pod. Raises SchedulerExtError naming the file."""
+        config = read_config(self.config_file)
+        source = source_of(self.inventory_file, self.kubeconfig, self.context)
+        namespace, only = source.namespace(self.namespace), self.namespace is not None
+        given = read_pod(self.filename, namespace, only=only, name=self.pod_name)
+        state = source.state(config, with_objects=True)
+        try:
+            answer = question(given.pod, state, config)
+        except PodError as error:
+            raise PodError(f"{self.filename}: {error}") from None
+        except InventoryError as error:
+            raise InventoryError(f"{state.source}: {error}") from None
+        answer["warnings"][:0] = given.notes()
+        return answer
+
+
+one_pod_options = bundled(
+    OnePod,
+    "asked",
+    filename_option(
+        "File with a Pod or a workload with a pod template; - reads standard input.", required=True
+    ),
+    click.option("--pod", "pod_name", help="Name of the pod, where the file has several."),
+    namespace_option,
+    inventory_option,
+    kubeconfig_option,
+    context_option,
+    config_option,
+)

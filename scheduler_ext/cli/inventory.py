@@ -1,7 +1,8 @@
-"""``scheduler-ext inventory``: what is known of every GPU."""
+"""``scheduler-ext inventory``: the known GPUs of every node."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,25 @@ from scheduler_ext.cli.options import (
     kubeconfig_option,
     output_option,
 )
-from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
+from scheduler_ext.cli.output import print_notes, print_output, print_table
 from scheduler_ext.views.listing import inventory_list
+
+_NODE_HEADER = (
+    "NODE",
+    "STATE",
+    "SOURCE",
+    "GPUS",
+    "SICK",
+    "CORDONED",
+    "HELD UNSEEN",
+    "MODEL",
+    "FREE MIB",
+    "MIG FREE",
+)
+_DEVICE_HEADER = (
+    *("NODE", "GPU", "UUID", "MODEL", "HEALTH", "CORDONED"),
+    *("TOTAL MIB", "USED", "REQUESTED", "FREE", "MIG FREE"),
+)
 
 
 @click.command()
@@ -36,17 +54,16 @@ def inventory(
     """List nodes with their GPUs, free memory and MIG instances."""
     config = read_config(config_file)
     state = source_of(inventory_file, kubeconfig, context).state(config)
-    listing = inventory_list(state.infos.values(), config, state.ages_s, state.problems)
-    if output in ("json", "yaml"):
-        print_structured(listing, output)
-    elif output == "name":
-        print_names("node", (item["node"] for item in listing["items"]))
-    else:
-        print_inventory(listing, wide=output == "wide")
+    print_listing(inventory_list(state.infos.values(), config, state.ages_s, state.problems), output)
+
+
+def print_listing(listing: dict[str, Any], output: str) -> None:
+    """An InventoryList in the form of ``-o``."""
+    print_output(output, listing, "node", (item["node"] for item in listing["items"]), print_inventory)
 
 
 def print_inventory(listing: dict[str, Any], *, wide: bool) -> None:
-    """An InventoryList for people: a line for each node, or for each GPU."""
+    """A line for each node, or with ``wide`` for each GPU."""
     if wide:
         _print_devices(listing["items"])
     else:
@@ -65,7 +82,7 @@ def _print_nodes(items: list[dict[str, Any]]) -> None:
                 item["state"],
                 item["source"] + (", report refused" if item["problem"] else ""),
                 len(devices),
-                _sick(devices),
+                sum(not device["healthy"] for device in devices),
                 _cordoned(item),
                 sum(each["count"] for each in item["unattributed"]),
                 ", ".join(dict.fromkeys(device["model"] for device in devices)) or "-",
@@ -75,21 +92,7 @@ def _print_nodes(items: list[dict[str, Any]]) -> None:
                 counted(item["migFree"]),
             )
         )
-    print_table(
-        (
-            "NODE",
-            "STATE",
-            "SOURCE",
-            "GPUS",
-            "SICK",
-            "CORDONED",
-            "HELD UNSEEN",
-            "MODEL",
-            "FREE MIB",
-            "MIG FREE",
-        ),
-        rows,
-    )
+    print_table(_NODE_HEADER, rows)
 
 
 def _print_devices(items: list[dict[str, Any]]) -> None:
@@ -110,24 +113,11 @@ def _print_devices(items: list[dict[str, Any]]) -> None:
                     _unheld(device, item["state"]),
                 )
             )
-    header = (
-        "NODE",
-        "GPU",
-        "UUID",
-        "MODEL",
-        "HEALTH",
-        "CORDONED",
-        "TOTAL MIB",
-        "USED",
-        "REQUESTED",
-        "FREE",
-        "MIG FREE",
-    )
-    print_table(header, rows, wide=True)
+    print_table(_DEVICE_HEADER, rows, wide=True)
 
 
 def _promised_and_free(device: dict[str, Any]) -> tuple[object, object]:
-    """Of a GPU that may be one of those held, both as bounds."""
+    """Both amounts; bounds for a GPU that may be held."""
     memory = device["memory"]
     if memory["freeMiB"] is None:
         return "-", "-"
@@ -137,37 +127,32 @@ def _promised_and_free(device: dict[str, Any]) -> tuple[object, object]:
 
 
 def _print_notes(items: list[dict[str, Any]]) -> None:
-    """What a line per GPU has no place for."""
     for item in items:
-        for each in item["unattributed"]:
-            click.echo(printable(f"Note: {item['node']}: {each['text']}"))
+        notes = [each["text"] for each in item["unattributed"]]
         if item["problem"]:
-            click.echo(printable(f"Note: {item['node']}: its report is refused, {item['source']} are shown"))
+            notes.append(f"its report is refused, {item['source']} are shown")
         if item["cordonsUnknown"]:
-            named = ", ".join(item["cordonsUnknown"])
-            click.echo(printable(f"Note: {item['node']}: cordoned, and no GPU of the node: {named}"))
+            notes.append(f"cordoned, and no GPU of the node: {', '.join(item['cordonsUnknown'])}")
+        print_notes(f"{item['node']}: {note}" for note in notes)
 
 
 def _cordoned(item: dict[str, Any]) -> str:
-    """How many GPUs take nothing new, and how many that are none of the node's were meant to."""
+    """The number of cordoned GPUs, and of cordoned UUIDs that no GPU of the node has."""
     count, unknown = sum(device["cordoned"] for device in item["devices"]), len(item["cordonsUnknown"])
     return f"{count}, {unknown} unknown" if unknown else str(count)
 
 
-def _sick(devices: list[dict[str, Any]]) -> int:
-    return sum(not device["healthy"] for device in devices)
-
-
 def _unheld(device: dict[str, Any], state: str) -> str:
-    """The GPU's instances that nobody is known to hold, where it takes something new."""
+    """The GPU's instances without a known holder, if the GPU takes pods."""
     open_ = state != "Missing" and device["healthy"] and not device["cordoned"]
-    free: dict[str, int] = {}
-    for instance in device["mig"]["instances"]:
-        free[instance["profile"]] = free.get(instance["profile"], 0) + (open_ and instance["free"])
-    uncertain = any(instance["mayBeHeld"] for instance in device["mig"]["instances"])
+    instances = device["mig"]["instances"]
+    free: Counter[str] = Counter()
+    for instance in instances:
+        free[instance["profile"]] += open_ and instance["free"]
+    uncertain = any(instance["mayBeHeld"] for instance in instances)
     return ("≤" if uncertain else "") + counted(free)
 
 
 def counted(instances: Mapping[str, int]) -> str:
-    """How many MIG instances of which profile, in a few words."""
+    """MIG instances by profile, such as 2x1g.10gb."""
     return ",".join(f"{count}x{profile}" for profile, count in sorted(instances.items())) or "-"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from scheduler_ext import __version__
-from scheduler_ext.cli.group import CommandGroup
-from scheduler_ext.cli.lazy_commands import LazyCommands
+from scheduler_ext.cli.group import CONTEXT_SETTINGS, CommandGroup, LazyCommands
 
 _NAMES = (
     "serve",
@@ -29,9 +28,9 @@ _NAMES = (
 
 @click.group(
     cls=CommandGroup,
-    # An agent on every node need not hold the extender in memory. click only reads them.
+    # An agent runs on every node and must not hold the extender in memory. click only reads the mapping.
     commands=LazyCommands("scheduler_ext.cli", _NAMES),
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings=CONTEXT_SETTINGS,
 )
 @click.version_option(__version__, prog_name="scheduler-ext")
 def main() -> None:

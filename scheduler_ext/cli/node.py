@@ -1,4 +1,4 @@
-"""``scheduler-ext node``: what is on each GPU of this node?"""
+"""``scheduler-ext node``: the GPUs of one node and the pods that hold them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.complete_names import complete_nodes
-from scheduler_ext.cli.live_options import Live, live_options, without_namespace_options
-from scheduler_ext.cli.options import output_option
-from scheduler_ext.cli.output import print_names, print_structured, printable, styled
+from scheduler_ext.cli.answers import Live, live_options
+from scheduler_ext.cli.kubeconfigs import complete_nodes
+from scheduler_ext.cli.options import without_namespace_options
+from scheduler_ext.cli.output import print_notes, print_output, printable, styled
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.explain.explain import API_VERSION
 
@@ -25,12 +25,7 @@ _COLOURS = {_PROMISED: "blue", _USED: "cyan", _UNKNOWN: "red"}
 @click.argument("name", shell_complete=complete_nodes)
 @without_namespace_options
 @live_options
-@output_option
-def node(
-    name: str,
-    live: Live,
-    output: str,
-) -> None:
+def node(name: str, live: Live, output: str) -> None:
     """Show the GPUs of a node and the pods that hold them.
 
     Shows the memory of each GPU as a bar, and its MIG instances.
@@ -41,24 +36,22 @@ def node(
     if found is None:
         raise InventoryError(f"node {name}: no node of this name has GPUs; `nodes` lists those that have")
     held = answering.ledger()["nodes"].get(name, {"devices": {}, "unknownDevices": []})
-    if output in ("json", "yaml"):
-        header = {"apiVersion": API_VERSION, "kind": "GPUNodeHoldings"}
-        print_structured({**header, **found, "holdings": held}, output)
-        return
-    if output == "name":
-        print_names("node", [name])
-        return
-    click.echo(printable(f"Node {name}: {found['state']}, known by its {found['source']}"))
+    header = {"apiVersion": API_VERSION, "kind": "GPUNodeHoldings"}
+    print_output(output, {**header, **found, "holdings": held}, "node", [name], _print)
+
+
+def _print(found: dict[str, Any], *, wide: bool) -> None:
+    held = found["holdings"]
+    click.echo(printable(f"Node {found['node']}: {found['state']}, known by its {found['source']}"))
     if found["problem"]:
-        click.echo(printable(f"Note: its report is refused: {found['problem']}"))
+        print_notes([f"its report is refused: {found['problem']}"])
     click.echo(
         f"{_PROMISED} promised to pods  {_USED} used beyond  {_UNKNOWN} used by nobody known  {_FREE} free"
         + (f"  {_MAYBE} may be held" if found["unattributed"] else "")
     )
-    for each in found["unattributed"]:
-        click.echo(printable(f"Note: {each['text']}"))
+    print_notes(each["text"] for each in found["unattributed"])
     for device in found["devices"]:
-        _print_device(device, held["devices"].get(device["uuid"], {"holdings": []}), wide=output == "wide")
+        _print_device(device, held["devices"].get(device["uuid"], {"holdings": []}), wide=wide)
     if held["unknownDevices"]:
         click.echo()
     for entry in held["unknownDevices"]:
@@ -91,7 +84,7 @@ def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -
 
 
 def _slots(instance: dict[str, Any]) -> str:
-    """Which slots of the GPU an instance takes."""
+    """The slots of the GPU that an instance takes."""
     start, size = instance["start"], instance["size"]
     if start is None:
         return f"{size} slots" if size > 1 else "1 slot"
@@ -112,14 +105,14 @@ def _holding(holding: dict[str, Any]) -> str:
 
 
 def _who(holding: dict[str, Any]) -> str:
-    """A pod and its container; and what became of it so far, unless it is known to run."""
+    """A pod and its container, with the state of its placement unless Confirmed."""
     state = "" if holding["state"] == "Confirmed" else f", {holding['state']}"
     container = f" ({holding['container']})" if holding["container"] else ""
     return f"{holding['namespace']}/{holding['name']}{container}{state}"
 
 
 def _bar(memory: dict[str, Any], *, may_be_held: bool) -> str:
-    """The GPU's memory in cells; whatever there is of something has one at least."""
+    """The GPU's memory in cells; an amount above 0 has at least one."""
     total = memory["totalMiB"]
     if not total:
         return "?" * _BAR_CELLS
@@ -131,7 +124,7 @@ def _bar(memory: dict[str, Any], *, may_be_held: bool) -> str:
         count = max(1, round(mib * _BAR_CELLS / total)) if mib else 0
         count = min(count, _BAR_CELLS - len(cells))
         cells += mark * count
-    # Of a GPU that takes nothing new nothing is free, also where nobody has anything.
+    # Unused memory of a GPU that takes no pods is not free.
     rest = " " if memory["freeAtMostMiB"] == 0 else _MAYBE if may_be_held else _FREE
     cells += rest * (_BAR_CELLS - len(cells))
     return "".join(styled("".join(run), fg=_COLOURS.get(mark)) for mark, run in groupby(cells))
@@ -144,8 +137,8 @@ def _parts(memory: dict[str, Any]) -> str:
         ("unaccounted", "unaccountedMiB"),
         ("reserved", "reservedMiB"),
     )
-    told = (f"{word} {memory[key]:,} MiB" for word, key in parts if memory[key] is not None)
-    return ", ".join(told) or "nothing else is known"
+    amounts = (f"{word} {memory[key]:,} MiB" for word, key in parts if memory[key] is not None)
+    return ", ".join(amounts) or "nothing else is known"
 
 
 def _amounts(device: dict[str, Any]) -> str:

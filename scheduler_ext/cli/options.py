@@ -1,22 +1,27 @@
-"""Options that several commands share."""
+"""Options that several commands share, each written once."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from scheduler_ext.cli.complete_names import complete_contexts, complete_namespaces
+from scheduler_ext.cli.kubeconfigs import complete_contexts, complete_namespaces
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.wire.durations import duration_s
 
 Command = TypeVar("Command", bound=Callable[..., Any] | click.Command)
 
+FILE = click.Path(path_type=Path)
+FILE_OR_STDIN = click.Path(path_type=Path, allow_dash=True)
+
 
 def together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Several options as one, which help shows in this order."""
+    """Several options as one; help shows them in this order."""
 
     def all_of_them(command: Command) -> Command:
         for option in reversed(options):
@@ -26,35 +31,56 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
     return all_of_them
 
 
+def bundled(
+    build: Callable[..., Any], parameter: str, *options: Callable[[Callable[..., None]], Callable[..., None]]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Options whose values reach the command as one ``parameter``: ``build`` of all of them, by name."""
+    names = inspect.signature(build).parameters
+
+    def bundle(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def with_bundle(*args: Any, **values: Any) -> None:
+            built = build(**{name: values.pop(name) for name in names})
+            command(*args, **{parameter: built}, **values)
+
+        return together(*options)(with_bundle)
+
+    return bundle
+
+
+def kubeconfig_option_with(help_text: str) -> Callable[[Command], Command]:
+    """The option ``--kubeconfig``."""
+    return click.option("--kubeconfig", type=FILE, help=help_text)
+
+
+def config_option_with(help_text: str) -> Callable[[Command], Command]:
+    """The option ``--config``."""
+    return click.option("--config", "config_file", type=FILE, help=help_text)
+
+
+def filename_option(help_text: str, *, required: bool = False) -> Callable[[Command], Command]:
+    """The option ``-f``."""
+    return click.option("-f", "--filename", type=FILE_OR_STDIN, required=required, help=help_text)
+
+
 inventory_option = click.option(
     "--inventory",
     "inventory_file",
-    type=click.Path(path_type=Path, allow_dash=True),
-    help="File of GPUNode, Node and Pod objects, such as `kubectl get gpunodes,nodes,pods -A -o yaml`; - for "
-    "standard input.",
+    type=FILE_OR_STDIN,
+    help="File of GPUNode, Node and Pod objects, for example the output of `kubectl get "
+    "gpunodes,nodes,pods -A -o yaml`; - reads standard input.",
 )
-kubeconfig_option = click.option(
-    "--kubeconfig",
-    type=click.Path(path_type=Path),
-    help="The cluster of this kubeconfig, as it is now; $KUBECONFIG or ~/.kube/config without.",
+kubeconfig_option = kubeconfig_option_with(
+    "Kubeconfig of a live cluster, read once (default: $KUBECONFIG, then ~/.kube/config)."
 )
-followed_option = click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="The cluster of this kubeconfig, followed."
-)
+followed_option = kubeconfig_option_with("Kubeconfig of the cluster to watch.")
 log_format_option = click.option(
     "--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True
 )
 context_option = click.option(
-    "--context",
-    shell_complete=complete_contexts,
-    help="Another context of the kubeconfig than its current one.",
+    "--context", shell_complete=complete_contexts, help="Kubeconfig context (default: current-context)."
 )
-config_option = click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path),
-    help="ExtenderConfiguration file; defaults without.",
-)
+config_option = config_option_with("ExtenderConfiguration file (default: built-in defaults).")
 output_option = click.option(
     "-o",
     "--output",
@@ -62,31 +88,33 @@ output_option = click.option(
     default="table",
     show_default=True,
 )
+_namespace = functools.partial(click.option, "-n", "--namespace", shell_complete=complete_namespaces)
+_all_namespaces = functools.partial(click.option, "-A", "--all-namespaces", is_flag=True)
+namespace_option = _namespace(help="Namespace (default: the namespace of the context).")
+all_namespaces_option = _all_namespaces(help="All namespaces; overrides -n.")
 
-namespace_option = click.option(
-    "-n",
-    "--namespace",
-    shell_complete=complete_namespaces,
-    help="The namespace; that of the context without.",
+# kubectl accepts both for objects without a namespace, and so do its users.
+_NO_NAMESPACE = "Accepted as by kubectl and ignored: nodes have no namespace."
+without_namespace_options = together(
+    _namespace(expose_value=False, help=_NO_NAMESPACE),
+    _all_namespaces(expose_value=False, help=_NO_NAMESPACE),
 )
 
-# What is asked about one pod on one cluster.
-one_pod_options = together(
-    click.option(
-        "-f",
-        "--filename",
-        type=click.Path(path_type=Path, allow_dash=True),
-        required=True,
-        help="File with a Pod, or a workload with a pod template; - for standard input.",
-    ),
-    click.option("--pod", "pod_name", help="Which pod of the file, where it has several."),
-    namespace_option,
-    inventory_option,
-    kubeconfig_option,
-    context_option,
-    config_option,
-    output_option,
-)
+
+class NamespacedName(click.ParamType[tuple[str, str]]):
+    """NAMESPACE/NAME."""
+
+    name = "namespace/name"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        namespace, slash, name = str(value).partition("/")
+        if not (namespace and slash and name) or "/" in name:
+            self.fail(f"{value!r} is no NAMESPACE/NAME such as gpu-scheduler/gpu-scheduler", param, ctx)
+        return namespace, name
 
 
 class Duration(click.ParamType[float]):
@@ -108,6 +136,6 @@ class Duration(click.ParamType[float]):
 
 
 def check_context(kubeconfig: Path | None, context: str | None) -> None:
-    """Raises click.UsageError for a context of no kubeconfig."""
+    """Raises click.UsageError for a context without a kubeconfig."""
     if context is not None and kubeconfig is None:
         raise click.UsageError("--context: a context is one of a kubeconfig's; give --kubeconfig too")

@@ -1,4 +1,4 @@
-"""How results are printed: JSON, YAML, or a table like kubectl's, in colour only on a terminal."""
+"""Results as JSON, YAML, or a table like kubectl's, with colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from typing import Any, Final
 
 import click
 import yaml
 
-# Where output goes to no terminal.
+# The width where output is not a terminal.
 COLUMNS: Final = 120
 _NARROWEST: Final = 4
 _GAPS: Final = ("   ", "  ", " ")
@@ -26,22 +26,45 @@ _BREAKS: Final = (
 )
 
 
+def print_output(
+    output: str,
+    value: dict[str, Any],
+    kind: str,
+    names: Iterable[str],
+    table: Callable[..., None],
+) -> None:
+    """A value in the form of ``-o``: structured, as ``names`` of objects, or by ``table(value, wide=)``."""
+    if output in ("json", "yaml"):
+        print_structured(value, output)
+    elif output == "name":
+        # As kubectl names objects, a line each: node/a.
+        for name in names:
+            click.echo(printable(f"{kind}/{name}"))
+    else:
+        table(value, wide=output == "wide")
+
+
 def print_structured(value: dict[str, Any], form: str) -> None:
-    """The value as JSON or YAML on stdout; what is not ASCII is escaped, as it may act on a terminal."""
+    """The value as JSON or YAML on stdout; other characters than ASCII are escaped, to protect terminals."""
     if form == "json":
         click.echo(json.dumps(value, indent=2))
     else:
         click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=False), nl=False)
 
 
-def print_names(kind: str, names: Iterable[str]) -> None:
-    """Objects as kubectl names them, a line each: ``node/a``."""
-    for name in names:
-        click.echo(printable(f"{kind}/{name}"))
+def print_notes(notes: Iterable[str]) -> None:
+    """Notes for users, a line each."""
+    for note in notes:
+        click.echo(printable(f"Note: {note}"))
+
+
+def not_modelled(features: Iterable[str]) -> list[str]:
+    """The notes on what kube-scheduler compares and this package does not."""
+    return [f"not modelled here, kube-scheduler may decide otherwise: {feature}" for feature in features]
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], *, wide: bool = False) -> None:
-    """Rows under a header, with cells wrapped to fit the terminal, or 120 columns where there is none.
+    """Rows under a header, with cells wrapped to the width of the terminal, or to 120 columns.
 
     ``wide`` keeps each row on one line of any length.
     """
@@ -54,7 +77,7 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], *, wide
 
 
 def _layout(rows: Sequence[Sequence[str]], columns: int | None) -> tuple[list[int], str]:
-    """The width of each column, and the gap between two, where lines have at most this many characters."""
+    """The width of each column and the gap between columns, for lines of at most so many characters."""
     table = list(zip(*rows, strict=True))
     natural = [max(map(len, column)) for column in table]
     if columns is None:
@@ -64,7 +87,7 @@ def _layout(rows: Sequence[Sequence[str]], columns: int | None) -> tuple[list[in
             return natural, gap
     parts = [[part for cell in column for part in _HYPHENATED.findall(cell)] for column in table]
     unbroken = [max((len(part.rstrip()) for part in column), default=0) for column in parts]
-    # Names stay whole for as long as other columns can shrink.
+    # Names stay whole as long as other columns can shrink.
     for least in ([natural[0], *unbroken[1:]], unbroken, [min(width, _NARROWEST) for width in natural]):
         for gap in _GAPS[1:]:
             room = columns - len(gap) * (len(natural) - 1)
@@ -74,7 +97,7 @@ def _layout(rows: Sequence[Sequence[str]], columns: int | None) -> tuple[list[in
 
 
 def _narrowed(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Widths that sum to ``room`` where ``least`` allows: the widest columns shrink to one width."""
+    """Widths with a sum of ``room`` where ``least`` allows: the widest columns shrink to a common width."""
     cap = max(natural)
     while cap > 1 and sum(_capped(natural, least, cap)) > room:
         cap -= 1
@@ -90,12 +113,12 @@ def _capped(natural: Sequence[int], least: Sequence[int], cap: int) -> list[int]
 
 
 def _columns() -> int:
-    """The width of the terminal; 120 where output goes elsewhere."""
+    """The width of the terminal, or 120 for other outputs."""
     return (sys.stdout.isatty() and os.get_terminal_size(sys.stdout.fileno()).columns) or COLUMNS
 
 
 def _print_row(cells: Sequence[str], widths: Sequence[int], gap: str, **style: Any) -> None:
-    """The cells below their titles, on as many lines as the longest needs; colours take no width."""
+    """The cells below their titles, on as many lines as the longest cell needs; colours take no width."""
     wrapped = [_wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
     styles = [{"fg": _COLOURS[cell]} if cell in _COLOURS else style for cell in cells]
     for line in zip_longest(*wrapped, fillvalue=""):
@@ -107,8 +130,7 @@ def _print_row(cells: Sequence[str], widths: Sequence[int], gap: str, **style: A
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of this width, broken after a comma where one of those will do, else after a space,
-    else after a hyphen, else anywhere."""
+    """The text in lines of this width: broken after commas, then spaces, then hyphens, then anywhere."""
     lines = [""]
 
     def place(part: str, breaks: Sequence[re.Pattern[str]]) -> None:
@@ -125,17 +147,17 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def styled(text: str, **style: Any) -> str:
-    """The text in the style that `click.style` takes, on a terminal that is to have colours."""
+    """The text in a style of `click.style`, if the terminal shows colours."""
     return click.style(text, **style) if text and style and _in_colour() else text
 
 
 def _in_colour() -> bool:
-    """https://no-color.org, and what terminals without colours call themselves."""
+    """Whether to print colours: https://no-color.org, and TERM=dumb."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def printable(text: str) -> str:
-    """Without control characters, which would act on a terminal: reports and manifests come from anybody."""
+    """The text without control characters: reports and manifests are untrusted, and terminals obey them."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

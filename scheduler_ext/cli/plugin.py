@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from scheduler_ext import __version__
-from scheduler_ext.cli.group import CommandGroup
-from scheduler_ext.cli.lazy_commands import LazyCommands
+from scheduler_ext.cli.group import CONTEXT_SETTINGS, CommandGroup, LazyCommands
 
 NAME = "kubectl gpu-placement"
 _NAMES = ("why", "nodes", "node", "pods", "explain", "capacity", "simulate", "reasons", "completion")
@@ -15,13 +14,13 @@ _NAMES = ("why", "nodes", "node", "pods", "explain", "capacity", "simulate", "re
 @click.group(
     cls=CommandGroup,
     commands=LazyCommands("scheduler_ext.cli", _NAMES),
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings=CONTEXT_SETTINGS,
 )
 @click.version_option(__version__, prog_name=NAME)
 def plugin() -> None:
-    """Where pods with GPUs are, why they wait, and what would fit.
+    """Show where GPU pods are, why they wait, and what would fit.
 
-    Without --kubeconfig every command asks the cluster that kubectl would.
+    Without --kubeconfig, commands use the cluster that kubectl uses.
     """
 
 

@@ -1,31 +1,22 @@
-"""``scheduler-ext pods``: which pods have GPUs, and which wait for some?"""
+"""``scheduler-ext pods``: the pods of a live cluster that hold GPUs or wait for them."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
-from scheduler_ext.cli.live_options import (
-    Live,
-    all_namespaces_option,
-    live_options,
-)
-from scheduler_ext.cli.options import namespace_option, output_option
-from scheduler_ext.cli.output import print_names, print_structured, print_table
+from scheduler_ext.cli.answers import Live, live_options
+from scheduler_ext.cli.options import all_namespaces_option, namespace_option
+from scheduler_ext.cli.output import print_output, print_table
 
 
 @click.command()
 @namespace_option
 @all_namespaces_option
 @live_options
-@output_option
-def pods(
-    namespace: str | None,
-    all_namespaces: bool,
-    live: Live,
-    output: str,
-) -> None:
+def pods(namespace: str | None, all_namespaces: bool, live: Live, output: str) -> None:
     """List the pods that hold GPUs or wait for them.
 
     Shows the GPUs of each pod, or the reason why it waits.
@@ -33,17 +24,15 @@ def pods(
     only = None if all_namespaces else live.namespace(namespace)
     listing = live.answers().pods()
     items = [item for item in listing["items"] if only is None or item["namespace"] == only]
-    if output in ("json", "yaml"):
-        print_structured({**listing, "items": items}, output)
-    elif output == "name":
-        print_names("pod", (item["name"] for item in items))
-    elif not items:
+    names = (item["name"] for item in items)
+    print_output(output, {**listing, "items": items}, "pod", names, partial(_print, only))
+
+
+def _print(only: str | None, listing: dict[str, Any], *, wide: bool) -> None:
+    items = listing["items"]
+    if not items:
         click.echo("No pods with GPUs" + (f" in namespace {only}" if only is not None else ""), err=True)
-    else:
-        _print(items, with_namespace=only is None, wide=output == "wide")
-
-
-def _print(items: list[dict[str, Any]], *, with_namespace: bool, wide: bool) -> None:
+        return
     header = ["NAME", "STATE", "NODE", "PRIORITY", "ASKS", "GPUS", "REASON"]
     rows = [
         [
@@ -63,7 +52,7 @@ def _print(items: list[dict[str, Any]], *, with_namespace: bool, wide: bool) -> 
             [*row, item["nearest"] or "", _commonest(item["commonest"])]
             for row, item in zip(rows, items, strict=True)
         ]
-    if with_namespace:
+    if only is None:
         header.insert(0, "NAMESPACE")
         rows = [[item["namespace"], *row] for row, item in zip(rows, items, strict=True)]
     print_table(header, rows, wide=wide)

@@ -1,4 +1,4 @@
-"""``scheduler-ext reasons``: what each rejection means and what to do about it."""
+"""``scheduler-ext reasons``: the meaning and the remedy of each rejection."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from scheduler_ext.explain.explain import API_VERSION
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
 )
 def reasons(output: str) -> None:
-    """List the reasons for which nodes are rejected.
+    """List the reasons for rejected nodes.
 
-    Shows what each reason means and what to do about it.
+    Shows the meaning and the remedy of each reason.
     """
     if output != "table":
         items = [{"reason": r.text, "meaning": r.meaning, "remedy": r.remedy} for r in REASONS]

@@ -1,4 +1,4 @@
-"""``scheduler-ext replay``: the decisions of a running extender, asked about elsewhere."""
+"""``scheduler-ext replay``: ``explain`` on the saved state of an extender."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.explain import WOULD_NOT_FIT, print_explanation
-from scheduler_ext.cli.object_names import NamespacedName
-from scheduler_ext.cli.options import output_option
-from scheduler_ext.cli.output import print_names, print_structured
-from scheduler_ext.cli.pod_files import read_pod
+from scheduler_ext.cli.explain import answer_with
+from scheduler_ext.cli.inputs import read_pod
+from scheduler_ext.cli.options import NamespacedName, filename_option, output_option
 from scheduler_ext.core.errors import PodError, RequestError, SnapshotFileError
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.snapshot_dump import revived
+from scheduler_ext.explain.snapshot_dump import Dump, revived
 from scheduler_ext.wire.files import read_file
 from scheduler_ext.wire.snapshot_file import decode_snapshot_file
 
@@ -22,21 +20,18 @@ from scheduler_ext.wire.snapshot_file import decode_snapshot_file
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--pod", type=NamespacedName(), help="A pod of the snapshot, NAMESPACE/NAME.")
-@click.option(
-    "-f",
-    "--filename",
-    type=click.Path(path_type=Path, allow_dash=True),
-    help="File with one Pod that need not be there, or a workload with a template; - for standard input.",
+@filename_option(
+    "File with one Pod or one workload; the pod need not be in the snapshot. - reads standard input."
 )
 @output_option
 @click.pass_context
 def replay(
     ctx: click.Context, file: Path, pod: tuple[str, str] | None, filename: Path | None, output: str
 ) -> None:
-    """Explain a pod on a saved state of an extender.
+    """Explain a pod from the saved state of an extender.
 
-    GET /debug/snapshot saves the state; the answer is that of the extender at that moment. Exit 0 if the pod
-    fits somewhere, 3 if it does not.
+    GET /debug/snapshot saves the state. The answer is the answer of the extender at that time. Exit 0 if the
+    pod fits on some node, 3 if it fits on none.
     """
     if (pod is None) == (filename is None):
         which = "nothing to explain" if pod is None else "--pod and -f are too many"
@@ -44,20 +39,14 @@ def replay(
     try:
         explanation = _explained(file, pod, filename)
     except OverflowError as error:
-        # Such numbers pass for integers until they are to stand in columns.
+        # Such a number decodes as an integer, and does not fit a column.
         raise SnapshotFileError(f"{file}: a number in it is out of range: {error}") from None
-    if output in ("json", "yaml"):
-        print_structured(explanation, output)
-    elif output == "name":
-        print_names("node", explanation["best"])
-    else:
-        print_explanation(explanation, wide=output == "wide")
-    ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)
+    answer_with(ctx, explanation, output)
 
 
 def _explained(file: Path, pod: tuple[str, str] | None, filename: Path | None) -> dict[str, Any]:
     try:
-        replayed = revived(decode_snapshot_file(read_file(file)))
+        replayed = revived(decode_snapshot_file(read_file(file), Dump))
     except OSError as error:
         raise SnapshotFileError(f"{file}: {error.strerror or error}") from None
     except SnapshotFileError as error:
@@ -67,7 +56,7 @@ def _explained(file: Path, pod: tuple[str, str] | None, filename: Path | None) -
         if pod is not None:
             return explainer.of_name(*pod)
         assert filename is not None
-        # A snapshot is of no context: a pod that names no namespace is in the one that kubectl falls back to.
+        # A snapshot belongs to no context: a pod without a namespace is in kubectl's default.
         given = read_pod(filename, "default", only=False)
         return explainer.of_manifest(given.pod, given.notes())
     except RequestError as error:

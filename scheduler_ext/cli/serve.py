@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler_ext.cli.inputs import one_source, read_config
-from scheduler_ext.cli.object_names import NamespacedName
+from scheduler_ext.cli.inputs import STDIN, one_source, read_config
 from scheduler_ext.cli.options import (
+    NamespacedName,
     check_context,
     config_option,
     context_option,
@@ -24,7 +24,6 @@ from scheduler_ext.cli.options import (
     inventory_option,
     log_format_option,
 )
-from scheduler_ext.cli.pod_files import STDIN
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.extender.extender import Extender

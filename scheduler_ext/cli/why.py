@@ -1,4 +1,4 @@
-"""``scheduler-ext why``: why is this pod pending, or where it is?"""
+"""``scheduler-ext why``: the reason why a pod waits, or is on its node."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.complete_names import complete_pods
-from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, devices, print_nodes, tell_why_not
-from scheduler_ext.cli.live_options import Live, live_options
-from scheduler_ext.cli.options import namespace_option, output_option
-from scheduler_ext.cli.output import print_names, print_structured, printable
+from scheduler_ext.cli.answers import Live, live_options
+from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, devices, print_nodes, print_why_not
+from scheduler_ext.cli.kubeconfigs import complete_pods
+from scheduler_ext.cli.options import namespace_option
+from scheduler_ext.cli.output import not_modelled, print_notes, print_output, printable
 from scheduler_ext.core.errors import PodError
 
 
@@ -18,15 +18,8 @@ from scheduler_ext.core.errors import PodError
 @click.argument("pod", shell_complete=complete_pods)
 @namespace_option
 @live_options
-@output_option
 @click.pass_context
-def why(
-    ctx: click.Context,
-    pod: str,
-    namespace: str | None,
-    live: Live,
-    output: str,
-) -> None:
+def why(ctx: click.Context, pod: str, namespace: str | None, live: Live, output: str) -> None:
     """Explain why a pod waits, or why it is on its node.
 
     Exit 0 if the pod has a node or would fit, 3 if it would not fit, 1 if there is no such pod now.
@@ -35,66 +28,58 @@ def why(
     if "/" in name:
         raise click.UsageError(f"{pod!r} is no name of a pod; -n chooses its namespace")
     where = live.namespace(namespace)
-    told = live.answers().pod(where, name)
-    # An extender of an older release does not tell.
-    gone = told is None or told.get("gone", False)
-    if told is not None and not (gone and output == "name"):
-        _tell(told, name, output)
+    answer = live.answers().pod(where, name)
+    # Older extenders do not report it.
+    gone = answer is None or answer.get("gone", False)
+    if answer is not None and not (gone and output == "name"):
+        print_output(output, answer, "pod", [name], _print)
     if gone:
         raise PodError(
             f"pod {where}/{name}: there is no such pod that waits for GPUs or holds some"
             + ("; -n chooses another namespace" if namespace is None else "")
         )
-    assert told is not None
-    ctx.exit(0 if told["fits"] or told["boundTo"] else WOULD_NOT_FIT)
+    assert answer is not None
+    ctx.exit(0 if answer["fits"] or answer["boundTo"] else WOULD_NOT_FIT)
 
 
-def _tell(told: dict[str, Any], name: str, output: str) -> None:
-    if output in ("json", "yaml"):
-        print_structured(told, output)
-    elif output == "name":
-        print_names("pod", [name])
-    else:
-        _print(told, wide=output == "wide")
-
-
-def _print(told: dict[str, Any], *, wide: bool) -> None:
-    gone = told.get("gone", False)
-    lines = [asking(told), *(f"Note: {warning}" for warning in told["warnings"])]
+def _print(answer: dict[str, Any], *, wide: bool) -> None:
+    gone = answer.get("gone", False)
+    lines = [asking(answer), *(f"Note: {warning}" for warning in answer["warnings"])]
     if gone:
-        # That nobody waits is to be read before what is asked.
+        # The user first has to see that no such pod waits.
         lines[:2] = reversed(lines[:2])
     for line in lines:
         click.echo(printable(line))
-    if told["boundTo"]:
-        # An extender of an older release does not tell which.
-        which = ", ".join(held["uuid"] for held in told.get("holds", ()))
-        click.echo(printable(f"It is on node {told['boundTo']}" + (f" with {which}" if which else "") + "."))
+    if answer["boundTo"]:
+        # Older extenders do not report the devices.
+        which = ", ".join(held["uuid"] for held in answer.get("holds", ()))
+        click.echo(
+            printable(f"It is on node {answer['boundTo']}" + (f" with {which}" if which else "") + ".")
+        )
     else:
         if gone:
             click.echo("If it came again now:")
-        if told["fits"]:
+        if answer["fits"]:
             fits = "Fits" if gone else "It waits, and fits now"
             tries = "" if gone else " kube-scheduler has yet to try again."
-            click.echo(printable(f"{fits}; best: {', '.join(told['best'][:5])}.{tries}"))
+            click.echo(printable(f"{fits}; best: {', '.join(answer['best'][:5])}.{tries}"))
         else:
-            tell_why_not(told)
-    if not told["boundTo"] and told["kubeScheduler"]:
+            print_why_not(answer)
+    if not answer["boundTo"] and answer["kubeScheduler"]:
         says = "said" if gone else "says"
-        click.echo(printable(f"kube-scheduler {says}: {told['kubeScheduler']}"))
-    if told["recorded"] is not None:
-        _print_recorded(told["recorded"])
-    elif told["boundTo"]:
-        _print_again(told)
-    for feature in told["notModelled"]:
-        click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature}")
+        click.echo(printable(f"kube-scheduler {says}: {answer['kubeScheduler']}"))
+    if answer["recorded"] is not None:
+        _print_recorded(answer["recorded"])
+    elif answer["boundTo"]:
+        _print_again(answer)
+    print_notes(not_modelled(answer["notModelled"]))
     if wide:
         click.echo()
-        print_nodes(told, wide=True, here=told["boundTo"])
+        print_nodes(answer, wide=True, here=answer["boundTo"])
 
 
 def _print_recorded(recorded: dict[str, Any]) -> None:
-    """What was decided, and what came of it."""
+    """The last decision and the binding after it."""
     if recorded["filters"]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in recorded["reasons"].items())
         asked = "Asked once" if recorded["filters"] == 1 else f"Asked {recorded['filters']} times, last"
@@ -121,21 +106,23 @@ def _print_recorded(recorded: dict[str, Any]) -> None:
         click.echo(printable(f"Node {bound['node']}: {by} at {_time(bound['at'])}{which}{error}"))
 
 
-def _print_again(told: dict[str, Any]) -> None:
-    """What would be decided now, where nobody remembers what was."""
-    here = next((node for node in told["nodes"] if node["node"] == told["boundTo"]), None)
-    fitting = [node for node in told["nodes"] if node["verdict"] == "fits"]
+def _print_again(answer: dict[str, Any]) -> None:
+    """The decision for the pod now, where no past decision is recorded."""
+    here = next((node for node in answer["nodes"] if node["node"] == answer["boundTo"]), None)
+    fitting = [node for node in answer["nodes"] if node["verdict"] == "fits"]
     if here is None:
         return
     if here["verdict"] != "fits":
         click.echo(printable(f"No decision is remembered. It would not go there again: {here['reason']}"))
         return
     terms = ", ".join(_term(term, mean) for term, mean in _strongest(here["terms"], fitting))
-    best = "this one is the best" if told["boundTo"] in told["best"] else f"{told['best'][0]} is the best"
+    best = (
+        "this one is the best" if answer["boundTo"] in answer["best"] else f"{answer['best'][0]} is the best"
+    )
     click.echo(
         printable(
-            f"No decision is remembered. If it came again now: of {len(told['nodes'])} nodes {len(fitting)} "
-            f"would fit, {best}" + (f"; for this one speak {terms}" if terms else "")
+            f"No decision is remembered. If it came again now: of {len(answer['nodes'])} nodes "
+            f"{len(fitting)} would fit, {best}" + (f"; for this one speak {terms}" if terms else "")
         )
     )
 
@@ -143,7 +130,7 @@ def _print_again(told: dict[str, Any]) -> None:
 def _strongest(
     terms: list[dict[str, Any]], fitting: list[dict[str, Any]]
 ) -> list[tuple[dict[str, Any], float]]:
-    """The two terms by which a node is ahead most of those that fit, each with their mean."""
+    """The two terms with the largest lead of a node over the nodes that fit, each with the mean."""
     ahead = []
     for i, term in enumerate(terms):
         mean = sum(node["terms"][i]["value"] for node in fitting) / len(fitting)
@@ -157,5 +144,5 @@ def _term(term: dict[str, Any], mean: float) -> str:
 
 
 def _time(text: str) -> str:
-    """Whole seconds, as kubectl prints them."""
+    """Whole seconds, as in kubectl."""
     return text[:19] + "Z"

@@ -10,7 +10,6 @@ from threading import Event, Lock, Thread
 from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.core.cache.inventory import Inventory
 from scheduler_ext.core.forecast.forecast import Forecast
-from scheduler_ext.core.forecast.mig_tuning import UNTUNED
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.extender.expecting import Expecting
 from scheduler_ext.extender.extender import Extender
@@ -69,8 +68,7 @@ class Forecasting:
             self._made_at = now
 
     def _forecast(self, workload: Workload) -> Forecast:
-        """Its tables, kind by kind: each is remembered, so that in the end they only are put together. Those
-        of MIG are tuned to what is asked of it, and are part of it: no snapshot before it uses them."""
+        """The tables, kind by kind: each is cached, so that the last step only puts them together."""
         snapshot = self._extender.snapshot
         kinds = snapshot.kinds if snapshot is not None else ()
         for kind in kinds:
@@ -78,12 +76,8 @@ class Forecasting:
                 break
             with self._rate_limiter.turn():
                 Forecast(workload, (kind,))
-        mig_tables = UNTUNED
-        if snapshot is not None:
-            with self._rate_limiter.turn():
-                mig_tables = snapshot.mig_rooms.tables_for(workload, snapshot.forecast.mig_tables)
         with self._rate_limiter.turn():
-            return Forecast(workload, kinds, mig_tables)
+            return Forecast(workload, kinds)
 
     def _run(self) -> None:
         while not self._stopped.wait(_LOOK_EVERY_S):

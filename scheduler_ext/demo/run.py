@@ -1,4 +1,4 @@
-"""Starts a real extender on the sample inventory and asks it what kube-scheduler would ask."""
+"""Starts a real extender on the sample inventory and sends it the requests of kube-scheduler."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HEADER = ("POD", "ASKS", "FITS", "BEST (SCORE)", "WHY NOT THE OTHERS")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What happened to one pod: how many nodes kube-scheduler would show the extender, and its answers."""
+    """The result for one pod: the number of nodes in the request, and the answers of the extender."""
 
     pod: str
     asks: str
@@ -64,7 +64,7 @@ def _most(item: tuple[str, int]) -> tuple[int, str]:
 
 
 class DemoServer:
-    """A ``scheduler-ext serve`` process of our own; stopped by leaving the context."""
+    """A ``scheduler-ext serve`` process, stopped at the end of the context."""
 
     def __init__(self, inventory: str, port: int) -> None:
         self._command = [
@@ -74,7 +74,7 @@ class DemoServer:
         ]
 
     def __enter__(self) -> DemoServer:
-        # Without a buffer, for what it would hold is not seen by `skip_log`.
+        # Unbuffered: `skip_log` would not see buffered lines.
         self._process = subprocess.Popen(self._command, stderr=subprocess.PIPE, bufsize=0)
         logged = b""
         for line in self._log:
@@ -95,12 +95,12 @@ class DemoServer:
         return self._process.stderr
 
     def skip_log(self) -> None:
-        """Discard what the server has logged so far, such as a warning about an invalid sample pod."""
+        """Discard the log so far, such as a warning about an invalid sample pod."""
         while select.select([self._log], [], [], 0)[0] and self._log.read(65536):
             pass
 
     def wait(self) -> None:
-        """Pass on the log of the server until it ends. Raises SchedulerExtError when it does."""
+        """Print the log of the server until it exits. Raises SchedulerExtError then."""
         for line in self._log:
             sys.stderr.write(line.decode(errors="replace"))
         raise SchedulerExtError(f"the server ended by itself with status {self._process.wait()}")
@@ -111,14 +111,14 @@ class DemoServer:
 
 
 def _raw_pods(text: bytes) -> Iterator[dict[str, Any]]:
-    """The pods as kube-scheduler sends them: without kind, with what the API server fills in."""
+    """The pods as kube-scheduler sends them: without kind, with the defaults of the API server."""
     for number, pod in enumerate(yaml.safe_load_all(text), 1):
         metadata = {"namespace": "default", "uid": f"demo-{number}", **pod["metadata"]}
         yield {"metadata": metadata, "spec": pod["spec"], "status": {"phase": "Pending"}}
 
 
 def _ask(connection: HTTPConnection, pod: kube.Pod, raw: dict[str, Any], objects: Objects) -> Outcome:
-    """What kube-scheduler does with one pod: its own filters, then filter, then prioritize."""
+    """The steps of kube-scheduler for one pod: its own filters, then filter, then prioritize."""
     why_not: Counter[str] = Counter()
     names = []
     pods = objects.pods_by_node()
@@ -152,7 +152,7 @@ def _post(connection: HTTPConnection, path: str, args: dict[str, Any]) -> Any:
 
 
 def _asks(pod: kube.Pod) -> str:
-    """A pod's wish in a few words."""
+    """The GPU request and the annotations of a pod."""
     ask = pod_ask(pod, ResourceNames())
     parts = [
         f"{name.removeprefix('nvidia.com/').removeprefix('gpu.scheduler-ext.io/')}={amount}"
@@ -164,7 +164,7 @@ def _asks(pod: kube.Pod) -> str:
 
 
 def run_demo(print_table: PrintTable, *, serve_on: bool, port: int) -> None:
-    """Serve the sample, ask for every sample pod, print the table; then serve until Ctrl-C, if asked to."""
+    """Serve the sample, send every sample pod, print the table; with ``serve_on``, serve until Ctrl-C."""
     package = files("scheduler_ext.demo")
     text = package.joinpath("pods.yaml").read_bytes()
     with as_file(package.joinpath("sample-inventory.yaml")) as path, DemoServer(str(path), port) as server:
@@ -198,7 +198,7 @@ def run_demo(print_table: PrintTable, *, serve_on: bool, port: int) -> None:
 
 
 def _how_to_go_on(inventory: Path) -> str:
-    """What to do after a demo that ends by itself; ``inventory`` is the sample."""
+    """The next steps after a demo that ends by itself; ``inventory`` is the sample."""
     program = shlex.quote(sys.argv[0] if sys.argv[0].endswith("scheduler-ext") else "scheduler-ext")
     return (
         "\nThe server has stopped. To keep it and its page, run the demo in a terminal and without --once or "

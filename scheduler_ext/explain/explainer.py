@@ -112,7 +112,8 @@ class Explainer:
         return told | {"nodes": len(decision.snapshot.nodes)}
 
     def snapshot_file(self) -> bytes:
-        """All that decisions follow from, packed. Raises RequestError (503) before the first inventory."""
+        """The state that decisions follow from, packed. Raises RequestError (503) before the first
+        inventory."""
         snapshot = self._source.snapshot
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")

@@ -1,2 +1,2 @@
-"""Clusters and pods that are not there, and the decisions that would be made on them: no network, no clock
-but to measure, every random number from a seed."""
+"""Simulated clusters and pods, and the decisions on them: no network, no clock except for measurements, and
+every random number from a seed."""

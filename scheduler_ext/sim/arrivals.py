@@ -1,4 +1,4 @@
-"""Which pods arrive, made of a trace's pods by a seed."""
+"""The arriving pods, drawn from the pods of a trace by a seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import Cluster
 
 PRIORITIES = ("none", "qos", "drawn")
-# What the traces call latency-sensitive goes before the best effort.
+# Latency-sensitive pods of the traces come before best effort.
 _PRIORITY_BY_QOS = {"Guaranteed": 2, "LS": 2, "Burstable": 1, "BE": 0}
 _DRAWN_PRIORITIES = (0, 1, 2)
 _DRAWN_PARTS = (0.5, 0.3, 0.2)
@@ -22,11 +22,11 @@ _DRAWN_MODELS = (1, 2)
 def inflated(
     pods: Sequence[TracePod], capacity_milli: int, load: float, random: np.random.Generator
 ) -> list[TracePod]:
-    """The whole trace in random order, then pods of it drawn with replacement until the next one would pass
-    ``load`` times the capacity; where the trace asks more already, less random pods until it does not.
+    """The whole trace in random order, then pods of it drawn with replacement up to ``load`` times the
+    capacity; a larger trace loses random pods instead.
 
-    The inflation protocol of Weng et al., USENIX ATC'23. Raises SimulationError where no pod asks a GPU,
-    or none is left.
+    The inflation protocol of Weng et al., USENIX ATC'23. Raises SimulationError where no pod requests a GPU
+    or no pod is left.
     """
     asked = _asked_milli(pods)
     most = load * capacity_milli
@@ -52,16 +52,16 @@ def inflated(
 
 
 def mean_demand_milli(pods: Sequence[TracePod]) -> float:
-    """What a pod asks on average, in thousandths of a GPU; raises SimulationError where none asks any."""
+    """The mean request in thousandths of a GPU; raises SimulationError where no pod requests a GPU."""
     return float(_asked_milli(pods).mean())
 
 
 def constrained(
     pods: Sequence[TracePod], cluster: Cluster, percent: float, random: np.random.Generator
 ) -> list[TracePod]:
-    """The pods, of which that part of those that ask GPUs may go to one or two models only.
+    """The pods, with ``percent`` of the GPU pods restricted to one or two models.
 
-    A model is drawn by its part of the cluster's GPUs; what was constrained before and is not drawn stays so.
+    A model is drawn by its part of the cluster's GPUs; other pods keep their models.
     """
     gpus = np.bincount(cluster.model, weights=cluster.gpus, minlength=len(cluster.models))
     parts = gpus / gpus.sum()
@@ -78,9 +78,9 @@ def constrained(
 
 
 def prioritised(pods: Sequence[TracePod], source: str, random: np.random.Generator) -> list[TracePod]:
-    """The pods with priorities by their QoS class ("qos"), any ("drawn"), or all alike ("none").
+    """The pods with priorities by QoS class ("qos"), at random ("drawn"), or unchanged ("none").
 
-    Raises SimulationError for pods without the QoS class that priorities are wanted by.
+    Raises SimulationError for "qos" where no pod has a QoS class.
     """
     if source == "none":
         return list(pods)

@@ -1,8 +1,8 @@
-"""The churn protocol: pods come at random times, run for random times, and leave again.
+"""The churn protocol: pods arrive at random times, run for random times, and leave.
 
 Arrivals are Poisson and lifetimes exponential with mean 1, so that the offered load is the rate times the
-mean demand over the capacity. A pod that fits nowhere leaves at once, unless it may evict others. By a seed
-the same pods come at the same times and would run as long, whatever the policy: margins are of pairs.
+mean demand over the capacity. A pod that fits on no node leaves at once, unless it may evict others. For a
+seed, the same pods arrive at the same times with the same lifetimes, whatever the policy: margins are paired.
 """
 
 from __future__ import annotations
@@ -14,22 +14,20 @@ from scheduler_ext.sim.expectation import Expectation
 from scheduler_ext.sim.experiment import Experiment, Outcome
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import policy_factory
-from scheduler_ext.sim.preemption import Preemption
-from scheduler_ext.sim.residents import Residents
+from scheduler_ext.sim.preemption import Preemption, Residents
 from scheduler_ext.sim.scheduler import Placement, Scheduler
-from scheduler_ext.sim.simulation_report import Run
-from scheduler_ext.sim.tally import Tally, models_of, pace, rooms_at_end
+from scheduler_ext.sim.tally import Tally
 from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import Cluster, World
 
 
 def run_churn(experiment: Experiment) -> Outcome:
-    """Run it; raises SimulationError where it cannot be run as asked."""
+    """Run an experiment; raises SimulationError for impossible settings."""
     return _Churn(experiment).run()
 
 
 class _Churn:
-    """One run: its state, and what is counted of it once it has warmed up."""
+    """One run: its state, and its accounts after the warm-up."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment
@@ -80,7 +78,7 @@ class _Churn:
         if workload is not None:
             self._scheduler.retarget(workload)
         counts = now >= self._experiment.warm_up
-        # Drawn whether it is placed or not, so that all policies meet the same pods at the same times.
+        # Drawn for rejected pods too, so that all policies meet the same pods at the same times.
         ends = now + self._random.exponential()
         placement = self._scheduler.choose(pod.kind)
         if placement is None and pod.priority > 0:
@@ -96,31 +94,17 @@ class _Churn:
             self._residents.leave(victim)
             if counts:
                 self._evicted_milli += victim.pod.kind.demand_milli
-        # It is scheduled like any other, and may find a better place than its victims'.
+        # The pod is scheduled like any other, and may get a better place than that of its victims.
         return self._scheduler.choose(pod.kind) if victims else None
 
     def _outcome(self) -> Outcome:
-        experiment, world, tally = self._experiment, self._world, self._tally
+        experiment, capacity_milli = self._experiment, self._world.cluster.capacity_milli
         mean_milli = self._area_milli / experiment.measured
-        decisions_per_second, p99_ms = pace(self._scheduler.latencies_s)
-        run = Run(
-            trace=experiment.trace,
-            policy=experiment.policy,
-            seed=experiment.seed,
-            mean_allocation_percent=mean_milli / world.cluster.capacity_milli * 100.0,
-            unallocated_gpus=(world.cluster.capacity_milli - mean_milli) / 1000,
-            arrived_milli=tally.arrived_milli,
-            allocated_milli=tally.allocated_milli,
-            rejected_milli=tally.rejected_milli,
-            rejected_by_class=dict(sorted(tally.rejected.items())),
+        return self._tally.outcome(
+            experiment,
+            self._world,
+            self._scheduler.latencies_s,
+            mean_allocation_percent=mean_milli / capacity_milli * 100.0,
+            unallocated_gpus=(capacity_milli - mean_milli) / 1000,
             evicted_milli=None if experiment.priorities == "none" else self._evicted_milli,
-            decisions_per_second=decisions_per_second,
-            p99_ms=p99_ms,
-        )
-        return Outcome(
-            run=run,
-            allocation_percent={},
-            fragmentation_percent={},
-            rooms_milli=rooms_at_end(world),
-            models=models_of(world),
         )

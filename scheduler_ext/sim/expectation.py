@@ -1,4 +1,4 @@
-"""Which workload a policy is told to expect: the trace's own, or what the pods that came so far say."""
+"""The workload that a policy expects: that of the trace, or that of the pods so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, SeenPods, TaskClass, Workload
 from scheduler_ext.sim.trace_workload import PodKind, TracePod, task_class
 
-# What is expected is worked out anew after so many pods, each time twice as many, up to the last.
+# The first interval between updates in pods; it doubles up to the last one.
 _FIRST_INTERVAL = 25
 _LAST_INTERVAL = 800
 _MOST_FIRST = 999_999_999
@@ -41,8 +41,7 @@ def first_count(target: str) -> int | None:
 
 
 class Expectation:
-    """Hears of every pod that comes and says when there is something else to expect; it sees no other pod
-    but where the target is the trace."""
+    """The expected workload, updated by arriving pods; only the target "trace" knows later pods."""
 
     def __init__(self, target: str, pods: Sequence[TracePod]) -> None:
         self._first = first_count(target)
@@ -51,13 +50,13 @@ class Expectation:
         if self._online:
             self._seen = SeenPods(HALF_LIFE_PODS, UNKNOWN_PODS)
         else:
-            # Counted alike: nothing is forgotten between the first and the last.
+            # All pods count alike: none is forgotten.
             self._seen = SeenPods(float("inf"))
         self._due = self._first or _FIRST_INTERVAL
         self._classes: dict[PodKind, TaskClass] = {}
 
     def saw(self, kind: PodKind) -> Workload | None:
-        """A pod came; what to expect from now on, None for the same as before."""
+        """Count a pod; the new workload to expect, None for no change."""
         if not self._online and (self._first is None or self._seen.seen >= self._first):
             return None
         task = self._classes.get(kind)

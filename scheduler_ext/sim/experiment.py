@@ -1,4 +1,4 @@
-"""One simulation as it was asked for, and what came out of it."""
+"""The settings and the outcome of one simulation."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Rooms = npt.NDArray[np.int16]
 class Experiment:
     """One policy on one sequence of pods.
 
-    ``load`` is arrived demand (inflation) or offered load (churn) over capacity; ``target`` as Expectation
-    takes it. ``constrain_percent`` of the pods with GPUs are given models; ``priorities`` is "none", "qos" or
-    "drawn", and churn preempts by them. Churn lasts ``warm_up`` and then ``measured`` mean lifetimes.
-    ``knobs``: what the default policy weighs, and its strategy.
+    ``load`` is arrived demand (inflation) or offered load (churn) over capacity; ``target`` as in
+    Expectation. ``constrain_percent`` of the GPU pods are restricted to models. ``priorities`` is "none",
+    "qos" or "drawn", for preemption in churn. Churn lasts ``warm_up`` and then ``measured`` mean lifetimes.
+    ``knobs`` are the weights and the strategy of the default policy.
     """
 
     trace: str
@@ -44,9 +44,9 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What an experiment found: the run of the report, and what plots need beside it.
+    """The run for the report, and the values for plots.
 
-    ``allocation_percent`` and ``fragmentation_percent`` of the cluster by arrived load in per cent;
+    ``allocation_percent`` and ``fragmentation_percent`` are of the cluster, by arrived load in per cent;
     ``rooms_milli`` is ``[slot, node]`` at the end, -1 where a node has no such GPU; ``models`` is ``[node]``.
     """
 
@@ -58,5 +58,5 @@ class Outcome:
 
 
 def at_load(curve: Mapping[int, float], load: int) -> float:
-    """The value at a load; in a small cluster, where one pod may skip it, at the last load before."""
+    """The value at a load, or at the last load before it, as one pod may skip a load in a small cluster."""
     return curve[max(known for known in curve if known <= load)]

@@ -1,4 +1,4 @@
-"""A cluster and pods of nobody's, so that simulations run without a trace: the same schema, from a seed."""
+"""Generated clusters and pods, for simulations without a trace: the same schema, from a seed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from scheduler_ext.sim.openb import Traces
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 
+GENERATED = "generated"
+GENERATOR_SEED = 0
 _Value = TypeVar("_Value")
 
 
@@ -22,7 +25,7 @@ class _Machine:
     memory_gib: int
 
 
-# What a company that bought GPUs for six years may have; parts of the nodes.
+# GPUs that a company may have bought over six years; parts of the nodes.
 _MACHINES = (
     _Machine(0.22, "A100-80GB", 8, 128, 1024),
     _Machine(0.10, "H100-80GB", 8, 192, 2048),
@@ -31,17 +34,23 @@ _MACHINES = (
     _Machine(0.15, "A10", 2, 64, 256),
     _Machine(0.20, "T4", 2, 48, 192),
 )
-# Parts of the pods: none, a part of a GPU, or whole GPUs.
+# Parts of the pods with no GPU, a part of one, or whole GPUs.
 _GPUS = ((0, 0.12), (-1, 0.42), (1, 0.36), (2, 0.05), (4, 0.03), (8, 0.02))
 _SHARE = -1
-# Some services are deployed many times and ask the same; the rest asks anything.
+# Some services are deployed many times with equal requests; other requests are arbitrary.
 _COMMON_SHARES_MILLI = ((250, 0.25), (330, 0.1), (500, 0.3), (750, 0.1), (0, 0.25))
 _CONSTRAINED_PART = 0.1
 _QOS = (("LS", 0.55), ("BE", 0.4), ("Burstable", 0.05))
 
 
+def generate_traces(node_count: int, seed: int = GENERATOR_SEED) -> tuple[tuple[NodeShape, ...], Traces]:
+    """Nodes and a trace of pods for them, as of ``read_traces``; equal for equal numbers and seeds."""
+    nodes = tuple(generate_nodes(node_count, seed))
+    return nodes, {GENERATED: tuple(generate_pods(nodes, seed))}
+
+
 def generate_nodes(count: int, seed: int) -> list[NodeShape]:
-    """So many nodes of several kinds."""
+    """Nodes of several kinds."""
     rng = random.Random(f"nodes {seed}")
     machines = rng.choices(_MACHINES, [machine.part for machine in _MACHINES], k=count)
     return [
@@ -57,7 +66,7 @@ def generate_nodes(count: int, seed: int) -> list[NodeShape]:
 
 
 def generate_pods(nodes: Sequence[NodeShape], seed: int) -> list[TracePod]:
-    """Pods that ask about as many GPUs as the nodes have, and none more than any node has."""
+    """Pods that request about as many GPUs as the nodes have, each at most as many as the largest node."""
     rng = random.Random(f"pods {seed}")
     gpus = [(count, part) for count, part in _GPUS if count <= max(node.gpus for node in nodes)]
     capacity_milli = sum(node.gpus for node in nodes) * GPU_MILLI

@@ -1,7 +1,7 @@
-"""The inflation protocol: pods come one by one and stay, until more was asked than the cluster has.
+"""The inflation protocol: pods arrive one by one and stay, until requests exceed the cluster.
 
-Weng et al., "Beware of Fragmentation" (USENIX ATC'23). A pod that fits nowhere is dropped, and counts as
-arrived; one that fits anywhere is placed.
+Weng et al., "Beware of Fragmentation" (USENIX ATC'23). A pod that fits on no node is dropped, and counts as
+arrived; any other pod is placed.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from scheduler_ext.sim.fgd_fragmentation import TARGET_PART, Fragmentation
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import policy_factory
 from scheduler_ext.sim.scheduler import Scheduler
-from scheduler_ext.sim.simulation_report import Run
-from scheduler_ext.sim.tally import Tally, models_of, pace, rooms_at_end
+from scheduler_ext.sim.tally import Tally
 from scheduler_ext.sim.world import Cluster, NodesView, World
 
-# What loads besides the last one a report tells of, in per cent of the capacity.
+# The loads of a report besides the last one, in per cent of the capacity.
 FULL_PERCENT = 100
 FRAGMENTATION_PERCENT = 90
 
 
 def run_inflation(experiment: Experiment) -> Outcome:
-    """Run it; raises SimulationError where it cannot be run as asked."""
+    """Run an experiment; raises SimulationError for impossible settings."""
     random = np.random.default_rng(experiment.seed)
     cluster = Cluster.of(experiment.nodes)
-    # The order comes first, so that it is the same whatever pods come.
+    # Drawn first, so that the order is the same for any pods.
     cluster = cluster.ordered(random.permutation(len(cluster)))
     pods = constrained(experiment.pods, cluster, experiment.constrain_percent, random)
     arrivals = inflated(pods, cluster.capacity_milli, experiment.load, random)
@@ -60,7 +59,7 @@ class _Curves:
         self._fragmentation = fragmentation
         self._sums: dict[int, tuple[int, int]] = {}
         self.fragmentation_percent: dict[int, float] = {}
-        # Before anybody came.
+        # Before the first pod.
         self.arrived(0)
 
     def arrived(self, arrived_milli: int) -> None:
@@ -84,32 +83,17 @@ class _Curves:
 def _outcome(
     experiment: Experiment, world: World, tally: Tally, curves: _Curves, scheduler: Scheduler
 ) -> Outcome:
-    allocation = curves.allocation_percent
+    allocation, fragmentation = curves.allocation_percent, curves.fragmentation_percent
     last = round(experiment.load * 100)
-    told = dict.fromkeys(load for load in (FULL_PERCENT, last) if load <= last)
-    decisions_per_second, p99_ms = pace(scheduler.latencies_s)
-    run = Run(
-        trace=experiment.trace,
-        policy=experiment.policy,
-        seed=experiment.seed,
-        allocation_percent={str(load): at_load(allocation, load) for load in told},
+    loads = dict.fromkeys(load for load in (FULL_PERCENT, last) if load <= last)
+    at_90 = at_load(fragmentation, FRAGMENTATION_PERCENT) if last >= FRAGMENTATION_PERCENT else None
+    return tally.outcome(
+        experiment,
+        world,
+        scheduler.latencies_s,
+        allocation,
+        fragmentation,
+        allocation_percent={str(load): at_load(allocation, load) for load in loads},
         unallocated_gpus=(world.cluster.capacity_milli - world.allocated_milli) / 1000,
-        fragmentation_percent_at_90=(
-            at_load(curves.fragmentation_percent, FRAGMENTATION_PERCENT)
-            if last >= FRAGMENTATION_PERCENT
-            else None
-        ),
-        arrived_milli=tally.arrived_milli,
-        allocated_milli=tally.allocated_milli,
-        rejected_milli=tally.rejected_milli,
-        rejected_by_class=dict(sorted(tally.rejected.items())),
-        decisions_per_second=decisions_per_second,
-        p99_ms=p99_ms,
-    )
-    return Outcome(
-        run=run,
-        allocation_percent=allocation,
-        fragmentation_percent=curves.fragmentation_percent,
-        rooms_milli=rooms_at_end(world),
-        models=models_of(world),
+        fragmentation_percent_at_90=at_90,
     )

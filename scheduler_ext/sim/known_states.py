@@ -1,4 +1,4 @@
-"""Every node state that a simulation has come across, as columns: each is written once."""
+"""All node states of a simulation as columns; each is written once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Columns = TypeVar("_Columns", DeviceColumns, UnitColumns, NodeColumns)
 
 
 class KnownStates(StateColumns):
-    """States by number, with ``depth`` slots at most."""
+    """States by number, with at most ``depth`` slots."""
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
@@ -42,13 +42,13 @@ class KnownStates(StateColumns):
         return len(self._states)
 
     def add(self, state: NodeState) -> int:
-        """The number of a state that is new."""
+        """The number of a new state."""
         column = len(self._states)
         if column == len(self._node.count):
             self._grow()
         self._states.append(state)
         self._write_columns(column, state)
-        # The same objects for as long as they say the same, so that comparing them costs nothing.
+        # The same tuples while they are equal, so that comparing them is free.
         if len(self._model_names) < len(self._models):
             self._model_names = tuple(self._models)
         if len(self._kind_names) < len(self._kinds):
@@ -58,7 +58,7 @@ class KnownStates(StateColumns):
         return column
 
     def snapshot(self, columns: Indexes, forecast: Forecast, within: Snapshot | None = None) -> Snapshot:
-        """A snapshot of these states, in their order, which no node is in."""
+        """A snapshot of these states, in their order, without nodes."""
         return Snapshot(
             generation=0,
             nodes={},

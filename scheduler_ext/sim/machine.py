@@ -1,4 +1,4 @@
-"""The machine line of a report: without it, no two measurements can be compared."""
+"""The machine line of a report, needed to compare measurements."""
 
 from __future__ import annotations
 

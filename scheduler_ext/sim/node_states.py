@@ -1,4 +1,4 @@
-"""The nodes of a simulated cluster as the core sees them: sources in, through the core, states out."""
+"""The states of simulated nodes, built by the core as for real nodes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from scheduler_ext.core.node.holdings import DeviceHoldings, Holdings
 from scheduler_ext.core.node.node import NodeInfo, NodeState, Slot
 from scheduler_ext.core.node.state import coarse_free_milli, resolve_held
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.sim.model_names import model_of
-from scheduler_ext.sim.trace_workload import GPU_MILLI, core_cpu_milli
+from scheduler_ext.sim.trace_workload import GPU_MILLI, core_cpu_milli, model_of
 from scheduler_ext.sim.world import Cluster
 
 WHOLE_GPU = "nvidia.com/gpu"
@@ -24,7 +23,7 @@ _NO_HEADROOM = 0
 
 
 class State(NamedTuple):
-    """What tells simulated nodes apart: their shape, and what is left of GPUs, the fullest first, and CPU."""
+    """The key of a node state: the shape, the room of the GPUs, the fullest first, and the free CPU."""
 
     shape: int
     room_milli: tuple[int, ...]
@@ -32,13 +31,12 @@ class State(NamedTuple):
 
 
 class NodeStates:
-    """States of nodes by what is left of them; equal nodes have one. A trace's GPU is a device of 1,000 MiB,
-    which may be asked as a whole or in shares."""
+    """Node states by key. A GPU of a trace is a device of 1,000 MiB that pods request whole or in shares."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._resources = ResourceNames()
         shapes: dict[tuple[int, int, int], int] = {}
-        # Which shape each node has: GPUs, model and CPU.
+        # The shape of each node: GPUs, model and CPU.
         self.shape_of: Ints = np.array(
             [
                 shapes.setdefault((int(gpus), int(model), int(cpu)), len(shapes))
@@ -52,19 +50,19 @@ class NodeStates:
         self._slots: list[dict[tuple[str, Hashable], Slot]] = [{} for _ in shapes]
 
     def cpu_free_milli(self, node: int, cpu_free: int) -> int:
-        """A node's free CPU, as coarse as states tell it."""
+        """A node's free CPU, in the coarse steps of states."""
         info = self._infos[self.shape_of[node]]
         assert info.cpu_milli is not None
         return coarse_free_milli(info.cpu_milli, info.cpu_milli - cpu_free)
 
     def of(self, left: State) -> NodeState:
-        """The state as the core has it."""
+        """The state in the core."""
         shape, room_milli, cpu_free_milli = left
         info = self._infos[shape]
         assert info.report is not None
         held = Holdings()
         for device, room in zip(info.report.devices, room_milli, strict=True):
-            # A GPU that is full takes nobody, whether one pod has it or several.
+            # A full GPU takes no pod, whether one pod holds it or several.
             full = room == 0
             held.devices[device.uuid] = DeviceHoldings(
                 units=int(full), requested_mib=0 if full else GPU_MILLI - room

@@ -1,7 +1,7 @@
 """The CSV files of Alibaba's GPU cluster trace of 2023 ("openb"): nodes, and pods with parts of GPUs.
 
 Columns: Weng et al., "Beware of Fragmentation" (USENIX ATC'23), alibaba/clusterdata
-cluster-trace-gpu-v2023. Times of the pods are not read: they say when pods ran, not what was asked.
+cluster-trace-gpu-v2023. The times of the pods are not read: they are no part of the requests.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 
+Traces = dict[str, tuple[TracePod, ...]]
+
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
-# Some pod files end after the first five.
+# Some pod files have only the first five.
 OPTIONAL_POD_COLUMNS = ("gpu_spec", "qos")
-# More than any machine has, and little enough for sums in 64 bits.
+# More than any machine has, and small enough for sums in 64 bits.
 _LARGEST = 10**12
 _MOST_GPUS = 64
-# Of a value in an error: a broken quote may make a cell of half a file.
+# Characters of a value in an error: with a broken quote, a cell may hold half a file.
 _SHOWN_CHARACTERS = 80
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class _Row:
-    """One line of a file, which its errors name."""
+    """One line of a file; its errors name file, line and column."""
 
     def __init__(self, path: Path, line: int, values: dict[str, str]) -> None:
         self._path, self._line, self._values = path, line, values
@@ -47,6 +49,28 @@ class _Row:
 
     def error(self, column: str, problem: str) -> SimulationError:
         return SimulationError(f"{self._path}, line {self._line}, {column}: {problem}")
+
+
+def read_traces(nodes_csv: Path, pods_csv: Sequence[Path]) -> tuple[tuple[NodeShape, ...], Traces]:
+    """The nodes, and the pods of each file by its name without the suffix.
+
+    Raises SimulationError, which names file, line and column.
+    """
+    return tuple(read_nodes(nodes_csv)), {path.stem: tuple(read_pods(path)) for path in pods_csv}
+
+
+def write_traces(folder: Path, nodes: Sequence[NodeShape], traces: Traces) -> None:
+    """Write ``nodes.csv`` and a CSV of pods for each trace, by its name, as ``read_traces`` reads them.
+
+    Raises SimulationError where they cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SimulationError(f"{folder}: cannot be written: {error.strerror}") from None
+    write_nodes(folder / "nodes.csv", nodes)
+    for name, pods in traces.items():
+        write_pods(folder / f"{name}.csv", pods)
 
 
 def read_nodes(path: Path) -> list[NodeShape]:
@@ -125,7 +149,7 @@ def _rows(path: Path, needed: Sequence[str]) -> Iterator[_Row]:
                 raise SimulationError(
                     f"{path}, line 1: no column {missing[0]}; the first line names {', '.join(needed)}"
                 )
-            # Of two columns the reader would take the last without a word.
+            # The reader would silently take the last of two equal columns.
             for column in (
                 column for number, column in enumerate(columns) if column and column in columns[:number]
             ):
@@ -137,7 +161,7 @@ def _rows(path: Path, needed: Sequence[str]) -> Iterator[_Row]:
                 empty = False
                 row = _Row(path, reader.line_num, values)
                 if None in values:
-                    # What the reader found behind the last column.
+                    # The cells after the last column.
                     cell = _shown(str(values[None][0]))
                     raise row.error(f"column {len(columns) + 1}", f"{cell!r} has no name in the first line")
                 yield row
@@ -150,7 +174,7 @@ def _rows(path: Path, needed: Sequence[str]) -> Iterator[_Row]:
 
 
 def _whole_number(text: str) -> int | None:
-    """None where it is none; ``int`` alone would take 1_000, and the digits of any script."""
+    """None for anything else; ``int`` alone would take 1_000 and the digits of any script."""
     try:
         return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a placement policy is: nodes in, a score and a GPU for each of them out."""
+"""The interface of a placement policy: nodes in; a score and a GPU for each of them out."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from scheduler_ext.sim.world import Cluster, NodesView
 
 
 class Evaluation(NamedTuple):
-    """``score``, ``[node]``: higher is better, -inf does not fit; ``slot``, ``[node]``: the GPU that a share
-    would get, anything for other pods."""
+    """``score`` ``[node]``: higher is better, -inf does not fit; ``slot`` ``[node]``: the GPU for a share,
+    arbitrary for other pods."""
 
     score: Floats
     slot: Ints
@@ -23,8 +23,8 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a policy may know beforehand: the cluster's constants, the workload it expects, a seed, and the
-    knobs of the server, which no policy but the default has."""
+    """The knowledge of a policy in advance: the cluster's constants, the expected workload, a seed, and the
+    configuration of the server, for the default policy alone."""
 
     cluster: Cluster
     workload: Workload
@@ -33,27 +33,27 @@ class Target:
 
 
 class Policy(Protocol):
-    """A way to choose nodes. It sees the pod, the nodes and the expected workload, never the future."""
+    """A choice of nodes from the pod, the nodes and the expected workload."""
 
     name: str
-    # The tie rule that the policy is ("first" or "random"), None where it leaves that to the scheduler.
+    # The tie rule of the policy ("first" or "random"); None leaves it to the scheduler.
     ties: str | None
-    # Whether a node's evaluation depends on nothing but that node, the kind and the workload.
+    # Whether a node's evaluation depends only on that node, the kind and the workload.
     local: bool
-    # Whether it says itself which nodes have the GPUs (by -inf); else it sees only nodes that have them.
+    # Whether it marks nodes without the GPUs (by -inf); otherwise it only sees nodes that have them.
     filters: bool
-    # Whether its scores reach the scheduler as an extender's do, as 0 to 10.
+    # Whether its scores reach the scheduler as 0 to 10, like an extender's.
     points: bool
 
     def retarget(self, workload: Workload) -> None:
         """Expect another workload from now on."""
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
-        """Score the nodes, all of which have the CPU and the memory."""
+        """Score the nodes; all have the CPU and the memory."""
 
 
 class Reference:
-    """What most policies have in common: they look at each node by itself and expect nothing."""
+    """Base of most policies: each node is scored by itself, without a forecast."""
 
     ties: str | None = None
     local = True
@@ -62,12 +62,12 @@ class Reference:
 
     def __init__(self, target: Target) -> None:
         cluster = target.cluster
-        # What amounts are divided by: the largest node's, as the FGD paper's comparison has it.
+        # The divisors of amounts: those of the largest node, as in the comparison of the FGD paper.
         self._largest_cpu_milli = max(int(cluster.cpu_milli.max(initial=0)), 1)
         self._largest_gpu_milli = max(int(cluster.gpus.max(initial=0)), 1) * GPU_MILLI
 
     def retarget(self, workload: Workload) -> None:
-        """Nothing follows."""
+        """No effect."""
 
 
 Factory = Callable[[Target], Policy]

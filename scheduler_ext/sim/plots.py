@@ -14,15 +14,15 @@ from scheduler_ext.sim.experiment import Outcome, at_load
 from scheduler_ext.sim.trace_workload import GPU_MILLI
 
 _DPI = 120
-# From which load on policies differ.
+# Below this load the policies are equal.
 _FROM_PERCENT = 60
 
 Grouped = Mapping[str, Sequence[Outcome]]
 
 
 def write_plots(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
-    """Write the pictures of each trace into a folder: TRACE-allocation.png and TRACE-fragmentation.png where
-    load grew, and TRACE-cluster.png.
+    """Write the pictures of each trace into a folder: TRACE-allocation.png and TRACE-fragmentation.png for
+    inflation, and TRACE-cluster.png.
 
     Raises SimulationError where matplotlib is missing, or the folder or a picture cannot be written.
     """
@@ -34,7 +34,7 @@ def write_plots(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
 
 
 def require_matplotlib() -> None:
-    """Raises SimulationError where pictures cannot be drawn, to be told before there is anything to draw."""
+    """Raises SimulationError without matplotlib, to be called before the simulation."""
     _figure()
 
 
@@ -89,7 +89,7 @@ def _unwritable(path: Path, error: OSError) -> SimulationError:
 def _draw_curves(
     path: Path, title: str, label: str, curves: Mapping[str, Sequence[Mapping[int, float]]], start: int
 ) -> None:
-    """A line per policy: the mean over seeds, and from the least to the most of them."""
+    """A line per policy: the mean over seeds, in the band from the least to the greatest."""
     figure = _figure(figsize=(8, 5))
     axes = figure.subplots()
     for policy, group in curves.items():
@@ -108,7 +108,7 @@ def _draw_curves(
 
 
 def _draw_clusters(path: Path, trace: str, by_policy: Grouped) -> None:
-    """A panel per policy, of its first seed: a column per node, by model, and a cell per GPU."""
+    """A panel per policy, for its first seed: a column per node, by model, and a cell per GPU."""
     figure = _figure(figsize=(12, 1.0 + 1.5 * len(by_policy)))
     panels = figure.subplots(len(by_policy), 1, squeeze=False)[:, 0]
     image = None
@@ -130,11 +130,11 @@ def _draw_clusters(path: Path, trace: str, by_policy: Grouped) -> None:
 
 
 def _cells(outcome: Outcome) -> tuple[Floats, list[tuple[str, int, int]]]:
-    """The used part of each GPU, ``[slot, node]``, nan where there is none, nodes in order of model and use;
-    and from where to where each model's nodes stand."""
+    """The used part of each GPU, ``[slot, node]``, nan without a GPU, nodes by model and use; and the range
+    of each model's nodes."""
     rooms = outcome.rooms_milli.astype(np.float64)
     used = np.where(rooms < 0, np.nan, 100.0 * (1.0 - rooms / GPU_MILLI))
-    # The fullest GPU of a node stands on top.
+    # The fullest GPU of a node is on top.
     used = -np.sort(-used, axis=0)
     models = np.array(outcome.models)
     order = np.lexsort((-np.nansum(used, axis=0), models))

@@ -1,32 +1,80 @@
-"""Which pods have to go for one of higher priority: the cheapest set of lower ones on one node.
+"""The running pods, and preemption: the cheapest set of victims of lower priority on one node.
 
-The search is kube-scheduler's (pkg/scheduler/framework/preemption): all lower pods of a node go, whoever may
-stay is taken back, the highest priority first, and of the nodes looked at the cheapest set wins. What is
-cheap is not: after the highest victim's priority kube-scheduler compares the sum of priorities, the number
-of pods and when they started, and of equal pods takes back who started first. Here it is the demand of the
-victims and their number, and who holds most is taken back first, since evicted demand is what a run reports.
-Nor are there disruption budgets.
+The search is that of kube-scheduler (pkg/scheduler/framework/preemption): remove all lower pods of a node,
+add back the pods that may stay, the highest priority first, and choose the cheapest set of the examined
+nodes. The cost differs. After the highest victim priority, kube-scheduler compares the sum of priorities, the
+number of pods and their start times, and adds back equal pods by start time. Here the cost is the demand of
+the victims and their number, and the pods with the largest demand are added back first, since a run reports
+evicted demand. There are no disruption budgets.
 """
 
 from __future__ import annotations
 
+import heapq
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from scheduler_ext.sim.residents import Resident, Residents
+from scheduler_ext.sim.scheduler import Placement
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import World
 
-# kube-scheduler's defaults (DefaultPreemptionArgs): so many nodes with victims are compared.
+# The compared nodes with victims, by kube-scheduler's defaults (DefaultPreemptionArgs).
 _LEAST_CANDIDATES = 100
 _CANDIDATES_PERCENT = 10
 
 
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A running pod with its number and its place."""
+
+    number: int
+    pod: TracePod
+    placement: Placement
+
+
+class Residents:
+    """The running pods of a world; entering and leaving changes the world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._by_node: dict[int, dict[int, Resident]] = {}
+        self._ends: list[tuple[float, int, int]] = []
+        self._next = 0
+
+    def on(self, node: int) -> Collection[Resident]:
+        """The pods on a node, in order of arrival."""
+        return self._by_node.get(node, {}).values()
+
+    def enter(self, pod: TracePod, placement: Placement, until: float) -> Resident:
+        """A pod begins to run."""
+        self._world.place(pod.kind, placement.node, placement.slots)
+        resident = Resident(self._next, pod, placement)
+        self._next += 1
+        self._by_node.setdefault(placement.node, {})[resident.number] = resident
+        heapq.heappush(self._ends, (until, resident.number, placement.node))
+        return resident
+
+    def leave(self, resident: Resident) -> None:
+        """A pod ends before its time."""
+        del self._by_node[resident.placement.node][resident.number]
+        self._world.release(resident.pod.kind, resident.placement.node, resident.placement.slots)
+
+    def ending(self, until: float) -> Iterator[float]:
+        """The end times of pods up to a time, in order; a pod leaves when the iteration goes on."""
+        while self._ends and self._ends[0][0] <= until:
+            ends, number, node = heapq.heappop(self._ends)
+            resident = self._by_node[node].get(number)
+            if resident is not None:
+                yield ends
+                self.leave(resident)
+
+
 class _Cost(NamedTuple):
-    """Compared in this order: the highest victim's priority, what they hold, how many they are."""
+    """Compared in this order: the highest priority, the demand and the number of the victims."""
 
     priority: int
     demand_milli: int
@@ -34,7 +82,7 @@ class _Cost(NamedTuple):
 
 
 class Preemption:
-    """Finds victims in a world; evicts nobody."""
+    """Finds victims in a world, without evicting them."""
 
     def __init__(self, world: World, residents: Residents, seed: int) -> None:
         self._world = world
@@ -42,7 +90,7 @@ class Preemption:
         self._random = random.Random(f"preemption {seed}")
 
     def victims(self, pod: TracePod) -> Sequence[Resident]:
-        """Who has to go; nobody where that would not help, or where all are as important."""
+        """The victims; empty if no eviction of lower priorities makes room."""
         cluster, kind = self._world.cluster, pod.kind
         able = (
             (cluster.cpu_milli >= kind.cpu_milli)
@@ -86,7 +134,7 @@ class Preemption:
 
 
 class _Left:
-    """What would be free on one node."""
+    """The free resources of one node during the search."""
 
     def __init__(self, world: World, node: int) -> None:
         self._cpu_milli = int(world.cpu_free[node])

@@ -1,10 +1,12 @@
-"""How much of a node would be requested or free, by resource, as kube-scheduler counts it.
+"""The requested and the free part of a node, by resource, and the scores that kube-scheduler makes of them.
 
 Source: kube-scheduler 1.36, pkg/scheduler/framework/plugins/noderesources: integers of 0 to 100 per resource,
 and an extended resource counts only where the pod asks for it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -13,19 +15,18 @@ from scheduler_ext.sim.world import Longs, NodesView
 
 
 def free_percent(kind: PodKind, nodes: NodesView) -> Longs:
-    """What would stay free, ``[resource, node]``: CPU, memory, and GPUs where asked; none where there are
-    none."""
+    """The free part with the pod, ``[resource, node]``: CPU, memory, and GPUs if requested; 0 without any."""
     return np.array([_percent(left, total) for left, total in _left_and_total(kind, nodes)])
 
 
 def requested_percent(kind: PodKind, nodes: NodesView) -> Longs:
-    """What would be requested, ``[resource, node]``: CPU, memory, and GPUs where asked."""
+    """The requested part with the pod, ``[resource, node]``: CPU, memory, and GPUs if requested."""
     return np.array([_percent(total - left, total) for left, total in _left_and_total(kind, nodes)])
 
 
 def balance_percent(kind: PodKind, nodes: NodesView) -> Longs:
-    """How much more alike the requested parts of CPU and memory would become, ``[node]``: 75 where they stay
-    as they are, 50 to 100."""
+    """The gain in balance between the requested parts of CPU and memory, ``[node]``: 75 is no change, 50 to
+    100."""
     before, after = _balance(PodKind(0, 0), nodes), _balance(kind, nodes)
     balance: Longs = 50 + (50 + after - before) // 2
     return balance
@@ -54,3 +55,16 @@ def _left_and_total(kind: PodKind, nodes: NodesView) -> list[tuple[Longs, Longs]
 def _percent(part: Longs, total: Longs) -> Longs:
     percent: Longs = np.maximum(part, 0) * 100 // np.maximum(total, 1)
     return percent
+
+
+def _least_allocated(kind: PodKind, nodes: NodesView) -> Longs:
+    # The default resources are CPU and memory.
+    score: Longs = free_percent(kind, nodes)[:2].sum(axis=0) // 2
+    return score
+
+
+# By the names of kube-scheduler's configuration, 0 to 100 each.
+INTREE_SCORES: Mapping[str, Callable[[PodKind, NodesView], Longs]] = {
+    "NodeResourcesFit": _least_allocated,
+    "NodeResourcesBalancedAllocation": balance_percent,
+}

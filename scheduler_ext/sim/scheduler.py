@@ -1,4 +1,4 @@
-"""kube-scheduler in miniature: which nodes fit a pod, which of them score best, and who wins among equals."""
+"""A miniature kube-scheduler: the nodes that fit a pod, their scores, and the choice among equals."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import numpy as np
 from scheduler_ext.core.cycle.cycle import points
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.request.pod_kinds import Workload
-from scheduler_ext.sim.intree_scores import INTREE_SCORES
 from scheduler_ext.sim.placement_policy import Policy
+from scheduler_ext.sim.requested_parts import INTREE_SCORES
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import Indexes, NodesView, World
 
 TIES = ("random", "first")
-# kube-scheduler scores nodes of 0 to 100, and multiplies an extender's 0 to 10 up to that.
+# kube-scheduler scores nodes from 0 to 100, and multiplies the 0 to 10 of an extender.
 _EXTENDER_POINT = 10.0
-# kube-scheduler 1.36, pkg/scheduler/schedule_one.go: how many nodes suffice.
+# kube-scheduler 1.36, pkg/scheduler/schedule_one.go: the number of nodes that suffice.
 _LEAST_FEASIBLE = 100
 _LEAST_PERCENT = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How kube-scheduler is set up.
+    """The settings of kube-scheduler.
 
-    ``ties`` among the best nodes: any of them ("random", as kube-scheduler does) or the first of an order
-    drawn once ("first", as in the published comparison). ``points`` maps every policy's scores to 0 to 10 as
-    an extender's must be; else only those that ask for it. ``sampled_percent`` of the nodes suffice; 100 is
-    all, 0 what kube-scheduler takes for a cluster of this size. ``intree``: weights of kube-scheduler's own
+    ``ties`` among the best nodes: any of them ("random", as in kube-scheduler) or the first of an order drawn
+    once ("first", as in the published comparison). ``points`` maps the scores of every policy to 0 to 10, the
+    range of an extender; otherwise only of policies with ``points``. ``sampled_percent`` of the nodes
+    suffice; 100 is all, 0 kube-scheduler's default for this size. ``intree``: weights of kube-scheduler's own
     scores, by name.
     """
 
@@ -45,14 +45,14 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a pod goes: a node's index and the GPUs there."""
+    """The place of a pod: a node's index and the GPUs there."""
 
     node: int
     slots: tuple[int, ...]
 
 
 class _Scored:
-    """What is known of all nodes for one kind of pod, as of a tick: -inf does not fit."""
+    """The scores of all nodes for one kind of pod at a tick; -inf does not fit."""
 
     def __init__(self, admits: Bools) -> None:
         count = len(admits)
@@ -64,18 +64,18 @@ class _Scored:
 
 
 class Scheduler:
-    """Decides, and measures how long each decision took, in ``latencies_s``. The world it only reads."""
+    """Decides without changing the world, and measures each decision in ``latencies_s``."""
 
-    # Kinds of pods by nodes whose scores are kept, of twelve bytes each.
+    # Kept scores, kinds of pods times nodes, of twelve bytes each.
     most_kept: ClassVar[int] = 2**24
 
     def __init__(self, world: World, policy: Policy, settings: Settings, seed: int = 0) -> None:
-        """With first ties, the nodes' order in the world is the order."""
+        """With ``first`` ties, the order is that of the nodes in the world."""
         self._world = world
         self._policy = policy
         self._settings = settings
         self._first = (policy.ties or settings.ties) == "first"
-        # Who is best by an extender's 0 to 10 is best by what these are made of, unless others have a say.
+        # Points and the totals behind them have the same best nodes, unless other scores are added.
         self._points = bool(settings.intree) or (settings.points and not policy.points)
         self._random = random.Random(f"ties {seed}")
         self._scored: dict[PodKind, _Scored] = {}
@@ -84,12 +84,12 @@ class Scheduler:
         self.latencies_s: list[float] = []
 
     def retarget(self, workload: Workload) -> None:
-        """Expect another workload from now on: what was computed for the last one is forgotten."""
+        """Expect another workload; all scores for the last one are dropped."""
         self._policy.retarget(workload)
         self._scored.clear()
 
     def choose(self, kind: PodKind) -> Placement | None:
-        """Where the pod goes now; None where it fits nowhere."""
+        """The place for the pod now; None if it fits on no node."""
         began = time.perf_counter()
         placement = self._choose(kind)
         self.latencies_s.append(time.perf_counter() - began)
@@ -164,7 +164,7 @@ class Scheduler:
         return admits
 
     def _sampled(self, score: Floats) -> Floats:
-        """Only the first so many fitting nodes from where the last search ended; -inf for the others."""
+        """The first sufficient fitting nodes after the end of the last search; -inf for the others."""
         count = len(score)
         percent = self._settings.sampled_percent or max(50 - count // 125, _LEAST_PERCENT)
         wanted = max(count * percent // 100, _LEAST_FEASIBLE)

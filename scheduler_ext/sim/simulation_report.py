@@ -1,11 +1,11 @@
-"""What simulations found, as one SimulationReport, as CSV, and as means over seeds."""
+"""Results of simulations as a SimulationReport, as CSV, and as means over seeds."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 API_VERSION = "cli.scheduler-ext.io/v1alpha1"
@@ -13,10 +13,10 @@ API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One policy on one sequence of pods; what does not apply is None.
+    """One policy on one sequence of pods; fields that do not apply are None.
 
-    ``allocation_percent`` by arrived load in per cent, as text; amounts in thousandths of a GPU (of a slice
-    for MIG); ``rejected_by_class`` the same by what was asked.
+    ``allocation_percent`` is by arrived load in per cent, as text. Amounts are in thousandths of a GPU (of a
+    slice for MIG), ``rejected_by_class`` by the class of the request.
     """
 
     trace: str
@@ -36,27 +36,12 @@ class Run:
     p99_ms: float
 
     def as_json(self) -> dict[str, Any]:
-        """As in a SimulationReport."""
-        return {
-            "trace": self.trace,
-            "policy": self.policy,
-            "seed": self.seed,
-            "allocationPercent": _rounded(self.allocation_percent),
-            "meanAllocationPercent": _round(self.mean_allocation_percent),
-            "sliceAcceptancePercent": _round(self.slice_acceptance_percent),
-            "unallocatedGpus": _round(self.unallocated_gpus),
-            "fragmentationPercentAt90": _round(self.fragmentation_percent_at_90),
-            "arrivedMilli": self.arrived_milli,
-            "allocatedMilli": self.allocated_milli,
-            "rejectedMilli": self.rejected_milli,
-            "rejectedByClass": dict(self.rejected_by_class),
-            "evictedMilli": self.evicted_milli,
-            "decisionsPerSecond": round(self.decisions_per_second, 1),
-            "p99Ms": round(self.p99_ms, 4),
-        }
+        """As in a SimulationReport: camelCase names, rounded numbers."""
+        values = {_camel(each.name): _rounded(getattr(self, each.name)) for each in fields(self)}
+        return values | {"decisionsPerSecond": round(self.decisions_per_second, 1)}
 
 
-# What is averaged over the seeds of one policy on one trace, by its name in JSON.
+# The values with a mean over the seeds of one policy on one trace, by their name in JSON.
 _MEANS = (
     "meanAllocationPercent",
     "sliceAcceptancePercent",
@@ -68,7 +53,7 @@ _MEANS = (
 
 
 def report(runs: Sequence[Run], machine: str) -> dict[str, Any]:
-    """The SimulationReport of all runs; ``machine`` is the line that says what it ran on."""
+    """The SimulationReport of all runs; ``machine`` is the line of ``machine_line``."""
     return {
         "apiVersion": API_VERSION,
         "kind": "SimulationReport",
@@ -79,7 +64,7 @@ def report(runs: Sequence[Run], machine: str) -> dict[str, Any]:
 
 
 def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The mean over seeds for each trace and policy, in the order in which they first come."""
+    """The mean over seeds for each trace and policy, in the order of the runs."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for run in runs:
         groups.setdefault((run.trace, run.policy), []).append(run.as_json())
@@ -97,8 +82,8 @@ def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def as_csv(runs: Sequence[Run]) -> str:
-    """One line per run: what the JSON has of it, each arrived load and each class that anything was rejected
-    of in any run a column of its own, behind the others."""
+    """One line per run with the values of the JSON; each arrived load and each class with rejected requests
+    has a column of its own, after the others."""
     classes = _classes([run.rejected_by_class for run in runs])
     loads = list(dict.fromkeys(load for run in runs for load in run.allocation_percent or {}))
     rows = []
@@ -128,7 +113,7 @@ def _mean_by_load(values: Sequence[Mapping[str, float] | None]) -> dict[str, flo
 
 
 def _mean_by_class(values: Sequence[Mapping[str, int]]) -> dict[str, float]:
-    """A class that a run does not name had nothing rejected there."""
+    """A run without a class rejected nothing of it."""
     return {
         name: round(sum(value.get(name, 0) for value in values) / len(values), 4) for name in _classes(values)
     }
@@ -147,5 +132,12 @@ def _round(value: float | None) -> float | None:
     return None if value is None else round(float(value), 4)
 
 
-def _rounded(values: Mapping[str, float] | None) -> dict[str, float] | None:
-    return None if values is None else {key: round(float(value), 4) for key, value in values.items()}
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _rounded(each) for key, each in value.items()}
+    return _round(value) if isinstance(value, float) else value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

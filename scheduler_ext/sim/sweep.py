@@ -1,16 +1,25 @@
-"""Many simulations side by side: on this machine's cores, or on others' through joblib's backends."""
+"""Parallel simulations: on the cores of this machine, or on others by joblib's backends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.churn import run_churn
+from scheduler_ext.sim.experiment import Experiment, Outcome
+from scheduler_ext.sim.inflation import run_inflation
+
+PROTOCOLS: Mapping[str, Callable[[Experiment], Outcome]] = {
+    "inflation": run_inflation,
+    "churn": run_churn,
+}
 
 BACKENDS = ("loky", "dask", "ray")
 
-# A scheduler that is there answers at once; who mistyped an address is not meant to wait for half a minute.
+# A running scheduler answers at once; a mistyped address should not take half a minute.
 _CONNECT_TIMEOUT_S = 10
 
 _Result = TypeVar("_Result")
@@ -24,10 +33,10 @@ def run_all(
     scheduler: str | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[_Result]:
-    """The results of all tasks, in their order; each task and result is pickled where it runs elsewhere.
+    """The results of all tasks, in their order; tasks and results are pickled for other processes.
 
-    ``scheduler`` is the address of a Dask scheduler or a Ray cluster. ``progress`` hears how many more are
-    done. Raises SimulationError where a backend cannot be used, or loses a task.
+    ``scheduler`` is the address of a Dask scheduler or a Ray cluster. ``progress`` gets the number of newly
+    finished tasks. Raises SimulationError for a backend that cannot be used, or loses a task.
     """
     import joblib
 
@@ -41,6 +50,20 @@ def run_all(
     if lost:
         raise SimulationError(f"backend {backend}: {lost} of {len(tasks)} runs never came back; run it again")
     return [results[number] for number in range(len(tasks))]
+
+
+def run_experiments(
+    protocol: str,
+    experiments: Sequence[Experiment],
+    *,
+    jobs: int = 1,
+    backend: str = "loky",
+    scheduler: str | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Outcome]:
+    """The outcomes in the order of the experiments; other arguments as for ``run_all``."""
+    tasks = [partial(PROTOCOLS[protocol], experiment) for experiment in experiments]
+    return run_all(tasks, jobs=jobs, backend=backend, scheduler=scheduler, progress=progress)
 
 
 def _numbered(number: int, task: Callable[[], _Result]) -> tuple[int, _Result]:
@@ -76,7 +99,7 @@ def _dask(scheduler: str | None) -> Iterator[None]:
     except (OSError, ValueError) as error:
         raise SimulationError(f"scheduler {scheduler}: {error}") from None
     except MemoryError:
-        # Another protocol's first bytes read as the length of a message: the dashboard's port, for one.
+        # The first bytes of another protocol were taken for a length, for example at the dashboard's port.
         raise SimulationError(
             f"scheduler {scheduler}: answers, but not as a Dask scheduler; check the port"
         ) from None

@@ -1,9 +1,12 @@
-"""What pods of a trace ask, and which kind of pod that is to the core."""
+"""The pods of a trace, and their requests and GPU models as the core reads them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
+from scheduler_ext.core.gpu.models import GpuModel, canonical_model, normalise_wish
 from scheduler_ext.core.node.node import UNLIMITED
 from scheduler_ext.core.request.pod_kinds import TaskClass
 
@@ -13,10 +16,10 @@ GPU_MILLI = 1000
 
 @dataclass(frozen=True, slots=True)
 class PodKind:
-    """All that scheduling looks at: thousandths of a core, MiB of main memory, GPUs and thousandths of each.
+    """A request: thousandths of a core, MiB of main memory, GPUs and thousandths of each.
 
-    ``gpu_milli`` below 1,000 is a share of one GPU; ``models`` are the ones it admits, sorted, any where
-    there are none.
+    ``gpu_milli`` below 1,000 is a share of one GPU. ``models`` are the admitted models, sorted; empty admits
+    all.
     """
 
     cpu_milli: int
@@ -27,7 +30,7 @@ class PodKind:
 
     @property
     def is_share(self) -> bool:
-        """Whether it asks a part of one GPU."""
+        """Whether it requests a part of one GPU."""
         return self.gpus == 1 and self.gpu_milli < GPU_MILLI
 
     @property
@@ -37,8 +40,8 @@ class PodKind:
 
     @property
     def request_class(self) -> str:
-        """What is asked of GPUs, as reports group it: cpu-only, share, 1-gpu, 2-gpu...; constrained ones by
-        themselves."""
+        """The class of the request in reports: cpu-only, share, 1-gpu, 2-gpu...; with -constrained for
+        models."""
         if not self.gpus:
             return "cpu-only"
         asked = "share" if self.is_share else f"{self.gpus}-gpu"
@@ -56,7 +59,7 @@ class TracePod:
 
 
 def task_class(kind: PodKind) -> TaskClass:
-    """The kind of pod as the core's scores know it; main memory is no part of it."""
+    """The class of the pod in the core, without main memory."""
     cpu_milli = core_cpu_milli(kind.cpu_milli)
     if not kind.gpus:
         return TaskClass(cpu_milli=cpu_milli)
@@ -66,5 +69,27 @@ def task_class(kind: PodKind) -> TaskClass:
 
 
 def core_cpu_milli(cpu_milli: int) -> int:
-    """An amount of CPU as the core takes it: no more than has room in its columns, as on the wire."""
+    """An amount of CPU as in the core: at most UNLIMITED, as on the wire."""
     return min(UNLIMITED, cpu_milli)
+
+
+@lru_cache(maxsize=4096)
+def model_of(name: str) -> GpuModel:
+    """The model of a node's GPUs, from its name in a trace."""
+    return canonical_model(name, vendor="nvidia")
+
+
+@lru_cache(maxsize=4096)
+def wish_of(name: str) -> str:
+    """The model or family that a pod names, as in GpuModel."""
+    try:
+        return normalise_wish(name)
+    except ValueError:
+        # The name is no product's, but a node of the trace may have it.
+        return model_of(name).name
+
+
+def admits(wishes: Sequence[str], model: str) -> bool:
+    """Whether a pod that names these models admits GPUs of this one; a pod that names none admits all."""
+    known = model_of(model)
+    return not wishes or any(wish_of(wish) in (known.name, known.family) for wish in wishes)

@@ -1,4 +1,4 @@
-"""The simulated cluster: what is free on each node, and which nodes changed when."""
+"""The simulated cluster: the free resources of each node, and the changes of nodes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.node.columns import Bools, Ints
-from scheduler_ext.sim.model_names import admits
-from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, admits
 
 Indexes = npt.NDArray[np.intp]
 Longs = npt.NDArray[np.int64]
@@ -19,7 +18,7 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """A node as its trace has it: thousandths of a core, MiB of main memory, GPUs of one model."""
+    """A node of a trace: thousandths of a core, MiB of main memory, GPUs of one model."""
 
     name: str
     cpu_milli: int
@@ -30,7 +29,7 @@ class NodeShape:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What never changes of a cluster, ``[node]`` each; ``model`` indexes ``models``."""
+    """The constants of a cluster, ``[node]`` each; ``model`` indexes ``models``."""
 
     names: tuple[str, ...]
     models: tuple[str, ...]
@@ -73,7 +72,7 @@ class Cluster:
         )
 
     def admits(self, models: Sequence[str]) -> Bools:
-        """Which nodes have a GPU of one of these models, ``[node]``; all where there are none."""
+        """The nodes with a GPU of one of these models, ``[node]``; all nodes for no models."""
         if not models:
             return np.ones(len(self), np.bool_)
         admitted: Bools = np.array([admits(models, model) for model in self.models])[self.model]
@@ -81,11 +80,11 @@ class Cluster:
 
 
 class World:
-    """A cluster that pods come to and leave.
+    """A cluster with its running pods.
 
-    ``cpu_free`` (milli) and ``memory_free`` (MiB) are ``[node]``; ``room_milli`` is ``[slot, node]``, 0 where
-    a node has no such GPU; ``tasks`` is ``[tag, node]``, how many pods there share a GPU (tag 0) or hold that
-    many whole ones.
+    ``cpu_free`` (milli) and ``memory_free`` (MiB) are ``[node]``; ``room_milli`` is ``[slot, node]``, 0 for
+    slots without a GPU; ``tasks`` is ``[tag, node]``, the number of pods that share a GPU (tag 0) or hold
+    that many whole GPUs.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -97,21 +96,21 @@ class World:
         self.room_milli: Ints = np.where(slots < cluster.gpus, GPU_MILLI, 0).astype(np.int32)
         self.tasks: Ints = np.zeros((depth + 1, len(cluster)), np.int32)
         self.allocated_milli = 0
-        # Counts the changes; a node carries the count at its last one.
+        # The number of changes; a node keeps the number of its last one.
         self.tick = 0
         self._changed_at = np.zeros(len(cluster), np.int64)
 
     def changed_since(self, tick: int) -> Indexes:
-        """Which nodes changed after that tick."""
+        """The nodes that changed after that tick."""
         return np.flatnonzero(self._changed_at > tick)
 
     def whole_gpus(self, node: int, count: int) -> tuple[int, ...]:
-        """The first so many slots of a node that are wholly free."""
+        """The first ``count`` free slots of a node."""
         free = np.flatnonzero(self.room_milli[:, node] == GPU_MILLI)[:count]
         return tuple(free.tolist())
 
     def fits(self, kind: PodKind, node: int) -> bool:
-        """Whether a node has room for the pod now, by all it asks but the model."""
+        """Whether a node has room for the pod now, without regard to the model."""
         if kind.cpu_milli > self.cpu_free[node] or kind.memory_mib > self.memory_free[node]:
             return False
         if not kind.gpus:
@@ -119,7 +118,7 @@ class World:
         return int(np.count_nonzero(self.room_milli[:, node] >= kind.gpu_milli)) >= kind.gpus
 
     def place(self, kind: PodKind, node: int, slots: tuple[int, ...]) -> None:
-        """Put a pod on a node and on these of its GPUs; raises OverAllocationError where it does not fit."""
+        """Put a pod on a node and on these GPUs; raises OverAllocationError where it does not fit."""
         rooms = [int(self.room_milli[slot, node]) for slot in slots]
         if (
             len(set(slots)) != kind.gpus
@@ -131,7 +130,7 @@ class World:
         self._change(kind, node, slots, 1)
 
     def release(self, kind: PodKind, node: int, slots: tuple[int, ...]) -> None:
-        """Take a pod that was placed so away again."""
+        """Remove a pod that was placed like this."""
         self._change(kind, node, slots, -1)
 
     def _change(self, kind: PodKind, node: int, slots: tuple[int, ...], sign: int) -> None:
@@ -147,10 +146,10 @@ class World:
 
 
 class NodesView:
-    """Some nodes of a world as a policy sees them; every array ends in ``[node]``, the nodes of the view."""
+    """Some nodes of a world for a policy; the last axis of every array is the nodes of the view."""
 
     def __init__(self, world: World, only: Indexes | None = None) -> None:
-        """``only`` are indexes of nodes; all without."""
+        """``only`` are indexes of nodes, None for all."""
         self.world = world
         self.only = only
         cluster = world.cluster

@@ -1,85 +1,25 @@
-"""The file that ``/debug/snapshot`` writes and ``scheduler-ext replay`` reads: what decisions follow from.
-
-It belongs to the release that wrote it: its fields are those of this package's own types.
-"""
+"""The bytes of ``/debug/snapshot``: the values of one release, as packed JSON with a header."""
 
 from __future__ import annotations
 
 import gzip
 import zlib
 from fractions import Fraction
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from scheduler_ext import __version__
 from scheduler_ext.core.errors import SnapshotFileError
-from scheduler_ext.core.framework.decided import Bound, Candidate
-from scheduler_ext.core.gpu.mig_geometry import Geometry
-from scheduler_ext.core.intree import NodeFacts
-from scheduler_ext.core.node.node import NodeInfo, PendingPod
-from scheduler_ext.core.request.pod_kinds import TaskClass
-from scheduler_ext.wire.config import Configuration
 
-API_VERSION = "debug.scheduler-ext.io/v1alpha1"
+API_VERSION = "debug.scheduler-ext.io/v1alpha2"
 KIND = "DecisionSnapshot"
 _GZIP = b"\x1f\x8b"
-# 50,000 nodes of eight GPUs are some 200 MB; a small file that unpacks to more is no snapshot.
+# 50,000 nodes of eight GPUs take some 200 MB; a small file that unpacks to more than this is no snapshot.
 _MOST_BYTES = 2**30
 
-
-class StoredDecision(Struct):
-    """One pod's record; ``pod`` is its manifest as redacted JSON, empty where it is not known.
-
-    ``offer`` is the place in ``offers`` of the nodes that kube-scheduler asked about, None where it did not;
-    ``gone``: it was known neither to wait for GPUs nor to hold any.
-    """
-
-    uid: str
-    namespace: str
-    name: str
-    pod: str
-    first_at: float
-    at: float
-    filters: int
-    generation: int
-    nodes_in: int
-    nodes_out: int
-    rejected: dict[str, int]
-    problem: str | None
-    offer: int | None
-    candidates: tuple[Candidate, ...]
-    bound: Bound | None
-    gone: bool
-
-
-class StoredOffer(Struct):
-    """Which of the nodes were there when kube-scheduler asked, and about which it asked: one bit each, in the
-    order of ``nodes``."""
-
-    known: bytes
-    asked: bytes
-
-
-class SnapshotFile(Struct, rename="camel"):
-    """``workload`` are the classes of pods expected and how often each comes, ``unknown`` the part of which
-    nothing is known; ``tuned`` are the mixes that tables of MIG geometries were tuned to."""
-
-    generation: int
-    at: float
-    configuration: Configuration
-    nodes: list[NodeInfo]
-    workload: list[tuple[TaskClass, float]]
-    unknown: float
-    tuned: list[tuple[Geometry, tuple[float, ...]]]
-    pending: list[PendingPod]
-    facts: list[NodeFacts]
-    offers: list[StoredOffer]
-    decisions: list[StoredDecision]
-    api_version: str = API_VERSION
-    kind: str = KIND
-    version: str = field(default=__version__)
+State = TypeVar("State")
 
 
 class _Header(Struct, rename="camel"):
@@ -88,13 +28,21 @@ class _Header(Struct, rename="camel"):
     version: str | None = None
 
 
-def encode_snapshot_file(snapshot: SnapshotFile) -> bytes:
-    """The file, packed."""
-    return gzip.compress(_encoder.encode(snapshot), 5, mtime=0)
+class _File(Struct, Generic[State], rename="camel"):
+    state: State
+    api_version: str = API_VERSION
+    kind: str = KIND
+    version: str = __version__
 
 
-def decode_snapshot_file(body: bytes) -> SnapshotFile:
-    """A file, packed or plain. Raises SnapshotFileError naming what is wrong with it."""
+def encode_snapshot_file(state: object) -> bytes:
+    """The file with this state, packed."""
+    text = msgspec.json.encode(_File(state), enc_hook=_encode_other)
+    return gzip.compress(text, 5, mtime=0)
+
+
+def decode_snapshot_file(body: bytes, kind: type[State]) -> State:
+    """The state in a file, packed or plain. Raises SnapshotFileError naming the problem."""
     text = _unpacked(body) if body.startswith(_GZIP) else body
     try:
         header = msgspec.json.decode(text, type=_Header)
@@ -102,8 +50,8 @@ def decode_snapshot_file(body: bytes) -> SnapshotFile:
         raise SnapshotFileError(f"not JSON: {str(error)[:200]}; give a file of /debug/snapshot") from None
     if (header.api_version, header.kind) != (API_VERSION, KIND):
         raise SnapshotFileError(
-            f"apiVersion {header.api_version!r}, kind {header.kind!r}; give a file of /debug/snapshot, which "
-            f"is {API_VERSION} {KIND}"
+            f"apiVersion {header.api_version!r}, kind {header.kind!r}; give a file of /debug/snapshot of "
+            f"this release, which is {API_VERSION} {KIND}"
         )
     if header.version != __version__:
         raise SnapshotFileError(
@@ -111,7 +59,7 @@ def decode_snapshot_file(body: bytes) -> SnapshotFile:
             "with the same release"
         )
     try:
-        return _decoder.decode(text)
+        return msgspec.json.decode(text, type=_File[kind], dec_hook=_decode_other).state  # type: ignore[valid-type]
     except (msgspec.MsgspecError, RecursionError, ValueError, ZeroDivisionError) as error:
         raise SnapshotFileError(f"cannot be read: {str(error)[:300]}") from None
 
@@ -139,7 +87,3 @@ def _decode_other(kind: type, value: Any) -> Any:
     if kind is Fraction:
         return Fraction(value)
     raise NotImplementedError(kind.__name__)
-
-
-_encoder = msgspec.json.Encoder(enc_hook=_encode_other)
-_decoder = msgspec.json.Decoder(SnapshotFile, dec_hook=_decode_other)

@@ -119,5 +119,5 @@ class TestUsage:
 
 def test_the_help_says_what_its_cluster_is_for() -> None:
     told = " ".join(run("agent", "--help").output.split())
-    assert "The cluster of this kubeconfig, to report to." in told
-    assert "Without a cluster the Node's labels are not known." in told
+    assert "Kubeconfig of the cluster that gets the reports." in told
+    assert "Without a cluster, Node labels are unknown." in told

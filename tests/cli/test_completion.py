@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from scheduler_ext.cli import complete_names, main
+from scheduler_ext.cli import kubeconfigs, main
 from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import NODES
@@ -33,7 +33,7 @@ def listed(names: list[str]) -> Answer:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take longer than a user waits for names."""
-    monkeypatch.setattr(complete_names, "_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(kubeconfigs, "_TIMEOUT_S", 60.0)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_what_a_server_refuses_is_nothing(server: ApiServer, kubeconfig: Path) -
 def test_a_silent_server_is_not_waited_for(
     server: ApiServer, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(complete_names, "_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(kubeconfigs, "_TIMEOUT_S", 0.1)
     hanging = server.faults.place(Hang())
     # Whoever waits for longer than he should is answered.
     late = threading.Timer(10.0, hanging.lift)

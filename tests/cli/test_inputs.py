@@ -109,12 +109,10 @@ def test_a_refused_report_is_a_warning(server: ApiServer, tmp_path: Path) -> Non
 
 
 def test_serve_says_that_a_cluster_is_followed() -> None:
-    assert "--kubeconfig PATH The cluster of this kubeconfig, followed." in " ".join(
+    assert "--kubeconfig PATH Kubeconfig of the cluster to watch." in " ".join(
         run("serve", "--help").stdout.split()
     )
-    assert "The cluster of this kubeconfig, as it is now;" in " ".join(
-        run("explain", "--help").stdout.split()
-    )
+    assert "Kubeconfig of a live cluster, read once" in " ".join(run("explain", "--help").stdout.split())
 
 
 def test_a_cluster_that_refuses_is_one_line(server: ApiServer, tmp_path: Path) -> None:

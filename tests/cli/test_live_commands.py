@@ -339,7 +339,7 @@ def test_a_namespace_is_without_effect_on_nodes(
     told = without.run(*command)
     assert (told[0], "busy" in told[1]) == (0, True)
     assert without.run(*command, *arguments) == told
-    assert "without effect" in " ".join(run(command[0], "--help").stdout.split())
+    assert "Accepted as by kubectl and ignored" in " ".join(run(command[0], "--help").stdout.split())
 
 
 def test_the_namespace_is_that_of_the_context(without: World) -> None:

@@ -27,7 +27,7 @@ def snapshot(cluster: Path) -> Json:
 
 
 def device(value: Json) -> Json:
-    found: Json = value["nodes"][0]["report"]["devices"][1]
+    found: Json = value["state"]["nodes"][0]["report"]["devices"][1]
     return found
 
 

@@ -20,7 +20,7 @@ from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.snapshot_dump import Replayed, revived, taken
+from scheduler_ext.explain.snapshot_dump import Dump, Replayed, revived, taken
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, InspectionSection, ScoreSection
 from scheduler_ext.wire.listed_demand import workload_of
@@ -32,10 +32,9 @@ from tests.examples import examples
 from tests.extender.foreseeing import askers, asks, clusters, read
 from tests.extender.preempting import share_node, whole_node
 from tests.extender.test_record import ask
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
+from tests.kube_objects import SHARE, Json, inventory, pod
 
 WHOLE = "nvidia.com/gpu"
-ONE_G = "nvidia.com/mig-1g.10gb"
 FOREVER = float("inf")
 
 
@@ -67,7 +66,7 @@ class Running:
         return Explainer(self, self.extender.record, self.config, self.extender.places)
 
     def replayed(self) -> Replayed:
-        return revived(decode_snapshot_file(self.explainer().snapshot_file()))
+        return revived(decode_snapshot_file(self.explainer().snapshot_file(), Dump))
 
 
 def running(*objects: Json, config: Configuration | None = None) -> Running:
@@ -154,33 +153,6 @@ def test_filter_and_prioritize_would_have_answered_the_same(objects: list[Json],
     assert rows[0] == rows[1]
 
 
-def instance(index: int, start: int) -> Json:
-    return {"uuid": f"MIG-{index}-{start}", "profile": "1g.10gb", "start": start, "size": 1}
-
-
-def mig_objects() -> list[Json]:
-    devices = [
-        gpu(i, mig={"enabled": True, "instances": [instance(i, start) for start in range(4)]})
-        for i in range(2)
-    ]
-    holding = [pod(f"x{i}", {ONE_G: "1"}, on="n") for i in range(2)]
-    return [gpu_node("n", devices), node("n", {ONE_G: "8"}), *holding]
-
-
-def test_tables_that_were_tuned_in_the_background_are_tuned_again() -> None:
-    there = running(*mig_objects())
-    before = there.snapshot
-    assert before is not None
-    workload = before.forecast.workload
-    tables = before.mig_rooms.tables_for(workload, before.forecast.mig_tables)
-    there.extender.expect(Forecast(workload, before.kinds, tables))
-    tuned = there.snapshot
-    assert tuned is not None
-    again = there.replayed().snapshot
-    assert again.forecast.mig_tables.mixes == tables.mixes != []
-    assert again.mig_loss(ONE_G).tolist() == tuned.mig_loss(ONE_G).tolist() != before.mig_loss(ONE_G).tolist()
-
-
 def test_the_file_tells_nothing_that_no_decision_reads() -> None:
     held = pod("x", {SHARE: "1000"}, on="n", annotations={"team": "SECRET"})
     held["metadata"]["labels"] = {"a": "SECRET"}
@@ -189,7 +161,14 @@ def test_the_file_tells_nothing_that_no_decision_reads() -> None:
     asking = pod("p", {SHARE: "1000"}, annotations={"team": "SECRET"})
     asking["spec"]["containers"][0]["command"] = ["SECRET"]
     ask(there.extender, asking, ["n"])
+    waiting = pod("w", {WHOLE: "1"}, annotations={"team": "SECRET"})
+    there.waiting = running(waiting).waiting
     assert b"SECRET" not in gzip.decompress(there.explainer().snapshot_file())
+    # Manifests are base64 in the file.
+    replayed = there.replayed()
+    manifests = [*(each.pod for each in replayed.record), *(each.manifest for each in replayed.pending())]
+    assert len(manifests) == 2
+    assert all(b"containers" in manifest and b"SECRET" not in manifest for manifest in manifests)
 
 
 def test_which_nodes_were_asked_about_survives_nodes_that_come_and_go() -> None:
@@ -200,7 +179,12 @@ def test_which_nodes_were_asked_about_survives_nodes_that_come_and_go() -> None:
     there.extender.update_nodes({"a": None, "d": found["d"]})
     told = {entry["node"]: entry["reason"] for entry in there.explainer().of_name("default", "p")["nodes"]}
     assert told == {"b": None, "c": "kube-scheduler did not ask about this node", "d": None}
-    assert replaying(there.replayed()).of_name("default", "p") == there.explainer().of_name("default", "p")
+    # A later decision, about other nodes.
+    ask(there.extender, pod("q", {WHOLE: "1"}), ["d"])
+    for name in ("p", "q"):
+        assert replaying(there.replayed()).of_name("default", name) == there.explainer().of_name(
+            "default", name
+        )
 
 
 def test_thousands_of_decisions_are_saved_once_for_the_same_nodes() -> None:
@@ -210,7 +194,7 @@ def test_thousands_of_decisions_are_saved_once_for_the_same_nodes() -> None:
     snapshot = there.snapshot
     assert snapshot is not None
     file = taken(snapshot, (), {}, there.extender.record, there.config, there.is_gone)
-    assert (len(file.decisions), len(file.offers)) == (300, 2)
+    assert (len(file.decisions), len(file.names), len(set(file.asked))) == (300, 1, 2)
 
 
 def good_file() -> bytes:
@@ -232,7 +216,7 @@ def good_file() -> bytes:
 )
 def test_files_that_are_no_snapshot(body: bytes, problem: str) -> None:
     with pytest.raises(SnapshotFileError, match=problem):
-        decode_snapshot_file(body)
+        decode_snapshot_file(body, Dump)
 
 
 @pytest.mark.parametrize(
@@ -241,18 +225,26 @@ def test_files_that_are_no_snapshot(body: bytes, problem: str) -> None:
         pytest.param("version", "9.9", "written by release 9.9, and this is", id="another release"),
         pytest.param("nodes", [{"name": 5}], r"cannot be read: .*nodes\[0\]\.name", id="a broken node"),
         pytest.param("kind", "List", "kind 'List'", id="another kind"),
+        pytest.param(
+            "apiVersion",
+            "debug.scheduler-ext.io/v1alpha1",
+            "v1alpha1', kind 'DecisionSnapshot'; give a file of /debug/snapshot of this release",
+            id="a file of before",
+        ),
     ],
 )
 def test_fields_that_cannot_be_meant_are_named(field: str, value: object, problem: str) -> None:
-    body = json.dumps(json.loads(good_file()) | {field: value}).encode()
+    good = json.loads(good_file())
+    (good["state"] if field in good["state"] else good)[field] = value
+    body = json.dumps(good).encode()
     with pytest.raises(SnapshotFileError, match=problem):
-        decode_snapshot_file(body)
+        decode_snapshot_file(body, Dump)
 
 
 def test_a_file_that_unpacks_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler_ext.wire.snapshot_file._MOST_BYTES", 1000)
     with pytest.raises(SnapshotFileError, match="unpacks to more than 1000 bytes"):
-        decode_snapshot_file(gzip.compress(b" " * 100_000))
+        decode_snapshot_file(gzip.compress(b" " * 100_000), Dump)
 
 
 def test_it_is_read_as_it_was_written() -> None:
@@ -267,7 +259,7 @@ def test_it_is_read_as_it_was_written() -> None:
         there.config,
         there.is_gone,
     )
-    again = decode_snapshot_file(encode_snapshot_file(file))
+    again = decode_snapshot_file(encode_snapshot_file(file), Dump)
     assert again == file
-    assert [entry.pod.name for entry in again.pending] == ["w"]
+    assert [entry.pod.name for entry in again.waiting] == ["w"]
     assert replace(again.nodes[0]) == snapshot.nodes["a"].info

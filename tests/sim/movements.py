@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from scheduler_ext.sim import churn
-from scheduler_ext.sim.residents import Resident, Residents
+from scheduler_ext.sim.preemption import Resident, Residents
 from scheduler_ext.sim.scheduler import Placement
 from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import World

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.generator import GENERATED, generate_traces
 from scheduler_ext.sim.inflation import run_inflation
 from scheduler_ext.sim.scheduler import Settings
-from scheduler_ext.sim.trace_sources import GENERATED, generate_traces
 
 SEEDS = (42, 43, 44)
 # It is about half a point and more in the mean of the seeds; on some of the clusters less than this, or less

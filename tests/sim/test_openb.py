@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.generator import generate_nodes, generate_pods
-from scheduler_ext.sim.openb import read_nodes, read_pods, write_nodes, write_pods
-from scheduler_ext.sim.trace_sources import generate_traces, read_traces, write_traces
+from scheduler_ext.sim.generator import generate_nodes, generate_pods, generate_traces
+from scheduler_ext.sim.openb import read_nodes, read_pods, read_traces, write_nodes, write_pods, write_traces
 from scheduler_ext.sim.trace_workload import PodKind
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,8000,1000,0,\n"

@@ -43,12 +43,12 @@ class TestDiscovery:
         assert set(REFERENCES) <= set(policy_names())
 
     @pytest.mark.parametrize("name", policy_names())
-    def test_a_module_is_called_like_its_policy(self, name: str) -> None:
+    def test_a_policy_has_the_name_it_is_found_by(self, name: str) -> None:
         assert policy_factory(name)(Target(TWO_NODES, NOTHING)).name == name
 
     def test_a_file_is_all_it_takes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        text = Path(policies.__path__[0], "first_fit.py").read_text(encoding="utf-8")
-        (tmp_path / "one_more.py").write_text(text.replace("first-fit", "one-more"), encoding="utf-8")
+        text = Path(policies.__path__[0], "fgd.py").read_text(encoding="utf-8")
+        (tmp_path / "one_more.py").write_text(text.replace('"fgd"', '"one-more"'), encoding="utf-8")
         monkeypatch.setattr(policies, "__path__", [*policies.__path__, str(tmp_path)])
         try:
             assert "one-more" in policy_names()

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.sim.preemption import Preemption
-from scheduler_ext.sim.residents import Residents
+from scheduler_ext.sim.preemption import Preemption, Residents
 from scheduler_ext.sim.scheduler import Placement
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, World

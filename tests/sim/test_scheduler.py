@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim.placement_policy import Evaluation, Target
 from scheduler_ext.sim.policies import policy_names
-from scheduler_ext.sim.policies.best_fit import BestFit
+from scheduler_ext.sim.policies.published import BestFit
 from scheduler_ext.sim.requested_parts import balance_percent
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind

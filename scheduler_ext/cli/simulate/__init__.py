@@ -1,11 +1,10 @@
-"""``scheduler-ext simulate``: what would happen, without any of it happening."""
+"""``scheduler-ext simulate``: placements that change nothing."""
 
 from __future__ import annotations
 
 import click
 
-from scheduler_ext.cli.group import CommandGroup
-from scheduler_ext.cli.lazy_commands import LazyCommands
+from scheduler_ext.cli.group import CommandGroup, LazyCommands
 
 _NAMES = ("trace", "mig", "cluster")
 

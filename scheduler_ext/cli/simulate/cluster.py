@@ -1,27 +1,28 @@
-"""``scheduler-ext simulate cluster``: what would happen to these pods here, in order?"""
+"""``scheduler-ext simulate cluster``: the placement of pods on a cluster, one after the other."""
 
 from __future__ import annotations
 
 import io
 from collections import Counter
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, shortfall
-from scheduler_ext.cli.inputs import read_config, source_of
+from scheduler_ext.cli.inputs import every_pod_of, read_config, read_pod_list, source_of
 from scheduler_ext.cli.inventory import counted
 from scheduler_ext.cli.options import (
+    FILE,
+    FILE_OR_STDIN,
     config_option,
     context_option,
     kubeconfig_option,
     namespace_option,
     output_option,
 )
-from scheduler_ext.cli.output import print_names, print_structured, print_table, printable
-from scheduler_ext.cli.pod_files import every_pod_of, read_pod_list
+from scheduler_ext.cli.output import not_modelled, print_notes, print_output, print_table, printable
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.core.errors import InventoryError, SimulationError
 from scheduler_ext.whatif.simulation import by_priority
@@ -34,7 +35,7 @@ _SHOWN_NOTES = 5
 @click.option(
     "--cluster",
     "cluster_file",
-    type=click.Path(path_type=Path, allow_dash=True),
+    type=FILE_OR_STDIN,
     help="Inventory file, or `kubectl get nodes,pods,pdb,gpunodes.gpu.scheduler-ext.io -A -o yaml`.",
 )
 @kubeconfig_option
@@ -42,9 +43,9 @@ _SHOWN_NOTES = 5
 @click.option(
     "--pods",
     "pods_file",
-    type=click.Path(path_type=Path, allow_dash=True),
+    type=FILE_OR_STDIN,
     required=True,
-    help="File of the Pods that are to come, or of workloads with pod templates; - for standard input.",
+    help="File with the new Pods, or workloads with pod templates; - reads standard input.",
 )
 @namespace_option
 @click.option(
@@ -52,11 +53,11 @@ _SHOWN_NOTES = 5
     type=click.Choice(["file", "priority"]),
     default="file",
     show_default=True,
-    help="Which pod comes first: as in the file, or by priority as in kube-scheduler's queue.",
+    help="Order of the pods: as in the file, or by priority as in kube-scheduler's queue.",
 )
 @config_option
 @output_option
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write it; standard output without.")
+@click.option("--out", type=FILE, help="Output file (default: standard output).")
 @click.pass_context
 def cluster(
     ctx: click.Context,
@@ -72,7 +73,8 @@ def cluster(
 ) -> None:
     """Place pods on a cluster, one after the other.
 
-    Each pod goes where kube-scheduler and the extender would put it. Exit 0 if all fit, 3 if any does not.
+    Each pod goes to the node that kube-scheduler and the extender would choose. Exit 0 if all pods fit, 3 if
+    any pod does not.
     """
     source = source_of(cluster_file, kubeconfig, context, "--cluster")
     check_file("--out", out)
@@ -89,31 +91,18 @@ def cluster(
     for manifest in manifests:
         for note in manifest.notes():
             click.echo(printable(f"Note: {note}"), err=True)
-    if out is None:
-        _print(simulation, output)
-    else:
-        _write(simulation, output, out)
-    ctx.exit(0 if all(item["node"] is not None for item in simulation["items"]) else WOULD_NOT_FIT)
-
-
-def _write(simulation: dict[str, Any], output: str, out: Path) -> None:
-    text = io.StringIO()
-    with redirect_stdout(text):
-        _print(simulation, output)
-    write_text("--out", out, text.getvalue())
-
-
-def _print(simulation: dict[str, Any], output: str) -> None:
     items = simulation["items"]
-    if output in ("json", "yaml"):
-        print_structured(simulation, output)
-    elif output == "name":
-        print_names("pod", (item["pod"].partition("/")[2] for item in items if item["node"] is not None))
-    else:
-        _print_table(items, wide=output == "wide")
+    placed = (item["pod"].partition("/")[2] for item in items if item["node"] is not None)
+    text = io.StringIO()
+    with nullcontext() if out is None else redirect_stdout(text):
+        print_output(output, simulation, "pod", placed, _print)
+    if out is not None:
+        write_text("--out", out, text.getvalue())
+    ctx.exit(0 if all(item["node"] is not None for item in items) else WOULD_NOT_FIT)
 
 
-def _print_table(items: list[dict[str, Any]], *, wide: bool) -> None:
+def _print(simulation: dict[str, Any], *, wide: bool) -> None:
+    items = simulation["items"]
     placed = sum(item["node"] is not None for item in items)
     evicted = sum(len(item["victims"]) for item in items)
     click.echo(
@@ -127,7 +116,7 @@ def _print_table(items: list[dict[str, Any]], *, wide: bool) -> None:
         shown = pods if wide else pods[:_SHOWN_NOTES]
         more = len(pods) - len(shown)
         who = ", ".join(shown) + (f" and {more} more" if more else "")
-        click.echo(f"Note: not modelled here, kube-scheduler may decide otherwise: {feature} ({who})")
+        print_notes(not_modelled([f"{feature} ({who})"]))
     click.echo()
     header = ["POD", "NODE", "REASON OR DEVICES", "NEAREST MISS", "VICTIMS"]
     rows = [

@@ -1,4 +1,4 @@
-"""What all simulations take and print: a table of means, or all of it as JSON or CSV."""
+"""Reports of simulations: a table of means, or all runs as JSON or CSV; and checks of their files."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ _COLUMNS = {
 
 
 def check_out(output: str, out: Path | None) -> None:
-    """Raises click.UsageError for a table that is to go into a file, and else as ``check_file``."""
+    """Raises click.UsageError for a table with ``--out``; otherwise as ``check_file``."""
     if out is not None and output == "table":
         raise click.UsageError("--out: a table is for a terminal; add -o json or -o csv")
     check_file("--out", out)
 
 
 def check_file(option: str, path: Path | None) -> None:
-    """Before hours of work and not after them: raises SimulationError where no such file can be written."""
+    """Raises SimulationError for a file that cannot be written: before hours of work, not after them."""
     if path is None:
         return
     if os.path.isdir(path):
         raise unwritable(option, path, errno.EISDIR)
-    # Nothing is opened: it would empty a file, or end a pipe for whom reads it.
+    # Opening it would truncate a file, or end a pipe for its reader.
     _check_access(option, path, path if os.path.exists(path) else path.parent)
 
 
 def check_folder(option: str, path: Path | None) -> None:
-    """The same for files in a folder, which need not be there yet."""
+    """The same for files in a folder, which need not exist yet."""
     if path is None:
         return
     there = next(parent for parent in (path, *path.absolute().parents) if os.path.exists(parent))
@@ -65,14 +65,14 @@ def check_plots(option: str, folder: Path | None) -> None:
 
 
 def unwritable(option: str, path: Path, number: int) -> SimulationError:
-    """The error for what the option named and the system refuses with this number."""
+    """The error for the path of an option, by the errno of the system."""
     return SimulationError(f"{option} {path}: cannot be written: {os.strerror(number)}")
 
 
 def write_text(option: str, path: Path, text: str) -> None:
-    """Write what the option asked for; raises SimulationError where it cannot be written."""
+    """Write the file of an option; raises SimulationError where it cannot be written."""
     try:
-        # Links, of which /dev/stdout is one, and pipes stay what they are.
+        # Links, such as /dev/stdout, and pipes stay in place.
         if path.is_symlink() or (path.exists() and not path.is_file()):
             path.write_text(text, encoding="utf-8")
         else:
@@ -82,7 +82,7 @@ def write_text(option: str, path: Path, text: str) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Beside it first: where that cannot be written whole, what was there stays."""
+    """Write a temporary file beside it first, so that a failure keeps the old content."""
     if not os.access(path.parent, os.W_OK):
         path.write_text(text, encoding="utf-8")
         return
@@ -100,12 +100,12 @@ def report_text(runs: Sequence[Run], form: str) -> str:
     """All runs as "json" or "csv"."""
     if form == "csv":
         return as_csv(runs)
-    # NaN is no JSON; no result may be one.
+    # NaN is not JSON, and no result may be NaN.
     return json.dumps(report(runs, machine_line(describe_machine())), indent=2, allow_nan=False) + "\n"
 
 
 def _check_access(option: str, path: Path, there: Path) -> None:
-    """``there`` is what is to be changed for ``path`` to be written."""
+    """``there`` is the file or folder that a write to ``path`` changes."""
     if not os.path.exists(there):
         raise unwritable(option, path, errno.ENOENT)
     if there != path and not os.path.isdir(there):
@@ -128,7 +128,7 @@ def write_report(runs: Sequence[Run], output: str, out: Path | None) -> None:
 
 
 def print_refused(runs: Sequence[Run]) -> None:
-    """A table of what was refused of all that had come in the end, by class; nothing where nothing was."""
+    """A table of the refused part of all requests at the end, by class, if any."""
     classes = sorted({name for run in runs for name, milli in run.rejected_by_class.items() if milli})
     if not classes:
         return
@@ -144,13 +144,13 @@ def print_refused(runs: Sequence[Run]) -> None:
 
 
 def _refused(runs: Sequence[Run], name: str) -> str:
-    """The mean part of what had come, in per cent."""
+    """The mean refused part of the requests, in per cent."""
     parts = [run.rejected_by_class.get(name, 0) / max(run.arrived_milli, 1) for run in runs]
     return f"{100 * sum(parts) / len(parts):.2f}"
 
 
 def _table(runs: Sequence[Run]) -> tuple[list[str], list[list[Any]]]:
-    """The means over seeds; only columns that apply to some run."""
+    """The means over seeds, in the columns that apply to some run."""
     means = summary(runs)
     loads = list(dict.fromkeys(load for mean in means for load in mean["allocationPercent"] or {}))
     columns = [name for name in _COLUMNS if any(mean[name] is not None for mean in means)]

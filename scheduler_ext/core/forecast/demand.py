@@ -1,7 +1,7 @@
-"""What nodes hold for the pods to come: before a placement, and after it.
+"""The value of nodes to future demand, before and after a placement.
 
-All of it is ``[state]``, in GPUs; what is idle of GPUs without MIG, of healthy ones alone. A node's own model
-decides who may come; where it has several, that of its first GPU.
+All values are ``[state]``, in GPUs, and count only idle, healthy GPUs without MIG. The model of a node's
+first GPU decides which pods it takes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeCol
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import UNLIMITED
 
-# A node's GPUs and its CPU are in balance where it has this part of what pods ask of CPU beside them: pods
-# that ask little come as well. How little it matters is in docs/concepts/placement.md.
+# The GPUs and the CPU of a node are in balance at this part of the mean CPU request per GPU: pods with small
+# requests arrive too. docs/concepts/placement.md shows how little the value matters.
 BALANCE = 0.6
 
 
 @dataclass(frozen=True)
 class Demand:
-    """``residual`` is ``[slot, state]``, in thousandths, as is ``rows``, the rows of the forecast; ``loose``
-    are whole GPUs in no slot, less than none where a pod has some of those in the slots.
+    """``residual`` (in thousandths) and ``rows`` (of the forecast) are ``[slot, state]``. ``loose`` are whole
+    GPUs in no slot; negative where a pod holds GPUs that are in the slots.
 
-    ``idle`` is what nobody holds, ``whole`` how many GPUs of that can be asked as whole ones.
+    ``idle`` are the GPUs without a holder, ``whole`` those of them that pods can request whole.
     """
 
     forecast: Forecast
@@ -39,8 +39,8 @@ class Demand:
     cpu_free_milli: Ints
 
     def after(self, cpu_milli: int, taken: int, load_mib: Ints | None) -> Demand:
-        """The same with a pod that has so much CPU, ``taken`` whole GPUs, and ``load_mib`` of each GPU as
-        shares, ``[slot, state]``."""
+        """The demand after a pod with this CPU, ``taken`` whole GPUs, and ``load_mib`` of each GPU as shares,
+        ``[slot, state]``."""
         residual, idle, whole = self.residual, self.idle - taken, self.whole - taken
         if load_mib is not None:
             devices = self.devices
@@ -64,7 +64,7 @@ class Demand:
 
     @lazy
     def worth(self) -> Floats:
-        """What the residuals are worth."""
+        """The worth of the residuals."""
         worth: Floats = self.forecast.values.ravel().take(self.rows * (WHOLE + 1) + self.residual).sum(0)
         return worth + self.loose
 
@@ -75,7 +75,7 @@ class Demand:
 
     @lazy
     def unusable(self) -> Floats:
-        """What of the idle GPUs cannot be used, by how often those come who cannot."""
+        """The expected unusable part of the idle GPUs, over the pods that may arrive."""
         table = self.forecast.unusable
         at = (self.rows * table.shape[1] + self.step) * (WHOLE + 1)
         single: Floats = table.ravel().take(at + self.residual).sum(0)
@@ -84,23 +84,23 @@ class Demand:
 
     @lazy
     def unusable_by_several(self) -> Floats:
-        """What of them pods of several whole GPUs cannot use that could come otherwise."""
+        """The part that pods of several GPUs cannot use for lack of whole GPUs."""
         return self._unusable_by_several(self.whole)
 
     @lazy
     def runs(self) -> Floats:
-        """How many of the whole GPUs pods of several can use."""
+        """The whole GPUs that pods of several GPUs can use."""
         return self._runs(self.whole)
 
     @lazy
     def broken(self) -> tuple[Floats, Floats]:
-        """How much more pods of several cannot use once one whole GPU is none, and how many fewer of the
-        whole ones they can."""
+        """For pods of several GPUs, with one whole GPU less: the increase of unusable GPUs, and the decrease
+        of usable whole ones."""
         fewer = np.maximum(self.whole - 1, 0.0)
         return self._unusable_by_several(fewer) - self.unusable_by_several, self.runs - self._runs(fewer)
 
     def _unusable_by_several(self, whole: Floats) -> Floats:
-        """All that is idle where there are too few whole ones, else the rest."""
+        """All idle GPUs where whole ones are too few, otherwise the rest."""
         table = self.forecast.several.ravel()
         first = (self.rows[0] * self.forecast.several.shape[1] + self.step) * (MAX_GPUS + 1)
         missed = table.take(first + np.minimum(whole, MAX_GPUS).astype(np.int32))
@@ -115,9 +115,9 @@ class Demand:
 
     @lazy
     def usable(self) -> Floats:
-        """What the residuals are worth with the CPU beside them: about the less of the two.
+        """The worth of the residuals with the free CPU: about the smaller of the two.
 
-        The cubes make it so: what is short counts nearly alone, what is plentiful hardly.
+        By the cubes, the scarce one counts nearly alone and the plentiful one hardly.
         """
         needed = BALANCE * 1000 * self.forecast.cores_per_gpu.take(self.rows[0])
         cpu = self.cpu_free_milli / np.maximum(needed, 1e-9)
@@ -130,7 +130,7 @@ class Demand:
 def demand(
     forecast: Forecast, kinds: Sequence[DeviceKind], devices: DeviceColumns, node: NodeColumns
 ) -> Demand:
-    """What nodes hold as they are. What is held on devices nobody told is whole GPUs of any."""
+    """The demand of nodes as they are. Holdings on unknown devices count as whole GPUs."""
     loose = node.loose.astype(np.float64)
     return Demand(
         forecast=forecast,
@@ -145,7 +145,7 @@ def demand(
 
 
 def part_milli(room_mib: Ints, devices: DeviceColumns) -> Ints:
-    """Room on GPUs as thousandths of what shares may have of each, ``[slot, state]``, rounded down."""
-    # Faster than dividing integers; the small number makes up for what rounding loses.
+    """Room on GPUs in thousandths of the memory for shares, ``[slot, state]``, rounded down."""
+    # Faster than a division of integers; the small number offsets rounding errors.
     part: Ints = (room_mib * (WHOLE / devices.share_size_mib) + 1e-6).astype(np.int32)
     return part

@@ -1,8 +1,8 @@
-"""What the pods to come can do with what is left of a GPU or a node, looked up in tables.
+"""Tables of the value of free GPUs and nodes to future demand, estimated from past pods.
 
-Residuals are in thousandths of a GPU: of the memory that shares may have where a node takes shares, else of
-the GPU. The tables follow from what pods usually ask and from the kinds of GPUs there are, not from what is
-held: they are made when one of these changes, and a decision only looks up.
+Residuals are in thousandths of a GPU: of the memory for shares on a node that takes shares, otherwise of the
+whole GPU. The tables follow from the usual requests and the kinds of GPUs, not from current holdings: they
+are computed when one of these changes, and a decision only looks values up.
 """
 
 from __future__ import annotations
@@ -13,34 +13,33 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler_ext.core.forecast.mig_tuning import UNTUNED, MigTables
 from scheduler_ext.core.forecast.residual_value import residual_values
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, Workload
 
 WHOLE = 1000
-# More whole GPUs of one node than these are taken for these.
+# A larger number of whole GPUs on one node counts as this number.
 MAX_GPUS = 16
-# What pods ask of which nothing is known: parts of a GPU and whole GPUs, equally often where both may come.
+# Requests of unknown pods: parts of a GPU and whole GPUs, equally often where a node takes both.
 UNKNOWN_SHARES = (125, 250, 500, 1000)
 UNKNOWN_GPUS = (1, 2, 4, 8)
-# One in so many of them wants a certain model, whichever.
+# The part of unknown pods that needs one certain model.
 UNKNOWN_PICKY = 0.1
-# Rare classes are left out of what is unusable, as in the paper.
+# Rare classes do not count for unusable GPUs, as in the paper.
 USUAL_PART = 0.95
-# Amounts of CPU that are told apart: pods that ask one between two need the next.
+# Distinct amounts of CPU in the tables: a request between two counts as the larger.
 MAX_CPU_AMOUNTS = 32
-# Sizes of shares among which a residual is filled: those that ask most.
+# Sizes of shares that fill a residual: those with the largest demand.
 MAX_SIZES = 64
-# Few: the tables of ten kinds of GPUs have some megabytes.
+# Few: the tables of ten kinds of GPUs take some megabytes.
 _COVERING = 8
 _NEVER = np.int32(WHOLE + 1)
 
 
 class DeviceKind(NamedTuple):
-    """What of a GPU decides who can use it: ``share_mib`` is what shares may have of it (0: none may
-    come), ``whole`` whether it can be asked as a whole one."""
+    """The properties of a GPU that decide which pods can use it: ``share_mib`` is the memory for shares (0:
+    no shares), ``whole`` whether pods can request it whole."""
 
     model: GpuModel
     share_mib: int
@@ -48,8 +47,8 @@ class DeviceKind(NamedTuple):
 
 
 class NodeShape(NamedTuple):
-    """What of a node decides which pods it could hold if it were empty: GPUs of ``kind``, and CPU in
-    thousandths of a core."""
+    """The properties of an empty node that decide which pods fit: GPUs of ``kind``, and CPU in thousandths of
+    a core."""
 
     kind: DeviceKind
     gpus: int
@@ -57,29 +56,25 @@ class NodeShape(NamedTuple):
 
 
 class Forecast:
-    """Tables for some kinds of GPUs; ``row_of`` says where a kind is, the last row is of no GPU.
+    """Tables for some kinds of GPUs; ``row_of`` is the row of a kind, and the last row stands for no GPU.
 
-    ``values`` ``[kind, residual]``: what a residual is worth, in GPUs (``core.residual_value``).
-    ``unusable`` ``[kind, step, residual]``: how much of it is idle for nothing, in GPUs, by how often those
-    come who cannot use it; ``several`` ``[kind, step, whole GPUs]``: how often those come who could use the
-    node but for the number of its whole GPUs; both after Weng et al., "Beware of Fragmentation" (USENIX
-    ATC'23). ``runs`` ``[kind, whole GPUs]``: how many of so many whole GPUs pods of several can use.
+    ``values`` ``[kind, residual]``: the worth of a residual, in GPUs (residual_value.py). ``unusable``
+    ``[kind, step, residual]``: its expected unusable part, in GPUs, over the pods that may arrive.
+    ``several`` ``[kind, step, whole GPUs]``: the frequency of pods that only lack whole GPUs on the node.
+    Both are after Weng et al., "Beware of Fragmentation" (USENIX ATC'23). ``runs`` ``[kind, whole GPUs]``:
+    the whole GPUs that pods of several GPUs can use.
 
-    ``cores_per_gpu`` ``[kind]``: what pods ask of CPU for each GPU, 0 where nothing is known of it, and
-    ``knows_cpu`` whether it is known for any. A step is one of CPU: how many of ``cpu_milli``, which rise, a
-    node has free. ``mig_tables`` say what MIG instances cost, as far as they were tuned.
+    ``cores_per_gpu`` ``[kind]``: the requested CPU for each GPU, 0 where unknown, and ``knows_cpu`` whether
+    it is known for any kind. A step is the number of the ascending ``cpu_milli`` that a node has free.
     """
 
-    def __init__(
-        self, workload: Workload, kinds: Sequence[DeviceKind], mig_tables: MigTables = UNTUNED
-    ) -> None:
+    def __init__(self, workload: Workload, kinds: Sequence[DeviceKind]) -> None:
         self.workload = workload
-        self.mig_tables = mig_tables
         self.row_of = {kind: row for row, kind in enumerate(kinds)}
         self._every = every = _Classes(workload)
         usual = _Classes(workload.top(USUAL_PART))
         self._kept: dict[tuple[float, float], Floats] = {}
-        # Kept here so that they end with this one: a module's cache would keep those of past forecasts.
+        # Kept here, to end with this forecast: a cache of the module would keep those of past forecasts.
         self._covering: dict[tuple[DeviceKind, ...], Forecast] = {}
         self._looked_up: tuple[Sequence[DeviceKind], Ints] = ((), np.zeros(1, np.int32))
         self._hosted: tuple[tuple[tuple[NodeShape, ...], bytes], Floats] = (((), b""), np.zeros(0))
@@ -99,21 +94,21 @@ class Forecast:
         self.knows_cpu = bool(self.cores_per_gpu.any())
 
     def covering(self, kinds: tuple[DeviceKind, ...]) -> Forecast:
-        """The same for at least these kinds."""
+        """This forecast with at least these kinds."""
         if kinds is self._looked_up[0] or all(kind in self.row_of for kind in kinds):
             return self
         every = tuple(dict.fromkeys((*self.row_of, *kinds)))
         covering = self._covering.get(every)
         if covering is None:
             if len(self._covering) == _COVERING:
-                # Not changed but replaced: other readers may be in it.
+                # Replaced, not changed: other threads may read it.
                 self._covering = {}
-            covering = self._covering[every] = Forecast(self.workload, every, self.mig_tables)
+            covering = self._covering[every] = Forecast(self.workload, every)
         return covering
 
     def kept(self, worth: float, unusable: float) -> Floats:
-        """What is kept with a residual, ``[kind, step, residual]`` in one row: its worth less what of it is
-        unusable, by these weights."""
+        """The weighted worth of a residual less its weighted unusable part, ``[kind, step, residual]``,
+        flat."""
         kept = self._kept.get((worth, unusable))
         if kept is None:
             kept = (worth * self.values[:, None, :] - unusable * self.unusable).ravel()
@@ -121,11 +116,11 @@ class Forecast:
         return kept
 
     def rows(self, kinds: Sequence[DeviceKind]) -> Ints:
-        """The row of each kind, and of no GPU at the end."""
+        """The row of each kind, and at the end of no GPU."""
         known, rows = self._looked_up
         if known is not kinds:
             rows = np.array([*(self.row_of[kind] for kind in kinds), len(self.row_of)], np.int32)
-            # One snapshot after the other has the same kinds.
+            # Successive snapshots have the same kinds.
             self._looked_up = kinds, rows
         return rows
 
@@ -134,10 +129,10 @@ class Forecast:
         return np.searchsorted(self.cpu_milli, cpu_milli, side="right").astype(np.int32)
 
     def wanted(self, kinds: Sequence[DeviceKind], gpus: Floats) -> Floats:
-        """What pods that do not take all of these ask of each, as a part of all that is asked, ``[kind]``.
+        """The demand of pods that do not admit all of these kinds, as a part of all demand, ``[kind]``.
 
-        Of several that they take they ask in proportion to how many ``gpus`` there are of each. Some of the
-        unknown ones want one model, whichever.
+        Demand spreads over the admitted kinds in proportion to their ``gpus``. Some unknown pods need one
+        certain model.
         """
         if not kinds:
             return np.zeros(0)
@@ -152,17 +147,17 @@ class Forecast:
         return wanted
 
     def hosted(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> Floats:
-        """What pods ask of the GPUs of each shape that find few nodes large enough for them, by how much
-        there is of it, ``[shape]``, 0 to 1; ``nodes`` are how many there are of each.
+        """The demand of pods with few large enough nodes, over the GPUs of each shape, ``[shape]``, 0 to 1;
+        ``nodes`` is the number of nodes of each shape.
 
-        A class counts by the part of the GPUs it admits that is on nodes too small for it.
+        A class counts by the part of its admitted GPUs that is on nodes too small for it.
         """
         key = shapes, nodes.tobytes()
-        # Read once, as a decision on another snapshot may put its own in its place.
+        # Read once: a decision on another snapshot may replace it.
         known, hosted = self._hosted
         if known != key:
             hosted = self._hosts_wanted(shapes, nodes)
-            # Pods come and go, and the nodes stay.
+            # The nodes change more rarely than the pods.
             self._hosted = key, hosted
         return hosted
 
@@ -175,7 +170,7 @@ class Forecast:
         cpu_milli = np.array([shape.cpu_milli for shape in shapes], np.float64)
         kinds = [shape.kind for shape in shapes]
         admits, asked, _ = self._demand(kinds, gpus * nodes)
-        # Who asks whole GPUs can use those that are handed out so, whatever their size.
+        # Pods of whole GPUs can use any size of GPU that is handed out whole.
         able = (np.array([kind.whole for kind in kinds])[:, None] & admits)[:, whole]
         each, cores = every.gpus[whole], np.maximum(every.cpu_milli[whole], 1)
         pods = np.minimum(gpus[:, None] // each, cpu_milli[:, None] // cores)
@@ -188,10 +183,10 @@ class Forecast:
         return hosted
 
     def _demand(self, kinds: Sequence[DeviceKind], gpus: Floats) -> tuple[Bools, Floats, Floats]:
-        """Which classes admit a kind and what they ask of it, ``[kind, class]``, and what the unknown pods
-        ask of it, ``[kind]``; all that is asked is 1, of several kinds each by how many ``gpus`` it has."""
+        """The classes that admit a kind and their demand for it, ``[kind, class]``, and the demand of unknown
+        pods, ``[kind]``; all demand is 1, and spreads over kinds in proportion to their ``gpus``."""
         every = self._every
-        # Many shapes of nodes have few kinds.
+        # Many node shapes share few kinds.
         distinct = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
         of = [distinct[kind] for kind in kinds]
         admits = np.array([every.admits(kind.model) for kind in distinct]).reshape(len(distinct), -1)[of]
@@ -205,7 +200,7 @@ class Forecast:
 
 
 class _Classes:
-    """Classes of pods as arrays ``[class]``, and the part of pods of which nothing is known."""
+    """Classes of pods as arrays ``[class]``, and the part of unknown pods."""
 
     def __init__(self, workload: Workload) -> None:
         tasks = list(workload.parts)
@@ -219,18 +214,19 @@ class _Classes:
 
     @property
     def count(self) -> Ints:
-        """Of how many GPUs each asks something."""
+        """The number of GPUs that each class uses."""
         return np.where(self.gpus > 0, self.gpus, self.shares)
 
     def asked(self, kind: DeviceKind) -> Floats:
-        """What each asks of GPUs of such a size, in GPUs; 0 where it cannot use them, or asks none."""
+        """The demand of each class for this kind, in GPUs; 0 if it cannot use the kind, or requests no
+        GPU."""
         size = self.size(kind)
         asked: Floats = np.where(size <= WHOLE, size * self.count / WHOLE, 0.0)
         return asked
 
     def size(self, kind: DeviceKind) -> Ints:
-        """What each needs of one GPU of such a size, in thousandths, ``[class]``; more than WHOLE where it
-        cannot use it, or asks none."""
+        """The part of one GPU of this kind that each class needs, in thousandths, ``[class]``; above WHOLE if
+        it cannot use the kind, or requests no GPU."""
         size = np.full(len(self.gpus), _NEVER, np.int32)
         if kind.share_mib:
             share = -(-self.share_mib.astype(np.int64) * WHOLE // kind.share_mib)
@@ -238,25 +234,25 @@ class _Classes:
         return np.where(self.gpus > 0, np.int32(WHOLE) if kind.whole else _NEVER, size)
 
     def admits(self, model: GpuModel) -> Bools:
-        """Which may go to GPUs of a model, ``[class]``."""
+        """The classes that admit a model, ``[class]``."""
         names = {model.name, model.family}
         return np.array([not models or bool(models & names) for models in self._models], np.bool_)
 
 
 def _unknown_asks(kind: DeviceKind) -> list[tuple[int, int]]:
-    """What pods may ask of which nothing is known: (so many GPUs, so much of each)."""
+    """The possible requests of unknown pods: (GPUs, thousandths of each)."""
     shares = [(1, size) for size in UNKNOWN_SHARES] if kind.share_mib else []
     return shares + ([(gpus, WHOLE) for gpus in UNKNOWN_GPUS] if kind.whole else [])
 
 
 def _unknown_mean(kind: DeviceKind) -> float:
-    """What one of these asks in the mean, in GPUs."""
+    """The mean request of unknown pods, in GPUs."""
     asks = _unknown_asks(kind)
     return sum(gpus * size for gpus, size in asks) / WHOLE / max(len(asks), 1)
 
 
 def _cores_per_gpu(classes: _Classes, kind: DeviceKind) -> float:
-    """As in Forecast: of pods that ask CPU alone, too."""
+    """As in Forecast; pods that request only CPU count too."""
     asked = classes.asked(kind)
     mine = (asked > 0) | (classes.count == 0)
     cores = float((classes.weight * classes.cpu_milli)[mine].sum()) / 1000
@@ -264,7 +260,7 @@ def _cores_per_gpu(classes: _Classes, kind: DeviceKind) -> float:
 
 
 def _cpu_amounts(classes: _Classes) -> Ints:
-    """What classes that ask GPUs ask of CPU; of too many amounts those most often asked, and the largest."""
+    """The CPU amounts of GPU classes; of too many amounts the most frequent ones, and the largest."""
     often: dict[int, float] = {}
     for cpu_milli, asked, weight in zip(classes.cpu_milli, classes.count, classes.weight, strict=True):
         if asked and cpu_milli:
@@ -274,12 +270,12 @@ def _cpu_amounts(classes: _Classes) -> Ints:
 
 
 def _needed(classes: _Classes, cpu_amounts: Ints) -> Ints:
-    """The first step at which each class has its CPU, ``[class]``."""
+    """The first step with enough CPU for each class, ``[class]``."""
     return (np.searchsorted(cpu_amounts, classes.cpu_milli) + (classes.cpu_milli > 0)).astype(np.int32)
 
 
 def _values(classes: _Classes, kind: DeviceKind) -> Floats:
-    """``[residual]``: by what all pods ask, since most take any model."""
+    """``[residual]``, from the requests of all pods, since most admit any model."""
     demand: dict[int, float] = {}
     often = (classes.weight * classes.count).tolist()
     for size, weight in zip(classes.size(kind).tolist(), often, strict=True):
@@ -302,9 +298,9 @@ def _unusable(classes: _Classes, kind: DeviceKind, cpu_amounts: Ints) -> Floats:
     usable = np.zeros((len(cpu_amounts) + 1, WHOLE + 1))
     size = classes.size(kind)
     able = (size <= WHOLE) & classes.admits(kind.model)
-    # Those who ask several GPUs are looked at by their number.
+    # Pods of several GPUs are in ``several``.
     least = np.where(classes.gpus > 1, np.int32(0), size)[able]
-    # At the first step and the first residual that will do, then summed over all later ones.
+    # Added at the first sufficient step and residual, then summed over all later ones.
     np.add.at(usable, (_needed(classes, cpu_amounts)[able], least), classes.weight[able])
     asks = _unknown_asks(kind)
     for gpus, each in asks:
@@ -329,7 +325,7 @@ def _several(classes: _Classes, kind: DeviceKind, cpu_amounts: Ints) -> Floats:
 
 
 def _runs(classes: _Classes, kind: DeviceKind) -> Floats:
-    """``[whole GPUs]``: those that pods of several can use, by what they ask of all GPUs."""
+    """``[whole GPUs]``: those that pods of several GPUs can use, weighted by their part of all demand."""
     counts = np.arange(MAX_GPUS + 1)
     able = (classes.gpus > 1) & (classes.size(kind) <= WHOLE) & classes.admits(kind.model)
     asks = _unknown_asks(kind)

@@ -1,8 +1,7 @@
-"""Where one more MIG instance costs the pods that are likely to come the least.
+"""What a MIG instance in each place costs future pods.
 
-A mask is an occupancy mask of one GPU (mig_geometry.py). Everything that matters for a choice depends on the
-mask and the profile only, so that all choices are worked out once per workload, and a decision over many GPUs
-is a lookup.
+A mask is the occupancy mask of one GPU (mig_geometry.py). A choice depends on the mask and the profile only,
+so all choices are computed once per workload, and a decision over many GPUs is a lookup.
 """
 
 from __future__ import annotations
@@ -21,29 +20,24 @@ from scheduler_ext.core.request.pod_kinds import Workload
 Masks = npt.NDArray[np.int64]
 Starts = npt.NDArray[np.int8]
 
-# Differences of sums of parts are not exact; costs closer than this are the same cost.
+# Sums of fractions are inexact; costs that differ by less count as equal.
 _DECIMALS = 9
 
 
 @dataclass(frozen=True, slots=True)
 class MigWeights:
-    """How much the room for several instances counts, and how much a full GPU.
+    """The weight of room for several instances, and the charge for free units.
 
-    ``exponent``: where a GPU has room for a part of the instances that an empty one holds, this power of the
-    part is what that is worth. Above 1 the room on emptier GPUs is worth more, as it can still become room
-    for something larger. ``best_fit`` is what is charged for a GPU that stays all free, in GPUs, and less in
-    proportion to what stays free.
+    ``exponent``: a GPU that holds a fraction of the instances that fit an empty GPU is worth this power of
+    the fraction. Above 1, room on emptier GPUs is worth more, because a larger instance may still fit there.
+    ``best_fit`` is the charge for a GPU whose units all stay free, in GPUs, in proportion to the free units.
 
-    The defaults are one pair for all geometries and mixes, from the middle of a plateau. Slice acceptance of
-    100 GPUs at offered load 1.0 was, against the best of first fit, best fit, MFI and FGD for each of 42
-    pairs of a geometry and a mix, in the mean and at worst: 0.11 and -0.11 points with (1.35, 0.02), 0.09 and
-    -0.12 with (1.25, 0.04), 0.09 and -0.29 with (1.6, 0.04), -0.22 and -2.69 with (1, 0), which is FGD; for
-    52 other pairs, 0.11 and -0.47 with the defaults, 47 of them no more than 0.1 below. The difference is
-    largest where small profiles are common. These gained nothing more: a charge for opening an empty GPU, a
-    part for whether a profile fits at all, roots of the free units, other powers of parts and sizes, high
-    starts before low ones, the expected worth after some instances have left, and weights that fall as the
-    cluster has more room for a profile. Choosing among eight such variants for each mix, by simulating 80,000
-    pods with each, gained 0.05.
+    The defaults are one pair for all geometries and mixes, from the middle of a plateau. The slice acceptance
+    of 100 GPUs at offered load 1.0 was compared with the best of first fit, best fit, MFI and FGD for 42
+    pairs of a geometry and a mix. Mean and worst difference: 0.11 and -0.11 points with (1.35, 0.02), 0.09
+    and -0.12 with (1.25, 0.04), 0.09 and -0.29 with (1.6, 0.04), -0.22 and -2.69 with (1, 0), which is FGD.
+    On 52 other pairs the defaults reached 0.11 and -0.47; 47 of these were at most 0.1 below. The difference
+    is largest where small profiles are common. docs/concepts/placement.md lists what gained nothing more.
     """
 
     exponent: float = 1.35
@@ -52,25 +46,25 @@ class MigWeights:
 
 @dataclass(frozen=True, eq=False)
 class MigWorth:
-    """What a GPU is worth to the MIG pods to come, in GPUs, ``[mask]``: ``worth`` by the room it has, and
-    ``kept`` once an instance is placed there, less the charge for what stays free."""
+    """The worth of a GPU to future MIG pods, in GPUs, ``[mask]``: ``worth`` by the room it has, ``kept``
+    after a placement there, less the charge for free units."""
 
     worth: Floats
     kept: Floats
 
     def cost(self, before: Masks, after: Masks) -> Floats:
-        """What it costs to go from one mask to another by an instance, ``[case]``."""
+        """The cost of an instance that changes one mask into another, ``[case]``."""
         lost: Floats = self.worth[before] - self.kept[after]
         return lost
 
 
 @dataclass(frozen=True, eq=False)
 class MigPlacements:
-    """The best start of every profile beside every occupancy mask, and what it costs; ``[mask, profile]``.
+    """The best start of every profile beside every occupancy mask, and its cost; ``[mask, profile]``.
 
-    ``cost`` is infinite and ``start`` -1 where none fits. Profiles are in the geometry's order, and a
-    profile's column lies in one piece, so that ``cost[:, profile][masks]`` reads little. max_instances and
-    media engines of what is held are not in a mask: who knows them bars such GPUs himself.
+    Where no start fits, ``cost`` is infinite and ``start`` is -1. Profiles are in the geometry's order, and
+    the column of a profile is contiguous, so that ``cost[:, profile][masks]`` reads little memory. A mask
+    holds neither max_instances nor media engines: callers that know them exclude such GPUs.
     """
 
     cost: Floats
@@ -78,7 +72,7 @@ class MigPlacements:
 
 
 def mig_mix(workload: Workload) -> dict[str, float]:
-    """How often each profile is asked for, per pod; empty where no pod asks for MIG."""
+    """Requests for each profile, per pod; empty where no pod requests MIG."""
     mix: dict[str, float] = {}
     for task, part in workload.parts.items():
         for name, count in task.mig:
@@ -87,8 +81,8 @@ def mig_mix(workload: Workload) -> dict[str, float]:
 
 
 def expected_mix(geometry: Geometry, workload: Workload) -> dict[str, float]:
-    """How often each of a geometry's profiles is asked for: as ``mig_mix`` says, and by the pods of which
-    nothing is known, who ask for every shape equally often."""
+    """Expected requests for each profile of a geometry: those of ``mig_mix``, and those of unknown pods,
+    which request every shape equally often."""
     known = mig_mix(workload)
     mix = {profile.name: known[profile.name] for profile in geometry.profiles if profile.name in known}
     alike = shapes(geometry)
@@ -99,7 +93,7 @@ def expected_mix(geometry: Geometry, workload: Workload) -> dict[str, float]:
 
 
 def mig_worth(geometry: Geometry, mix: Mapping[str, float], weights: MigWeights = MigWeights()) -> MigWorth:
-    """What each mask is worth to the pods of ``mix``, read-only."""
+    """The worth of each mask to the pods of ``mix``, read-only."""
     worth = room_worth(geometry, mix, weights.exponent)
     masks = np.arange(1 << geometry.grid, dtype=np.int64)
     kept = worth - weights.best_fit * (geometry.grid - np.bitwise_count(masks)) / geometry.grid
@@ -109,11 +103,11 @@ def mig_worth(geometry: Geometry, mix: Mapping[str, float], weights: MigWeights 
 
 
 def room_worth(geometry: Geometry, mix: Mapping[str, float], exponent: float) -> Floats:
-    """What the pods of ``mix`` can use of each mask's free units, in GPUs, ``[mask]``.
+    """The free units of each mask that the pods of ``mix`` can use, in GPUs, ``[mask]``.
 
-    The mean over profiles of size * (how many fit an empty GPU) * (part of these that still fit) ** exponent.
-    With an exponent of 1, free units less this are the fragmentation of Weng et al., "Beware of
-    Fragmentation" (USENIX ATC'23), of a GPU whose residual is a mask.
+    The mean over profiles of size * (instances that fit an empty GPU) * (fraction of these that still fit)
+    ** exponent. With an exponent of 1, the free units less this value are the fragmentation of Weng et al.,
+    "Beware of Fragmentation" (USENIX ATC'23), of a GPU whose residual is a mask.
     """
     placeable = geometry.tables.placeable
     sizes = np.array([profile.size for profile in geometry.profiles], np.float64)
@@ -124,9 +118,9 @@ def room_worth(geometry: Geometry, mix: Mapping[str, float], exponent: float) ->
 
 
 def mix_of(geometry: Geometry, mix: Mapping[str, float]) -> Floats:
-    """The parts of ``mix`` that ask for this geometry's profiles, ``[profile]``, summing to 1.
+    """The fractions of ``mix`` that request this geometry's profiles, ``[profile]``, with a sum of 1.
 
-    Where it asks for none of them, all shapes are asked for equally often.
+    Where ``mix`` requests none of them, all shapes are equally frequent.
     """
     asked = np.array([max(mix.get(profile.name, 0.0), 0.0) for profile in geometry.profiles])
     if not asked.any():
@@ -136,7 +130,7 @@ def mix_of(geometry: Geometry, mix: Mapping[str, float]) -> Floats:
 
 
 def shapes(geometry: Geometry) -> tuple[int, ...]:
-    """One profile of each size and set of starts, by index: +me, +gfx and -me forms lie alike."""
+    """One profile of each size and set of starts, by index: the +me, +gfx and -me variants share a shape."""
     chosen: dict[tuple[int, tuple[int, ...]], int] = {}
     for index, profile in enumerate(geometry.profiles):
         known = chosen.setdefault((profile.size, profile.starts), index)
@@ -154,9 +148,9 @@ def least_cost(
     cost: Callable[[Masks, Masks], Floats],
     order: Callable[[Profile], Iterable[int]] = _ascending,
 ) -> MigPlacements:
-    """The cheapest start for every mask and profile; of equal ones the first in ``order``.
+    """The cheapest start for every mask and profile; of equally cheap starts the first in ``order``.
 
-    ``cost`` is asked for masks before and after an instance is created, each ``[case]``.
+    ``cost`` takes the masks before and after an instance is created, each ``[case]``.
     """
     shape = (1 << geometry.grid, len(geometry.profiles))
     best = np.full(shape, np.inf, order="F")

@@ -1,8 +1,9 @@
-"""What a part of a GPU that is left over is worth, by the pods that are likely to come.
+"""The worth of the free part of a GPU to future demand.
 
 The fewest GPUs that hold a mix of sizes are a linear program over patterns, the ways to fill one GPU (Gilmore
-and Gomory, "A Linear Programming Approach to the Cutting-Stock Problem", Operations Research 9, 1961). By its
-dual prices a pod of each size is worth some part of a GPU, and a residual what its dearest filling is worth.
+and Gomory, "A Linear Programming Approach to the Cutting-Stock Problem", Operations Research 9, 1961). Its
+dual prices give a pod of each size a worth in GPUs, and the worth of a residual is that of its dearest
+filling.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from scheduler_ext.core.node.columns import Floats
 
 _Sizes = npt.NDArray[np.int64]
 
-# Patterns worth so little more than a GPU change nothing.
+# A pattern that is worth at most so much more than a GPU counts as no improvement.
 _TOLERANCE = 1e-9
-# Prices so near to the best, as a part of it, are good enough.
+# The accepted relative distance from the best prices.
 _GAP = 1e-6
-# Each round finds a better pattern, and mixes of 64 sizes take a hundred to a few hundred; where the same
-# amounts often recur, more. After so many the best prices known are taken, which then are near.
+# Each round finds a better pattern. Mixes of 64 sizes take a hundred to a few hundred rounds, and more with
+# recurring amounts. After so many rounds the best known prices are used, which are near the optimum by then.
 _MAX_ROUNDS = 600
-# From round to round prices jump about, and each jump asks for patterns that are of no use later. Looked for
-# so near to the best prices that are known, they are half as many (Pessoa et al., "Automation and Combination
-# of Linear-Programming Based Stabilization Techniques in Column Generation", INFORMS J. Computing 30, 2018).
+# Prices oscillate between rounds, and each jump adds patterns of no later use. A search this close to the
+# best known prices halves their number (Pessoa et al., "Automation and Combination of Linear-Programming
+# Based Stabilization Techniques in Column Generation", INFORMS J. Computing 30, 2018).
 _STEADY = 0.8
 
 
 def residual_values(demand: Mapping[int, float], capacity: int) -> Floats:
-    """The worth of every residual of a GPU, in GPUs, ``[capacity + 1]``: never falling, from 0 to 1.
+    """The worth of every residual of a GPU, in GPUs, ``[capacity + 1]``: monotonic, from 0 to 1.
 
-    ``demand`` is how many are likely to come of each size, from 1 to ``capacity``. Without any, a residual is
-    worth its part of the GPU.
+    ``demand`` is the expected number of pods of each size, from 1 to ``capacity``. Without demand, a residual
+    is worth its part of the GPU.
     """
     sizes = np.array(sorted(size for size, count in demand.items() if count > 0), np.int64)
     if not len(sizes):
@@ -50,7 +51,7 @@ def residual_values(demand: Mapping[int, float], capacity: int) -> Floats:
             tried = np.maximum(part * steady + (1 - part) * prices, 0.0)
             values = _filled(sizes, tried, capacity)
             entering = _pattern(sizes, tried, values, capacity)
-            # Prices at which no filling is worth more than a GPU: the higher the better.
+            # Feasible prices, at which no filling is worth more than a GPU: higher is better.
             possible = tried / values[-1, -1]
             if wanted @ possible > wanted @ steady + _TOLERANCE:
                 steady = possible
@@ -64,7 +65,7 @@ def residual_values(demand: Mapping[int, float], capacity: int) -> Floats:
         used = np.maximum(used - ratios[leaving] * change, 0.0)
         used[leaving] = ratios[leaving]
         patterns[:, leaving] = entering
-    # Rounding must not make a larger residual worth less.
+    # Against rounding errors: a larger residual is worth at least as much.
     worth = np.maximum.accumulate(_filled(sizes, steady, capacity)[-1])
     worth /= worth[-1]
     return worth
@@ -74,8 +75,8 @@ def _filled(sizes: _Sizes, prices: Floats, capacity: int) -> Floats:
     """The dearest filling of each residual with the first so many sizes, ``[sizes + 1, capacity + 1]``."""
     values = np.zeros((len(sizes) + 1, capacity + 1))
     for i, (size, price) in enumerate(zip(sizes.tolist(), prices.tolist(), strict=True)):
-        # Residuals that differ by the size lie in one column: the dearest of what was without it, and of the
-        # same so many sizes lower with as many of it, for all of them at once.
+        # Residuals that differ by multiples of the size share a column. Each takes the best of: no pod of
+        # this size, or the value k sizes lower plus k pods; for all residuals at once.
         rows = capacity // size + 1
         without = np.zeros(rows * size)
         without[: capacity + 1] = values[i]
@@ -86,7 +87,7 @@ def _filled(sizes: _Sizes, prices: Floats, capacity: int) -> Floats:
 
 
 def _pattern(sizes: _Sizes, prices: Floats, values: Floats, capacity: int) -> Floats:
-    """How many of each size are in the dearest filling of a GPU."""
+    """The number of pods of each size in the dearest filling of a GPU."""
     pattern = np.zeros(len(sizes))
     left = capacity
     for i in range(len(sizes) - 1, -1, -1):

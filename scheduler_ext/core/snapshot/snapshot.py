@@ -123,7 +123,7 @@ class Snapshot:
             if columns is None or not columns.mig_room.any():
                 loss = np.zeros(len(self.states))
             else:
-                losses = self.mig_rooms.losses(self.forecast.workload, self.forecast.mig_tables)
+                losses = self.mig_rooms.losses(self.forecast.workload)
                 loss = columns.mean_over_free(losses.take(columns.mig_room))
             self._mig_loss[resource] = loss
         return loss

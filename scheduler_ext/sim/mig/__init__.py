@@ -1,1 +1,1 @@
-"""MIG instances that come and go on many equal GPUs, and how much of what is asked a policy can give."""
+"""MIG instances that are created and destroyed on many identical GPUs, by several placement policies."""

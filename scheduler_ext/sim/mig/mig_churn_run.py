@@ -1,8 +1,8 @@
-"""MIG churn: pods that ask for one instance each come and go, and what does not fit at once leaves.
+"""MIG churn: pods that request one instance each arrive and leave; a pod that does not fit leaves at once.
 
-Arrivals are Poisson, lifetimes exponential with mean 1. The offered load is the slices that would be held
-on average if all were accepted, in parts of the slices there are. Acceptance is weighted by slices: counting
-requests would reward a policy that starves the large ones. A slice is a unit of the placement grid.
+Arrivals are Poisson, lifetimes exponential with mean 1. The offered load is the mean number of slices in use
+if every pod were accepted, over all slices. Acceptance is weighted by slices: counting requests would reward
+a policy that starves the large ones. A slice is a unit of the placement grid.
 """
 
 from __future__ import annotations
@@ -19,23 +19,22 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.forecast.mig_value import mix_of
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.sim.mig.mig_gpus import MigGpus
-from scheduler_ext.sim.mig.mig_policy import MigPolicy
+from scheduler_ext.sim.mig.mig_policy import TARGETS, MigPolicy, OnlineTarget
 from scheduler_ext.sim.mig.policies import policy_factory
-from scheduler_ext.sim.mig.target import TARGETS, OnlineTarget
 from scheduler_ext.sim.simulation_report import Run
 
-# From empty GPUs to the steady state: after so many lifetimes less than 0.1 per cent of the start is left.
+# From empty GPUs to the steady state: after so many lifetimes, less than 0.1 per cent of the start remains.
 WARM_UP_LIFETIMES = 7.0
-# On 100 GPUs of eight slices at load 1.0 the mean over ten seeds then has a standard error below 0.1 points.
+# On 100 GPUs of eight slices at load 1.0, the mean over ten seeds has a standard error below 0.1 points.
 ARRIVALS = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigChurn:
-    """One experiment, to be repeated with other policies and seeds.
+    """One experiment, for several policies and seeds.
 
-    ``mix`` by profile name; ``arrivals`` are counted after the warm-up. ``target`` is what policies are told
-    of the mix: ``mix`` itself, or ``online``, nothing but the pods as they come.
+    ``mix`` is by profile name; ``arrivals`` count after the warm-up. ``target`` is the policies' knowledge:
+    the ``mix`` itself, or ``online``, the pods that have arrived.
     """
 
     geometry: Geometry
@@ -57,7 +56,8 @@ class MigChurn:
 
 @dataclass(frozen=True, slots=True)
 class _Requests:
-    """What comes, in order, each ``[request]``, times in mean lifetimes; ``warm_up`` of them do not count."""
+    """The requests in order, each ``[request]``, times in mean lifetimes; the first ``warm_up`` do not
+    count."""
 
     profile: npt.NDArray[np.int64]
     arrives: npt.NDArray[np.float64]
@@ -66,12 +66,12 @@ class _Requests:
 
 
 def run_mig_churn(churn: MigChurn, policy: str, seed: int) -> Run:
-    """One policy on the requests of one seed, which are the same for every policy.
+    """One policy on the requests of one seed; these are equal for all policies.
 
-    Raises SimulationError for a policy that is not known.
+    Raises SimulationError for an unknown policy.
     """
-    told = churn.mix if churn.target == "mix" else {}
-    placer = policy_factory(policy)(churn.geometry, told)
+    known = churn.mix if churn.target == "mix" else {}
+    placer = policy_factory(policy)(churn.geometry, known)
     online = OnlineTarget(placer, churn.geometry) if churn.target == "online" else None
     requests = _requests(churn, seed)
     accepted, latencies_ns, held = _play(churn, requests, placer, online)
@@ -93,7 +93,7 @@ def _requests(churn: MigChurn, seed: int) -> _Requests:
 def _play(
     churn: MigChurn, requests: _Requests, policy: MigPolicy, online: OnlineTarget | None
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64], float]:
-    """Which requests were accepted, what each decision took, and the mean of held units after the warm-up."""
+    """The accepted requests, the time of each decision, and the mean of held units after the warm-up."""
     gpus = MigGpus(churn.geometry, churn.gpus)
     accepted = np.zeros(len(requests.profile), np.bool_)
     latencies_ns = np.zeros(len(requests.profile), np.int64)

@@ -1,4 +1,4 @@
-"""Equal GPUs and the MIG instances on them."""
+"""Identical GPUs and the MIG instances on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from scheduler_ext.sim.mig.mig_policy import OccupiedMasks
 
 
 class MigGpus:
-    """What each GPU holds, as masks ``[gpu]``, and which profiles it may no longer take whatever is free."""
+    """The occupied units of each GPU, as masks ``[gpu]``, and the profiles that it cannot take in any
+    place."""
 
     def __init__(self, geometry: Geometry, gpus: int) -> None:
         self._geometry = geometry
@@ -22,7 +23,7 @@ class MigGpus:
         self.held_units = 0
 
     def masks_for(self, profile: int) -> OccupiedMasks:
-        """The occupied units of each GPU, all of them where it may take none of ``profile``, ``[gpu]``."""
+        """The occupied units of each GPU, ``[gpu]``; all units if the GPU can take no ``profile``."""
         rule = self._ruled[profile]
         if rule is None:
             return self._masks
@@ -31,7 +32,7 @@ class MigGpus:
         return np.where(barred, self._full, self._masks)
 
     def create(self, gpu: int, profile: int, start: int) -> None:
-        """An instance begins; raises ValueError where the GPU cannot have it there."""
+        """Create an instance; raises ValueError for an illegal place."""
         asked = self._geometry.profiles[profile]
         taken = window(asked, start)
         if start not in asked.starts or self.masks_for(profile)[gpu] & taken:
@@ -41,7 +42,7 @@ class MigGpus:
         self.held_units += asked.size
 
     def destroy(self, gpu: int, profile: int, start: int) -> None:
-        """An instance that was created ends."""
+        """Destroy an instance."""
         asked = self._geometry.profiles[profile]
         self._masks[gpu] &= ~window(asked, start)
         self._held[gpu, profile] -= 1
@@ -52,13 +53,13 @@ _Rule = tuple[int, npt.NDArray[np.intp]]
 
 
 def _ruled(geometry: Geometry) -> list[_Rule | None]:
-    """For each profile that placements alone do not limit: its cap, and the profiles it cannot be beside."""
+    """For each profile with limits besides its places: its cap, and the profiles it conflicts with."""
     rules: list[_Rule | None] = []
     for profile in geometry.profiles:
         foes = [
             index for index, other in enumerate(geometry.profiles) if media_conflict(profile.name, other.name)
         ]
-        # As many as fit one behind the other are never more than this.
+        # Placement alone allows at most this number.
         binding = profile.max_instances < min(len(profile.starts), geometry.grid // profile.size)
         rules.append((profile.max_instances, np.array(foes, np.intp)) if binding or foes else None)
     return rules

@@ -1,4 +1,4 @@
-"""How often pods ask for each MIG profile: read from text, or known by name."""
+"""Frequencies of requests by MIG profile, from text or by name."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ MIX_NAMES = (UNIFORM, *_NAMED)
 def parse_mix(text: str, geometry: Geometry) -> dict[str, float]:
     """The parts of each profile, summing to 1, of ``7g.80gb=.3,1g.10gb=.7`` or of a mix by name.
 
-    Parts are relative: 3 and 7 are .3 and .7. ``uniform`` asks for all shapes of the geometry equally often;
-    the other names are mixes of the six shapes that seven slices on eight units have. Raises SimulationError
-    for a profile that the geometry lacks, and for parts that are no shares of anything.
+    Parts are relative: 3 and 7 are .3 and .7. ``uniform`` has all shapes of the geometry equally often; the
+    other names are mixes of the six shapes of seven slices on eight units. Raises SimulationError for an
+    unknown profile and for invalid parts.
     """
     if text == UNIFORM:
         return _normalised({geometry.profiles[index].name: 1.0 for index in shapes(geometry)})

@@ -1,6 +1,7 @@
-"""The policies, a module each: its name, with hyphens, is the policy's, and its ``policy`` builds it.
+"""The policies: several in published.py, the others in a module each.
 
-A new one is a new file here, and nothing else.
+A new policy is a new file here, and nothing else: the name of the file, with hyphens, is the policy's name,
+and ``policy`` in it builds the policy.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ from pkgutil import iter_modules
 
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.placement_policy import Factory
+from scheduler_ext.sim.policies.published import PUBLISHED
 
 
 def policy_names() -> list[str]:
-    """What there is, sorted."""
-    return sorted(module.name.replace("_", "-") for module in iter_modules(__path__))
+    """All names, sorted."""
+    modules = {module.name.replace("_", "-") for module in iter_modules(__path__)} - {"published"}
+    return sorted(modules | PUBLISHED.keys())
 
 
 def policy_factory(name: str) -> Factory:
-    """What builds the policy of this name; raises SimulationError, which lists the known ones."""
+    """The builder of a policy; raises SimulationError with the known names."""
     known = policy_names()
     if name not in known:
         raise SimulationError(f"policy {name[:80]}: unknown; known are {', '.join(known)}")
+    if name in PUBLISHED:
+        return PUBLISHED[name]
     factory: Factory = import_module(f"{__name__}.{name.replace('-', '_')}").policy
     return factory

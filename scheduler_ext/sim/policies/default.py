@@ -1,7 +1,7 @@
 """The product's own policy: its filters, scores and choice of GPUs, on the states of the simulated nodes.
 
-What a kind of pod gets in a state is remembered, as states come again; what is new is decided state by state,
-or together where it is much. Priorities are no part of a kind: ``priority`` and ``spot`` apply to nobody.
+The result for a kind of pod in a state is kept, as states recur. New states are decided one by one, or
+together if they are many. Priorities are no part of a kind, so ``priority`` and ``spot`` never apply.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from scheduler_ext.core.node.columns import Floats, Ints
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.sim.known_states import KnownStates
-from scheduler_ext.sim.model_names import wish_of
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, State
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
 from scheduler_ext.sim.state_by_state import Asked, StateByState
-from scheduler_ext.sim.trace_workload import PodKind, core_cpu_milli
+from scheduler_ext.sim.trace_workload import PodKind, core_cpu_milli, wish_of
 from scheduler_ext.sim.world import Indexes, NodesView
 
-# The models of a trace's pods are any of these, in no order.
+# The models of a trace's pods have no order of preference.
 _NOT_WEIGHED = {"model-preference": 0.0}
 _UNDECIDED = np.nan
-# A node has 64 GPUs at most (sim.openb).
+# A node has at most 64 GPUs (sim/openb.py).
 _Slots = npt.NDArray[np.uint8]
 
 
 class _Decided:
-    """For one kind of pod, by state: the total (-inf: does not fit) and the slot of its share."""
+    """The total (-inf: does not fit) and the slot of the share for one kind of pod, by state."""
 
     def __init__(self, request: GpuRequest) -> None:
         self.request = request
@@ -42,7 +41,7 @@ class _Decided:
         self.slot: _Slots = np.zeros(0, np.uint8)
 
     def reach(self, count: int) -> None:
-        """Have room for so many states."""
+        """Make room for ``count`` states."""
         if len(self.total) < count:
             more = count + count // 4 - len(self.total)
             self.total = np.append(self.total, np.full(more, _UNDECIDED))
@@ -50,16 +49,16 @@ class _Decided:
 
 
 class Default:
-    """Decides as the server would."""
+    """Decides like the server."""
 
     name = "default"
     ties: str | None = None
     local = True
     filters = True
     points = True
-    # Up to so many states that are new to a kind of pod are decided one by one.
+    # Up to so many new states of a kind of pod are decided one by one.
     few: ClassVar[int] = 512
-    # Kinds of pods by states, of nine bytes each: beyond, all is forgotten, and what comes is decided anew.
+    # Kept results, kinds of pods times states, of nine bytes each; beyond this number all are dropped.
     most_remembered: ClassVar[int] = 2**24
 
     def __init__(self, target: Target) -> None:
@@ -70,11 +69,11 @@ class Default:
         self._states: list[State] = []
         self._depth = int(cluster.gpus.max(initial=1))
         self._columns = KnownStates(self._depth)
-        # By number of a state: its column, -1 until it is decided together with others.
+        # The column of a state by number, -1 until it is decided together with others.
         self._column_of: Indexes = np.zeros(0, np.intp)
         self._by_state: StateByState | None = None
         self._state_of: Indexes = np.zeros(len(cluster), np.intp)
-        # [slot, node]: which GPU of the node is in the slot of its state.
+        # [slot, node]: the GPU of the node in each slot of its state.
         self._gpu_of: Ints = np.zeros((self._depth, len(cluster)), np.int32)
         self._tick = -1
         self._decided: dict[PodKind, _Decided] = {}
@@ -84,7 +83,7 @@ class Default:
         self._workload = target.workload
 
     def retarget(self, workload: Workload) -> None:
-        """Expect another workload from now on."""
+        """Expect another workload."""
         self._workload = workload
         self._decided.clear()
         self._by_request.clear()
@@ -98,7 +97,7 @@ class Default:
             self._forget()
         decided = self._decided.get(kind)
         if decided is None:
-            # Kinds that differ in main memory alone ask the same of GPUs.
+            # Kinds that differ only in main memory have equal GPU requests.
             request = request_of(kind)
             decided = self._decided[kind] = self._by_request.setdefault(request, _Decided(request))
         decided.reach(len(self._states))
@@ -123,7 +122,7 @@ class Default:
 
     def _decide_together(self, decided: _Decided, states: Indexes) -> None:
         snapshot = self._columns.snapshot(self._columns_of(states), self._forecast, self._cluster)
-        # It may know a kind of GPU more.
+        # It may have one more kind of GPU.
         self._forecast = snapshot.forecast
         decision = filter_nodes(decided.request, snapshot, self._policy)
         decided.total[states] = decision.totals
@@ -132,14 +131,14 @@ class Default:
             decided.slot[states] = np.maximum(fit.slots[0], 0)
 
     def _follow(self, nodes: NodesView) -> None:
-        """Find the states of the nodes that changed."""
+        """Update the states of the nodes that changed."""
         world = nodes.world
         if self._tick == world.tick:
             return
         for node in world.changed_since(self._tick).tolist():
             gpus = int(world.cluster.gpus[node])
             room = world.room_milli[:gpus, node]
-            # States have their slots by what is left, the fullest first.
+            # The slots of a state are in order of room, the fullest first.
             order = room.argsort(kind="stable")
             self._gpu_of[:gpus, node] = order
             cpu = self._nodes.cpu_free_milli(node, int(world.cpu_free[node]))
@@ -154,7 +153,7 @@ class Default:
         self._tick = world.tick
 
     def _expect(self) -> None:
-        """What is compared with: how scarce a model is, say, is a matter of all nodes, held or not."""
+        """Rebuild the cluster that scores compare with: the scarcity of a model depends on all nodes."""
         forecast = Forecast(_by_wishes(self._workload), ())
         self._cluster = self._columns.snapshot(self._columns_of(self._cluster_states), forecast)
         self._cluster.node.count[:] = 1
@@ -163,7 +162,7 @@ class Default:
             self._by_state = StateByState(self._cluster, self._nodes.shape_of, self._policy)
 
     def _forget(self) -> None:
-        """Start anew from the states that nodes are in, or were in at first."""
+        """Keep only the current and the initial states of the nodes."""
         self._decided.clear()
         self._by_request.clear()
         self._columns, self._column_of = KnownStates(self._depth), np.zeros(0, np.intp)
@@ -184,7 +183,7 @@ class Default:
 
 
 def request_of(kind: PodKind) -> GpuRequest:
-    """What a pod of the kind asks of the core."""
+    """The request of a kind of pod in the core."""
     shares = ShareAsk((("main", kind.gpu_milli),)) if kind.is_share else None
     units = (UnitAsk(WHOLE_GPU, kind.gpus),) if kind.gpus and not kind.is_share else ()
     return GpuRequest(
@@ -196,7 +195,7 @@ def request_of(kind: PodKind) -> GpuRequest:
 
 
 def _by_wishes(workload: Workload) -> Workload:
-    """The same, with models by the names they have in the core: a trace may write them in any way."""
+    """The workload with the core's names of models: a trace may spell them in any way."""
     counts: dict[TaskClass, float] = {}
     for task, part in workload.parts.items():
         task = replace(task, models=tuple(sorted(_wishes(task.models))))

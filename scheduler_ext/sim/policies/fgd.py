@@ -1,4 +1,4 @@
-"""FGD: the node and the GPU where the least becomes fragmented."""
+"""FGD: the node and the GPU with the least growth of fragmentation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduler_ext.sim.placement_policy import Evaluation, Policy, Reference, Ta
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import NodesView
 
-# A difference of nothing must not fall to the next lower integer by rounding.
+# A difference of zero must not fall to the next lower integer by rounding.
 _ROUNDING = 1e-9
 
 
@@ -26,7 +26,7 @@ class Fgd(Reference):
         self.retarget(target.workload)
 
     def retarget(self, workload: Workload) -> None:
-        """Expect another workload from now on."""
+        """Expect another workload."""
         self._fragmentation = Fragmentation(self._cluster, workload.top(TARGET_PART))
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
@@ -34,7 +34,7 @@ class Fgd(Reference):
         after = self._fragmentation.after(kind, nodes)
         decrease = (self._fragmentation.of(nodes) - after) / GPU_MILLI
         quantised = np.floor(100.0 / (1.0 + np.exp(-decrease)) + _ROUNDING)
-        # Where a share has no room, the decrease is -inf and the score 0 like a bad GPU's.
+        # Without room for a share, the decrease is -inf, and the score would be 0 as for a bad GPU.
         quantised[np.isneginf(decrease)] = -np.inf
         slot = quantised.argmax(axis=0)
         score = quantised[slot, np.arange(len(nodes))]

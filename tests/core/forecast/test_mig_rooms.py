@@ -11,7 +11,6 @@ from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.forecast.mig_rooms import MigRooms
-from scheduler_ext.core.forecast.mig_tuning import UNTUNED, MigTables
 from scheduler_ext.core.gpu.gpu import Holder, Mig
 from scheduler_ext.core.gpu.mig_geometry import geometry_for
 from scheduler_ext.core.node.node import MigRoom, NodeInfo
@@ -135,11 +134,11 @@ def test_a_place_keeps_its_number_and_none_is_free() -> None:
     places = [MigRoom(A100, held, "1g.10gb", (6,)) for held in (0, 1, 2, 0)]
     assert [rooms.number(place) for place in places] == [1, 2, 3, 1]
     assert rooms.number(None) == 0
-    losses = rooms.losses(UNKNOWN, UNTUNED)
+    losses = rooms.losses(UNKNOWN)
     assert losses[0] == 0
-    assert rooms.losses(UNKNOWN, UNTUNED) is losses
+    assert rooms.losses(UNKNOWN) is losses
     assert (losses[1:] > 0).all()
-    assert not np.array_equal(rooms.losses(pods_of("3g.40gb"), UNTUNED), losses)
+    assert not np.array_equal(rooms.losses(pods_of("3g.40gb")), losses)
 
 
 def test_places_that_no_node_has_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,8 +156,6 @@ def test_places_that_no_node_has_any_more_are_forgotten(monkeypatch: pytest.Monk
 
 
 ONE_G = "nvidia.com/mig-1g.10gb"
-PARTS = {"7g.80gb": 1, "4g.40gb": 2, "3g.40gb": 2, "2g.20gb": 4, "1g.20gb": 5, "1g.10gb": 6}
-ASKED = Workload.of({TaskClass(mig=((name, 1),)): part for name, part in PARTS.items()})
 
 
 def loss_of_a(snapshot: Snapshot) -> float:
@@ -166,46 +163,32 @@ def loss_of_a(snapshot: Snapshot) -> float:
     return float(snapshot.mig_loss(ONE_G)[snapshot.state_of[snapshot.rows(["a"])[0]]])
 
 
-def test_tuned_tables_are_used_for_the_mix_they_were_tuned_to_and_outlive_the_numbers() -> None:
-    other = pods_of("3g.40gb")
+def test_the_loss_of_a_place_outlives_the_numbers() -> None:
     table = Table(resolved([mixed("a", SPOILT)]), spare=0)
-
-    def loss(workload: Workload, tables: MigTables) -> float:
-        table.forecast = Forecast(workload, (), tables)
-        return loss_of_a(table.snapshot(1))
-
-    untuned = loss(ASKED, UNTUNED)
-    tables = table.snapshot(1).mig_rooms.tables_for(ASKED, UNTUNED)
-    tuned = loss(ASKED, tables)
-    assert tuned != untuned
-    # More states than there is room for: all columns and numbers are made anew.
+    table.forecast = Forecast(pods_of("3g.40gb"), ())
+    before = loss_of_a(table.snapshot(1))
+    # More states than there is room for: all columns and numbers are rebuilt.
     table.update(resolved([mixed(str(i), each) for i, each in enumerate((LAST_HALF, FULL, EMPTY))]))
-    assert loss(ASKED, tables) == tuned
-    rooms = [unit.mig_room for unit in resolved([mixed("a", SPOILT)])["a"].state.slots[0].units]
-    assert loss(other, tables) == pytest.approx(loss_of(rooms[0], other))
+    assert loss_of_a(table.snapshot(2)) == before != 0
 
 
 def test_a_snapshot_that_is_held_keeps_its_losses() -> None:
-    table = Table(resolved([mixed("a", SPOILT)]), forecast=Forecast(ASKED, ()))
+    table = Table(resolved([mixed("a", SPOILT)]), forecast=Forecast(pods_of("1g.10gb"), ()))
     looked_at, held = table.snapshot(7), table.snapshot(7)
     before = loss_of_a(looked_at)
-    table.forecast = Forecast(ASKED, (), held.mig_rooms.tables_for(ASKED, UNTUNED))
+    table.forecast = Forecast(pods_of("3g.40gb"), ())
     later = table.snapshot(8)
     assert loss_of_a(later) != before
-    # Neither what was tuned since nor the look at a later snapshot changes what was published.
+    # Neither the new forecast nor a look at a later snapshot changes a published one.
     assert loss_of_a(held) == before
     table.update(resolved([mixed("b", LAST_HALF)]))
     assert loss_of_a(replace(later)) == loss_of_a(later) == loss_of_a(table.snapshot(9))
     assert loss_of_a(replace(held)) == before
 
 
-def test_some_nodes_of_a_cluster_are_judged_by_its_tuned_tables() -> None:
+def test_some_nodes_of_a_cluster_are_judged_by_its_forecast() -> None:
     nodes = resolved([mixed("a", SPOILT), mixed("b", LAST_HALF)])
-    tables = Table(nodes).snapshot(1).mig_rooms.tables_for(ASKED, UNTUNED)
-    whole = build_snapshot(nodes, 1, forecast=Forecast(ASKED, (), tables))
+    whole = build_snapshot(nodes, 1, forecast=Forecast(pods_of("3g.40gb"), ()))
     part = build_snapshot({"a": nodes["a"]}, 1, within=whole)
-    assert (
-        loss_of_a(part)
-        == loss_of_a(whole)
-        != loss_of_a(build_snapshot(nodes, 1, forecast=Forecast(ASKED, ())))
-    )
+    other = build_snapshot(nodes, 1, forecast=Forecast(pods_of("1g.10gb"), ()))
+    assert loss_of_a(part) == loss_of_a(whole) != loss_of_a(other)

@@ -19,10 +19,9 @@ from scheduler_ext.core.request.pod_kinds import TaskClass
 from scheduler_ext.sim.mig.geometry import read_geometry
 from scheduler_ext.sim.mig.mig_churn_run import MigChurn, run_mig_churn
 from scheduler_ext.sim.mig.mig_gpus import MigGpus
-from scheduler_ext.sim.mig.mig_policy import OccupiedMasks, Placement
+from scheduler_ext.sim.mig.mig_policy import OccupiedMasks, OnlineTarget, Placement
 from scheduler_ext.sim.mig.mix import parse_mix
 from scheduler_ext.sim.mig.policies import policy_names
-from scheduler_ext.sim.mig.target import OnlineTarget
 from scheduler_ext.sim.simulation_report import Run
 from tests.core.gpu.test_mig_profile_oracle import any_geometry, may_join
 

@@ -16,8 +16,7 @@ from scheduler_ext.sim.mig import policies
 from scheduler_ext.sim.mig.geometry import read_geometry
 from scheduler_ext.sim.mig.mix import parse_mix
 from scheduler_ext.sim.mig.policies import policy_factory, policy_names
-from scheduler_ext.sim.mig.policies.fgd import fragmentation
-from scheduler_ext.sim.mig.policies.mfi import fragmentation_score
+from scheduler_ext.sim.mig.policies.mig_references import fragmentation, fragmentation_score
 from tests.core.gpu.test_mig_profile_oracle import any_geometry
 
 A100 = read_geometry("A100-80GB")

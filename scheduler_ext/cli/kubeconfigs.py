@@ -1,24 +1,52 @@
-"""What a shell may complete from a kubeconfig or its cluster; nothing, and not a word, where that fails."""
+"""The kubeconfig that a command reads, and shell completion from it or from its cluster.
+
+Without --kubeconfig it is the one that kubectl would read. A completion that fails is empty and silent.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import quote
 
 import click
 
-from scheduler_ext.cli.kubeconfig_paths import kubeconfig_of
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
-from scheduler_ext.core.errors import SchedulerExtError
+from scheduler_ext.core.errors import ClusterError, SchedulerExtError
 
-# Whoever pressed a key waits for this.
+# The user waits for a completion at most so long.
 _TIMEOUT_S = 2.0
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
+def kubeconfig_of(given: Path | None, context: str | None) -> Kubeconfig:
+    """The file given, those of $KUBECONFIG, or ~/.kube/config.
+
+    Raises click.UsageError where none of these is set; ClusterError for a named file that is missing.
+    """
+    found = implied_kubeconfig(context) if given is None else Kubeconfig((given,), context)
+    if found is None:
+        raise click.UsageError("no kubeconfig: give --kubeconfig, or set KUBECONFIG")
+    return found
+
+
+def implied_kubeconfig(context: str | None) -> Kubeconfig | None:
+    """The files of $KUBECONFIG, or ~/.kube/config; None where neither exists. Raises ClusterError."""
+    named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    try:
+        there = tuple(path for path in named or [Path.home() / ".kube" / "config"] if path.exists())
+    except OSError as error:
+        raise ClusterError(f"kubeconfig {error.filename}: {error.strerror}") from None
+    if named and not there:
+        names = os.pathsep.join(map(str, named))
+        raise ClusterError(f"kubeconfig {names}: No such file or directory; $KUBECONFIG names it")
+    return Kubeconfig(there, context) if there else None
+
+
 def _beginning(found: Callable[[click.Context], list[str]]) -> Complete:
-    """Of these names those that begin as the word does."""
+    """The names that begin with the incomplete word."""
 
     @functools.wraps(found)
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -51,7 +79,7 @@ def complete_nodes(ctx: click.Context) -> list[str]:
 
 @_beginning
 def complete_pods(ctx: click.Context) -> list[str]:
-    """The pods of the namespace that the command is about."""
+    """The pods of the command's namespace."""
     kubeconfig = _kubeconfig(ctx)
     namespace = ctx.params.get("namespace") or kubeconfig.namespace()
     return _names(kubeconfig, f"/api/v1/namespaces/{quote(namespace, safe='')}/pods")
@@ -62,7 +90,7 @@ def _kubeconfig(ctx: click.Context) -> Kubeconfig:
 
 
 def _names(kubeconfig: Kubeconfig, path: str) -> list[str]:
-    # Here, because importing the client takes longer than most commands.
+    # The import of the client takes longer than most commands.
     from scheduler_ext.cluster.client.transport import Transport
 
     transport = Transport(kubeconfig.configuration())

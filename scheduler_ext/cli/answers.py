@@ -1,0 +1,271 @@
+"""Answers about a live cluster: from its active extender, or from its own objects.
+
+The extender also knows its past decisions and the placements under way. The objects need no extender.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
+
+import click
+
+from scheduler_ext.cli.inputs import read_config
+from scheduler_ext.cli.kubeconfigs import complete_namespaces, kubeconfig_of
+from scheduler_ext.cli.options import (
+    bundled,
+    config_option,
+    context_option,
+    kubeconfig_option_with,
+    output_option,
+)
+from scheduler_ext.cli.output import printable
+from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
+from scheduler_ext.core.errors import ClusterError, RequestError
+from scheduler_ext.explain.explain import explain
+from scheduler_ext.explain.explainer import Explainer, other_scheduler
+from scheduler_ext.explain.pod_list import pod_list
+from scheduler_ext.explain.recorded import unschedulable_message
+from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.extender.record import Record
+from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.views.ledger_dump import ledger_dump
+from scheduler_ext.views.listing import inventory_list
+from scheduler_ext.whatif.offline import Offline, offline
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import read_pods
+from scheduler_ext.wire.pod import asks_gpu, is_finished
+
+if TYPE_CHECKING:
+    from scheduler_ext.cluster.active_extender import ActiveExtender
+    from scheduler_ext.cluster.client.transport import Transport
+
+_SOURCES = ("auto", "extender", "cluster")
+# The limit of each step towards an extender: its absence should show soon.
+_FIND_S = 5.0
+
+
+class Answers(Protocol):
+    """Answers as plain JSON values. All methods raise ClusterError, InventoryError."""
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """The Explanation of a pod; None without a pod of this name that requests GPUs."""
+
+    def inventory(self) -> dict[str, Any]:
+        """The InventoryList."""
+
+    def ledger(self) -> dict[str, Any]:
+        """The holdings of pods: ``nodes`` of the ledger."""
+
+    def pods(self) -> dict[str, Any]:
+        """The GPUPodList."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """The live cluster of a command and the source of its answers; ``source`` is one of _SOURCES."""
+
+    kubeconfig: Kubeconfig
+    source: str
+    extender_namespace: str
+    config_file: Path | None
+
+    def namespace(self, chosen: str | None) -> str:
+        """The chosen namespace, or that of the context. Raises ClusterError."""
+        return self.kubeconfig.namespace() if chosen is None else chosen
+
+    def answers(self) -> Answers:
+        """The source of answers; "auto" falls back to the cluster's objects, with a note.
+
+        Raises ClusterError, ConfigError.
+        """
+        config = read_config(self.config_file)
+        # The import of the client takes longer than most commands.
+        from scheduler_ext.cluster.active_extender import ActiveExtender
+        from scheduler_ext.cluster.client.transport import Transport, UnreachableError
+
+        transport = Transport(self.kubeconfig.configuration())
+        click.get_current_context().call_on_close(transport.close)
+        if self.source == "cluster":
+            return FromObjects(transport, str(self.kubeconfig), config)
+        try:
+            asked = FromExtender(ActiveExtender.find(transport, self.extender_namespace, _FIND_S))
+            asked.check(_FIND_S)
+            return asked
+        except UnreachableError as error:
+            # An API server that does not answer this would not answer about its objects either.
+            raise ClusterError(f"kubeconfig {self.kubeconfig}: {error}") from None
+        except ClusterError as error:
+            if self.source == "extender":
+                raise ClusterError(f"no extender can be asked: {error}") from None
+            note = f"Note: answered from the cluster's objects, as no extender can be asked: {error}"
+        return FromObjects(transport, str(self.kubeconfig), config, note)
+
+
+def _live(
+    kubeconfig: Path | None,
+    context: str | None,
+    source: str,
+    extender_namespace: str,
+    config_file: Path | None,
+) -> Live:
+    return Live(kubeconfig_of(kubeconfig, context), source, extender_namespace, config_file)
+
+
+live_options = bundled(
+    _live,
+    "live",
+    kubeconfig_option_with("Kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)."),
+    context_option,
+    click.option(
+        "--from",
+        "source",
+        type=click.Choice(_SOURCES),
+        default="auto",
+        show_default=True,
+        help="Source of the answer: the active extender or the cluster's objects; auto prefers the extender.",
+    ),
+    click.option(
+        "--extender-namespace",
+        default="gpu-scheduler",
+        shell_complete=complete_namespaces,
+        show_default=True,
+        help="Namespace of the extender.",
+    ),
+    config_option,
+    output_option,
+)
+
+
+class FromExtender:
+    """Answers of the active extender's inspection listener, one connection for each question."""
+
+    def __init__(self, extender: ActiveExtender) -> None:
+        self._extender = extender
+
+    def check(self, timeout_s: float) -> None:
+        """Raises ClusterError where the extender cannot be asked at all."""
+        self._asked("/inventory?node=", timeout_s)
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        return self._extender.get(f"/explain?pod={quote(namespace, safe='')}/{quote(name, safe='')}")
+
+    def inventory(self) -> dict[str, Any]:
+        return self._asked("/inventory")
+
+    def ledger(self) -> dict[str, Any]:
+        return self._asked("/debug/ledger")
+
+    def pods(self) -> dict[str, Any]:
+        return self._asked("/pods")
+
+    def _asked(self, path: str, timeout_s: float | None = None) -> dict[str, Any]:
+        from scheduler_ext.cluster.client.port_forward import ANSWER_S
+
+        answer = self._extender.get(path, ANSWER_S if timeout_s is None else timeout_s)
+        if answer is None:
+            raise ClusterError(f"extender {self._extender.pod} knows no {path}: it is of an older release")
+        return answer
+
+
+class FromObjects:
+    """Answers from the cluster's own objects, as a running extender would give them.
+
+    The cluster is read once, for the first question.
+    """
+
+    def __init__(
+        self, transport: Transport, source: str, config: Configuration, note: str | None = None
+    ) -> None:
+        self._transport = transport
+        self._source = source
+        self._config = config
+        self._note = note
+
+    @cached_property
+    def _state(self) -> ClusterState:
+        from scheduler_ext.cluster.one_shot import cluster_state
+
+        with self._answering():
+            return cluster_state(self._transport, self._source, self._config, with_objects=True)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """For requests to the API server: errors name the kubeconfig, and the note follows an answer."""
+        try:
+            yield
+        except ClusterError as error:
+            raise ClusterError(f"kubeconfig {self._source}: {error}") from None
+        if self._note is not None:
+            click.echo(printable(self._note), err=True)
+            self._note = None
+
+    @cached_property
+    def _offline(self) -> Offline:
+        return offline(self._state, self._config)
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        return Explainer(self._offline, Record(0, 0), self._config)
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """The Explanation by all of kube-scheduler's filters: all Nodes and pods are known here."""
+        body = self._manifest(namespace, name)
+        if body is None:
+            return None
+        (pod,) = read_pods(json.dumps({"kind": "Pod"} | body).encode())
+        spec = pod.spec or kube.PodSpec()
+        if spec.node_name:
+            return self._bound(namespace, name)
+        if not asks_gpu(spec, self._config.resource_names()) or is_finished(pod):
+            return None
+        explanation = explain(pod, self._state, self._config)
+        stranger = other_scheduler(spec.scheduler_name or "", False, self._config)
+        return explanation | {
+            "warnings": [*([stranger] if stranger else []), *explanation["warnings"]],
+            "generation": None,
+            "gone": False,
+            "boundTo": None,
+            "holds": [],
+            "kubeScheduler": unschedulable_message(pod),
+            "recorded": None,
+        }
+
+    def _manifest(self, namespace: str, name: str) -> dict[str, Any] | None:
+        from scheduler_ext.cluster.client.transport import RefusedError
+
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        with self._answering():
+            try:
+                return self._transport.json(path)
+            except RefusedError as error:
+                if error.status == 404:
+                    return None
+                raise
+
+    def _bound(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """A pod on its node, explained as if it were created again."""
+        try:
+            return self._explainer.of_name(namespace, name)
+        except RequestError as error:
+            if error.status == 404:
+                return None
+            raise ClusterError(str(error)) from None
+
+    def inventory(self) -> dict[str, Any]:
+        state = self._state
+        return inventory_list(state.infos.values(), self._config, state.ages_s, state.problems)
+
+    def ledger(self) -> dict[str, Any]:
+        return ledger_dump(self._offline.snapshot, self._config.resource_names())
+
+    def pods(self) -> dict[str, Any]:
+        waiting = Waiting(self._offline, Record(0, 0), self._explainer)
+        return pod_list(self._state.infos.values(), waiting.lines())
