@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import CO_GENERATOR
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -82,11 +83,19 @@ def _functions(path: Path) -> set[str]:
 def calls() -> Iterator[list[Call]]:
     """The product's function calls in all threads that exist or start meanwhile, in order."""
     found: list[Call] = []
+    begun: set[FrameType] = set()
     prefix = f"{PRODUCT}/"
 
     def note(frame: FrameType, event: str, _argument: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(prefix):
-            found.append((frame.f_code.co_filename.removeprefix(prefix), frame.f_code.co_qualname))
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(prefix):
+            return
+        if code.co_flags & CO_GENERATOR:
+            # Each step of a generator is an event: only the first one is its call.
+            if frame in begun:
+                return
+            begun.add(frame)
+        found.append((code.co_filename.removeprefix(prefix), code.co_qualname))
 
     threading.setprofile(note)
     sys.setprofile(note)
