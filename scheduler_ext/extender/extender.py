@@ -156,7 +156,7 @@ class Extender:
     def filter(self, body: bytes, deadline: float) -> Answer:
         """The reply to filter. ``deadline`` is on the monotonic clock; past it RequestError 503."""
         args = decode_args(body)
-        decision = self._decide(args)
+        decision = self._with_all_steps(self._decide(args), args.names)
         _check(deadline)
         rows = decision.snapshot.rows(args.names)
         passed = np.flatnonzero(select_candidates(decision, rows, self._policy.max_candidates)).tolist()
@@ -190,19 +190,20 @@ class Extender:
             infos = self.places.seen_by(seen, pod_uid(args.pod), pod_priority(args.pod))
             seen = generation.seen_with(infos)
         if args.nodes is not None:
-            decision = filter_nodes(request, self._dry_run(args, seen), self._policy)
-        elif isinstance(request, InvalidRequest):
-            decision = filter_nodes(request, seen, self._policy)
-        else:
-            decision = generation.decide(request, seen)
-        only = decision.snapshot.nodes.get(args.names[0]) if len(args.names) == 1 else None
+            return filter_nodes(request, self._dry_run(args, seen), self._policy)
+        if isinstance(request, InvalidRequest):
+            return filter_nodes(request, seen, self._policy)
+        return generation.decide(request, seen)
+
+    def _with_all_steps(self, decision: Decision, names: list[str]) -> Decision:
+        """The decision on the only node of a request, such as a nominated one, with all search steps spent on
+        this node: preempt has accepted the node in this way."""
+        snapshot = decision.snapshot
+        only = snapshot.nodes.get(names[0]) if len(names) == 1 else None
         if only is None or not decision.exhausted:
             return decision
-        # All search steps are spent on the only node of the request, such as a nominated one: preempt has
-        # accepted the node in this way.
-        within = decision.snapshot
-        alone = build_snapshot({only.info.name: only}, within.generation, within=within.cluster)
-        return filter_nodes(request, alone, self._policy)
+        alone = build_snapshot({names[0]: only}, snapshot.generation, within=snapshot.cluster)
+        return filter_nodes(decision.request, alone, self._policy)
 
     def _after_refusal(
         self, args: ExtenderArgs, decision: Decision, rows: Ints, refused: dict[str, str], *, nowhere: bool
