@@ -18,8 +18,8 @@ from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
 from scheduler_ext.cli import main
 from scheduler_ext.cluster.events.event_recorder import NUDGE_ANNOTATION
 from scheduler_ext.core.cycle.cycle import REPORTED, REPORTED_TO_OTHERS
+from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.framework.decided import Bound, Candidate, Term
-from scheduler_ext.core.framework.reasons import REASONS
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES

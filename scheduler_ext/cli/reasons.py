@@ -7,7 +7,7 @@ import textwrap
 import click
 
 from scheduler_ext.cli.output import print_structured
-from scheduler_ext.core.framework.reasons import REASONS
+from scheduler_ext.core.filters import REASONS
 from scheduler_ext.explain.explain import API_VERSION
 
 

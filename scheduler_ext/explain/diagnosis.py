@@ -12,7 +12,7 @@ import numpy as np
 
 from scheduler_ext.core.cycle.cycle import FITS, Decision
 from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.framework.reasons import CHANGE_IN_PROGRESS, NO_FRESH_INVENTORY, REASONS, UNHEALTHY
+from scheduler_ext.core.filters import BY_NAME, REASONS
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import BoundPod
@@ -21,12 +21,10 @@ from scheduler_ext.explain.blockers import blockers
 from scheduler_ext.explain.kubernetes_advice import remedy
 from scheduler_ext.explain.nearest import Refused, miss_of, nearest
 from scheduler_ext.explain.relaxations import relaxations
-from scheduler_ext.explain.sentences import cure_of, device_of, leavers, obstacle, visible
+from scheduler_ext.explain.sentences import leavers, obstacle, visible
 from scheduler_ext.explain.unoffered import nodes_in_words, unoffered
 
 _REMEDIES = {reason.text: reason.remedy for reason in REASONS}
-# What ends without a change of the pod.
-_NOT_THE_PODS = frozenset((CHANGE_IN_PROGRESS.text, NO_FRESH_INVENTORY.text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ def diagnosis(case: Case) -> dict[str, Any]:
     told["advice"] = [
         *unoffered(case.request, case.decision.snapshot, case.sizing.resources),
         *_waiting(near, leaving, case),
-        *_of_operators(near, miss),
+        *_of_operators(near, case),
         # First what the nearest node wants.
         *chain.from_iterable(ways if near.in_tree is None else reversed(ways)),
     ]
@@ -142,20 +140,11 @@ def _changes(case: Case) -> list[str]:
     ]
 
 
-def _of_operators(near: Refused, miss: dict[str, Any] | None) -> list[str]:
-    """What the nearest node wants of those who run it."""
-    if near.in_tree is not None:
-        return []
-    if near.reason == UNHEALTHY.text:
-        uuid = miss["device"] if miss is not None else None
-        gpu = f"{device_of(near.node, uuid) or ' a GPU'} of {near.node.info.name}"
-        needs = cure_of(near.node, uuid)
-        return [
-            f"have an operator see to{gpu}: it needs {needs}"
-            if needs
-            else f"have an operator reset or replace{gpu}"
-        ]
-    return [_REMEDIES[near.reason]] if near.reason in _NOT_THE_PODS else []
+def _of_operators(near: Refused, case: Case) -> list[str]:
+    """The nearest node's advice for those who run it."""
+    miss = case.decision.nearest_miss(near.node.info.name) if near.in_tree is None else None
+    advice = BY_NAME[miss.criterion].for_operators(miss, near.node) if miss is not None else None
+    return [advice] if advice is not None else []
 
 
 def _of_kubernetes(refused: Sequence[Refused], near: Refused, case: Case) -> list[str]:

@@ -19,8 +19,9 @@ from scheduler_ext.core.cycle.cycle import (
 )
 from scheduler_ext.core.cycle.placement import Sizing, share_devices
 from scheduler_ext.core.errors import PodError
+from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.forecast.forecast import Forecast
-from scheduler_ext.core.framework.reasons import INVALID_REQUEST, REASONS
+from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.state import resolve

@@ -10,37 +10,14 @@ from fractions import Fraction
 from typing import Any
 
 from scheduler_ext.core.cycle.cycle import FITS, Decision
-from scheduler_ext.core.framework.criterion import NearestMiss
-from scheduler_ext.core.framework.reasons import (
-    CHANGE_IN_PROGRESS,
-    COMPUTE_CAPABILITY_TOO_LOW,
-    CUDA_TOO_OLD,
-    GPU_TOO_SMALL,
-    INSUFFICIENT_GPUS,
-    INSUFFICIENT_MEMORY,
-    NO_FRESH_INVENTORY,
-    NO_MIG_PLACEMENT,
-    REASONS,
-    UNHEALTHY,
-    Reason,
-)
+from scheduler_ext.core.filters import BY_NAME, FILTER_OF, REASONS
+from scheduler_ext.core.framework.miss import MissKind, NearestMiss
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.intree.resource_fit import shortages
-from scheduler_ext.core.node.node import Node, NodeState, version_number
+from scheduler_ext.core.node.node import Node, NodeState
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import MIG_PREFIX
 
-
-def _codes(*reasons: Reason) -> frozenset[int]:
-    return frozenset(code for code, reason in enumerate(REASONS, start=1) if reason in reasons)
-
-
-_AMOUNTS = _codes(INSUFFICIENT_GPUS, NO_MIG_PLACEMENT, INSUFFICIENT_MEMORY)
-# Of these the node that misses by the least is the nearest, too.
-_SIZES = _codes(GPU_TOO_SMALL, COMPUTE_CAPABILITY_TOO_LOW, CUDA_TOO_OLD)
-# What ends by itself, or by an operator's hand, without any change of the pod.
-_PASSING = _codes(NO_FRESH_INVENTORY, CHANGE_IN_PROGRESS)
-_UNHEALTHY = _codes(UNHEALTHY)
 _REMEMBERED = 65_536
 # kube-scheduler's filters about the node itself, in their order; first where all that is known is that one
 # of them refused.
@@ -112,7 +89,8 @@ def nearest(
             near.append(each)
     kind, code = best
     graded = kind in (_Kind.AMOUNT, _Kind.AMOUNT_IT_NEVER_HAS) or (
-        kind is _Kind.OUR_MISMATCH and code in _SIZES
+        # Of these the node that misses by least is the nearest, too.
+        kind is _Kind.OUR_MISMATCH and FILTER_OF[code].kind is MissKind.SIZE
     )
     lacks = [_lacks(each, decision, needs, ours, known) if graded else 1.0 for each in near]
     of_mig = any(ask.profile is not None for ask in decision.request.units)
@@ -141,15 +119,16 @@ def _stage(refused: Refused, decision: Decision) -> _Stage:
         if rejection.plugin in _ABOUT_THE_NODE:
             return _Kind.MISMATCH_OF_THE_NODE, _ABOUT_THE_NODE.index(rejection.plugin)
         return (_Kind.AMOUNT if rejection.resolvable else _Kind.AMOUNT_IT_NEVER_HAS), 0
-    if refused.code in _AMOUNTS and not refused.node.state.gpus:
+    miss = FILTER_OF[refused.code].kind
+    if miss is MissKind.AMOUNT and not refused.node.state.gpus:
         return _Kind.NO_GPUS, 0
     has_when_empty = _has_when_empty(refused.node, request)
-    if refused.code in _AMOUNTS:
+    if miss is MissKind.AMOUNT:
         return (_Kind.AMOUNT if has_when_empty else _Kind.AMOUNT_IT_NEVER_HAS), 0
-    if refused.code in _PASSING and _is_alone(refused, decision):
+    if miss is MissKind.PASSING and _is_alone(refused, decision):
         return _Kind.PASSES_BY_ITSELF, 0
     # The device plugin withdraws sick GPUs, so there are fewer than there will be.
-    if refused.code in _UNHEALTHY or has_when_empty:
+    if miss is MissKind.UNHEALTHY or has_when_empty:
         return _Kind.OUR_MISMATCH, refused.code
     return _Kind.TWO_OBSTACLES, 0
 
@@ -208,18 +187,7 @@ def _lacks(
 
 
 def _lacking(miss: NearestMiss | None) -> float:
-    if miss is None or miss.have is None:
-        return 1.0
-    needed, have = miss.needed, miss.have
-    if miss.criterion in ("cuda", "compute-capability"):
-        needed, have = _number(str(needed)), _number(str(have))
-    if not isinstance(needed, int) or not isinstance(have, int):
-        return 1.0
-    return (needed - have) / max(needed, 1)
-
-
-def _number(version: str) -> int:
-    return version_number(tuple(map(int, version.split("."))))
+    return BY_NAME[miss.criterion].lacks(miss) if miss is not None else 1.0
 
 
 def miss_of(refused: Refused, decision: Decision) -> dict[str, Any] | None:

@@ -15,8 +15,8 @@ from cachetools import LRUCache
 from scheduler_ext.core.cycle.cycle import Codes, Decision, filter_nodes, points, select_candidates
 from scheduler_ext.core.cycle.placement import Sizing, place_nominated
 from scheduler_ext.core.errors import RequestError
+from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.forecast.forecast import Forecast
-from scheduler_ext.core.framework.reasons import REASONS
 from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeInfo
 from scheduler_ext.core.request.quantity import QuantityError

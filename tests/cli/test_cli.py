@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scheduler_ext import __version__
-from scheduler_ext.core.framework.reasons import REASONS
+from scheduler_ext.core.filters import REASONS
 from tests.cli.commands import FORMS, WHOLE, Written, error_of, run
 from tests.kube_objects import Json, gpu, gpu_node, node, pod
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler_ext.core.framework.reasons import REASONS
+from scheduler_ext.core.filters import REASONS
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.proxy import running_proxy
 from tests.e2e.installation import filter_calls

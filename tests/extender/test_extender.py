@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.framework.reasons import REASONS
+from scheduler_ext.core.filters import REASONS
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, FilterSection

@@ -11,7 +11,9 @@ from typing import get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler_ext.core.framework.reasons import INSUFFICIENT_MEMORY, INVALID_REQUEST, MODEL_MISMATCH
+from scheduler_ext.core.filters.free_memory import INSUFFICIENT_MEMORY
+from scheduler_ext.core.filters.model import MODEL_MISMATCH
+from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from scheduler_ext.core.cycle.policy import Policy, priority_level
 from scheduler_ext.core.cycle.share_cost import share_cost
-from scheduler_ext.core.filters import FILTERS
+from scheduler_ext.core.filters import FILTERS, REASONS
 from scheduler_ext.core.framework.allocate import MAX_SEARCH_STEPS, ShareFit
-from scheduler_ext.core.framework.criterion import Filter, NearestMiss, Score, Scoring, View
-from scheduler_ext.core.framework.reasons import INVALID_REQUEST, REASONS
+from scheduler_ext.core.framework.criterion import Filter, Score, Scoring, View
+from scheduler_ext.core.framework.miss import NearestMiss
+from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node

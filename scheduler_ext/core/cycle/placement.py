@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.cycle.cycle import FITS, Decision, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
-from scheduler_ext.core.framework.reasons import REASONS
+from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.request import GpuRequest

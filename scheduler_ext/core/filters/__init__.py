@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from scheduler_ext.core.filters.change_in_progress import ChangeInProgress
 from scheduler_ext.core.filters.compute_capability import ComputeCapability
 from scheduler_ext.core.filters.cuda import Cuda
@@ -14,6 +16,7 @@ from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.filters.sharing import Sharing
 from scheduler_ext.core.filters.total_memory import TotalMemory
 from scheduler_ext.core.framework.criterion import Filter
+from scheduler_ext.core.framework.reasons import INVALID_REQUEST, Reason
 
 # The first filter that refuses a node names the reason.
 FILTERS: tuple[Filter, ...] = (
@@ -29,3 +32,14 @@ FILTERS: tuple[Filter, ...] = (
     MigPlacement(),
     FreeMemory(),
 )
+
+# A verdict is an index into this tuple plus one.
+REASONS: tuple[Reason, ...] = (INVALID_REQUEST, *dict.fromkeys(each.reason for each in FILTERS))
+
+BY_NAME: Mapping[str, Filter] = {each.name: each for each in FILTERS}
+# By verdict; an invalid request has none.
+FILTER_OF: Mapping[int, Filter] = {
+    code: next(each for each in FILTERS if each.reason is reason)
+    for code, reason in enumerate(REASONS, start=1)
+    if reason is not INVALID_REQUEST
+}

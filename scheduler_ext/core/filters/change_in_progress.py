@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.framework.criterion import NearestMiss, View
-from scheduler_ext.core.framework.reasons import CHANGE_IN_PROGRESS
+from scheduler_ext.core.framework.criterion import Filter, View
+from scheduler_ext.core.framework.miss import MissKind, NearestMiss
+from scheduler_ext.core.framework.reasons import Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
 
+CHANGE_IN_PROGRESS = Reason(
+    "node(s) had a GPU change in progress",
+    "The node's labels say that its MIG layout or its driver is being changed.",
+    "Wait until nvidia.com/mig.config.state is success and the driver upgrade is done.",
+)
 
-class ChangeInProgress:
+
+class ChangeInProgress(Filter):
     """Refuses nodes whose MIG layout or driver is being changed: what they report now will not last."""
 
     name = "change-in-progress"
     reason = CHANGE_IN_PROGRESS
+    kind = MissKind.PASSING
 
     def applies(self, request: GpuRequest) -> bool:
         return request.asks_gpu
@@ -23,3 +31,6 @@ class ChangeInProgress:
 
     def miss(self, view: View, node: Node) -> NearestMiss:
         return NearestMiss(self.name, None, "no change in progress", "change in progress", "labels")
+
+    def sentence(self, miss: NearestMiss, node: Node) -> str:
+        return f"{node.info.name} has a GPU change in progress: its MIG layout or its driver"

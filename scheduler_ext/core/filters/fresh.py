@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.framework.criterion import NearestMiss, View
-from scheduler_ext.core.framework.reasons import NO_FRESH_INVENTORY
+from scheduler_ext.core.framework.criterion import Filter, View
+from scheduler_ext.core.framework.miss import MissKind, NearestMiss
+from scheduler_ext.core.framework.reasons import Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
 
+NO_FRESH_INVENTORY = Reason(
+    "node(s) had no fresh GPU inventory",
+    "Nothing recent is known of the node's GPUs; nodes known by labels only take whole GPUs alone.",
+    "Check that the node's agent runs and reports, or that the inventory file lists the node.",
+)
 
-class FreshInventory:
+
+class FreshInventory(Filter):
     """Refuses nodes nobody reports on; nodes known by labels only take whole GPUs, nothing finer."""
 
     name = "fresh-inventory"
     reason = NO_FRESH_INVENTORY
+    kind = MissKind.PASSING
 
     def applies(self, request: GpuRequest) -> bool:
         return request.asks_gpu
@@ -28,6 +36,9 @@ class FreshInventory:
     def miss(self, view: View, node: Node) -> NearestMiss:
         have = "labels only" if node.state.estimated and node.state.slots else node.info.freshness
         return NearestMiss(self.name, None, "Fresh report", have if node.state.slots else "none", "state")
+
+    def sentence(self, miss: NearestMiss, node: Node) -> str:
+        return f"{node.info.name} has no fresh report of its GPUs ({miss.have})"
 
 
 def _needs_report(request: GpuRequest) -> bool:

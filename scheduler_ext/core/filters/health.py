@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from scheduler_ext.core.framework.criterion import NearestMiss, View
-from scheduler_ext.core.framework.reasons import UNHEALTHY
+from scheduler_ext.core.framework.criterion import Filter, View
+from scheduler_ext.core.framework.miss import MissKind, NearestMiss, device_of, where
+from scheduler_ext.core.framework.reasons import Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
 
+UNHEALTHY = Reason(
+    "node(s) had unhealthy GPUs",
+    "The request would fit if the node's unhealthy GPUs were healthy.",
+    "See the device's health reason in `scheduler-ext inventory -o json`; reset or replace the GPU.",
+)
 
-class Health:
+
+class Health(Filter):
     """Refuses nodes that lack GPUs only because some are sick; who lacks more is refused by the count."""
 
     name = "health"
     reason = UNHEALTHY
+    kind = MissKind.UNHEALTHY
 
     def applies(self, request: GpuRequest) -> bool:
         return request.asks_gpu
@@ -42,3 +50,26 @@ class Health:
             sick.append((view.shareable & ~view.snapshot.devices.healthy)[:, view.only])
         slot = int(np.any(sick, axis=0).argmax())
         return NearestMiss(self.name, node.uuids[slot], "Healthy", "Unhealthy", "health")
+
+    def sentence(self, miss: NearestMiss, node: Node) -> str:
+        return f"{where(node, miss.device)} is unhealthy{_why(node, miss.device)}"
+
+    def for_operators(self, miss: NearestMiss, node: Node) -> str | None:
+        gpu = f"{device_of(node, miss.device) or ' a GPU'} of {node.info.name}"
+        needs = _health_reason(node, miss.device).partition("; needs ")[2]
+        if needs:
+            return f"have an operator see to{gpu}: it needs {needs}"
+        return f"have an operator reset or replace{gpu}"
+
+
+def _why(node: Node, uuid: str | None) -> str:
+    reason = _health_reason(node, uuid)
+    return f" ({reason})" if reason else ""
+
+
+def _health_reason(node: Node, uuid: str | None) -> str:
+    """The agent's reason, which ends with the remedy if there is one, or the operator's cordon."""
+    for device in node.info.report.devices if node.info.report is not None else ():
+        if device.uuid == uuid:
+            return "an operator cordoned it" if device.cordoned else device.health_reason
+    return ""

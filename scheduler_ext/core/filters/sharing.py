@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.framework.criterion import NearestMiss, View
-from scheduler_ext.core.framework.reasons import SHARING_MODE
+from typing import ClassVar
+
+from scheduler_ext.core.framework.criterion import Filter, View
+from scheduler_ext.core.framework.miss import NearestMiss
+from scheduler_ext.core.framework.reasons import Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
 
+SHARING_MODE = Reason(
+    "node(s) had GPUs in another sharing mode",
+    "The pod wants exclusive GPUs and these are time-sliced or MPS-shared, or it wants a shared resource"
+    " and these are not shared.",
+    "Drop gpu.scheduler-ext.io/sharing: exclusive, or use nodes without time-slicing.",
+)
 
-class Sharing:
+
+class Sharing(Filter):
     """Refuses time-sliced and MPS-shared GPUs to pods that want exclusive ones, and the reverse."""
 
     name = "sharing"
     reason = SHARING_MODE
+    relaxed: ClassVar = {"sharing": lambda _request, _trial: None}
 
     def applies(self, request: GpuRequest) -> bool:
         return request.asks_gpu and (request.exclusive or _asks_shared(request))
@@ -29,6 +40,9 @@ class Sharing:
     def miss(self, view: View, node: Node) -> NearestMiss:
         needed = "exclusive" if view.request.exclusive else "shared"
         return NearestMiss(self.name, None, needed, "shared" if node.state.shared else "exclusive", "sharing")
+
+    def sentence(self, miss: NearestMiss, node: Node) -> str:
+        return f"{node.info.name} has {miss.have} GPUs, needs {miss.needed} ones"
 
 
 def _asks_shared(request: GpuRequest) -> bool:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.framework.criterion import NearestMiss, View, offered_units, shareable_slots
-from scheduler_ext.core.framework.reasons import GPU_TOO_SMALL
+from typing import ClassVar
+
+from scheduler_ext.core.framework.criterion import Filter, View, offered_units, shareable_slots
+from scheduler_ext.core.framework.miss import MissKind, NearestMiss, short_of_memory
+from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.framework.relaxation import less_memory
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
 
+GPU_TOO_SMALL = Reason(
+    "node(s) had GPUs too small",
+    "The GPUs can never hold the request: their total memory is below min-memory or below one share.",
+    "Lower gpu.scheduler-ext.io/min-memory or the share, or use nodes with larger GPUs.",
+)
 
-class TotalMemory:
+
+class TotalMemory(Filter):
     """Keeps GPUs with at least min-memory in total; for shares, those that could ever hold the largest.
 
     A whole GPU counts as the pod would see it: an instance under MIG strategy single, a part under MPS.
@@ -17,6 +27,8 @@ class TotalMemory:
 
     name = "total-memory"
     reason = GPU_TOO_SMALL
+    kind = MissKind.SIZE
+    relaxed: ClassVar = {"min-memory": less_memory("min_memory_mib")}
 
     def applies(self, request: GpuRequest) -> bool:
         return request.asks_gpu and (request.min_memory_mib > 0 or request.shares is not None)
@@ -43,3 +55,6 @@ class TotalMemory:
             (gpu for gpu in gpus if gpu[0] < needed), key=lambda gpu: gpu[0], default=(None, None)
         )
         return NearestMiss(self.name, uuid, needed, have, "MiB")
+
+    def sentence(self, miss: NearestMiss, node: Node) -> str:
+        return short_of_memory(node, self.reason.text, miss)

@@ -7,16 +7,19 @@ with one float per state, 0 (worst) to 1 (best).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from scheduler_ext.core.forecast.demand import Demand
 from scheduler_ext.core.framework.allocate import ShareFit
+from scheduler_ext.core.framework.miss import MissKind, NearestMiss, lacking_part, plain_sentence, where
 from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.framework.relaxation import Change, Lower, Trial
 from scheduler_ext.core.node.columns import Bools, Floats, Ints, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node, Slot, Unit
@@ -141,34 +144,47 @@ class View:
         return np.full(len(self.snapshot.states), value)
 
 
-@dataclass(frozen=True, slots=True)
-class NearestMiss:
-    """What was closest to passing a filter on a node: the device (None: the node), needed and found."""
+class Filter(ABC):
+    """One question that a node answers with yes or no, and the words for a no.
 
-    criterion: str
-    device: str | None
-    needed: str | int
-    have: str | int | None
-    unit: str
+    ``relaxed`` lowers the annotations that the filter reads, by their names without prefix.
+    """
 
+    name: ClassVar[str]
+    reason: ClassVar[Reason]
+    kind: ClassVar[MissKind] = MissKind.MISMATCH
+    relaxed: ClassVar[Mapping[str, Lower]] = {}
 
-class Filter(Protocol):
-    """One question that a node answers with yes or no."""
-
-    name: str
-    reason: Reason
-
+    @abstractmethod
     def applies(self, request: GpuRequest) -> bool:
         """False when the request makes every node pass."""
 
+    @abstractmethod
     def passes(self, view: View) -> Bools:
         """Which states pass, ``[state]``."""
 
+    @abstractmethod
     def miss(self, view: View, node: Node) -> NearestMiss:
-        """For a node that did not pass, the one in question in the view: what was closest, in numbers.
+        """The closest value on a node that did not pass, the one in question in the view.
 
         The view is as the filters before left it.
         """
+
+    def sentence(self, miss: NearestMiss, node: Node) -> str:
+        """The miss as a sentence that names the node and the numbers."""
+        return plain_sentence(where(node, miss.device), self.reason.text, miss)
+
+    def lacks(self, miss: NearestMiss) -> float:
+        """The missing part of the needed value, 0 to 1; nodes are compared by it if the kind is graded."""
+        return lacking_part(miss.needed, miss.have)
+
+    def for_operators(self, _miss: NearestMiss, _node: Node) -> str | None:
+        """Advice for those who run the node; None if a change of the pod helps."""
+        return self.reason.remedy if self.kind is MissKind.PASSING else None
+
+    def smaller(self, _request: GpuRequest, _trial: Trial) -> Iterator[Change]:
+        """Smaller amounts of the request that fit on some node."""
+        return iter(())
 
 
 class Score(Protocol):

@@ -6,7 +6,8 @@ from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from scheduler_ext.core.framework.reasons import INVALID_REQUEST, REASONS
+from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.extender.answer import Answer
 
 # 1 ms times powers of two, as Kubernetes' own components use, and one below: an answer takes about 1 ms.

@@ -21,7 +21,8 @@ from scheduler_ext.core.cycle.cycle import (
     select_candidates,
 )
 from scheduler_ext.core.cycle.policy import Policy
-from scheduler_ext.core.framework.reasons import INVALID_REQUEST, REASONS
+from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareAsk, UnitAsk

@@ -9,9 +9,8 @@ from hypothesis import event, given
 
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes, nearest_miss
 from scheduler_ext.core.cycle.policy import Policy
-from scheduler_ext.core.filters import FILTERS
+from scheduler_ext.core.filters import FILTERS, REASONS
 from scheduler_ext.core.framework.criterion import View
-from scheduler_ext.core.framework.reasons import REASONS
 from scheduler_ext.core.node.node import NodeInfo, NodeState
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scheduler_ext import __version__
-from scheduler_ext.core.framework.reasons import REASONS
+from scheduler_ext.core.filters import REASONS
 from tests.kube_objects import names_body
 from tests.server.process.product import FULL_NODE, GOLDEN, GOOD, ONE_GPU, Product, config_file
 from tests.server.process.server_process import connect, eventually, get, read_reply, request

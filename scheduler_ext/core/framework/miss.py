@@ -1,0 +1,89 @@
+"""A filter's nearest miss on a node: its kind, its numbers, and the words for both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from scheduler_ext.core.node.node import Node, version_number
+
+_NAMED = 8
+
+
+class MissKind(Enum):
+    """What ends a refusal; explanations prefer the node whose refusal ends most easily."""
+
+    AMOUNT = "other pods release it, or a larger node"
+    PASSING = "time, or an operator; never a change of the pod"
+    UNHEALTHY = "a repair"
+    MISMATCH = "another node"
+    SIZE = "another node; the one that misses by least is nearest"
+
+
+@dataclass(frozen=True, slots=True)
+class NearestMiss:
+    """The value that was closest to passing a filter on a node: the device (None: the node), the needed and
+    the found value."""
+
+    criterion: str
+    device: str | None
+    needed: str | int
+    have: str | int | None
+    unit: str
+
+
+def where(node: Node, device: str | None) -> str:
+    """The node and the GPU: "node-7 GPU 3"."""
+    return node.info.name + device_of(node, device)
+
+
+def device_of(node: Node, uuid: str | None) -> str:
+    """The GPU by its index, with a space before it; empty if the report does not have it."""
+    if uuid is None or node.info.report is None:
+        return ""
+    index = next((device.index for device in node.info.report.devices if device.uuid == uuid), None)
+    return f" GPU {index}" if index is not None else ""
+
+
+def plain_sentence(place: str, reason: str, miss: NearestMiss) -> str:
+    """The reason and both values, for a miss without a better sentence."""
+    values = [
+        f"{word} {value}" for word, value in (("needs", miss.needed), ("has", miss.have)) if value is not None
+    ]
+    return f"{place}: {reason}" + (f" ({', '.join(values)})" if values else "")
+
+
+def short_of_memory(node: Node, reason: str, miss: NearestMiss) -> str:
+    """ "node-7 GPU 3 is 2,048 MiB short (needs 50,000, has 47,952)"."""
+    place, needed, have = where(node, miss.device), miss.needed, miss.have
+    if not isinstance(needed, int) or not isinstance(have, int):
+        return plain_sentence(place, reason, miss)
+    return f"{place} is {needed - have:,} MiB short (needs {needed:,}, has {have:,})"
+
+
+def too_few(node: Node, miss: NearestMiss) -> str:
+    """ "node-7 has 1 of 2 nvidia.com/gpu free"."""
+    return f"{node.info.name} has {miss.have:,} of {miss.needed:,} {miss.unit} free"
+
+
+def lacking_part(needed: str | int, have: str | int | None) -> float:
+    """The missing part of a needed amount, 0 to 1; 1 for values that are no amounts."""
+    if not isinstance(needed, int) or not isinstance(have, int):
+        return 1.0
+    return (needed - have) / max(needed, 1)
+
+
+def lacking_version(needed: str | int, have: str | int | None) -> float:
+    """The same for versions such as "12.4"."""
+    return lacking_part(_number(str(needed)), _number(str(have))) if have is not None else 1.0
+
+
+def _number(version: str) -> int:
+    return version_number(tuple(map(int, version.split("."))))
+
+
+def few(names: Sequence[str]) -> str:
+    """Names separated by commas, of many only the first ones."""
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ",".join(names[:_NAMED]) + more
