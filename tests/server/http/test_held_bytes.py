@@ -124,6 +124,7 @@ def test_a_probe_waits_for_no_other_answer(server: ServerProcess) -> None:
             assert read_reply(sock).body == b"ok"
 
 
+@pytest.mark.process
 def test_scrapes_that_are_not_read_share_their_text(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.json"
     write_cluster(inventory, 1500)

@@ -110,7 +110,7 @@ def test_a_body_beyond_the_limit_costs_the_connection_but_not_the_answer(
         ),
         pytest.param([], {"WEB_CONCURRENCY": "2"}, "WEB_CONCURRENCY asks", id="by the platforms' variable"),
         pytest.param(["--inspect-listen", "0.0.0.0:0"], {}, "loopback address only", id="inspection for all"),
-        pytest.param(["--inspect-listen", "[::]:0"], {}, "loopback address only", id="and by IPv6"),
+        pytest.param(["--inspect-listen", "[::]:0"], {}, "loopback address only", id="and by IPv6", marks=pytest.mark.process),
         pytest.param(["--listen", "127.0.0.1:70000"], {}, "is no HOST:PORT", id="a port that is none"),
     ],
 )
@@ -127,9 +127,9 @@ def test_what_cannot_be_meant_is_a_usage_error(
 @pytest.mark.parametrize(
     ("inventory", "problem"),
     [
-        pytest.param(None, "No such file or directory", id="no file"),
+        pytest.param(None, "No such file or directory", id="no file", marks=pytest.mark.process),
         pytest.param("a: [b", "neither YAML nor JSON", id="no YAML"),
-        pytest.param("kind: GPUNode", "GPUNode without metadata.name", id="a node without name"),
+        pytest.param("kind: GPUNode", "GPUNode without metadata.name", id="a node without name", marks=pytest.mark.process),
     ],
 )
 def test_an_inventory_that_cannot_be_read_is_one_line_and_status_1(
@@ -148,9 +148,9 @@ def test_an_inventory_that_cannot_be_read_is_one_line_and_status_1(
 @pytest.mark.parametrize(
     ("section", "problem"),
     [
-        pytest.param({"maxBodyBytes": 1}, "server.maxBodyBytes: Expected `int` >= 1024", id="out of bounds"),
+        pytest.param({"maxBodyBytes": 1}, "server.maxBodyBytes: Expected `int` >= 1024", id="out of bounds", marks=pytest.mark.process),
         pytest.param({"readTimeout": "5"}, "server.readTimeout: '5' is no duration", id="without a unit"),
-        pytest.param({"workers": 2}, "server.workers: unknown key", id="a key that does not exist"),
+        pytest.param({"workers": 2}, "server.workers: unknown key", id="a key that does not exist", marks=pytest.mark.process),
     ],
 )
 def test_a_configuration_that_cannot_be_meant_is_one_line_and_status_1(

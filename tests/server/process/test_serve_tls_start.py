@@ -40,8 +40,8 @@ def test_some_of_the_flags_are_a_usage_error(files: TlsFiles, given: list[str], 
 @pytest.mark.parametrize(
     ("spoil", "flag", "problem"),
     [
-        pytest.param(lambda f: f.key_file.unlink(), KEY, "No such file or directory; give", id="missing"),
-        pytest.param(lambda f: f.client_ca_file.write_text("?"), CA, "no certificate can be", id="garbage"),
+        pytest.param(lambda f: f.key_file.unlink(), KEY, "No such file or directory; give", id="missing", marks=pytest.mark.process),
+        pytest.param(lambda f: f.client_ca_file.write_text("?"), CA, "no certificate can be", id="garbage", marks=pytest.mark.process),
         pytest.param(
             lambda f: Authority().write_server(f.cert_file.parent / "other").key_file.replace(f.key_file),
             KEY,
@@ -61,6 +61,7 @@ def test_a_file_that_cannot_be_used_is_one_line_and_status_1(
         assert line.startswith(f"error: cannot start: {flag} {dict(own.by_flag())[flag]}: {problem}")
 
 
+@pytest.mark.process
 def test_an_intermediate_may_be_who_signs_clients(authority: Authority, tmp_path: Path) -> None:
     intermediate = Authority(parent=authority)
     files = authority.write_server(tmp_path / "own", clients=intermediate)
@@ -78,7 +79,7 @@ def test_an_intermediate_may_be_who_signs_clients(authority: Authority, tmp_path
     ("listen", "over_tls", "warned"),
     [
         pytest.param("0.0.0.0:0", False, True, id="everybody may ask in plain HTTP"),
-        pytest.param("0.0.0.0:0", True, False, id="who has a certificate may"),
+        pytest.param("0.0.0.0:0", True, False, id="who has a certificate may", marks=pytest.mark.process),
         pytest.param("localhost:0", False, False, id="only this host can"),
     ],
 )
