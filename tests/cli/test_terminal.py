@@ -48,9 +48,12 @@ def on_terminal(*arguments: str | Path, columns: int = 80, env: dict[str, str] |
     reader = threading.Thread(target=_read_to_end, args=(ours, pieces))
     reader.start()
     try:
-        with patch.dict(os.environ, {"TERM": "xterm-256color", **(env or {})}), stdout_at(theirs):
-            with contextlib.suppress(SystemExit):
-                main.main([str(argument) for argument in arguments], "scheduler-ext")
+        with (
+            patch.dict(os.environ, {"TERM": "xterm-256color", **(env or {})}),
+            stdout_at(theirs),
+            contextlib.suppress(SystemExit),
+        ):
+            main.main([str(argument) for argument in arguments], "scheduler-ext")
     finally:
         os.close(theirs)
         reader.join(60)
@@ -93,14 +96,25 @@ def test_colours_can_be_done_without(cluster: Path, env: dict[str, str]) -> None
         pytest.param(["inventory", "--inventory", str(SAMPLE)], id="the inventory"),
         pytest.param(["explain", "-f", THREE, "--inventory", str(SAMPLE)], id="a pod that fits nowhere"),
         pytest.param(["explain", "-f", "{one}", "--inventory", str(SAMPLE)], id="a pod that fits"),
-        pytest.param(["demo", "--once", "--port", "0"], id="the demo"),
     ],
 )
 def test_tables_shrink_to_the_terminal(
     tmp_path: Path, written: Written, arguments: list[str], columns: int
 ) -> None:
     one = written("pod.yaml", pod("p", {WHOLE: "1"}))
-    shown = on_terminal(*(argument.format(one=one) for argument in arguments), columns=columns)
+    assert_tables_fit(
+        on_terminal(*(argument.format(one=one) for argument in arguments), columns=columns), columns
+    )
+
+
+@pytest.mark.parametrize(
+    "columns", [60, *(pytest.param(wide, marks=pytest.mark.process) for wide in (80, 120, 200))]
+)
+def test_the_table_of_the_demo_shrinks_to_the_terminal(columns: int) -> None:
+    assert_tables_fit(on_terminal("demo", "--once", "--port", "0", columns=columns), columns)
+
+
+def assert_tables_fit(shown: str, columns: int) -> None:
     tables = [
         part.splitlines()
         for part in COLOUR.sub("", shown).split("\n\n")

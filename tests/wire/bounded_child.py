@@ -32,11 +32,11 @@ print(json.dumps([outcome(text) for text in texts]))
 
 
 def read_in_child(kind: str, texts: Sequence[str], *, mib: int = 64, timeout_s: float = 60) -> list[str]:
-    """The outcome of reading each text as an "inventory", as "pods", "posted" or a "configuration": "read", or
-    the error.
+    """The outcome of reading each text as an "inventory", as "pods", "posted" or a "configuration".
 
-    One process reads them all, within so many MiB of address space beyond its size at the start. Its end by a
-    signal, an exception that is no SchedulerExtError, or the time-out is an error of the test.
+    An outcome is "read" or the error. One process reads all texts, within so many MiB of address space beyond
+    its size at the start. Its end by a signal, an exception that is no SchedulerExtError, or the time-out is an
+    error of the test.
     """
     done = subprocess.run(
         [sys.executable, "-c", _CHILD, kind, str(mib * _MIB)],

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler_ext.server.server_options import TlsFiles
 from tests.server.http.authority import Authority, flags
-from tests.server.process.product import GOOD, Product, assert_well
+from tests.server.process.product import GOOD, Product, assert_well, usage_error
 from tests.server.process.server_process import READY, call, connect, request
 
 CERT, KEY, CA = "--tls-cert-file", "--tls-key-file", "--client-ca-file"
@@ -30,18 +30,28 @@ CERT, KEY, CA = "--tls-cert-file", "--tls-key-file", "--client-ca-file"
 def test_some_of_the_flags_are_a_usage_error(files: TlsFiles, given: list[str], missing: str) -> None:
     paths = dict(files.by_flag())
     arguments = [part for flag in given for part in (flag, str(paths[flag]))]
-    with Product(*arguments) as server:
-        assert server.wait() == 2
-        (error,) = [line for line in server.lines if line.startswith("Error: ")]
-        assert error.startswith(f"Error: missing {missing}: TLS takes ")
-        assert "without client certificates anybody could ask" in error
+    error = usage_error(*arguments)
+    assert error.startswith(f"Error: missing {missing}: TLS takes ")
+    assert "without client certificates anybody could ask" in error
 
 
 @pytest.mark.parametrize(
     ("spoil", "flag", "problem"),
     [
-        pytest.param(lambda f: f.key_file.unlink(), KEY, "No such file or directory; give", id="missing", marks=pytest.mark.process),
-        pytest.param(lambda f: f.client_ca_file.write_text("?"), CA, "no certificate can be", id="garbage", marks=pytest.mark.process),
+        pytest.param(
+            lambda f: f.key_file.unlink(),
+            KEY,
+            "No such file or directory; give",
+            id="missing",
+            marks=pytest.mark.process,
+        ),
+        pytest.param(
+            lambda f: f.client_ca_file.write_text("?"),
+            CA,
+            "no certificate can be",
+            id="garbage",
+            marks=pytest.mark.process,
+        ),
         pytest.param(
             lambda f: Authority().write_server(f.cert_file.parent / "other").key_file.replace(f.key_file),
             KEY,
