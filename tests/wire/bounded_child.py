@@ -35,8 +35,8 @@ def read_in_child(kind: str, texts: Sequence[str], *, mib: int = 64, timeout_s: 
     """The outcome of reading each text as an "inventory", as "pods", "posted" or a "configuration".
 
     An outcome is "read" or the error. One process reads all texts, within so many MiB of address space beyond
-    its size at the start. Its end by a signal, an exception that is no SchedulerExtError, or the time-out is an
-    error of the test.
+    its size at the start. Its end by a signal, an exception that is no SchedulerExtError, or the time-out is
+    an error of the test.
     """
     done = subprocess.run(
         [sys.executable, "-c", _CHILD, kind, str(mib * _MIB)],
