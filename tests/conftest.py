@@ -6,6 +6,11 @@ belongs into an example.
 
 from __future__ import annotations
 
+import gc
+import sys
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Deadlines measure the machine, and a cluster is large data by nature; neither says anything of a law.
@@ -23,3 +28,29 @@ settings.register_profile(
 )
 settings.register_profile("fresh", max_examples=2000, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile("default")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart() -> None:
+    """Modules and tests stay to the end, and to walk them takes a fifth of the time of collection."""
+    gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unsettled_heap() -> Iterator[None]:
+    """An inventory that was read does not settle the heap of this process, which holds all tests as well.
+
+    That would walk them for a third of a second each time. tests/extender/test_memory.py runs the real function.
+    """
+    readers = ("scheduler_ext.sources.file_source", "scheduler_ext.cluster.live")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in readers:
+            if name in sys.modules:
+                patch.setattr(sys.modules[name], "settle_heap", lambda: None)
+        yield
