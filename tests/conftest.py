@@ -1,14 +1,14 @@
-"""Hypothesis for the whole suite: the same examples on every run, and many fresh ones on demand.
+"""Settings of the whole suite: Hypothesis' examples, and when the garbage collector works.
 
-``pytest --hypothesis-profile=fresh`` draws new examples each time, as many as ``long`` has; what it finds
-belongs into an example.
+Hypothesis tries the same examples on every run, and many fresh ones on demand. ``pytest --hypothesis-profile=fresh`` draws new
+examples each time, as many as ``long`` has; what it finds belongs into an example.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,16 +30,15 @@ settings.register_profile("fresh", max_examples=2000, deadline=None, suppress_he
 settings.load_profile("default")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionstart() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
     """Modules and tests stay to the end, and to walk them takes a fifth of the time of collection."""
     gc.disable()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    gc.freeze()
-    gc.enable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
