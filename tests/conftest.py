@@ -1,7 +1,8 @@
-"""Settings of the whole suite: Hypothesis' examples, and when the garbage collector works.
+"""Settings of the whole suite: Hypothesis' examples, the order of files, and when the collector works.
 
-Hypothesis tries the same examples on every run, and many fresh ones on demand. ``pytest --hypothesis-profile=fresh`` draws new
-examples each time, as many as ``long`` has; what it finds belongs into an example.
+Hypothesis tries the same examples on every run, and many fresh ones on demand.
+``pytest --hypothesis-profile=fresh`` draws new examples each time, as many as ``long`` has; what it finds
+belongs into an example.
 """
 
 from __future__ import annotations
@@ -9,9 +10,14 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Generator, Iterator
+from itertools import chain, zip_longest
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# The folders whose tests wait for processes and connections.
+_WAITING = ("benchmarks", "cli", "cluster", "monitoring", "server", "sources")
 
 # Deadlines measure the machine, and a cluster is large data by nature; neither says anything of a law.
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -39,6 +45,17 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that wait and files that compute alternate, so that workers side by side share the cores."""
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting = [tests for tests in files.values() if tests[0].nodeid.split("/")[1] in _WAITING]
+    computing = [tests for tests in files.values() if tests[0].nodeid.split("/")[1] not in _WAITING]
+    items[:] = chain.from_iterable(chain.from_iterable(zip_longest(waiting, computing, fillvalue=[])))
 
 
 @pytest.fixture(scope="session", autouse=True)
