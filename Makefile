@@ -23,11 +23,11 @@ run: .venv ## Serve a sample cluster, show what is decided for a dozen pods, ser
 
 # Four workers for two cores, because many tests wait for a process. A file's tests share their servers.
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/e2e
-test: .venv ## Run the tests (two minutes)
+test: .venv ## Run the tests (two to three minutes)
 	@$(PYTEST) -m "not e2e and not browser and not process" $(ARGS)
 	@echo "not run here: slow processes (make test-process), a browser (make test-page), a control plane (make e2e)"
 
-test-process: .venv ## Run the tests that each start a server, an agent or a benchmark and wait for it (a minute)
+test-process: .venv ## Run the tests that each start a server, an agent or a benchmark and wait for it (a minute and a half)
 	@$(PYTEST) -m process $(ARGS)
 
 test-page: .venv ## Open the live page in a browser and use it (half a minute, chromium and chromedriver)
