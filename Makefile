@@ -21,9 +21,14 @@ help: ## Show the targets
 run: .venv ## Serve a sample cluster, show what is decided for a dozen pods, serve on (ONCE=1: end then)
 	@$(BIN)/scheduler-ext demo --port $(PORT) $(if $(filter 1,$(ONCE)),--once)
 
-test: .venv ## Run the tests
-	@$(BIN)/python -m pytest --numprocesses 3 --dist loadscope --ignore tests/e2e -m "not e2e and not browser" $(ARGS)
-	@echo "not run here: what needs a control plane (make e2e), and a browser (make test-page)"
+# Four workers for two cores, because many tests wait for a process. A file's tests share their servers.
+PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/e2e
+test: .venv ## Run the tests (two to three minutes)
+	@$(PYTEST) -m "not e2e and not browser and not process" $(ARGS)
+	@echo "not run here: slow processes (make test-process), a browser (make test-page), a control plane (make e2e)"
+
+test-process: .venv ## Run the tests that each start a server, an agent or a benchmark and wait for it (a minute and a half)
+	@$(PYTEST) -m process $(ARGS)
 
 test-page: .venv ## Open the live page in a browser and use it (half a minute, chromium and chromedriver)
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadscope -m browser tests/page $(ARGS)
@@ -145,6 +150,6 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable .
 	@touch $@
 
-.PHONY: help run test test-long test-page e2e check bench bench-bind bench-filter bench-live bench-page \
+.PHONY: help run test test-long test-page test-process e2e check bench bench-bind bench-filter bench-live bench-page \
 	bench-placement bench-placement-floors bench-scheduler digests docs docs-links image krew lock page-screenshot \
 	soak clean .venv

@@ -88,6 +88,7 @@ class DemoServer:
     def __exit__(self, *_: object) -> None:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(15)
+        self._log.close()
 
     @property
     def _log(self) -> IO[bytes]:

@@ -58,6 +58,7 @@ def _settings(dialect: str, **changes: Any) -> Settings:
     return Settings(**{**chosen, **changes}, serve=_fake(dialect), note=lambda _: None)
 
 
+@pytest.mark.process
 def test_every_combination_gets_a_complete_row_without_errors(noop_url: str) -> None:
     settings = _settings("exact", nodes=(12, 240), kinds=("whole", "share", "mig"), connections=(1, 5))
     rows = measure_rows(settings, noop_url)
@@ -81,7 +82,9 @@ def test_every_combination_gets_a_complete_row_without_errors(noop_url: str) -> 
     assert {row.request_names for row in rows if row.verb == "prioritize"} == {6, 100}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.process) for kind in KINDS[1:])]
+)
 def test_the_real_server_rejects_exactly_the_nodes_without_room(kind: str, noop_url: str) -> None:
     told: list[str] = []
     settings = Settings((48,), (kind,), (1, 8), rounds=1, seed=6, note=told.append)
@@ -114,6 +117,7 @@ def test_a_foreign_extender_is_measured_by_its_url(noop_url: str, tmp_path: Path
     assert rows[1].request_names == 8
 
 
+@pytest.mark.process
 def test_growth_varies_names_and_states_apart(noop_url: str) -> None:
     points = measure_growth(_settings("exact", nodes=(40, 80), connections=(8,)), noop_url)
     assert [(point.axis, point.row.nodes, point.distinct_states) for point in points] == [
@@ -158,6 +162,7 @@ def test_the_command_writes_report_and_picture_and_exits_0(noop_url: str, tmp_pa
     assert len([line for line in done.stdout.splitlines() if line.startswith(("filter", "prioritize"))]) == 8
 
 
+@pytest.mark.process
 def test_the_command_exits_1_when_answers_are_wrong(noop_url: str, tmp_path: Path) -> None:
     write_inventory(tmp_path / "inventory.json", "mig", 20, seed=4)
     with running_server(_fake("failing")(tmp_path / "inventory.json"), "api") as url:

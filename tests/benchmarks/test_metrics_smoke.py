@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.metrics import measure, write_cluster
 from tests.cluster.large import large
 
 
+@pytest.mark.process
 def test_a_level_of_detail_is_measured(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.json"
     write_cluster(inventory, 3)

@@ -42,6 +42,7 @@ def test_growth_is_told_from_noise(samples: list[float], flat: bool) -> None:
     assert Growth.of(samples, MINUTES).flat is flat
 
 
+@pytest.mark.process
 def test_a_short_run_asks_everything_and_gets_right_answers() -> None:
     result = soak(minutes=0.15, nodes=12, warm_up_pods=149)
     assert result["wrong"] == []

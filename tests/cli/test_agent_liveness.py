@@ -69,6 +69,7 @@ def test_the_manifest_probes_the_file_that_the_agent_writes() -> None:
     assert not mounts[str(Path(COMMAND[-1]).parent)].get("readOnly")
 
 
+@pytest.mark.process
 def test_an_agent_that_goes_on_passes(node: Node) -> None:
     assert "the agent has not started" in node.probe().stderr
     node.agent("--node-name", "n", *node.local, *node.watched)
@@ -78,6 +79,7 @@ def test_an_agent_that_goes_on_passes(node: Node) -> None:
         assert node.passes()
 
 
+@pytest.mark.process
 def test_a_long_pause_between_two_looks_passes(node: Node) -> None:
     node.agent("--node-name", "n", *node.local, *node.watched, "--interval", "60s")
     node.reported()
@@ -85,6 +87,7 @@ def test_a_long_pause_between_two_looks_passes(node: Node) -> None:
     assert node.passes()
 
 
+@pytest.mark.process
 def test_a_driver_that_only_answers_slowly_passes(node: Node) -> None:
     """Each call takes a tenth of the bound, and all of a look more than the bound."""
     agent = node.agent("--node-name", "n", *node.local, *node.watched)
@@ -114,6 +117,7 @@ def test_a_driver_call_that_hangs_ends_the_agent(node: Node) -> None:
     eventually(lambda: not node.passes())
 
 
+@pytest.mark.process
 def test_a_library_that_hangs_while_it_is_loaded_fails(node: Node, tmp_path: Path) -> None:
     """It keeps Python's lock, so nothing in the process can notice."""
     source, hanging = tmp_path / "hang.c", tmp_path / "libhang.so"
@@ -130,6 +134,7 @@ def test_a_library_that_hangs_while_it_is_loaded_fails(node: Node, tmp_path: Pat
         agent.process.kill()
 
 
+@pytest.mark.process
 def test_a_process_that_is_stopped_fails(node: Node) -> None:
     agent = node.agent("--node-name", "n", *node.local, *node.watched, "--interval", "1s")
     node.reported()
@@ -141,6 +146,7 @@ def test_a_process_that_is_stopped_fails(node: Node) -> None:
         agent.signal(signal.SIGCONT)
 
 
+@pytest.mark.process
 def test_an_api_server_that_does_not_answer_passes(node: Node) -> None:
     node.server.faults.place(Hang(), times=None)
     node.agent("--node-name", "n", *node.local, *node.watched)
@@ -149,6 +155,7 @@ def test_an_api_server_that_does_not_answer_passes(node: Node) -> None:
     assert node.passes()
 
 
+@pytest.mark.process
 def test_it_beats_for_nodes_of_a_file_too(node: Node, tmp_path: Path) -> None:
     file = tmp_path / "gpus.json"
     file.write_bytes(inventory(gpu_node("n", [gpu(0)])))

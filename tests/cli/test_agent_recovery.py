@@ -85,6 +85,7 @@ def sick(reason: str) -> Callable[[Json], bool]:
 
 
 @pytest.mark.parametrize("xid", [48, 79, 95, 119])
+@pytest.mark.process
 def test_neither_silence_nor_a_new_agent_heals_a_broken_gpu(node: Node, xid: int) -> None:
     agent = node.run()
     node.health()
@@ -100,6 +101,7 @@ def test_neither_silence_nor_a_new_agent_heals_a_broken_gpu(node: Node, xid: int
     assert after["reason"].startswith(f"XID {xid}: ")
 
 
+@pytest.mark.process
 def test_silence_heals_what_it_can(node: Node) -> None:
     # Longer than a busy machine may hold up the report that tells of it.
     node.run("5s")
@@ -120,6 +122,7 @@ def test_silence_heals_what_it_can(node: Node) -> None:
     ],
 )
 @pytest.mark.parametrize("away", [False, True], ids=["", "while no agent runs"])
+@pytest.mark.process
 def test_a_reset_heals(node: Node, sign: Json, away: bool) -> None:
     gpu = node.driver.gpus[1]
     well = {"action": sign["action"], "remapped": "0,0,0,0", "faults": {}} | {"action": sign["action"] and 0}
@@ -140,6 +143,7 @@ def test_a_reset_heals(node: Node, sign: Json, away: bool) -> None:
     assert node.health(healthy(2)) == {"state": "Healthy"}
 
 
+@pytest.mark.process
 def test_a_driver_that_is_reloaded_heals_nothing(node: Node) -> None:
     agent = node.run()
     node.health()
@@ -174,6 +178,7 @@ def test_an_operator_says_that_it_is_repaired(node: Node) -> None:
     agent.wait_for_line("an operator repaired it, forgetting: XID 79")
 
 
+@pytest.mark.process
 def test_a_repair_while_no_agent_runs(node: Node) -> None:
     agent = node.run()
     node.health()

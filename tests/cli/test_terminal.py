@@ -1,7 +1,8 @@
-"""What is printed on a terminal, and where printing fails: the commands as processes, on a real one."""
+"""The commands on a real terminal; and as processes whose output cannot be written."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -9,7 +10,10 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import click
 import pytest
@@ -18,7 +22,7 @@ from click.testing import CliRunner
 from scheduler_ext.cli import main
 from scheduler_ext.cli.plugin import plugin
 from scheduler_ext.cli.simulate import simulate
-from tests.cli.commands import WHOLE, Written
+from tests.cli.commands import WHOLE, Written, run
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import SHARE, gpu, gpu_node, holder, inventory, node, pod
@@ -29,31 +33,43 @@ THREE = str(ROOT / "manifests" / "samples" / "three-a100.yaml")
 PROGRAM = [sys.executable, "-m", "scheduler_ext"]
 
 
+@contextlib.contextmanager
+def stdout_at(descriptor: int) -> Iterator[None]:
+    """Standard output of this process leads to a descriptor."""
+    with open(descriptor, "w", closefd=False) as output, contextlib.redirect_stdout(output):
+        yield
+
+
 def on_terminal(*arguments: str | Path, columns: int = 80, env: dict[str, str] | None = None) -> str:
-    """What a command prints on a terminal that is so wide."""
+    """The output of a command on a terminal of this width."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    environment = {**os.environ, "TERM": "xterm-256color", **(env or {})}
-    process = subprocess.Popen([*PROGRAM, *map(str, arguments)], stdout=theirs, env=environment)
-    os.close(theirs)
-    pieces = []
-    while True:
-        try:
-            piece = os.read(ours, 1 << 16)
-        except OSError:
-            # What Linux says at the end of a terminal.
-            break
-        if not piece:
-            break
-        pieces.append(piece)
-    os.close(ours)
-    process.wait(60)
+    pieces: list[bytes] = []
+    reader = threading.Thread(target=_read_to_end, args=(ours, pieces))
+    reader.start()
+    try:
+        with (
+            patch.dict(os.environ, {"TERM": "xterm-256color", **(env or {})}),
+            stdout_at(theirs),
+            contextlib.suppress(SystemExit),
+        ):
+            main.main([str(argument) for argument in arguments], "scheduler-ext")
+    finally:
+        os.close(theirs)
+        reader.join(60)
+        os.close(ours)
     return b"".join(pieces).decode().replace("\r\n", "\n")
 
 
+def _read_to_end(terminal: int, pieces: list[bytes]) -> None:
+    # Linux reports the end of a terminal as an error.
+    with contextlib.suppress(OSError):
+        while piece := os.read(terminal, 1 << 16):
+            pieces.append(piece)
+
+
 def piped(*arguments: str | Path) -> str:
-    command = [*PROGRAM, *map(str, arguments)]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False).stdout
+    return run(*arguments).stdout
 
 
 @pytest.mark.parametrize(("columns", "form"), [(120, "table"), (40, "wide"), (200, "wide")])
@@ -80,14 +96,25 @@ def test_colours_can_be_done_without(cluster: Path, env: dict[str, str]) -> None
         pytest.param(["inventory", "--inventory", str(SAMPLE)], id="the inventory"),
         pytest.param(["explain", "-f", THREE, "--inventory", str(SAMPLE)], id="a pod that fits nowhere"),
         pytest.param(["explain", "-f", "{one}", "--inventory", str(SAMPLE)], id="a pod that fits"),
-        pytest.param(["demo", "--once", "--port", "0"], id="the demo"),
     ],
 )
 def test_tables_shrink_to_the_terminal(
     tmp_path: Path, written: Written, arguments: list[str], columns: int
 ) -> None:
     one = written("pod.yaml", pod("p", {WHOLE: "1"}))
-    shown = on_terminal(*(argument.format(one=one) for argument in arguments), columns=columns)
+    assert_tables_fit(
+        on_terminal(*(argument.format(one=one) for argument in arguments), columns=columns), columns
+    )
+
+
+@pytest.mark.parametrize(
+    "columns", [60, *(pytest.param(wide, marks=pytest.mark.process) for wide in (80, 120, 200))]
+)
+def test_the_table_of_the_demo_shrinks_to_the_terminal(columns: int) -> None:
+    assert_tables_fit(on_terminal("demo", "--once", "--port", "0", columns=columns), columns)
+
+
+def assert_tables_fit(shown: str, columns: int) -> None:
     tables = [
         part.splitlines()
         for part in COLOUR.sub("", shown).split("\n\n")

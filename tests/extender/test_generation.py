@@ -5,21 +5,30 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.snapshot.table import Table
+from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
+from scheduler_ext.core.snapshot.table import Table, build_snapshot
 from scheduler_ext.extender import generation
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.extender.generation import Generation, SeenNodes
+from scheduler_ext.extender.places import Places
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
+from tests.core.asked import share, t4
+from tests.core.cycle.test_overlay import SIZING, UNEVEN, assert_same
+from tests.core.reported import bound, node, wants
 from tests.explain.test_replay import Running, running
 from tests.explain.test_waiting import board
 from tests.extender.foreseeing import read
 from tests.extender.preempting import asks_shares, nominated, on_share, preempt_body, share_node, uids
 from tests.kube_objects import SHARE, Json, inventory, names_body, nodes_body, pod
+from tests.strategies import snapshot_of
 
 NAMES = [f"n{i}" for i in range(9)]
 # Of a GPU's 73,728 MiB it keeps 50,000 on n0 from pods of lower priority.
@@ -138,6 +147,46 @@ def test_a_node_that_changed_is_seen_as_it_is_now() -> None:
     sick[0]["status"]["devices"][0]["health"] = {"state": "Unhealthy", "reason": "XID 79"}
     extender.update_nodes({"n0": infos(*sick, WAITS)["n0"]})
     assert fitting(extender, asking, ["n0"]) == []
+
+
+def test_a_node_is_seen_as_it_is_now_where_only_another_gpu_changed() -> None:
+    """The nominated pod keeps its place, and is known there by the same GPU as before."""
+    extender = running(*share_node("n0", 2), WAITS).extender
+    asking = pod("large", {SHARE: "60000"})
+    assert fitting(extender, asking, ["n0"]) == ["n0"]
+    sick = share_node("n0", 2)
+    sick[0]["status"]["devices"][1]["health"] = {"state": "Unhealthy", "reason": "XID 79"}
+    extender.update_nodes({"n0": infos(*sick, WAITS)["n0"]})
+    assert fitting(extender, asking, ["n0"]) == []
+    assert fitting(extender, pod("small", {SHARE: "20000"}), ["n0"]) == ["n0"]
+
+
+def test_an_answer_names_the_generation_that_decided() -> None:
+    extender = running(*cluster()).extender
+    for count in (1, 2):
+        basis = extender.filter(names_body(ASKING, NAMES), until()).basis
+        assert basis is not None
+        # A view of the snapshot: n0 differs for the pod.
+        assert basis.decision.snapshot is not extender.snapshot
+        assert basis.decision.snapshot.generation == count
+        extender.update_nodes({"n5": infos(*cluster())["n5"]})
+
+
+def test_a_view_that_counts_otherwise_is_decided_by_itself() -> None:
+    """With the nominated pod, a GPU of another size stands for the node, and all nodes are compared again."""
+    waits = bound("w", wants(30_000, SHARE), devices={"main": ("GPU-0",)})
+    infos = (
+        replace(UNEVEN, name="n", nominated=(waits,)),
+        replace(node(t4(0), cpu_milli=16_000), name="small"),
+    )
+    classes = {TaskClass(8000, gpus=2): 2, TaskClass(gpus=1, models=("T4",)): 1}
+    base = snapshot_of(infos, workload=Workload.of(classes))
+    held = Generation(base, SIZING.policy, SeenNodes(SIZING))
+    seen = held.seen_with(Places(SIZING).seen_by(base, "stranger", 0))
+    own = SIZING.resolved(replace(UNEVEN, name="n", pods=(waits,)))
+    expected = build_snapshot({**base.nodes, "n": own}, base.generation, forecast=base.expected)
+    asking = share(1_000, cpu_milli=1_000)
+    assert_same(held.decide(asking, seen), filter_nodes(asking, expected, SIZING.policy))
 
 
 @pytest.mark.parametrize("step", ["filter_nodes", "Overlay", "filter_overlay"])

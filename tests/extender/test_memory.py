@@ -14,6 +14,7 @@ from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
+from scheduler_ext.sources import file_source
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration, InspectionSection
 from scheduler_ext.wire.objects import assemble, read_objects
@@ -60,7 +61,9 @@ def asked(extender: Extender, name: str, gpus: int = 1) -> None:
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> InventorySource:
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InventorySource:
+    # Other tests read inventories while the heap stays as it is.
+    monkeypatch.setattr(file_source, "settle_heap", settle_heap)
     path = tmp_path / "inventory.yaml"
     path.write_bytes(inventory(*cluster("a", "b")))
     return InventorySource(path, Extender(Configuration()), ResourceNames())

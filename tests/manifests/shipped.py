@@ -25,7 +25,17 @@ def documents(directory: Path) -> list[Json]:
     """Every object in the files that a kustomization lists as resources."""
     listed = yaml.safe_load((directory / "kustomization.yaml").read_bytes())["resources"]
     files = [directory / name for name in listed if name.endswith(".yaml")]
-    return [each for file in files for each in yaml.safe_load_all(file.read_bytes()) if each]
+    return [copy.deepcopy(each) for file in files for each in _objects(file)]
+
+
+@cache
+def _objects(file: Path) -> list[Json]:
+    # PyYAML's own parser takes a second for all of them, at the collection of every worker.
+    return [
+        each
+        for each in yaml.load_all(file.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        if each
+    ]
 
 
 def base() -> list[Json]:

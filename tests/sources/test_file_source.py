@@ -173,6 +173,7 @@ def swap_pipe(path: Path) -> None:
     pipe.replace(path)
 
 
+@pytest.mark.process
 def test_a_reload_that_gets_no_answer_is_said_and_tried_again(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,17 +1,18 @@
-"""Reads a text in a process of its own, whose memory and time are bounded."""
+"""Reads texts in a process of its own, whose memory and time are bounded."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from typing import NamedTuple
+from collections.abc import Sequence
 
 _MIB = 2**20
 _CHILD = """
-import resource, sys
+import json, resource, sys
 from scheduler_ext.core.errors import SchedulerExtError
 from scheduler_ext.wire import config, objects, yaml_values
-text = sys.stdin.buffer.read()
+texts = json.load(sys.stdin)
 most = int(sys.argv[2]) + resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + 200 * 2**20
 resource.setrlimit(resource.RLIMIT_AS, (most, most))
 read = {
@@ -20,33 +21,30 @@ read = {
     "posted": lambda text: objects.read_manifests(text, yaml_values.POSTED),
     "configuration": config.load_config,
 }[sys.argv[1]]
-try:
-    read(text)
-    print("read")
-except SchedulerExtError as error:
-    print(error)
+def outcome(text):
+    try:
+        read(text.encode())
+        return "read"
+    except SchedulerExtError as error:
+        return str(error)
+print(json.dumps([outcome(text) for text in texts]))
 """
 
 
-class Outcome(NamedTuple):
-    """The outcome of a text: "read", or the error."""
+def read_in_child(kind: str, texts: Sequence[str], *, mib: int = 64, timeout_s: float = 60) -> list[str]:
+    """The outcome of reading each text as an "inventory", as "pods", "posted" or a "configuration".
 
-    said: str
-    stderr: str
-
-
-def read_in_child(kind: str, text: bytes, *, mib: int = 64, timeout_s: float = 60) -> Outcome:
-    """The outcome of reading a text as an "inventory", as "pods", "posted" or a "configuration".
-
-    The process has this many MiB of address space beyond its initial use. Its end by a signal, an exception
-    that is no SchedulerExtError, or the time-out is an error of the test.
+    An outcome is "read" or the error. One process reads all texts, within so many MiB of address space beyond
+    its size at the start. Its end by a signal, an exception that is no SchedulerExtError, or the time-out is
+    an error of the test.
     """
     done = subprocess.run(
         [sys.executable, "-c", _CHILD, kind, str(mib * _MIB)],
-        input=text,
+        input=json.dumps(list(texts)).encode(),
         capture_output=True,
         timeout=timeout_s,
         check=False,
     )
     assert done.returncode == 0, (done.returncode, done.stderr.decode()[-500:])
-    return Outcome(done.stdout.decode().removesuffix("\n"), done.stderr.decode())
+    outcomes: list[str] = json.loads(done.stdout)
+    return outcomes

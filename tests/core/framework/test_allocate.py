@@ -135,6 +135,20 @@ def test_shares_may_fill_a_node_exactly(room: list[int], sizes: list[int], init:
 
 
 @pytest.mark.parametrize(
+    ("room", "sizes", "fits"),
+    [
+        pytest.param([80, 90], [20, 60, 40, 50], True, id="best fit fills both GPUs"),
+        pytest.param([80, 89], [20, 60, 40, 50], False, id="one MiB is missing"),
+    ],
+)
+def test_shares_that_best_fit_places_exactly_need_no_search(
+    room: list[int], sizes: list[int], fits: bool
+) -> None:
+    shares = ShareAsk(tuple((f"c{i}", mib) for i, mib in enumerate(sizes)))
+    assert placeable(room, shares, [0]) is fits
+
+
+@pytest.mark.parametrize(
     ("room", "running", "init", "fits"),
     [
         pytest.param((10,), (10,), (), True, id="one share fills its GPU to the last MiB"),

@@ -17,6 +17,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS, SCORES
+from scheduler_ext.core.scores.balance import Balance
 from tests import score_oracle
 from tests.core.asked import mig, t4, whole
 from tests.core.reported import device, node, sliced
@@ -68,6 +69,31 @@ def test_every_score_agrees_with_its_oracle(
         decision = filter_nodes(request, snapshot, Policy(strategy=strategy))
         event(f"fits somewhere: {bool(decision.fits.any())}")
         assert_scores_agree(decision)
+
+
+@pytest.mark.parametrize(
+    ("cpu_milli", "lost", "value"),
+    [
+        pytest.param(
+            1_000, 0.817, 0.591, id="less CPU than pods to come ask: little more than the GPU is lost"
+        ),
+        pytest.param(8_000, 0.937, 0.532, id="as much CPU as pods to come ask"),
+        pytest.param(24_000, 1.501, 0.249, id="the CPU of three GPUs"),
+        pytest.param(32_000, 2.078, 0.0, id="two GPUs are lost"),
+        pytest.param(40_000, 2.987, 0.0, id="three GPUs are lost"),
+    ],
+)
+def test_balance_takes_half_of_its_points_for_each_gpu_that_is_lost(
+    cpu_milli: int, lost: float, value: float
+) -> None:
+    """A node of eight GPUs and 64 cores; each pod to come asks for a GPU and eight cores."""
+    info = replace(node(*(device(i) for i in range(8)), cpu_milli=64_000), name="n")
+    snapshot = snapshot_of([info], workload=Workload.of({TaskClass(8_000, gpus=1): 1}))
+    decision = filter_nodes(whole(1, cpu_milli=cpu_milli), snapshot, Policy())
+    scoring, (state,) = decision.scoring, fitting(decision)
+    assert scoring.before.usable[state] - scoring.after.usable[state] == pytest.approx(lost, abs=1e-3)
+    assert Balance().value(scoring)[state] == pytest.approx(value, abs=1e-3)
+    assert_scores_agree(decision)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])

@@ -62,6 +62,14 @@ def cuts(server: ServerProcess, reason: str = "pressure") -> int:
     return int(get(server.api, "/cuts").json()[reason])
 
 
+def arrives(sock: socket.socket) -> bool:
+    """Whether a large reply comes whole; a connection that was cut is reset."""
+    try:
+        return len(read_reply(sock).body) == 8 << 20
+    except ConnectionResetError:
+        return False
+
+
 def test_replies_that_are_not_read_are_held_up_to_a_bound(server: ServerProcess) -> None:
     worker = server.worker_pid()
     before = resident_mib(worker)
@@ -70,9 +78,10 @@ def test_replies_that_are_not_read_are_held_up_to_a_bound(server: ServerProcess)
         # As many as have room, and one that may be on its way.
         eventually(lambda: cuts(server) >= 40 - HELD_MIB // 8 - 1)
         assert resident_mib(worker) - before < 2 * HELD_MIB
-        with pytest.raises(ConnectionResetError):
-            read_reply(socks[0])
-        assert len(read_reply(socks[-1]).body) == 8 << 20
+        # Which of them are cut depends on whose reply comes first, which a busy machine may change.
+        whole = sum(map(arrives, socks))
+        assert 0 < whole <= HELD_MIB // 8 + 1
+        assert cuts(server) == 40 - whole
     assert get(server.health, "/livez").body == b"ok"
 
 
@@ -124,6 +133,7 @@ def test_a_probe_waits_for_no_other_answer(server: ServerProcess) -> None:
             assert read_reply(sock).body == b"ok"
 
 
+@pytest.mark.process
 def test_scrapes_that_are_not_read_share_their_text(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.json"
     write_cluster(inventory, 1500)

@@ -117,8 +117,8 @@ def test_requests_without_keep_alive_are_not_lost_either(server: ServerProcess) 
     "signals",
     [
         pytest.param([signal.SIGTERM], id="SIGTERM"),
-        pytest.param([signal.SIGINT], id="SIGINT"),
-        pytest.param([signal.SIGTERM, signal.SIGTERM], id="SIGTERM twice"),
+        pytest.param([signal.SIGINT], id="SIGINT", marks=pytest.mark.process),
+        pytest.param([signal.SIGTERM, signal.SIGTERM], id="SIGTERM twice", marks=pytest.mark.process),
         pytest.param([signal.SIGINT, signal.SIGINT], id="SIGINT twice"),
         pytest.param(
             [signal.SIGHUP, signal.SIGTTIN, signal.SIGUSR2, signal.SIGTERM], id="ignored ones first"

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
+from scheduler_ext.cli import main
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration
@@ -47,14 +49,7 @@ class Product(ServerProcess):
         env: dict[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        super().__init__(
-            *("--inventory", str(inventory)),
-            *("--config", str(config)),
-            *("--listen", _FREE_PORT, "--health-listen", _FREE_PORT, "--inspect-listen", _FREE_PORT),
-            *map(str, arguments),
-            env=env,
-            tls=tls,
-        )
+        super().__init__(*_with_defaults(arguments, inventory, config), env=env, tls=tls)
         self._heard = 0
         self._barriers = itertools.count()
 
@@ -87,6 +82,21 @@ class Product(ServerProcess):
             for family in families
             for sample in family.samples
         }
+
+
+def usage_error(*arguments: str, env: dict[str, str] | None = None) -> str:
+    """The error of a command line that is refused before a server begins, so that this process can ask."""
+    result = CliRunner(env=env).invoke(main, ["serve", *_with_defaults(arguments)])
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    (error,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    return error
+
+
+def _with_defaults(
+    arguments: Sequence[str | Path], inventory: Path = INVENTORY, config: Path = _PATIENT
+) -> list[str]:
+    ports = ("--listen", _FREE_PORT, "--health-listen", _FREE_PORT, "--inspect-listen", _FREE_PORT)
+    return ["--inventory", str(inventory), "--config", str(config), *ports, *map(str, arguments)]
 
 
 def _labels(labels: dict[str, str]) -> str:

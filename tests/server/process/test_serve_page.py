@@ -238,6 +238,7 @@ def test_a_changed_file_is_told_as_a_change(tmp_path: Path) -> None:
         assert change["gone"] == ["a"]
 
 
+@pytest.mark.process
 def test_a_file_that_cannot_be_read_is_told_until_it_can(tmp_path: Path) -> None:
     path = tmp_path / "inventory.json"
     good = inventory(gpu_node("a", [gpu(0)]))

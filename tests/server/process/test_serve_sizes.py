@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,8 @@ from tests.server.process.product import FREE_NODE, GOOD, ONE_GPU, WHOLE, Produc
 from tests.server.process.server_process import Reply, call, connect, request
 
 HUGE = "n" * 10_000_000
+# Made by the test that sends it: all of them together are large.
+Body = Callable[[], bytes]
 INVALID = "pod's GPU request is invalid"
 UNKNOWN = "node(s) had no fresh GPU inventory"
 LABELS = {"nvidia.com/gpu.product": HUGE, "nvidia.com/gpu.count": "8"}
@@ -56,20 +58,33 @@ def test_a_hundred_thousand_names_of_253_bytes_are_answered(server: Product) -> 
 @pytest.mark.parametrize(
     ("body", "left", "refused"),
     [
-        pytest.param(names_body(one_gpu(name=HUGE), [FREE_NODE]), [FREE_NODE], {}, id="of a pod"),
-        pytest.param(names_body(one_gpu(namespace=HUGE), [FREE_NODE]), [FREE_NODE], {}, id="of a namespace"),
-        pytest.param(names_body(one_gpu(container=HUGE), [FREE_NODE]), [FREE_NODE], {}, id="of a container"),
+        pytest.param(lambda: names_body(one_gpu(name=HUGE), [FREE_NODE]), [FREE_NODE], {}, id="of a pod"),
         pytest.param(
-            names_body(ONE_GPU, [HUGE, FREE_NODE]), [FREE_NODE], {HUGE: UNKNOWN}, id="of a node nobody knows"
+            lambda: names_body(one_gpu(namespace=HUGE), [FREE_NODE]), [FREE_NODE], {}, id="of a namespace"
         ),
         pytest.param(
-            names_body(one_gpu(annotations={HUGE: "x"}), [FREE_NODE]), [FREE_NODE], {}, id="of an annotation"
+            lambda: names_body(one_gpu(container=HUGE), [FREE_NODE]), [FREE_NODE], {}, id="of a container"
         ),
         pytest.param(
-            names_body(one_gpu(labels={"app": HUGE}), [FREE_NODE]), [FREE_NODE], {}, id="as a label's value"
+            lambda: names_body(ONE_GPU, [HUGE, FREE_NODE]),
+            [FREE_NODE],
+            {HUGE: UNKNOWN},
+            id="of a node nobody knows",
         ),
         pytest.param(
-            json.dumps({"Pod": one_gpu(), "NodeNames": [FREE_NODE], HUGE: {HUGE: None}}).encode(),
+            lambda: names_body(one_gpu(annotations={HUGE: "x"}), [FREE_NODE]),
+            [FREE_NODE],
+            {},
+            id="of an annotation",
+        ),
+        pytest.param(
+            lambda: names_body(one_gpu(labels={"app": HUGE}), [FREE_NODE]),
+            [FREE_NODE],
+            {},
+            id="as a label's value",
+        ),
+        pytest.param(
+            lambda: json.dumps({"Pod": one_gpu(), "NodeNames": [FREE_NODE], HUGE: {HUGE: None}}).encode(),
             [FREE_NODE],
             {},
             id="of a field nobody knows",
@@ -77,9 +92,9 @@ def test_a_hundred_thousand_names_of_253_bytes_are_answered(server: Product) -> 
     ],
 )
 def test_names_of_ten_megabytes_are_names_like_others(
-    server: Product, body: bytes, left: list[str], refused: dict[str, str]
+    server: Product, body: Body, left: list[str], refused: dict[str, str]
 ) -> None:
-    reply = answered(server, body)
+    reply = answered(server, body())
     assert reply.status == 200
     assert reply.json()["NodeNames"] == left
     assert reply.json()["FailedAndUnresolvableNodes"] == refused
@@ -117,33 +132,35 @@ def test_a_wish_of_ten_megabytes_is_the_pods_fault_in_one_short_line(
     ("body", "told"),
     [
         pytest.param(
-            names_body(pod("p", {"nvidia.com/mig-" + HUGE: []}), [FREE_NODE]),
+            lambda: names_body(pod("p", {"nvidia.com/mig-" + HUGE: []}), [FREE_NODE]),
             "Pod.spec: container 'main': nvidia.com/mig-nnn",
             id="of a resource",
         ),
         pytest.param(
-            nodes_body(ONE_GPU, [node("a", {"nvidia.com/mig-" + HUGE: []})]),
+            lambda: nodes_body(ONE_GPU, [node("a", {"nvidia.com/mig-" + HUGE: []})]),
             "Nodes.items[0].status: nvidia.com/mig-nnn",
             id="of a node's resource",
         ),
         pytest.param(
-            nodes_body(ONE_GPU, [node("a", {WHOLE: HUGE})]),
+            lambda: nodes_body(ONE_GPU, [node("a", {WHOLE: HUGE})]),
             "Nodes.items[0].status: ",
             id="as a node's amount",
         ),
         pytest.param(
-            names_body({"metadata": {"labels": {HUGE: {}}}}, [FREE_NODE]),
+            lambda: names_body({"metadata": {"labels": {HUGE: {}}}}, [FREE_NODE]),
             "Pod.metadata.labels[...]",
             id="of a label",
         ),
         pytest.param(
-            names_body({"spec": {"priority": HUGE}}, [FREE_NODE]), "Pod.spec.priority", id="as a priority"
+            lambda: names_body({"spec": {"priority": HUGE}}, [FREE_NODE]),
+            "Pod.spec.priority",
+            id="as a priority",
         ),
-        pytest.param(json.dumps(HUGE).encode(), "body: Expected `object`", id="as the request"),
+        pytest.param(lambda: json.dumps(HUGE).encode(), "body: Expected `object`", id="as the request"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_a_short_message(server: Product, body: bytes, told: str) -> None:
-    reply = answered(server, body)
+def test_what_cannot_be_read_is_refused_in_a_short_message(server: Product, body: Body, told: str) -> None:
+    reply = answered(server, body())
     assert reply.status == 400
     assert reply.json()["error"].startswith(told)
     assert len(reply.body) < 600

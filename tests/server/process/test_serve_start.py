@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scheduler_ext import __version__
-from tests.server.process.product import GOOD, Product, assert_well, config_file
+from tests.server.process.product import GOOD, Product, assert_well, config_file, usage_error
 from tests.server.process.server_process import READY, call, connect, get, request
 
 
@@ -109,27 +109,37 @@ def test_a_body_beyond_the_limit_costs_the_connection_but_not_the_answer(
             [], {"GUNICORN_CMD_ARGS": "-w 3"}, "GUNICORN_CMD_ARGS asks", id="by gunicorn's variable"
         ),
         pytest.param([], {"WEB_CONCURRENCY": "2"}, "WEB_CONCURRENCY asks", id="by the platforms' variable"),
-        pytest.param(["--inspect-listen", "0.0.0.0:0"], {}, "loopback address only", id="inspection for all"),
-        pytest.param(["--inspect-listen", "[::]:0"], {}, "loopback address only", id="and by IPv6"),
         pytest.param(["--listen", "127.0.0.1:70000"], {}, "is no HOST:PORT", id="a port that is none"),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(
     arguments: list[str], env: dict[str, str], needle: str
 ) -> None:
-    with Product(*arguments, env=env) as server:
+    assert needle in usage_error(*arguments, env=env)
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0:0", pytest.param("[::]:0", marks=pytest.mark.process)], ids=["all", "and by IPv6"]
+)
+def test_inspection_for_others_is_a_usage_error(address: str) -> None:
+    with Product("--inspect-listen", address) as server:
         assert server.wait() == 2
         (error,) = [line for line in server.lines if line.startswith("Error: ")]
-        assert needle in error
+        assert "loopback address only" in error
         assert "Traceback" not in server.stderr
 
 
 @pytest.mark.parametrize(
     ("inventory", "problem"),
     [
-        pytest.param(None, "No such file or directory", id="no file"),
+        pytest.param(None, "No such file or directory", id="no file", marks=pytest.mark.process),
         pytest.param("a: [b", "neither YAML nor JSON", id="no YAML"),
-        pytest.param("kind: GPUNode", "GPUNode without metadata.name", id="a node without name"),
+        pytest.param(
+            "kind: GPUNode",
+            "GPUNode without metadata.name",
+            id="a node without name",
+            marks=pytest.mark.process,
+        ),
     ],
 )
 def test_an_inventory_that_cannot_be_read_is_one_line_and_status_1(
@@ -148,9 +158,19 @@ def test_an_inventory_that_cannot_be_read_is_one_line_and_status_1(
 @pytest.mark.parametrize(
     ("section", "problem"),
     [
-        pytest.param({"maxBodyBytes": 1}, "server.maxBodyBytes: Expected `int` >= 1024", id="out of bounds"),
+        pytest.param(
+            {"maxBodyBytes": 1},
+            "server.maxBodyBytes: Expected `int` >= 1024",
+            id="out of bounds",
+            marks=pytest.mark.process,
+        ),
         pytest.param({"readTimeout": "5"}, "server.readTimeout: '5' is no duration", id="without a unit"),
-        pytest.param({"workers": 2}, "server.workers: unknown key", id="a key that does not exist"),
+        pytest.param(
+            {"workers": 2},
+            "server.workers: unknown key",
+            id="a key that does not exist",
+            marks=pytest.mark.process,
+        ),
     ],
 )
 def test_a_configuration_that_cannot_be_meant_is_one_line_and_status_1(

@@ -239,6 +239,7 @@ def test_strangers_take_little_memory(server: ServerProcess, hello: bytes) -> No
         assert resident_mib(server) - before_mib < 100
 
 
+@pytest.mark.process
 def test_a_flood_of_handshakes_delays_requests_and_keeps_nobody_out(
     patient: ServerProcess, hello: bytes
 ) -> None:
