@@ -34,7 +34,7 @@ test-page: .venv ## Open the live page in a browser and use it (half a minute, c
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadscope -m browser tests/page $(ARGS)
 
 # All that tests/examples.py counts the examples of, and the orders of events that are too many for every change.
-LONG := $(addprefix tests/, core/preemption/test_preempt_oracle.py binding/test_bind_exploration.py \
+LONG := $(addprefix tests/, core/preemption/test_preemption_oracle.py binding/test_bind_exploration.py \
 	whatif/test_copies.py binding/test_promises.py explain/test_replay.py sim/test_whole_runs.py)
 test-long: .venv ## Try many more orders of events for a GPU that is promised twice, and other laws (minutes)
 	@$(BIN)/python -m pytest --hypothesis-profile=long --numprocesses auto --maxprocesses 4 -rP \
