@@ -16,6 +16,7 @@ import numpy as np
 from scheduler_ext.core.cycle.cycle import TOTAL_DECIMALS
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.cycle.share_cost import TIE, LossWeights
+from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.forecast.demand import BALANCE
 from scheduler_ext.core.forecast.forecast import MAX_GPUS, WHOLE
 from scheduler_ext.core.node.columns import Ints
@@ -26,7 +27,43 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.sim.node_states import State
 
 DOES_NOT_FIT = -math.inf
+# The filters and scores that this file knows: those that it computes, and those that never tell simulated
+# nodes apart. With any other, the default policy decides all states together.
+_KNOWN = frozenset(
+    (
+        "fresh-inventory",
+        "change-in-progress",
+        "model",
+        "compute-capability",
+        "cuda",
+        "total-memory",
+        "sharing",
+        "health",
+        "gpu-count",
+        "mig-placement",
+        "free-memory",
+        "residual-value",
+        "fragmentation",
+        "balance",
+        "whole-gpus",
+        "tightness",
+        "model-scarcity",
+        "node-scarcity",
+        "best-fit",
+        "mig",
+        "model-preference",
+        "priority",
+        "spot",
+    )
+)
 _TOTAL_SCALE = 10.0**TOTAL_DECIMALS
+
+
+def knows(policy: Policy) -> bool:
+    """Whether ``StateByState`` gives the same totals as the core under this policy."""
+    used = {each.name for each in FILTERS}
+    used |= {score.name for score in SCORES if policy.weights.get(score.name, 0.0) > 0.0}
+    return policy.strategy == "fragmentation" and used <= _KNOWN
 
 
 class Asked:

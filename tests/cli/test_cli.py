@@ -152,7 +152,7 @@ class TestReasons:
         output = run("reasons").stdout
         lines = output.splitlines()
         assert [reason.text for reason in REASONS if reason.text not in lines] == []
-        assert output.count("means: ") == output.count("do:    ") == len(REASONS) == 12
+        assert output.count("means: ") == output.count("do:    ") == len(REASONS)
 
     @pytest.mark.parametrize("form", ["json", "yaml"])
     def test_structured(self, form: str) -> None:

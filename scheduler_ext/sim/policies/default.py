@@ -20,7 +20,7 @@ from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.sim.known_states import KnownStates
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, State
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
-from scheduler_ext.sim.state_by_state import Asked, StateByState
+from scheduler_ext.sim.state_by_state import Asked, StateByState, knows
 from scheduler_ext.sim.trace_workload import PodKind, core_cpu_milli, wish_of
 from scheduler_ext.sim.world import Indexes, NodesView
 
@@ -158,7 +158,7 @@ class Default:
         self._cluster = self._columns.snapshot(self._columns_of(self._cluster_states), forecast)
         self._cluster.node.count[:] = 1
         self._forecast = self._cluster.forecast
-        if self._policy.strategy == "fragmentation":
+        if knows(self._policy):
             self._by_state = StateByState(self._cluster, self._nodes.shape_of, self._policy)
 
     def _forget(self) -> None:

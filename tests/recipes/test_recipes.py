@@ -1,0 +1,226 @@
+"""CONTRIBUTING's recipes: by exactly their files, an addition works, is explained and is documented."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.recipes.scratch import Scratch, recipe
+
+pytestmark = pytest.mark.process
+
+_FILTER = '''"""Is the node important enough for the pod?"""
+
+from __future__ import annotations
+
+from scheduler_ext.core.framework.criterion import Filter, View
+from scheduler_ext.core.framework.miss import NearestMiss
+from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.node.columns import Bools
+from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.request.request import GpuRequest
+
+
+class OnDemand(Filter):
+    """Refuses spot nodes to pods of very high priority."""
+
+    name = "on-demand"
+    reason = Reason(
+        "node(s) were spot capacity",
+        "The node may be taken away at any time, and the pod's priority is above 1,000,000.",
+        "Lower the pod's priority, or add on-demand nodes.",
+    )
+
+    def applies(self, request: GpuRequest) -> bool:
+        return request.asks_gpu and request.priority > 1_000_000
+
+    def passes(self, view: View) -> Bools:
+        return ~view.snapshot.node.spot
+
+    def miss(self, view: View, node: Node) -> NearestMiss:
+        return NearestMiss(self.name, None, "on-demand", "spot", "capacity")
+
+    def sentence(self, miss: NearestMiss, node: Node) -> str:
+        return f"{node.info.name} is {miss.have} capacity, needs {miss.needed}"
+'''
+_FILTER_TEST = '''"""Spot nodes and very important pods."""
+
+from scheduler_ext.core.filters.on_demand import OnDemand
+from scheduler_ext.core.framework.criterion import View
+from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from dataclasses import replace
+
+from tests.core.reported import device, node
+from tests.strategies import snapshot_of
+
+
+def test_only_spot_nodes_are_refused() -> None:
+    request = GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),), priority=2_000_000)
+    snapshot = snapshot_of([replace(node(device(0)), name="a"), replace(node(device(0)), name="b", spot=True)])
+    passed = OnDemand().passes(View(request, snapshot))
+    assert passed[snapshot.state_of[snapshot.rows(["a", "b"])]].tolist() == [True, False]
+'''
+_SCORE = '''"""Nodes with many GPUs for pods of very high priority."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler_ext.core.framework.criterion import Scoring
+from scheduler_ext.core.node.columns import Floats
+
+
+class LargeNode:
+    """The more GPUs a node has, up to 16, the better."""
+
+    name = "large-node"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.request.asks_gpu and scoring.request.priority > 1_000_000
+
+    def value(self, scoring: Scoring) -> Floats:
+        return np.clip(scoring.snapshot.node.gpus / 16.0, 0.0, 1.0)
+'''
+_SCORE_TEST = '''"""Large nodes and very important pods."""
+
+from scheduler_ext.core.cycle.cycle import filter_nodes
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from dataclasses import replace
+
+from tests.core.reported import device, node
+from tests.strategies import snapshot_of
+
+
+def test_the_larger_node_is_better() -> None:
+    request = GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),), priority=2_000_000)
+    snapshot = snapshot_of([replace(node(device(0)), name="a"), replace(node(device(0), device(1)), name="b")])
+    totals = filter_nodes(request, snapshot, Policy({"large-node": 1.0})).totals
+    small, large = totals[snapshot.state_of[snapshot.rows(["a", "b"])]]
+    assert (small, large) == (1 / 16, 2 / 16)
+'''
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Scratch:
+    return Scratch.copied(tmp_path)
+
+
+def _explained(scratch: Scratch, **pod: Any) -> dict[str, Any]:
+    """The explanation of a pod of very high priority on two nodes of an H100, one of them spot capacity."""
+    objects = [
+        {
+            "apiVersion": "gpu.scheduler-ext.io/v1alpha1",
+            "kind": "GPUNode",
+            "metadata": {"name": name},
+            "status": {
+                "devices": [
+                    {
+                        "uuid": f"GPU-{name}-{index}",
+                        "index": index,
+                        "model": "H100-80GB",
+                        "memory": {"totalMiB": 81559, "usedMiB": 0},
+                        "health": {"state": "Healthy"},
+                    }
+                    for index in range(gpus)
+                ],
+            },
+        }
+        for name, gpus in (("small", 1), ("large", 8))
+    ]
+    objects += [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels},
+            "status": {"allocatable": {"nvidia.com/gpu": str(gpus), "pods": "110"}},
+        }
+        for name, gpus, labels in (
+            ("small", 1, {"karpenter.sh/capacity-type": "spot"}),
+            ("large", 8, {"karpenter.sh/capacity-type": "on-demand"}),
+        )
+    ]
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "pod"} | pod.pop("metadata", {}),
+        "spec": {
+            "priority": 2_000_000,
+            "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+        }
+        | pod,
+    }
+    (scratch.root / "objects.json").write_text(
+        json.dumps({"kind": "List", "apiVersion": "v1", "items": objects})
+    )
+    (scratch.root / "pod.json").write_text(json.dumps(manifest))
+    command = ("explain", "-f", "pod.json", "--inventory", "objects.json", "-o", "json")
+    answer: dict[str, Any] = json.loads(scratch.run("-m", "scheduler_ext", *command))
+    return answer
+
+
+def test_a_filter(scratch: Scratch) -> None:
+    scratch.write("scheduler_ext/core/filters/on_demand.py", _FILTER)
+    registry = "scheduler_ext/core/filters/__init__.py"
+    scratch.insert(
+        registry,
+        "from scheduler_ext.core.filters.sharing",
+        "from scheduler_ext.core.filters.on_demand import OnDemand\n",
+    )
+    scratch.insert(registry, "    Model(),\n", "    OnDemand(),\n")
+    scratch.insert(
+        "docs/reference/reasons.md",
+        "| `node(s) didn't match the requested GPU model`",
+        "| `node(s) were spot capacity` | The node may be taken away at any time, and the pod's priority is"
+        " above 1,000,000. | Lower the pod's priority, or add on-demand nodes. |\n",
+    )
+    scratch.insert(
+        "tests/oracle.py",
+        '    "model": model,\n',
+        '    "on-demand": lambda state, request: not (state.spot and request.priority > 1_000_000),\n',
+    )
+    scratch.write("tests/core/filters/test_on_demand.py", _FILTER_TEST)
+    scratch.insert("CHANGELOG.md", "### ", "- Very important pods avoid spot nodes.\n\n")
+    scratch.follows(recipe("A filter"), most=7)
+    nodes = {node["node"]: node for node in _explained(scratch)["nodes"]}
+    assert nodes["large"]["verdict"] == "fits"
+    assert nodes["small"]["reason"] == "node(s) were spot capacity"
+    assert nodes["small"]["nearestMiss"]["needed"] == "on-demand"
+    scratch.passes("tests/core/filters", "tests/test_docs.py", "tests/cli/test_cli.py")
+
+
+def test_a_score(scratch: Scratch) -> None:
+    scratch.write("scheduler_ext/core/scores/large_node.py", _SCORE)
+    registry = "scheduler_ext/core/scores/__init__.py"
+    scratch.insert(
+        registry,
+        "from scheduler_ext.core.scores.mig ",
+        "from scheduler_ext.core.scores.large_node import LargeNode\n",
+    )
+    scratch.insert(registry, "    Spot(),\n", "    LargeNode(),\n")
+    scratch.insert(registry, '    "spot": ', '    "large-node": 0.1,\n')
+    scratch.insert(
+        "docs/reference/configuration.md",
+        "| `spot` |",
+        "| `large-node` | `0.1` | priority above 1,000,000 | nodes with many GPUs |\n",
+    )
+    scratch.insert(
+        "config/default.yaml",
+        "    # Spot nodes for low",
+        "    # Large nodes for very high priorities.\n    large-node: 0.1\n",
+    )
+    scratch.insert(
+        "tests/score_oracle.py",
+        '    "spot": spot,\n',
+        '    "large-node": lambda state, _: min(state.gpus / 16, 1.0),\n',
+    )
+    scratch.write("tests/core/scores/test_large_node.py", _SCORE_TEST)
+    scratch.insert("CHANGELOG.md", "### ", "- Very important pods prefer large nodes.\n\n")
+    scratch.follows(recipe("A score"), most=8)
+    nodes = {node["node"]: node for node in _explained(scratch)["nodes"]}
+    terms = {term["name"]: term["value"] for term in nodes["large"]["terms"]}
+    assert terms["large-node"] == 0.5
+    scratch.passes("tests/core/scores", "tests/test_docs.py", "tests/test_shipped_config.py")
