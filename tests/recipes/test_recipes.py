@@ -50,16 +50,18 @@ _FILTER_TEST = '''"""Spot nodes and very important pods."""
 
 from scheduler_ext.core.filters.on_demand import OnDemand
 from scheduler_ext.core.framework.criterion import View
+from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
-from dataclasses import replace
-
-from tests.core.reported import device, node
+from tests.core.reported import device
 from tests.strategies import snapshot_of
+
+GPU = Report((device(0),))
 
 
 def test_only_spot_nodes_are_refused() -> None:
     request = GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),), priority=2_000_000)
-    snapshot = snapshot_of([replace(node(device(0)), name="a"), replace(node(device(0)), name="b", spot=True)])
+    snapshot = snapshot_of([NodeInfo("a", report=GPU), NodeInfo("b", report=GPU, spot=True)])
     passed = OnDemand().passes(View(request, snapshot))
     assert passed[snapshot.state_of[snapshot.rows(["a", "b"])]].tolist() == [True, False]
 '''
@@ -97,10 +99,31 @@ from tests.strategies import snapshot_of
 
 def test_the_larger_node_is_better() -> None:
     request = GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),), priority=2_000_000)
-    snapshot = snapshot_of([replace(node(device(0)), name="a"), replace(node(device(0), device(1)), name="b")])
+    small_node, large_node = replace(node(device(0)), name="a"), replace(node(device(0), device(1)), name="b")
+    snapshot = snapshot_of([small_node, large_node])
     totals = filter_nodes(request, snapshot, Policy({"large-node": 1.0})).totals
     small, large = totals[snapshot.state_of[snapshot.rows(["a", "b"])]]
     assert (small, large) == (1 / 16, 2 / 16)
+'''
+
+_ANNOTATION_TEST = '''"""Pods that avoid spot nodes."""
+
+from scheduler_ext.core.filters.change_in_progress import ChangeInProgress
+from scheduler_ext.core.framework.criterion import View
+from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from tests.core.reported import device
+from tests.strategies import snapshot_of
+
+GPU = Report((device(0),))
+
+
+def test_a_pod_that_avoids_spot_nodes() -> None:
+    request = GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),), avoids_spot=True)
+    snapshot = snapshot_of([NodeInfo("a", report=GPU), NodeInfo("b", report=GPU, spot=True)])
+    passed = ChangeInProgress().passes(View(request, snapshot))
+    assert passed[snapshot.state_of[snapshot.rows(["a", "b"])]].tolist() == [True, False]
 '''
 
 
@@ -109,7 +132,7 @@ def scratch(tmp_path: Path) -> Scratch:
     return Scratch.copied(tmp_path)
 
 
-def _explained(scratch: Scratch, **pod: Any) -> dict[str, Any]:
+def _explained(scratch: Scratch, status: int = 0, **pod: Any) -> dict[str, Any]:
     """The explanation of a pod of very high priority on two nodes of an H100, one of them spot capacity."""
     objects = [
         {
@@ -158,7 +181,7 @@ def _explained(scratch: Scratch, **pod: Any) -> dict[str, Any]:
     )
     (scratch.root / "pod.json").write_text(json.dumps(manifest))
     command = ("explain", "-f", "pod.json", "--inventory", "objects.json", "-o", "json")
-    answer: dict[str, Any] = json.loads(scratch.run("-m", "scheduler_ext", *command))
+    answer: dict[str, Any] = json.loads(scratch.run("-m", "scheduler_ext", *command, status=status))
     return answer
 
 
@@ -224,3 +247,49 @@ def test_a_score(scratch: Scratch) -> None:
     terms = {term["name"]: term["value"] for term in nodes["large"]["terms"]}
     assert terms["large-node"] == 0.5
     scratch.passes("tests/core/scores", "tests/test_docs.py", "tests/test_shipped_config.py")
+
+
+def test_an_annotation(scratch: Scratch) -> None:
+    scratch.insert(
+        "scheduler_ext/core/request/wishes.py",
+        "\n\n# annotation key -> ",
+        '    avoids_spot: bool = _wish("spot", lambda text: '
+        '_one_of("avoid", "any")(text) == "avoid", False)\n',
+    )
+    scratch.insert(
+        "scheduler_ext/core/filters/change_in_progress.py",
+        "        return ~view.snapshot.node.changing\n",
+        "        if view.request.avoids_spot:\n"
+        "            return ~(view.snapshot.node.changing | view.snapshot.node.spot)\n",
+    )
+    scratch.insert(
+        "scheduler_ext/core/filters/change_in_progress.py",
+        "    def applies(",
+        '    relaxed: ClassVar = {"spot": lambda _request, _trial: None}\n\n',
+    )
+    scratch.insert(
+        "scheduler_ext/core/filters/change_in_progress.py",
+        "from scheduler_ext.core.framework.criterion",
+        "from typing import ClassVar\n\n",
+    )
+    scratch.insert(
+        "tests/oracle.py",
+        "    return not state.changing\n",
+        "    if request.avoids_spot and state.spot:\n        return False\n",
+    )
+    scratch.insert(
+        "docs/reference/annotations.md",
+        "\nWhere kubelet and the device plugin pick",
+        "| `gpu.scheduler-ext.io/spot` | `avoid` or `any` | `avoid` refuses spot nodes |\n",
+    )
+    scratch.write("tests/core/request/test_spot_annotation.py", _ANNOTATION_TEST)
+    scratch.insert("CHANGELOG.md", "### ", "- Pods can avoid spot nodes.\n\n")
+    scratch.follows(recipe("An annotation"), most=6)
+    annotations = {"gpu.scheduler-ext.io/spot": "avoid"}
+    nodes = {
+        node["node"]: node for node in _explained(scratch, metadata={"annotations": annotations})["nodes"]
+    }
+    assert (nodes["large"]["verdict"], nodes["small"]["verdict"]) == ("fits", "rejected")
+    annotations["gpu.scheduler-ext.io/spot"] = "avoided"
+    assert "must be one of avoid, any" in str(_explained(scratch, 3, metadata={"annotations": annotations}))
+    scratch.passes("tests/core/request", "tests/core/filters", "tests/test_docs.py")

@@ -12,7 +12,7 @@ from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.request.other_spellings import MODEL_HINT, part_hint
 from scheduler_ext.core.request.quantity import MAX_COUNT, QuantityError, as_count, parse_quantity
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WishError, parse_wishes, shown
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WishError, Wishes, parse_wishes, shown
 
 # Placing shares costs their number squared; no pod of this size has been seen.
 MAX_SHARES = 64
@@ -105,18 +105,11 @@ class ShareAsk:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuRequest:
-    """What a pod asks, effective and checked; equal asks are equal values, whichever pod they come from."""
+class GpuRequest(Wishes):
+    """A pod's request, effective and checked; equal requests are equal values, of any pod."""
 
     units: tuple[UnitAsk, ...] = ()
     shares: ShareAsk | None = None
-    models: tuple[str, ...] = ()
-    min_memory_mib: int = 0
-    min_free_mib: int = 0
-    min_compute_capability: tuple[int, int] | None = None
-    min_cuda: tuple[int, ...] | None = None
-    strategy: str | None = None
-    exclusive: bool = False
     priority: int = 0
     soft_preferences: bool = False
     cpu_milli: int = 0

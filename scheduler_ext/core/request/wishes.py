@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
+from typing import Any
 
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.request.quantity import QuantityError, as_mib
@@ -57,15 +59,29 @@ def _positive_mib(text: str) -> int:
     return mib
 
 
-# annotation key -> (field of GpuRequest, parser); a parser raises ValueError with the rest of a sentence.
+def _wish(key: str, parse: Callable[[str], object], unset: Any) -> Any:
+    """A field that an annotation sets; a parser raises ValueError with the rest of a sentence."""
+    return field(default=unset, metadata={"key": key, "parse": parse})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """The part of a request that annotations set, one field for each annotation."""
+
+    models: tuple[str, ...] = _wish("model", _models, ())
+    min_memory_mib: int = _wish("min-memory", _positive_mib, 0)
+    min_free_mib: int = _wish("min-free-memory", _positive_mib, 0)
+    min_compute_capability: tuple[int, int] | None = _wish(
+        "min-compute-capability", _compute_capability, None
+    )
+    min_cuda: tuple[int, ...] | None = _wish("min-cuda", _version(r"\d{1,3}(\.\d{1,3}){0,2}", '"12.4"'), None)
+    strategy: str | None = _wish("strategy", _one_of("binpack", "spread"), None)
+    exclusive: bool = _wish("sharing", lambda text: _one_of("exclusive", "any")(text) == "exclusive", False)
+
+
+# annotation key -> (field of Wishes, parser)
 WISHES: dict[str, tuple[str, Callable[[str], object]]] = {
-    "model": ("models", _models),
-    "min-memory": ("min_memory_mib", _positive_mib),
-    "min-free-memory": ("min_free_mib", _positive_mib),
-    "min-compute-capability": ("min_compute_capability", _compute_capability),
-    "min-cuda": ("min_cuda", _version(r"\d{1,3}(\.\d{1,3}){0,2}", '"12.4"')),
-    "strategy": ("strategy", _one_of("binpack", "spread")),
-    "sharing": ("exclusive", lambda text: _one_of("exclusive", "any")(text) == "exclusive"),
+    each.metadata["key"]: (each.name, each.metadata["parse"]) for each in fields(Wishes)
 }
 
 
