@@ -6,6 +6,10 @@ belongs into an example.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Deadlines measure the machine, and a cluster is large data by nature; neither says anything of a law.
@@ -23,3 +27,25 @@ settings.register_profile(
 )
 settings.register_profile("fresh", max_examples=2000, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile("default")
+
+
+class _Deaths(logging.Handler):
+    """Collects the threads that die."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@pytest.fixture(autouse=True)
+def deaths(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test in which a background thread dies, unless it is marked ``dies``."""
+    handler, logger = _Deaths(), logging.getLogger("scheduler_ext.background")
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+    if request.node.get_closest_marker("dies") is None:
+        assert [logging.Formatter().format(record) for record in handler.records] == []

@@ -1,7 +1,7 @@
-"""How a call to the API server ended, as whoever promised GPU memory has to know it.
+"""How a call to the API server ended, as far as promises of GPU memory depend on it.
 
-``Unknown`` is the one that nothing follows from: the API server may have done it, may still do it, or never
-will. Only reading the object tells.
+After ``Unknown`` nothing is certain: the API server may have done it, may still do it, or never will. Only
+reading the object shows it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """It was done, and this was answered."""
+    """The API server did it, and answered ``value``."""
 
     value: T
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The API server did not do it, and will not; ``retry_after_s`` is how long it wants to be left alone."""
+    """The API server did not do it, and will not; ``retry_after_s`` is the pause it asks for."""
 
     status: int
     message: str
@@ -30,7 +30,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It was sent, and no answer came that tells."""
+    """The request was sent, and no conclusive answer came."""
 
     message: str
     retry_after_s: float | None = None
@@ -38,7 +38,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """It never left, also where no time was left for it."""
+    """The request was not sent, for example because no time was left."""
 
     message: str
 
