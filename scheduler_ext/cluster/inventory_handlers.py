@@ -243,6 +243,7 @@ class PodHandler(_CacheHandler[kube.Pod]):
 
     def end(self) -> None:
         super().end()
+        self._before, self._unlisted = set(), set()
         with self._lock:
             self._cache.demand.release()
 

@@ -167,7 +167,7 @@ class Reflector(Background, Generic[U]):
             self._lost("garbled", error)
         except Exception as error:
             # Half an update may have been applied: only a list corrects that.
-            log.exception("watch of %s: unexpected error; listing again", self.name)
+            log.exception("watch of %s: unexpected error; listing anew", self.name)
             self._version = ""
             self._lost("error", error)
 
