@@ -28,7 +28,7 @@ from scheduler_ext.binding.bind import (
     Wanted,
 )
 from scheduler_ext.binding.locked_cache import LockedCache, Reserved
-from scheduler_ext.binding.outcome import Done, Outcome, Unknown, Unsent
+from scheduler_ext.binding.outcome import Done, ListedPods, Outcome, Unknown, Unsent
 from scheduler_ext.core.cache.intent import Intent, Reservation
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.framework.decided import Bound
@@ -61,20 +61,11 @@ _TICK_S = 0.25
 _SELDOM_S = 30.0
 
 
-class FoundPods(Protocol):
-    """The pods of a node as listed; ``broken`` pods are on the node and cannot be read."""
-
-    @property
-    def pods(self) -> Sequence[kube.Pod]: ...
-    @property
-    def broken(self) -> Sequence[object]: ...
-
-
 class Api(Protocol):
     """The calls of binding to an API server, each by its deadline."""
 
     def get_pod(self, namespace: str, name: str, deadline: float) -> Outcome[kube.Pod | None]: ...
-    def pods_on(self, node: str, deadline: float) -> Outcome[Any]: ...
+    def pods_on(self, node: str, deadline: float) -> Outcome[ListedPods]: ...
     def get_reservation(self, node: str, deadline: float) -> Outcome[Reservation | None]: ...
     def put_reservation(self, wanted: Reservation, deadline: float) -> Outcome[Reservation]: ...
     def post_binding(

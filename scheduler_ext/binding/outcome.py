@@ -9,7 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.watching import Broken
+
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPods:
+    """The unfinished pods of a node at one version; ``broken`` pods are on the node and cannot be read."""
+
+    pods: list[kube.Pod]
+    broken: list[Broken]
+    resource_version: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,7 @@ class LiveInventory(Background):
                 extender.record,
             )
             self._reflectors.append(self.enforcing.reflector)
+        self._reflectors += self._leader.reflectors if self._leader is not None else ()
         self._changed = Event()
         # When the first change arrived since the last publication began.
         self._arrived_at: float | None = None
@@ -190,7 +191,7 @@ class LiveInventory(Background):
 
     def _too_old(self) -> str | None:
         """Why the cache is too old to bind on; None when it is not."""
-        for reflector in self._watched():
+        for reflector in self._reflectors:
             health = reflector.health()
             if not health.synced:
                 return f"the list of {health.name} is not complete"
@@ -200,7 +201,7 @@ class LiveInventory(Background):
 
     def start(self) -> None:
         """Begin to follow the cluster."""
-        for reflector in self._watched():
+        for reflector in self._reflectors:
             reflector.start()
         self._recorder.start()
         if self._leader is not None:
@@ -220,10 +221,10 @@ class LiveInventory(Background):
         if self._leader is not None:
             self._leader.stop()
         # All at once: each may hang in a list of its own.
-        for reflector in self._watched():
+        for reflector in self._reflectors:
             reflector.stop(0.0)
         end = time.monotonic() + wait_s
-        for reflector in self._watched():
+        for reflector in self._reflectors:
             reflector.join(max(0.0, end - time.monotonic()))
         self.join(wait_s)
         self._forecasting.join(wait_s)
@@ -231,7 +232,7 @@ class LiveInventory(Background):
     def status(self) -> SourceStatus:
         """The state of all that is followed, for probes and metrics."""
         now = time.monotonic()
-        watches = [reflector.health() for reflector in self._watched()]
+        watches = [reflector.health() for reflector in self._reflectors]
         checks = [Check(f"watch-{watch.name}", watch.synced, _note(watch)) for watch in watches]
         with self._lock:
             ages = self._cache.ages(now)
@@ -254,18 +255,12 @@ class LiveInventory(Background):
         )
 
     def _problems(self, watches: Sequence[WatchHealth], now: float) -> list[Problem]:
-        problems = [
-            Problem(f"watch of {watch.name}", watch.problem, watch.silent_s)
-            for watch in watches
-            if watch.problem is not None
-        ]
+        lost = [(watch, watch.problem) for watch in watches if watch.problem is not None]
+        problems = [Problem(f"watch of {watch.name}", problem, watch.silent_s) for watch, problem in lost]
         if self._failing_since is not None:
             text = "what is heard of cannot be put together: unexpected error; see the log"
             problems.append(Problem("inventory", text, now - self._failing_since))
         return problems
-
-    def _watched(self) -> list[Reflector[Any]]:
-        return [*self._reflectors, *(self._leader.reflectors if self._leader is not None else ())]
 
     def _wake(self) -> None:
         with self._lock:
@@ -290,7 +285,7 @@ class LiveInventory(Background):
             self._changed.clear()
             try:
                 self._after_outage()
-                if all(reflector.synced.is_set() for reflector in self._watched()):
+                if all(reflector.synced.is_set() for reflector in self._reflectors):
                     self._publish()
                     self._failing_since = None
                     self._write_report_problems()
@@ -303,7 +298,7 @@ class LiveInventory(Background):
         if self._returns == self._server.returns:
             return
         self._returns = self._server.returns
-        for reflector in self._watched():
+        for reflector in self._reflectors:
             reflector.renew(silent_since=self._server.away_since)
         if self.binder is not None:
             self.binder.look_again()
@@ -316,7 +311,8 @@ class LiveInventory(Background):
                     self._ticked_at = now
                     self._cache.tick(now)
                 # Changes whose publication failed are published again.
-                _merge(self._unpublished, self._cache.take_changes())
+                for name, cause in self._cache.take_changes().items():
+                    self._unpublished[name] = self._unpublished.get(name, cause) | cause
                 arrived_at, self._arrived_at = self._arrived_at or now, None
                 infos = {name: self._cache.info(name) for name in self._unpublished}
                 records = {name: self._cache.record(name) for name in infos}
@@ -391,11 +387,6 @@ def _note(watch: WatchHealth) -> str | None:
     if not watch.synced:
         return f"not listed yet: {watch.problem}"
     return f"lost for {watch.silent_s:.0f} s, what is known is served on: {watch.problem}"
-
-
-def _merge(into: dict[str, Cause], changes: Mapping[str, Cause]) -> None:
-    for name, cause in changes.items():
-        into[name] = into.get(name, cause) | cause
 
 
 def _earliest(into: dict[str, float], times: Mapping[str, float]) -> None:
