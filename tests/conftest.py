@@ -8,6 +8,7 @@ belong into an example.
 from __future__ import annotations
 
 import gc
+import logging
 import sys
 from collections.abc import Generator, Iterator
 from itertools import chain, zip_longest
@@ -70,3 +71,25 @@ def unsettled_heap() -> Iterator[None]:
             if name in sys.modules:
                 patch.setattr(sys.modules[name], "settle_heap", lambda: None)
         yield
+
+
+class _Deaths(logging.Handler):
+    """Collects the threads that die."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+@pytest.fixture(autouse=True)
+def deaths(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test in which a background thread dies, unless it is marked ``dies``."""
+    handler, logger = _Deaths(), logging.getLogger("scheduler_ext.background")
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+    if request.node.get_closest_marker("dies") is None:
+        assert [logging.Formatter().format(record) for record in handler.records] == []

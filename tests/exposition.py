@@ -10,11 +10,10 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_ext.binding.binder import Binder
-from scheduler_ext.binding.book import Book
+from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.reflector import WatchHealth
-from scheduler_ext.core.cache.inventory import Inventory
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
@@ -23,7 +22,7 @@ from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.metrics import Metrics
 from scheduler_ext.sources.file_source import InventorySource
-from scheduler_ext.sources.source_status import SourceStatus
+from scheduler_ext.sources.source_status import SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration, MetricsSection
 from tests.pages import SAMPLE
 
@@ -54,7 +53,7 @@ def exposition() -> list[Metric]:
     nodes.update_nodes({"h100-02": _with_a_pod(source, "h100-02")})
     # It counts, and is asked nothing.
     api = Bindings(Transport(kubernetes.client.Configuration()))
-    binder = Binder(Book(Inventory(1, 2), extender), api, resources, (), lambda: None, 1.0)
+    binder = Binder(LockedCache(Cache(1, 2), extender), api, resources, (), lambda: None, 1.0)
     pending = {REASONS[0].text: 1}
     metrics = Metrics(Followed(source, binder), config, lambda: pending, Path("no-certificate"))
     metrics.observe("filter", 200, 0.001)

@@ -8,10 +8,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 from typing import TYPE_CHECKING
 
 from scheduler_ext.agent.alive import Pulse
+from scheduler_ext.background import Background
 
 if TYPE_CHECKING:
     from scheduler_ext.agent.fake import FakeReadings
@@ -118,7 +119,7 @@ def run_fake(
     return 0
 
 
-class Watchdog:
+class Watchdog(Background):
     """Calls ``bite`` when a step inside its context has not recorded a heartbeat for too long.
 
     A driver call that hangs cannot be interrupted; only a new process helps. The watchdog needs Python's
@@ -127,19 +128,10 @@ class Watchdog:
     """
 
     def __init__(self, pulse: Pulse, bite: Callable[[float], None]) -> None:
+        super().__init__("watchdog")
         self._pulse = pulse
         self._bite = bite
         self._inside = False
-        self._stopped = Event()
-        self._thread = Thread(target=self._run, name="watchdog", daemon=True)
-
-    def start(self) -> None:
-        """Start watching."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop watching."""
-        self._stopped.set()
 
     def __enter__(self) -> None:
         self._pulse.beat()
@@ -149,9 +141,10 @@ class Watchdog:
         self._inside = False
         self._pulse.beat()
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Watch until stopped."""
         after_s = self._pulse.stuck_after_s
-        while not self._stopped.wait(after_s / 10):
+        while not self.stopped.wait(after_s / 10):
             if self._inside and self._pulse.quiet_for_s() > after_s:
                 self._bite(after_s)
                 return

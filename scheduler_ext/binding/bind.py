@@ -1,19 +1,20 @@
-"""Binding a pod without promising memory twice: what is asked of the API server, and what follows from it.
+"""Binding a pod without promising memory twice: the calls to the API server, and their consequences.
 
-One bind is a generator of calls (``Steps``): it yields a call, is sent its outcome, and returns how it ended.
-It never waits and knows no network, so that every order of the steps of two extenders can be tried.
+One bind is a generator of calls (``Steps``): it yields a call, receives the outcome, and returns its result.
+It never waits and does no I/O, so that tests can try every order of the steps of two extenders.
 
 A Binding is fenced by its node's GPUReservation, a list of intents that is replaced only at the version it
-was read at (compare-and-swap); one write takes the intents of all who wait for their turn:
+was read at (compare-and-swap). One write takes the intents of all binds that wait for their turn:
 
-    reserve ─► write the intent at the version known ─► post the Binding ─► Confirm
-                  │ somebody else wrote meanwhile
-                  └─► read the intents, then list the node's pods, reserve anew
+    reserve ─► write the intent at the known version ─► post the Binding ─► Confirm
+                  │ another extender wrote meanwhile
+                  └─► read the intents, then list the node's pods, reserve again
 
-Preconditions on a pod cannot fence two different pods. A counter on the node cannot either: another extender
-may list the pods between our counting and our Binding. An intent says what that Binding will hold. It is
-counted by all until its pod is seen bound or gone, or at another version than its Binding names, which then
-cannot succeed. A list of pods that is read after the intents has every pod whose intent was taken out.
+Preconditions on a pod cannot fence two different pods. Nor can a counter on the node: another extender may
+list the pods between our counting and our Binding. An intent states what its Binding will hold. Every
+extender counts it until its pod is seen bound or gone, or at another version than the Binding names, which
+then cannot succeed. A list of pods that is read after the intents contains every pod whose intent was taken
+out.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
-from scheduler_ext.binding.book import Book, Reserved
+from scheduler_ext.binding.locked_cache import LockedCache, Reserved
 from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsent
 from scheduler_ext.core.cache.intent import MAX_INTENTS, Intent, Reservation
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 
 T = TypeVar("T")
-# Others write to a node's reservation where two extenders are active, which is an accident.
+# Another extender writes to a node's reservation only when two are active, which is an accident.
 _FENCE_TRIES = 4
 # The first Binding, and one more where the pod is still the same, unbound and not deleting.
 _BIND_TRIES = 2
@@ -56,7 +57,7 @@ class GetPod:
 
 @dataclass(frozen=True, slots=True)
 class PodsOn:
-    """List the pods bound to a node that hold something of ours: ``Outcome[tuple[BoundPod, ...]]``."""
+    """List the pods bound to a node that ask GPUs: ``Outcome[tuple[BoundPod, ...]]``."""
 
     node: str
 
@@ -84,7 +85,7 @@ class PostBinding:
 
 @dataclass(frozen=True, slots=True)
 class OneWriter:
-    """Wait until nobody else of this extender writes this node's reservation: ``Outcome[None]``.
+    """Wait until no other bind of this extender writes this node's reservation: ``Outcome[None]``.
 
     The turn ends with the bind, or when its Binding is posted.
     """
@@ -98,11 +99,11 @@ Steps: TypeAlias = Generator[Call, Any, T]
 
 @dataclass(frozen=True, slots=True)
 class BindResult:
-    """How a bind ended: ``kind`` for metrics, ``error`` for kube-scheduler, none where the pod is bound.
+    """How a bind ended: ``kind`` for metrics, ``error`` for kube-scheduler, empty where the pod is bound.
 
     Kinds: bound, repeated (was bound there already), refused (not ours to bind), conflict (fits no more),
-    failed (the API server refused), unknown (nobody knows yet; the promise is kept). ``devices`` are the
-    UUIDs by container of one that is bound by this.
+    failed (the API server refused), unknown (not known yet; the promise is kept). ``devices`` are the UUIDs
+    by container of a pod that this bind bound.
     """
 
     kind: str
@@ -112,7 +113,7 @@ class BindResult:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What kube-scheduler asks: this pod on this node."""
+    """The request of kube-scheduler: this pod on this node."""
 
     namespace: str
     name: str
@@ -121,31 +122,32 @@ class Wanted:
 
     @property
     def pod(self) -> str:
-        """For people."""
+        """The pod, for messages."""
         return f"pod {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Binds pods for one extender. ``ours`` says whether a scheduler's pods are; ``count`` is told of every
-    conflict: "fence" (another extender wrote), "gone" (fits no more), "pod" (the pod changed)."""
+    """Binds pods for one extender. ``ours`` decides whether a scheduler's pods are bound here; ``count``
+    counts conflicts: "fence" (another extender wrote), "gone" (fits no more), "pod" (the pod changed)."""
 
-    book: Book
+    locked: LockedCache
     ours: Callable[[str], bool]
     count: Callable[[str], None]
 
     def bind(self, wanted: Wanted) -> Steps[BindResult]:
-        """One request of kube-scheduler's."""
-        known = self.book.node_of(wanted.uid)
+        """One request of kube-scheduler."""
+        with self.locked:
+            known = self.locked.cache.node_of(wanted.uid)
+            pending: PendingPod | BindResult | None = self.locked.cache.pending(wanted.uid)
         if known is not None:
             return _bound(wanted, known)
-        pending: PendingPod | BindResult | None = self.book.pending(wanted.uid)
         if pending is None:
             pending = yield from self._read(wanted)
         for _ in range(_BIND_TRIES):
             if isinstance(pending, BindResult):
                 return pending
-            # A pod that can no longer be bound as it was reserved, but still is to be, is tried once more.
+            # A pod that changed after it was reserved, and still waits, is tried once more.
             pending = yield from self._try(wanted, pending)
         if isinstance(pending, BindResult):
             return pending
@@ -164,18 +166,18 @@ class Binding:
             return reserved
         posted: Outcome[None] = yield PostBinding(reserved)
         if isinstance(posted, Done):
-            self.book.confirm(reserved.intent.pod, wanted.node)
+            self.locked.confirm(reserved.intent.pod, wanted.node)
             return BindResult("bound", devices=reserved.devices)
         conflict = isinstance(posted, Refused) and posted.status == _CONFLICT
         if conflict:
             self.count("pod")
         elif not isinstance(posted, Unknown):
-            self.book.withdraw(reserved)
-            return BindResult("failed", f"{wanted.pod} was not bound: {_told(posted)}")
+            self.locked.withdraw(reserved)
+            return BindResult("failed", f"{wanted.pod} was not bound: {_words(posted)}")
         return (yield from self._settle(reserved, conflict))
 
     def _reserve(self, pending: PendingPod, node: str) -> Reserved | BindResult:
-        reserved = self.book.reserve(pending, node)
+        reserved = self.locked.reserve(pending, node)
         if isinstance(reserved, Reserved):
             return reserved
         self.count("gone")
@@ -183,14 +185,14 @@ class Binding:
         return BindResult("conflict", f"{pod} no longer fits on node {node}: {reserved}")
 
     def settle(self, node: str, intent: Intent) -> Steps[bool]:
-        """Find out how a promise ended whose Binding was not answered; False when that is still open."""
-        read: Outcome[PodNow | None] = yield GetPod(intent.namespace, intent.name)
+        """Find out how a promise ended whose Binding was not answered; False while that is open."""
+        read: Outcome[PodNow | None] = yield GetPod(intent.pod.namespace, intent.pod.name)
         if not isinstance(read, Done):
             return False
         return self._learn(intent, node, read.value) is not None
 
     def _refusal(self, pending: PendingPod, wanted: Wanted) -> str | None:
-        """Why a pod is not ours to bind."""
+        """Why a pod is not bound here."""
         if (pending.pod.namespace, pending.pod.name) != (wanted.namespace, wanted.name):
             return f"uid {wanted.uid} is not that of {wanted.pod}; nothing was bound"
         if not self.ours(pending.scheduler_name):
@@ -202,29 +204,30 @@ class Binding:
         return None
 
     def _read(self, wanted: Wanted) -> Steps[PendingPod | BindResult]:
-        """A pod nobody told us of yet: kube-scheduler's watch may be ahead of ours."""
+        """A pod that is not in the cache yet: kube-scheduler's watch may be ahead of ours."""
         read: Outcome[PodNow | None] = yield GetPod(wanted.namespace, wanted.name)
         if not isinstance(read, Done):
-            return BindResult("failed", f"{wanted.pod} could not be read: {_told(read)}")
+            return BindResult("failed", f"{wanted.pod} could not be read: {_words(read)}")
         now = read.value
         if now is None or now.uid != wanted.uid:
             return BindResult("refused", f"{wanted.pod} of uid {wanted.uid} is gone")
         if now.node is not None:
             if now.bound is not None:
-                self.book.confirm(now.bound, now.node)
+                self.locked.confirm(now.bound, now.node)
             return _bound(wanted, now.node)
         if now.pending is None:
             return BindResult("refused", f"{wanted.pod} has finished")
         return now.pending
 
     def _settle(self, reserved: Reserved, conflict: bool) -> Steps[PendingPod | BindResult]:
-        """After a conflict, or no answer: what became of the pod. It, where it can be tried again."""
+        """After a conflict, or no answer: the result as the pod shows it, or the pod, to be tried again."""
         pod, node = reserved.intent.pod, reserved.node
         wanted = Wanted(pod.namespace, pod.name, pod.uid, node)
         read: Outcome[PodNow | None] = yield GetPod(pod.namespace, pod.name)
-        known = self.book.node_of(pod.uid)
+        with self.locked:
+            known = self.locked.cache.node_of(pod.uid)
         if known is not None:
-            # The watch has told of it meanwhile.
+            # The watch has reported it meanwhile.
             return _bound(wanted, known, by_us=True)
         if isinstance(read, Done):
             now = read.value
@@ -234,9 +237,9 @@ class Binding:
             if end == "gone":
                 return BindResult("refused", f"{wanted.pod} of uid {pod.uid} is gone")
             if now is not None and now.pending is not None and (conflict or end == "changed"):
-                # Nothing changed, and yet it was refused: that is an answer, and it can be tried again.
+                # The pod is unchanged, so the refusal is a final answer, and the bind can be tried again.
                 if end is None:
-                    self.book.withdraw(reserved)
+                    self.locked.withdraw(reserved)
                 return now.pending
         return BindResult(
             "unknown",
@@ -244,79 +247,80 @@ class Binding:
         )
 
     def _learn(self, intent: Intent, node: str, now: PodNow | None) -> str | None:
-        """What a pod as it is now says of a promise to it; None: nothing, its Binding may be on its way."""
+        """How a promise ended, by the pod as it is now; None: not known, its Binding may be in flight."""
         if now is None or now.uid != intent.uid:
-            self.book.forget(intent.key, node)
-            self.book.gone(intent.uid)
+            self.locked.forget(intent.key, node)
+            self.locked.remove_pod(intent.uid)
             return "gone"
         if now.node is not None:
             if now.bound is not None:
-                self.book.confirm(now.bound, now.node)
-            self.book.forget(intent.key, node)
+                self.locked.confirm(now.bound, now.node)
+            self.locked.forget(intent.key, node)
             return "bound"
         if now.pending is None:
-            self.book.forget(intent.key, node)
+            self.locked.forget(intent.key, node)
             return "gone"
         if now.pending.resource_version != intent.resource_version:
-            self.book.forget(intent.key, node)
+            self.locked.forget(intent.key, node)
             return "changed"
         return None
 
     def _fenced(self, reserved: Reserved) -> Steps[Reserved | BindResult]:
-        """The same place, or another on the node, once its intent is written: nobody can have taken it."""
+        """The same place, or another one on the node, once its intent is written and no other bind can take
+        it."""
         node = reserved.node
         turn: Outcome[None] = yield OneWriter(node)
         problem = None
         if not isinstance(turn, Done):
             problem = f"others are being bound to node {node}, and no time was left"
         for _ in range(_FENCE_TRIES):
-            if problem is None and self.book.version(node) is None:
+            if problem is None and self.locked.fence_of(node) is None:
                 problem = yield from self._catch_up(node)
-            if problem is None and self.book.is_outdated(reserved):
-                # Others may have taken the place that we were not told of; also while another bind of ours
-                # had its turn, which then read of it.
-                self.book.withdraw(reserved)
+            if problem is None and self.locked.is_outdated(reserved):
+                # Another extender may have taken the place; also while another bind of this extender had its
+                # turn and read the reservation.
+                self.locked.withdraw(reserved)
                 again = self._reserve(reserved.pending, node)
                 if isinstance(again, BindResult):
                     return again
                 reserved = again
             if problem is not None:
                 break
-            if self.book.is_written(reserved):
+            if self.locked.is_written(reserved):
                 return reserved
-            wanted = self.book.with_intent(reserved)
+            wanted = self.locked.with_intent(reserved)
             if len(wanted.intents) > MAX_INTENTS:
                 problem = f"too many pods are being bound to node {node}"
                 break
             wrote: Outcome[Reservation] = yield PutReservation(wanted)
             if isinstance(wrote, Done):
-                self.book.fence(replace(wanted, resource_version=wrote.value.resource_version))
+                self.locked.fence(replace(wanted, resource_version=wrote.value.resource_version))
                 return reserved
-            # Whatever it was: what is written there is not known any more.
-            self.book.invalidate_fence(node)
+            # Whatever the failure: the version that is written there is no longer known.
+            self.locked.invalidate_fence(node)
             if isinstance(wrote, Refused) and wrote.status in (_CONFLICT, _NOT_FOUND):
                 self.count("fence")
             else:
-                problem = f"the reservation of node {node} was not written: {_told(wrote)}"
-        self.book.withdraw(reserved)
+                problem = f"the reservation of node {node} was not written: {_words(wrote)}"
+        self.locked.withdraw(reserved)
         problem = problem or f"the reservation of node {node} changes faster than it can be written"
         pod = reserved.intent.pod
         return BindResult("failed", f"pod {pod.namespace}/{pod.name} was not bound: {problem}")
 
     def _catch_up(self, node: str) -> Steps[str | None]:
-        """Read what others wrote of a node, then the pods it has: in this order. Why not, where not."""
+        """Read the node's intents, then list its pods: in this order. Returns the problem, if any."""
         read: Outcome[Reservation | None] = yield GetReservation(node)
         if not isinstance(read, Done):
-            return f"the reservation of node {node} was not read: {_told(read)}"
+            return f"the reservation of node {node} was not read: {_words(read)}"
         listed: Outcome[tuple[BoundPod, ...]] = yield PodsOn(node)
         if not isinstance(listed, Done):
-            return f"the pods of node {node} were not listed: {_told(listed)}"
-        self.book.fence(read.value or Reservation(node), listed.value)
+            return f"the pods of node {node} were not listed: {_words(listed)}"
+        self.locked.fence(read.value or Reservation(node), listed.value)
         return None
 
 
-def _told(outcome: Refused | Unknown | Unsent) -> str:
-    """For kube-scheduler, which writes it into the pod's status: the same in words whenever it happens."""
+def _words(outcome: Refused | Unknown | Unsent) -> str:
+    """For kube-scheduler, which writes it into the pod's status: a constant text for each kind of failure."""
     if isinstance(outcome, Refused):
         return outcome.message
     if isinstance(outcome, Unknown):
@@ -325,7 +329,7 @@ def _told(outcome: Refused | Unknown | Unsent) -> str:
 
 
 def _bound(wanted: Wanted, node: str, by_us: bool = False) -> BindResult:
-    """A pod that is bound already: to the node that was asked for, or to another one."""
+    """The result for a pod that is bound already: to the node that was asked for, or to another one."""
     if node == wanted.node:
         return BindResult("bound" if by_us else "repeated")
     return BindResult("refused", f"{wanted.pod} is bound to node {node} already, not to {wanted.node}")

@@ -1,4 +1,4 @@
-"""Binds on request: one bind per pod at a time, by its deadline; what stays open is found out later."""
+"""Binds on request: one bind per pod at a time, by its deadline; promises left open are settled later."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import Any, Protocol, TypeVar
 
+from scheduler_ext.background import Background
 from scheduler_ext.binding.bind import (
     Binding,
     BindResult,
@@ -26,8 +27,8 @@ from scheduler_ext.binding.bind import (
     Steps,
     Wanted,
 )
-from scheduler_ext.binding.book import Book, Reserved
-from scheduler_ext.binding.outcome import Done, Outcome, Unknown, Unsent
+from scheduler_ext.binding.locked_cache import LockedCache, Reserved
+from scheduler_ext.binding.outcome import Done, ListedPods, Outcome, Unknown, Unsent
 from scheduler_ext.core.cache.intent import Intent, Reservation
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.framework.decided import Bound
@@ -48,31 +49,23 @@ from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-# How a bind ends, and what may keep one from going as decided.
+# The results of binds, and the conflicts that keep one from ending as decided.
 RESULTS = ("bound", "repeated", "refused", "conflict", "failed", "unknown", "standby")
 CONFLICTS = ("gone", "fence", "pod")
-# Of the time that is left, the Binding may take so much.
+# The part of the remaining time that the Binding may take.
 _POST_PART = 0.75
-# What stayed open is looked at again so soon, and then ever more seldom; what is heard of it this often.
+# A promise left open is checked after the first time, then at growing intervals up to the last; its pod's
+# version in the cache is compared at every tick.
 _FIRST_LOOK_S = 1.0
 _TICK_S = 0.25
 _SELDOM_S = 30.0
 
 
-class FoundPods(Protocol):
-    """The pods of a node as they were listed; ``broken`` ones are there and cannot be read."""
-
-    @property
-    def pods(self) -> Sequence[kube.Pod]: ...
-    @property
-    def broken(self) -> Sequence[object]: ...
-
-
 class Api(Protocol):
-    """What binding asks of an API server, each call by its deadline."""
+    """The calls of binding to an API server, each by its deadline."""
 
     def get_pod(self, namespace: str, name: str, deadline: float) -> Outcome[kube.Pod | None]: ...
-    def pods_on(self, node: str, deadline: float) -> Outcome[Any]: ...
+    def pods_on(self, node: str, deadline: float) -> Outcome[ListedPods]: ...
     def get_reservation(self, node: str, deadline: float) -> Outcome[Reservation | None]: ...
     def put_reservation(self, wanted: Reservation, deadline: float) -> Outcome[Reservation]: ...
     def post_binding(
@@ -81,7 +74,7 @@ class Api(Protocol):
 
 
 class BindCounts:
-    """What binds came to, for metrics. Safe to use from several threads."""
+    """The results and conflicts of binds, for metrics. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -94,7 +87,7 @@ class BindCounts:
             self._results[kind] += 1
 
     def conflict(self, kind: str) -> None:
-        """What was decided did not hold: "gone", "fence" or "pod"."""
+        """One conflict: "gone", "fence" or "pod"."""
         with self._lock:
             self._conflicts[kind] += 1
 
@@ -110,8 +103,8 @@ class BindCounts:
 
 
 @dataclass(slots=True)
-class _UnderWay:
-    """The bind of one pod that is being done."""
+class _InFlight:
+    """The bind of one pod that is in flight."""
 
     node: str
     end: Future[BindResult] = field(default_factory=Future)
@@ -119,19 +112,23 @@ class _UnderWay:
 
 @dataclass(slots=True)
 class _Look:
-    """When what stays open is looked at next, and the pod's version that was known at the last time."""
+    """When an open promise is checked next, and the pod's version in the cache at the last check."""
 
     at: float
     wait_s: float
     version: str | None = None
 
 
-class Binder:
-    """Answers bind; safe to call from several threads. ``may_bind`` says why not, where not."""
+class Binder(Background):
+    """Answers bind; safe to call from several threads. ``may_bind`` returns why nothing is bound now, or
+    None.
+
+    Its thread settles the promises whose Binding was not answered, or that other extenders left.
+    """
 
     def __init__(
         self,
-        book: Book,
+        locked: LockedCache,
         api: Api,
         resources: ResourceNames,
         scheduler_names: Sequence[str],
@@ -139,33 +136,26 @@ class Binder:
         deadline_s: float,
         record: Record | None = None,
     ) -> None:
+        super().__init__("bind-outcomes")
         self.counts = BindCounts()
         self._record = record or Record(0, 0)
-        self._book = book
+        self._locked = locked
         self._api = api
         self._resources = resources
         self._may_bind = may_bind
         self.deadline_s = deadline_s
-        self._binding = Binding(book, lambda name: name in scheduler_names, self.counts.conflict)
+        self._binding = Binding(locked, lambda name: name in scheduler_names, self.counts.conflict)
         self._lock = Lock()
-        self._under_way: dict[str, _UnderWay] = {}
+        self._in_flight: dict[str, _InFlight] = {}
         self._writers: defaultdict[str, Lock] = defaultdict(Lock)
-        self._stopped = Event()
         self._again = Event()
-        self._thread = Thread(target=self._look_after, name="bind-outcomes", daemon=True)
 
-    def start(self) -> None:
-        """Look after what stays open, from now on."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Look after nothing any more."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join(1.0)
+    def stop(self, wait_s: float = 1.0) -> None:
+        """Settle no more promises."""
+        super().stop(wait_s)
 
     def look_again(self) -> None:
-        """Look after everything that stays open now: what kept the last looks from an answer is over."""
+        """Check all open promises soon: the outage that kept the last checks from an answer is over."""
         self._again.set()
 
     def bind(self, body: bytes, deadline: float) -> Answer:
@@ -183,11 +173,11 @@ class Binder:
     def _bind(self, wanted: Wanted, deadline: float) -> BindResult:
         while True:
             with self._lock:
-                other = self._under_way.get(wanted.uid)
+                other = self._in_flight.get(wanted.uid)
                 if other is None:
-                    mine = self._under_way[wanted.uid] = _UnderWay(wanted.node)
+                    mine = self._in_flight[wanted.uid] = _InFlight(wanted.node)
                     break
-            # The same again, or for another node: what becomes of the first decides.
+            # A repeated request, or one for another node: the result of the first decides.
             try:
                 result = other.end.result(max(0.0, deadline - time.monotonic()))
             except TimeoutError:
@@ -205,12 +195,12 @@ class Binder:
             log.exception("bind: a promise was refused that the filters allowed")
         finally:
             with self._lock:
-                del self._under_way[wanted.uid]
+                del self._in_flight[wanted.uid]
             mine.end.set_result(result)
         return result
 
     def _run(self, steps: Steps[T], deadline: float) -> T:
-        """Make the calls that a bind wants, until it ends."""
+        """Make the calls of a bind, until it ends."""
         with contextlib.ExitStack() as turn:
             answer: object = None
             while True:
@@ -223,12 +213,12 @@ class Binder:
                     answer = self._take_turn(call.node, turn, deadline)
                     continue
                 if isinstance(call, PostBinding):
-                    # Others may write their intents while this one's Binding is on its way.
+                    # Other binds may write their intents while this one's Binding is in flight.
                     turn.close()
                 answer = self._ended(call, deadline)
 
     def _ended(self, call: Call, deadline: float) -> Outcome[Any]:
-        """How a call ended; what went wrong is logged here, for kube-scheduler is told in general words."""
+        """The outcome of a call; failures are logged here, since kube-scheduler gets constant texts."""
         try:
             outcome = self._made(call, deadline)
         except Exception:
@@ -257,7 +247,7 @@ class Binder:
             case PutReservation(wanted):
                 return self._api.put_reservation(wanted, deadline)
             case PostBinding(reserved):
-                # Where no answer comes there is time left to read what became of it.
+                # Where no answer comes, time is left to read the pod.
                 now = time.monotonic()
                 return self._posted(reserved, now + (deadline - now) * _POST_PART)
         raise AssertionError(call)
@@ -305,10 +295,10 @@ class Binder:
         except QuantityError as error:
             return Unknown(f"a pod on it cannot be read: {error}")
 
-    def _look_after(self) -> None:
-        """Find out what became of promises whose Binding was not answered, or that others left."""
+    def run(self) -> None:
+        """Settle open promises until stopped."""
         looks: dict[tuple[str, tuple[str, str]], _Look] = {}
-        while not self._stopped.wait(_TICK_S):
+        while not self.stopped.wait(_TICK_S):
             if self._may_bind() is not None:
                 looks.clear()
                 continue
@@ -317,16 +307,17 @@ class Binder:
                 self._again.clear()
                 looks.clear()
             with self._lock:
-                busy = set(self._under_way)
-            open_ones = [(node, intent) for node, intent in self._book.unsettled() if intent.uid not in busy]
-            there = {(node, intent.key): intent for node, intent in open_ones}
+                busy = set(self._in_flight)
+            with self._locked as cache:
+                assumed = cache.assumed()
+                versions = {i.uid: p.resource_version for _, i in assumed if (p := cache.pending(i.uid))}
+            there = {(node, intent.key): intent for node, intent in assumed if intent.uid not in busy}
             looks = {key: looks.get(key) or _Look(now + _FIRST_LOOK_S, _FIRST_LOOK_S) for key in there}
             for key, look in looks.items():
-                heard = self._book.pending(key[1][0])
-                version = heard.resource_version if heard is not None else ""
-                # A Binding of another version than the pod has now is no longer open: look at once.
+                version = versions.get(there[key].uid, "")
+                # A Binding of another version than the pod has now is no longer open: check at once.
                 changed = version not in (look.version, there[key].resource_version)
-                if (look.at <= now or changed) and not self._stopped.is_set():
+                if (look.at <= now or changed) and not self.stopped.is_set():
                     self._look(key[0], there[key])
                     look.version = version
                     look.wait_s = min(look.wait_s * 2, _SELDOM_S)
@@ -336,4 +327,4 @@ class Binder:
         try:
             self._run(self._binding.settle(node, intent), time.monotonic() + self.deadline_s)
         except Exception:
-            log.exception("what became of pod %s/%s is not known", intent.namespace, intent.name)
+            log.exception("what became of pod %s/%s is not known", intent.pod.namespace, intent.pod.name)

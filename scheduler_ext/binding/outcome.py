@@ -1,7 +1,7 @@
-"""How a call to the API server ended, as whoever promised GPU memory has to know it.
+"""How a call to the API server ended, as far as promises of GPU memory depend on it.
 
-``Unknown`` is the one that nothing follows from: the API server may have done it, may still do it, or never
-will. Only reading the object tells.
+After ``Unknown`` nothing is certain: the API server may have done it, may still do it, or never will. Only
+reading the object shows it.
 """
 
 from __future__ import annotations
@@ -9,19 +9,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.watching import Broken
+
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class ListedPods:
+    """The unfinished pods of a node at one version; ``broken`` pods are on the node and cannot be read."""
+
+    pods: list[kube.Pod]
+    broken: list[Broken]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """It was done, and this was answered."""
+    """The API server did it, and answered ``value``."""
 
     value: T
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The API server did not do it, and will not; ``retry_after_s`` is how long it wants to be left alone."""
+    """The API server did not do it, and will not; ``retry_after_s`` is the pause it asks for."""
 
     status: int
     message: str
@@ -30,7 +42,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """It was sent, and no answer came that tells."""
+    """The request was sent, and no conclusive answer came."""
 
     message: str
     retry_after_s: float | None = None
@@ -38,7 +50,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """It never left, also where no time was left for it."""
+    """The request was not sent, for example because no time was left."""
 
     message: str
 

@@ -34,7 +34,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.durations import duration_s
 
 if TYPE_CHECKING:
-    from scheduler_ext.cluster.leader_source import BuildLeader
+    from scheduler_ext.cluster.live import BuildLeader
     from scheduler_ext.server.server_options import TlsFiles
 
 log = logging.getLogger(__name__)

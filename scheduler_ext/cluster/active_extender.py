@@ -1,4 +1,4 @@
-"""The extender that decides, found from outside the cluster and asked through a port-forward."""
+"""The active extender, found from outside the cluster and queried through a port-forward."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from scheduler_ext.cluster.client.transport import NOTHING, RefusedError, Transp
 from scheduler_ext.core.errors import ClusterError
 
 INSPECTION_PORT = 8890
-# What the manifests call our pods: those with a kube-scheduler beside the extender, and those without.
+# The names in the manifests: of pods with a kube-scheduler beside the extender, and of pods without.
 _LABELS = "app.kubernetes.io/name=gpu-scheduler"
 _LEASES = ("gpu-scheduler-extender", "gpu-scheduler")
 
 
 class ActiveExtender:
-    """Use `find`. Raises ClusterError where it cannot be asked."""
+    """Made by `find`. Raises ClusterError where it cannot be queried."""
 
     def __init__(self, transport: Transport, namespace: str, pod: str) -> None:
         self._transport = transport
@@ -28,7 +28,7 @@ class ActiveExtender:
     def find(cls, transport: Transport, namespace: str, timeout_s: float) -> ActiveExtender:
         """The pod in a namespace that holds the Lease; where none is held, any that runs an extender.
 
-        The API server has ``timeout_s`` for each of its answers. Raises ClusterError saying why there is
+        The API server has ``timeout_s`` for each answer. Raises ClusterError with the reason where there is
         none; UnreachableError where the API server does not answer.
         """
         path = f"/api/v1/namespaces/{quote(namespace)}/pods"
@@ -37,12 +37,12 @@ class ActiveExtender:
         if not names:
             raise ClusterError(f"no extender runs in namespace {namespace}")
         holder = _holder(transport, namespace, timeout_s)
-        # kube-scheduler's identity is its host name, a mark and a random id; ours is alike.
+        # Both kube-scheduler's identity and ours are the host name, "_" and a random id.
         active = [name for name in names if holder is not None and holder.startswith(f"{name}_")]
         return cls(transport, namespace, (active or sorted(names))[0])
 
     def get(self, path: str, timeout_s: float = ANSWER_S) -> dict[str, Any] | None:
-        """What it says, never silent for longer; None where it knows nothing of what is asked (404)."""
+        """The JSON answer to a GET, never silent for longer than ``timeout_s``; None for 404."""
         status, body = get_from_pod(
             self._transport, self.namespace, self.pod, INSPECTION_PORT, path, timeout_s
         )

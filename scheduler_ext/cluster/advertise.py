@@ -1,9 +1,9 @@
-"""Keeps the amount of memory shares right that nodes advertise, in capacity and allocatable alike.
+"""Keeps the amount of memory shares that nodes advertise correct, in capacity and in allocatable.
 
-A kubelet that registers its node anew sets what it does not know to 0, and copies capacity to allocatable.
-So whoever follows Nodes tells what stands there, and what does not agree is written again, until the watch
-says that it does: by a patch of that one amount, never two at once for one node. While all goes well several
-nodes are written at once, for a patch is mostly waiting; until then, and after a pause, one by one.
+A kubelet that registers its node again sets resources it does not know to 0, and copies capacity to
+allocatable. Therefore every observed amount that differs is written again until the watch shows it as wanted:
+by a patch of that one amount, never two at once for one node. After a success several nodes are written at
+once, because a patch is mostly waiting; before it, and after a pause, one by one.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Condition, Thread
+from threading import Condition
 from typing import Any
 from urllib.parse import quote
 
+from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.backoff import Backoff
 from scheduler_ext.cluster.client.retry import Retry
 from scheduler_ext.cluster.client.transport import MERGE, RefusedError, Transport
@@ -26,26 +27,26 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 
 log = logging.getLogger(__name__)
 
-# What stands in capacity and in allocatable; None: not there.
+# The amounts in capacity and in allocatable; None: absent.
 Seen = tuple[int | None, int | None]
-# The least time between two writes to a node: the watch may still be telling what was before the first, and
-# somebody else who writes another amount must not make two of us busy.
+# The least time between two writes to a node: the watch may still show the amount from before the first, and
+# another component that writes another amount must not keep both busy.
 _AGAIN_S = 1.0
-# For the watch to say that it stands there: as long, and longer each time.
+# The time for the watch to show a written amount: longer each time.
 _UNCONFIRMED_S = (2 * _AGAIN_S, 60.0)
-# Whether we are active is asked this often while something is to be written.
+# How often a standby with amounts to write checks whether it is active.
 _ASK_S = 0.25
-# A patch takes milliseconds; one that hangs holds up one writer.
+# A patch takes milliseconds; a patch that hangs blocks one writer.
 _PATCH_S = 5.0
-# All nodes of a cluster may be zeroed at once, and are to be right within 2 s.
+# All nodes of a cluster may be zeroed at once, and must be correct within 2 s.
 _WRITERS = 8
-# No answer, no right to write, a server that is too busy, and one that is not there: not the node's trouble.
+# No answer, no right to write, a busy server, and an absent one: failures that concern all nodes.
 _ALL_WAIT = (None, 403, 429, 503)
 
 
 @dataclass(slots=True)
 class _Node:
-    """A node whose amount is not as it is to be; ``wanted`` None: it is to go."""
+    """A node with a wrong amount; ``wanted`` None: the amount has to be removed."""
 
     wanted: int | None
     not_before: float = 0.0
@@ -55,7 +56,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class _Due:
-    """One write: ``pauses`` is how many pauses there were when it began."""
+    """One write; ``pauses`` counts the pauses before it began."""
 
     name: str
     node: _Node
@@ -63,8 +64,9 @@ class _Due:
     pauses: int
 
 
-class Advertiser:
-    """Writes while ``active`` says that it is ours to write; what is wrong before waits until it does."""
+class Advertiser(Background):
+    """Writes while ``active`` says that this extender writes to the cluster; wrong amounts wait until
+    then."""
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class Advertiser:
         resources: ResourceNames,
         headroom_percent: int,
     ) -> None:
+        super().__init__("advertise", _WRITERS)
         self._transport = transport
         self._active = active
         self._resources = resources
@@ -82,44 +85,36 @@ class Advertiser:
         self._written_at: dict[str, float] = {}
         self._retry = Retry(transport.server, Backoff(), probes=False)
         self._problem: str | None = None
-        self._stopped = False
-        # The nodes that are being written, and how many may be: more than one where the last went well.
+        # The nodes that are being written, and how many may be: more than one after a success.
         self._busy: set[str] = set()
         self._at_once = 1
         self._pauses = 0
-        self._threads = [
-            Thread(target=self._run, name=f"advertise-{i}", daemon=True) for i in range(_WRITERS)
-        ]
         self.writes = 0
         self.failures = 0
 
-    def start(self) -> None:
-        """Write from now on."""
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
+    def stop(self, wait_s: float = 0.0) -> None:
         """Write no more."""
         with self._wake:
-            self._stopped = True
+            self.stopped.set()
             self._wake.notify_all()
+        super().stop(wait_s)
 
     @property
     def wrong(self) -> int:
-        """How many nodes do not advertise what they are to."""
+        """The number of nodes that advertise a wrong amount."""
         return len(self._wrong)
 
     def follow(self, info: NodeInfo, seen: Seen) -> None:
-        """A node, its pods or its report is not what it was, or the amount that it advertises is not."""
+        """A node, its pods, its report or the amount that it advertises has changed."""
         wanted = advertised_mib(info, self._resources, self._headroom_percent)
         if wanted is None and is_of_shares(info):
-            # Nothing to count from: what stands there may stay.
+            # There is nothing to compute an amount from: the present one may stay.
             self.leave(info.name)
         else:
-            self.tell(info.name, wanted, seen)
+            self.update(info.name, wanted, seen)
 
-    def tell(self, node: str, wanted: int | None, seen: Seen) -> None:
-        """What a node is to advertise (None: nothing) and what it does; of several words the last counts."""
+    def update(self, node: str, wanted: int | None, seen: Seen) -> None:
+        """The amount that a node should advertise (None: none) and the amounts it does advertise."""
         with self._wake:
             if seen == (wanted, wanted):
                 self._wrong.pop(node, None)
@@ -135,17 +130,18 @@ class Advertiser:
             self._wake.notify()
 
     def leave(self, node: str) -> None:
-        """A node is gone, or what it advertises may stay."""
+        """A node is gone, or its present amount may stay."""
         with self._wake:
             self._wrong.pop(node, None)
             self._written_at.pop(node, None)
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Write the amounts that are due."""
         while True:
             with self._wake:
-                while (due := self._due()) is None and not self._stopped:
+                while (due := self._due()) is None and not self.stopped.is_set():
                     self._wake.wait(self._wait_s())
-                if self._stopped or due is None:
+                if self.stopped.is_set() or due is None:
                     return
                 self._busy.add(due.name)
             try:
@@ -161,7 +157,7 @@ class Advertiser:
                     self._wake.notify_all()
 
     def _due(self) -> _Due | None:
-        """What to write now."""
+        """The write that is due now."""
         now = time.monotonic()
         if not self._wrong or len(self._busy) >= self._at_once or self._retry.left_s():
             return None
@@ -170,14 +166,14 @@ class Advertiser:
         for name, node in self._wrong.items():
             if node.not_before <= now and name not in self._busy:
                 self._written_at[name] = now
-                # Behind those that were not written yet: the next is found at once.
+                # Moved behind the nodes that were not written yet, so that the next is found at once.
                 self._wrong[name] = self._wrong.pop(name)
                 return _Due(name, node, node.wanted, self._pauses)
         return None
 
     def _wait_s(self) -> float | None:
         if not self._wrong or len(self._busy) >= self._at_once:
-            # Whoever tells of a node, or has written one, wakes us.
+            # An update, or the end of a write, wakes this thread.
             return None
         now = time.monotonic()
         waiting = [node.not_before for name, node in self._wrong.items() if name not in self._busy]
@@ -200,7 +196,7 @@ class Advertiser:
         with self._wake:
             self.writes += 1
             if due.pauses == self._pauses:
-                # One that was on its way before a pause says nothing of what comes after it.
+                # A write that was in flight before a pause shows nothing about the time after it.
                 self._at_once = _WRITERS
                 self._retry.reset()
                 self._recovered(due.name, due.node)
@@ -211,10 +207,10 @@ class Advertiser:
         status = error.status if isinstance(error, RefusedError) else None
         if status in _ALL_WAIT:
             if due.pauses == self._pauses:
-                # Of several that were on their way the first says it for all.
+                # Of several writes in flight, the first failure counts for all.
                 self._pause_after(error)
         elif status == 404:
-            # Deleted, and the watch will say so.
+            # Deleted, as the watch will report.
             self._wrong.pop(due.name, None)
         else:
             self._later(due.name, due.node, error)

@@ -1,63 +1,42 @@
-"""PodDisruptionBudgets of a cluster, followed."""
+"""The PodDisruptionBudgets of a cluster."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from scheduler_ext.cluster.client.transport import ServerClock
+from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.wire.disruption_budget import PodDisruptionBudget, budget
-from scheduler_ext.wire.watching import Broken
-
-log = logging.getLogger(__name__)
 
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 
 
-class BudgetHandler:
-    """What a reflector of PodDisruptionBudgets tells; ``budgets`` may be asked from any thread."""
+class BudgetHandler(EventHandler[PodDisruptionBudget]):
+    """Keeps all budgets; ``budgets`` may be called from any thread."""
 
+    kind = "PodDisruptionBudget"
     together = 250
+    by_uid = True
 
     def __init__(self) -> None:
+        super().__init__()
         self._by_uid: dict[str, Budget] = {}
-        self._listed: set[str] = set()
         self._budgets: tuple[Budget, ...] = ()
 
     def budgets(self) -> tuple[Budget, ...]:
-        """All there are."""
+        """All budgets."""
         return self._budgets
 
-    def begin(self) -> None:
-        """A list begins."""
-        self._listed = set()
-
     def seen(self, items: Sequence[PodDisruptionBudget], clock: ServerClock) -> None:
-        """Budgets as they are now."""
-        for item in items:
-            uid = (item.metadata.uid if item.metadata else None) or ""
-            self._listed.add(uid)
-            self._by_uid[uid] = budget(item)
-        self._publish()
+        self._listed.update(map(self.key, items))
+        self._by_uid.update((self.key(item), budget(item)) for item in items)
+        self._budgets = tuple(self._by_uid.values())
 
-    def gone(self, item: PodDisruptionBudget | Broken) -> None:
-        """One was deleted."""
-        uid = item.uid if isinstance(item, Broken) else (item.metadata.uid if item.metadata else None) or ""
-        self._listed.discard(uid)
-        self._by_uid.pop(uid, None)
-        self._publish()
+    def known(self) -> set[str]:
+        return set(self._by_uid)
 
-    def broken(self, item: Broken) -> None:
-        """One that cannot be read stays what it was."""
-        self._listed.add(item.uid)
-        log.error("PodDisruptionBudget %s cannot be read: %s", item.name, item.problem)
-
-    def end(self) -> None:
-        """The list is complete."""
-        for uid in self._by_uid.keys() - self._listed:
-            del self._by_uid[uid]
-        self._publish()
-
-    def _publish(self) -> None:
+    def remove(self, keys: Collection[str]) -> None:
+        for uid in keys:
+            self._by_uid.pop(uid, None)
         self._budgets = tuple(self._by_uid.values())

@@ -1,85 +1,68 @@
-"""Enforcing mode on a live cluster: this extender binds, and advertises what there is to bind.
+"""Enforcing mode on a live cluster: this extender binds pods, and advertises the memory shares of nodes.
 
-Only the active one does. One that becomes active lists pods and reservations anew before its first bind:
-what a standby knew may be as old as its watches are late.
+Only the active extender does. An extender that becomes active lists pods and reservations again before its
+first bind, because a standby's watches may be late.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from scheduler_ext.binding.binder import Binder
-from scheduler_ext.binding.book import Book
-from scheduler_ext.cluster.advertise import Advertiser, Seen
+from scheduler_ext.binding.locked_cache import LockedCache
+from scheduler_ext.cluster.advertise import Advertiser
 from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.transport import ServerClock, Transport
+from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.cluster.reflector import Reflector
+from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.durations import duration_s
 from scheduler_ext.wire.reservation import RESERVATIONS, GpuReservation, reservation
-from scheduler_ext.wire.watching import Broken, Decoder
-
-log = logging.getLogger(__name__)
+from scheduler_ext.wire.watching import Decoder
 
 
-class ReservationHandler:
-    """GPUReservations: what any extender wrote of Bindings that may be on their way."""
+class ReservationHandler(EventHandler[GpuReservation]):
+    """GPUReservations: the intents of all extenders. An unreadable one keeps its node from binding
+    anything."""
 
-    together = 100
+    kind = "GPUReservation"
 
-    def __init__(self, book: Book, changed: Callable[[], None]) -> None:
-        self._book = book
+    def __init__(self, locked: LockedCache, changed: Callable[[], None]) -> None:
+        super().__init__()
+        self._locked = locked
         self._changed = changed
         self._known: set[str] = set()
-        self._listed: set[str] = set()
-
-    def begin(self) -> None:
-        """A list begins."""
-        self._listed = set()
 
     def seen(self, items: Sequence[GpuReservation], clock: ServerClock) -> None:
-        """Reservations as they are now."""
         for item in items:
             found = reservation(item)
             self._listed.add(found.node)
             self._known.add(found.node)
-            self._book.heard(found.node, found.intents)
+            self._locked.update_intents(found.node, found.intents)
         self._changed()
 
-    def gone(self, item: GpuReservation | Broken) -> None:
-        """Deleted with its node, or by somebody's hand."""
-        name = item.name if isinstance(item, Broken) else item.metadata.name if item.metadata else None
-        self._listed.discard(name or "")
-        self._forget([name or ""])
+    def known(self) -> set[str]:
+        return self._known
 
-    def broken(self, item: Broken) -> None:
-        """It is there, and nothing is bound on its node until it can be read."""
-        self._listed.add(item.name)
-        log.error("GPUReservation %s cannot be read, what was known of it stays: %s", item.name, item.problem)
-
-    def end(self) -> None:
-        """The list is complete."""
-        self._forget(self._known - self._listed)
-
-    def _forget(self, names: Iterable[str]) -> None:
-        for name in list(names):
+    def remove(self, keys: Collection[str]) -> None:
+        for name in keys:
             self._known.discard(name)
-            self._book.heard(name, ())
+            self._locked.update_intents(name, ())
         self._changed()
 
 
 class Enforcing:
-    """Binds and advertises while ``active``. ``pods`` is the reflector that follows them."""
+    """Binds and advertises while ``active``. ``pods`` is the reflector of pods."""
 
     def __init__(
         self,
         transport: Transport,
-        book: Book,
+        locked: LockedCache,
         config: Configuration,
         active: Callable[[], bool],
         trusted: Callable[[], str | None],
@@ -88,9 +71,9 @@ class Enforcing:
         rate_limiter: RateLimiter,
         record: Record,
     ) -> None:
-        """``trusted`` says why what is known is too old to bind on; None when it is not."""
+        """``trusted`` returns why the cache is too old to bind on; None when it is not."""
         resources = config.resource_names()
-        self._book = book
+        self._locked = locked
         self._active = active
         self._trusted = trusted
         self.reflector: Reflector[GpuReservation] = Reflector(
@@ -98,12 +81,12 @@ class Enforcing:
             transport,
             RESERVATIONS,
             Decoder(GpuReservation),
-            ReservationHandler(book, changed),
+            ReservationHandler(locked, changed),
             rate_limiter,
         )
         self._relisted: tuple[Reflector[Any], ...] = (pods, self.reflector)
         self.binder = Binder(
-            book,
+            locked,
             Bindings(transport),
             resources,
             config.scheduler_names,
@@ -114,24 +97,24 @@ class Enforcing:
         self.advertiser = Advertiser(transport, active, resources, config.memory.headroom_percent)
 
     def start(self) -> None:
-        """Bind and advertise from now on."""
+        """Begin to bind and to advertise."""
         self.binder.start()
         self.advertiser.start()
 
     def stop(self) -> None:
-        """Write no more."""
+        """End both."""
         self.binder.stop()
         self.advertiser.stop()
 
     def turned(self, active: bool) -> None:
-        """This extender is active now, or is not any more."""
+        """This extender became active, or ceased to be."""
         if active:
-            self._book.invalidate_fence()
+            self._locked.invalidate_fence()
             for reflector in self._relisted:
                 reflector.relist()
 
     def why_not(self) -> str | None:
-        """Why no pod is bound here now; None when pods are."""
+        """Why this extender binds no pod now; None when it binds."""
         if not self._active():
             return "this extender is a standby; the active one binds"
         if not all(reflector.relisted for reflector in self._relisted):
@@ -140,13 +123,14 @@ class Enforcing:
 
     @property
     def listing(self) -> bool:
-        """Whether binds wait for a list, which is then made without rests."""
+        """Whether binds wait for a list, which is then read without pauses."""
         return self._active() and not all(reflector.relisted for reflector in self._relisted)
 
-    def follow(self, infos: Mapping[str, NodeInfo | None], seen: Mapping[str, Seen]) -> None:
-        """Nodes that changed, and what those advertise."""
+    def follow(self, infos: Mapping[str, NodeInfo | None], records: Mapping[str, NodeRecord | None]) -> None:
+        """Compare the advertised amounts of nodes that changed."""
         for name, info in infos.items():
-            if info is None:
+            record = records.get(name)
+            if info is None or record is None:
                 self.advertiser.leave(name)
             else:
-                self.advertiser.follow(info, seen.get(name, (None, None)))
+                self.advertiser.follow(info, record.advertised)

@@ -1,14 +1,15 @@
-"""Keeps an extender's forecast in step with the pods that come, in a thread of its own."""
+"""Keeps an extender's forecast in step with observed demand, in a thread of its own."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
-from threading import Event, Lock, Thread
+from threading import Lock
 
+from scheduler_ext.background import Background
 from scheduler_ext.cluster.rate_limiter import RateLimiter
-from scheduler_ext.core.cache.inventory import Inventory
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.extender.expecting import Expecting
@@ -19,69 +20,57 @@ log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 1.0
 
 
-class Forecasting:
-    """Looks now and then whether the pods that come ask otherwise than was expected."""
+class Forecasting(Background):
+    """Checks regularly whether new pods ask something else than the forecast expects."""
 
     def __init__(
         self,
-        inventory: Inventory,
+        cache: Cache,
         lock: Lock,
         extender: Extender,
         rate_limiter: RateLimiter,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._inventory = inventory
+        super().__init__("forecast")
+        self._cache = cache
         self._lock = lock
         self._extender = extender
         self._rate_limiter = rate_limiter
         self._monotonic = monotonic
         self._expecting = Expecting()
         self._made_at = monotonic()
-        self._stopped = Event()
-        self._thread = Thread(target=self._run, name="forecast", daemon=True)
 
     @property
     def age_s(self) -> float:
-        """How old the forecast is."""
+        """The age of the forecast."""
         return self._monotonic() - self._made_at
 
-    def start(self) -> None:
-        """Look from now on."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Look no longer."""
-        self._stopped.set()
-
-    def join(self, wait_s: float) -> None:
-        """Wait so long for the end of it."""
-        if self._thread.is_alive():
-            self._thread.join(wait_s)
-
     def look(self) -> None:
-        """Have another forecast made where it is time for one."""
+        """Make another forecast where one is due."""
         now = self._monotonic()
         with self._lock:
-            workload = self._expecting.due(self._inventory.arrivals, now)
+            workload = self._expecting.due(self._cache.demand, now)
         if workload is not None:
             self._extender.expect(self._forecast(workload))
             self._made_at = now
 
     def _forecast(self, workload: Workload) -> Forecast:
-        """The tables, kind by kind: each is cached, so that the last step only puts them together."""
+        """The forecast of a workload. Its tables are computed kind by kind, in turns: each is cached, so that
+        the last turn only combines them."""
         snapshot = self._extender.snapshot
         kinds = snapshot.kinds if snapshot is not None else ()
         for kind in kinds:
-            if self._stopped.is_set():
+            if self.stopped.is_set():
                 break
             with self._rate_limiter.turn():
                 Forecast(workload, (kind,))
         with self._rate_limiter.turn():
             return Forecast(workload, kinds)
 
-    def _run(self) -> None:
-        while not self._stopped.wait(_LOOK_EVERY_S):
+    def run(self) -> None:
+        """Look until stopped."""
+        while not self.stopped.wait(_LOOK_EVERY_S):
             try:
                 self.look()
             except Exception:
-                log.exception("no forecast of the pods to come could be made; the last one stays")
+                log.exception("the demand forecast could not be renewed; the last one stays")

@@ -1,6 +1,6 @@
-"""What is heard of Nodes, GPUNodes and Pods, told to the inventory.
+"""The event handlers of Nodes, GPUNodes and Pods, which update the scheduler cache.
 
-Objects are read before the lock is taken, so that it is held for microseconds.
+Objects are decoded before the lock is taken, so that it is held for microseconds.
 """
 
 from __future__ import annotations
@@ -8,14 +8,15 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from scheduler_ext.cluster.client.transport import ServerClock
+from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.events.report_problems import ReportProblems
-from scheduler_ext.core.cache.inventory import Inventory
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.intree import NodeFacts
@@ -26,72 +27,82 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.node_info import node_constraints, node_record
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
 from scheduler_ext.wire.watching import Broken
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
 class _Other(NamedTuple):
-    """A pod without GPUs."""
+    """A pod without GPUs on a node."""
 
     node: str
     cpu_milli: int
 
 
-# What is heard of a pod: where it holds GPUs, that it waits for some, its place without any, or that it is
-# no more.
-_Word = tuple[BoundPod, str] | PendingPod | _Other | None
+# The state of a pod that the cache follows: bound to a node with GPUs, waiting for GPUs, or on a node without
+# any. None: the cache keeps nothing of it.
+PodState: TypeAlias = tuple[BoundPod, str] | PendingPod | _Other | None
 
 
-class _Handler:
-    """What is common: the inventory under its lock, and whom to wake when something was told."""
+def pod_state(pod: kube.Pod, resources: ResourceNames) -> PodState:
+    """The state of a pod. Raises QuantityError for an amount of GPUs that cannot be read."""
+    spec = pod.spec or kube.PodSpec()
+    has_gpus = asks_gpu(spec, resources)
+    if spec.node_name and has_gpus:
+        return bound_pod(pod, resources), spec.node_name
+    if is_finished(pod):
+        return None
+    if spec.node_name:
+        return _Other(spec.node_name, pod_cpu_milli(spec))
+    return pending_pod(pod, resources) if has_gpus else None
+
+
+def update_pod(cache: Cache, uid: str, state: PodState, now: float) -> None:
+    """Update the cache with the state of a pod."""
+    if state is None:
+        cache.remove_pod(uid, now)
+    elif isinstance(state, _Other):
+        cache.update_other_pod(uid, state.node, state.cpu_milli)
+    elif isinstance(state, PendingPod):
+        cache.update_pending(state)
+    else:
+        cache.confirm(*state, now)
+
+
+class _CacheHandler(EventHandler[T]):
+    """Updates the cache under its lock; ``changed`` is called after each update."""
 
     def __init__(
-        self, inventory: Inventory, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
+        self, cache: Cache, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
     ) -> None:
-        self._inventory = inventory
+        super().__init__()
+        self._cache = cache
         self._lock = lock
         self._resources = resources
         self._changed = changed
-        self._listed: set[str] = set()
-        self._before: set[str] = set()
-
-    def begin(self) -> None:
-        self._listed = set()
-
-    def broken(self, item: Broken) -> None:
-        # It is there; what was known of it before is the best there is.
-        self._listed.add(self.key(item))
-        log.error("%s %s cannot be read, what was known of it stays: %s", self.kind, item.name, item.problem)
-
-    kind = "object"
-    together = 100
-
-    def key(self, item: Broken) -> str:
-        """What a broken object is listed by."""
-        return item.name
 
 
-class NodeHandler(_Handler):
-    """Nodes: amounts and labels."""
+class NodeHandler(_CacheHandler[kube.Node]):
+    """Nodes: their amounts and labels."""
 
     kind = "Node"
     together = 50
 
     def __init__(
-        self, inventory: Inventory, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
+        self, cache: Cache, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
     ) -> None:
-        super().__init__(inventory, lock, resources, changed)
-        # What kube-scheduler's own filters compare, for explanations.
+        super().__init__(cache, lock, resources, changed)
+        # The fields that kube-scheduler's own filters compare, for explanations.
         self.facts: dict[str, NodeFacts] = {}
 
     def seen(self, items: Sequence[kube.Node], clock: ServerClock) -> None:
         records = []
         for node in items:
-            name = _name(node.metadata)
+            name = self.key(node)
             self._listed.add(name)
             self.facts[name] = node_constraints(node)
             try:
@@ -101,44 +112,40 @@ class NodeHandler(_Handler):
         now = time.monotonic()
         with self._lock:
             for name, record in records:
-                self._inventory.node_seen(name, record, now)
+                self._cache.update_node(name, record, now)
         self._changed()
 
-    def gone(self, item: kube.Node | Broken) -> None:
-        name = item.name if isinstance(item, Broken) else _name(item.metadata)
-        self._listed.discard(name)
-        self.facts.pop(name, None)
+    def known(self) -> set[str]:
         with self._lock:
-            self._inventory.node_gone(name)
-        self._changed()
+            return self._cache.nodes() | self.facts.keys()
 
-    def end(self) -> None:
-        for name in self.facts.keys() - self._listed:
-            del self.facts[name]
+    def remove(self, keys: Collection[str]) -> None:
+        for name in keys:
+            self.facts.pop(name, None)
         with self._lock:
-            for name in self._inventory.nodes() - self._listed:
-                self._inventory.node_gone(name)
+            for name in keys:
+                self._cache.remove_node(name)
         self._changed()
 
 
-class ReportHandler(_Handler):
-    """GPUNodes: what agents reported, and when the API server heard it."""
+class ReportHandler(_CacheHandler[GpuNode]):
+    """GPUNodes: the reports of agents, and when the API server received them."""
 
     kind = "GPUNode"
     together = 15
 
     def __init__(
         self,
-        inventory: Inventory,
+        cache: Cache,
         lock: Lock,
         resources: ResourceNames,
         changed: Callable[[], None],
         problems: ReportProblems,
     ) -> None:
-        super().__init__(inventory, lock, resources, changed)
+        super().__init__(cache, lock, resources, changed)
         self._problems = problems
-        # Of the object that the last good report of a node is from: one that was made since, while no watch
-        # ran, counts its reports from 1.
+        # The uid of the object that holds a node's last good report. An object that was created again while
+        # no watch ran numbers its reports from 1.
         self._uids: dict[str, str | None] = {}
 
     def seen(self, items: Sequence[GpuNode], clock: ServerClock) -> None:
@@ -146,35 +153,30 @@ class ReportHandler(_Handler):
             self._take(node, clock)
         self._changed()
 
-    def gone(self, item: GpuNode | Broken) -> None:
-        name = item.name if isinstance(item, Broken) else _name(item.metadata)
-        self._listed.discard(name)
-        with self._lock:
-            self._inventory.report_gone(name, time.monotonic())
-        self._uids.pop(name, None)
-        self._problems.gone(name)
-        self._changed()
-
     def broken(self, item: Broken) -> None:
         self._listed.add(item.name)
         self._refuse(item.name, f"GPUNode {item.name}: {item.problem}; the report is refused")
         self._changed()
 
-    def end(self) -> None:
-        now = time.monotonic()
+    def known(self) -> set[str]:
         with self._lock:
-            for name in self._inventory.reports() - self._listed:
-                self._inventory.report_gone(name, now)
-                self._uids.pop(name, None)
-        self._problems.only(self._listed)
+            return self._cache.reports() | self._problems.nodes()
+
+    def remove(self, keys: Collection[str]) -> None:
+        now = time.monotonic()
+        for name in keys:
+            with self._lock:
+                self._cache.remove_report(name, now)
+            self._uids.pop(name, None)
+            self._problems.gone(name)
         self._changed()
 
     def _take(self, node: GpuNode, clock: ServerClock) -> None:
         metadata = node.metadata or GpuNodeMeta()
-        name = _name(metadata)
+        name = self.key(node)
         self._listed.add(name)
         with self._lock:
-            previous, received = self._inventory.last_report(name), self._inventory.last_received_at(name)
+            previous, received = self._cache.last_report(name)
         if self._uids.get(name, metadata.uid) != metadata.uid:
             previous = None
         try:
@@ -183,113 +185,87 @@ class ReportHandler(_Handler):
             self._refuse(name, str(error))
             return
         now = time.monotonic()
-        with self._lock:
-            if report is None:
-                self._inventory.report_gone(name, now)
-            else:
-                received = _when(report, previous, received, metadata, clock, now)
-                self._inventory.report_seen(name, report, received, now, owner_uid(metadata))
-                self._uids[name] = metadata.uid
-        if report is not None:
-            self._problems.accepted(name, report.cordoned_strangers)
-        else:
+        if report is None:
+            with self._lock:
+                self._cache.remove_report(name, now)
             self._problems.gone(name)
+            return
+        received = _when(report, previous, received, metadata, clock, now)
+        with self._lock:
+            self._cache.update_report(name, report, received, now, owner_uid(metadata))
+        self._uids[name] = metadata.uid
+        self._problems.accepted(name, report.cordoned_strangers)
 
     def _refuse(self, name: str, problem: str) -> None:
         log.error("%s", problem)
         self._problems.refused(name, problem)
 
 
-class PodHandler(_Handler):
-    """Pods that ask for GPUs: those on a node hold some there, the others wait. Of pods that ask none, the
-    CPU that they have of their node."""
+class PodHandler(_CacheHandler[kube.Pod]):
+    """Pods that hold GPUs of a node or wait for some, and the CPU of the other pods on nodes."""
 
     kind = "Pod"
     together = 250
+    by_uid = True
 
     def __init__(
-        self, inventory: Inventory, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
+        self, cache: Cache, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
     ) -> None:
-        super().__init__(inventory, lock, resources, changed)
-        # Those without GPUs that the list has not brought yet. Not told by ``_listed``, where all that were
-        # ever heard of would stay.
+        super().__init__(cache, lock, resources, changed)
+        # The pods that the current list has not brought yet: those with GPUs as of its begin, and those
+        # without. The latter are not kept in ``_listed``, which would grow by every pod ever seen.
+        self._before: set[str] = set()
         self._unlisted: set[str] = set()
-
-    def key(self, item: Broken) -> str:
-        return item.uid
 
     def begin(self) -> None:
         super().begin()
         with self._lock:
-            # Whoever is bound or heard of while the list is read may be newer than it.
-            self._before = self._inventory.known_pods()
-            self._unlisted = self._inventory.other_pods()
-            self._inventory.arrivals.hold()
+            # A pod that is bound or appears while the list is read may be newer than the list.
+            self._before = self._cache.known_pods()
+            self._unlisted = self._cache.other_pods()
+            self._cache.demand.hold()
 
     def seen(self, items: Sequence[kube.Pod], clock: ServerClock) -> None:
-        # By uid: of several words on one pod, which come in one piece, the last counts.
-        told: dict[str, _Word] = {}
+        # By uid: of several events of one pod in one batch, the last counts.
+        states: dict[str, PodState] = {}
         for pod in items:
-            metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
-            uid = metadata.uid or ""
-            if not asks_gpu(spec, self._resources):
-                if spec.node_name:
-                    told[uid] = None if is_finished(pod) else _Other(spec.node_name, pod_cpu_milli(spec))
-                continue
             try:
-                if spec.node_name:
-                    told[uid] = (bound_pod(pod, self._resources), spec.node_name)
-                elif is_finished(pod):
-                    told[uid] = None
-                else:
-                    told[uid] = pending_pod(pod, self._resources)
+                states[self.key(pod)] = pod_state(pod, self._resources)
             except QuantityError as error:
-                self.broken(Broken(f"{metadata.namespace}/{metadata.name}", uid, str(error)))
-        self._tell(told)
+                self.broken(Broken(pod_name(pod), self.key(pod), str(error)))
+        self._update(states)
 
-    def gone(self, item: kube.Pod | Broken) -> None:
-        uid = item.uid if isinstance(item, Broken) else item.metadata.uid if item.metadata else None
-        self._tell({uid or "": None})
+    def known(self) -> set[str]:
+        return self._before | self._unlisted
 
-    def broken(self, item: Broken) -> None:
-        super().broken(item)
-        self._unlisted.discard(item.uid)
+    def remove(self, keys: Collection[str]) -> None:
+        self._update(dict.fromkeys(keys))
 
     def end(self) -> None:
-        self._tell(dict.fromkeys((self._before - self._listed) | self._unlisted))
+        super().end()
+        self._before, self._unlisted = set(), set()
         with self._lock:
-            self._inventory.arrivals.release()
+            self._cache.demand.release()
 
-    def _tell(self, told: Mapping[str, _Word]) -> None:
-        self._unlisted.difference_update(told)
-        inventory, listed = self._inventory, self._listed
+    def _update(self, states: Mapping[str, PodState]) -> None:
+        self._unlisted.difference_update(states)
         now = time.monotonic()
         with self._lock:
-            for uid, word in told.items():
-                if isinstance(word, _Other):
-                    inventory.other_pod_seen(uid, word.node, word.cpu_milli)
-                elif word is None:
-                    # Else it would grow for as long as no list begins, which may be months.
-                    listed.discard(uid)
-                    inventory.pod_gone(uid, now)
-                elif isinstance(word, PendingPod):
-                    listed.add(uid)
-                    inventory.pod_pending(word)
-                else:
-                    listed.add(uid)
-                    inventory.pod_seen(*word, now)
-            changed = inventory.has_changes
+            for uid, state in states.items():
+                if state is None:
+                    # Otherwise the set would grow until the next list, which may begin in months.
+                    self._listed.discard(uid)
+                elif not isinstance(state, _Other):
+                    self._listed.add(uid)
+                update_pod(self._cache, uid, state, now)
+            changed = self._cache.has_changes
         if changed:
             self._changed()
 
 
-def _name(metadata: kube.ObjectMeta | None) -> str:
-    return (metadata.name if metadata else None) or ""
-
-
 def received_at(metadata: GpuNodeMeta, clock: ServerClock, now: float) -> float:
     """When the API server took the last status, by our monotonic clock: neither the agent's clock nor the
-    moment we happened to read it counts. Now, where no entry of managedFields tells."""
+    moment of reading counts. ``now``, where no entry of managedFields has the time."""
     stamped = _stamped_at(metadata, clock, now)
     return now if stamped is None else stamped
 
@@ -302,8 +278,8 @@ def _when(
     clock: ServerClock,
     now: float,
 ) -> float:
-    """The same where a report was ``received`` before, which may be this one seen again: it is no younger
-    for a label or an annotation that was changed since, nor for a clock that was set."""
+    """The same for a report that may have been ``received`` before: a label or an annotation that changed
+    since does not make it younger, nor does a clock that was set."""
     if previous is None:
         return received_at(metadata, clock, now)
     numbered = report.sequence is not None
@@ -311,7 +287,7 @@ def _when(
         return received
     if numbered or report.devices != previous.devices:
         return received_at(metadata, clock, now)
-    # Without a number, only a stamp says that it was written again.
+    # Without a number, only a stamp shows that it was written again.
     stamped = _stamped_at(metadata, replace(clock, not_before=-math.inf), now)
     return received if stamped is None else stamped
 
@@ -321,11 +297,11 @@ def _stamped_at(metadata: GpuNodeMeta, clock: ServerClock, now: float) -> float 
     known = [stamp for stamp in stamps if stamp is not None]
     if not known:
         return None
-    # The server's clock as it is now: a stream says it only once, when it begins.
+    # The server's clock as it is now: a stream has its time only once, at its begin.
     later = ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before)
     return later.monotonic(max(known))
 
 
 def owner_uid(metadata: GpuNodeMeta) -> str | None:
-    """The uid of the Node that a GPUNode is of, where it says."""
+    """The uid of the Node that owns a GPUNode; None without an owner."""
     return next((owner.uid for owner in metadata.owner_references or () if owner.kind == "Node"), None)

@@ -1,9 +1,9 @@
-"""The live inventory behind a running extender: what is watched, put together, published, and told on.
+"""The live inventory of a running extender: watched, cached, published, and reported to the cluster.
 
-    reflectors (a thread each) ──► Inventory, under one lock ──► publisher ──► Extender
-                                                                     └──► recorder: nudges, events
+    reflectors (a thread each) ──► Cache, under one lock ──► publisher ──► Extender
+                                                                 └──► EventRecorder: nudges, Events
 
-Changes that come together are published together: a publication costs a millisecond at 5000 nodes.
+Changes that arrive together are published together: a publication costs a millisecond at 5000 nodes.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from threading import Event, Thread
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from threading import Event
+from typing import Any, Protocol
 
+from scheduler_ext.background import Background
 from scheduler_ext.binding.binder import Binder
-from scheduler_ext.binding.book import Book
+from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.budgets import BUDGETS, BudgetHandler
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.enforcing import Enforcing
@@ -27,17 +28,16 @@ from scheduler_ext.cluster.events.report_problems import ReportProblems
 from scheduler_ext.cluster.events.share_nodes import ShareNodes
 from scheduler_ext.cluster.forecasting import Forecasting
 from scheduler_ext.cluster.inventory_handlers import NodeHandler, PodHandler, ReportHandler
-from scheduler_ext.cluster.leader_source import BuildLeader
 from scheduler_ext.cluster.rate_limiter import RateLimiter
-from scheduler_ext.cluster.reflector import Reflector, WatchHealth
-from scheduler_ext.core.cache.change_cause import Cause
-from scheduler_ext.core.cache.inventory import Inventory
+from scheduler_ext.cluster.reflector import Reflector
+from scheduler_ext.core.cache.cache import Cache
+from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
-from scheduler_ext.sources.source_status import Check, Problem, SourceStatus
+from scheduler_ext.sources.source_status import Check, Problem, SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.disruption_budget import PodDisruptionBudget
 from scheduler_ext.wire.gpunode import GpuNode
@@ -49,22 +49,39 @@ log = logging.getLogger(__name__)
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
-# What changes soon after a publication waits for this time to pass: each costs a decision's memory.
+# The least time between publications: each invalidates the cached decisions.
 _PUBLISH_EVERY_S = 0.1
-# Ages are looked at this often.
+# How often the ages of reports are checked.
 _TICK_S = 1.0
-# At most one look in this time at whether changes cure what was refused.
+# The least time between two checks whether changes help rejected pods.
 _NUDGE_EVERY_S = 1.0
-# kube-scheduler may hear of a release before we do, ask, and be refused; a nudge follows when we know. A
-# watch is behind for as long as this after a restart of the API server.
+# kube-scheduler may see a release before this extender, ask, and be refused; a nudge follows when the release
+# is known here. A watch may be this late after a restart of the API server.
 _BEHIND_S = 45.0
-# At its end, everything that runs has this long together.
+# The time that all threads together have to end.
 _STOP_S = 2.0
 _INVISIBLE = Cause.REPORT | Cause.AGE | Cause.PROMISE
 
 
-class LiveInventory:
-    """Keeps an extender supplied from a cluster. While a watch is lost, what is known is served on."""
+class Leader(Protocol):
+    """Leader election: whether this extender is active; it is followed by ``reflectors``."""
+
+    @property
+    def active(self) -> bool: ...
+    @property
+    def reflectors(self) -> Sequence[Reflector[Any]]: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class BuildLeader(Protocol):
+    """Makes a Leader; ``changed`` is called when the extender becomes active, or ceases to be."""
+
+    def __call__(self, transport: Transport, *, changed: Callable[[bool], None]) -> Leader: ...
+
+
+class LiveInventory(Background):
+    """Supplies an extender from a cluster. While a watch is lost, the last known state is served."""
 
     def __init__(
         self,
@@ -74,30 +91,31 @@ class LiveInventory:
         leader: BuildLeader | None = None,
         name: str = "",
     ) -> None:
-        """``leader`` says whether this extender, called ``name``, is the active one; without it, always."""
+        """``leader`` decides whether this extender, called ``name``, is active; None: always."""
+        super().__init__("publisher")
         self._extender = extender
         self._server = transport.server
-        # How many outages of the API server were looked after.
+        # The number of outages of the API server that were handled.
         self._returns = 0
-        # No other process has this name, nor had it.
         resources = config.resource_names()
-        inventory = Inventory(*config.inventory_ages_s(), resources, enforcing=config.bind.enabled)
-        self.book = Book(inventory, extender, f"{name}_{uuid.uuid4().hex[:8]}")
-        self._inventory, self._lock = self.book.inventory, self.book.lock
+        cache = Cache(*config.inventory_ages_s(), resources, enforcing=config.bind.enabled)
+        # The random part makes the name unique among all processes.
+        self.locked = LockedCache(cache, extender, f"{name}_{uuid.uuid4().hex[:8]}")
+        self._cache, self._lock = cache, self.locked.lock
         self._leader = leader(transport, changed=self._turned) if leader is not None else None
         self._recorder = EventRecorder(transport, self.active)
         self._share_nodes = ShareNodes(self._recorder.warn, resources)
         self._inventory_events = InventoryEvents(self._recorder.warn)
-        self._placements = PlacementEvents(extender.record, self._recorder.tell)
+        self._placements = PlacementEvents(extender.record, self._recorder.write)
         self._oldest_s = config.inventory_ages_s()[0]
-        parts = (self._inventory, self._lock, resources, self._wake)
+        parts = (cache, self._lock, resources, self._wake)
         self._report_problems = ReportProblems()
         reports = ReportHandler(*parts, self._report_problems)
-        # Nobody waits before the first inventory.
+        # Before the first inventory no request can be answered, and so none is slowed down.
         rate_limiter = RateLimiter(
             lambda: self.snapshot is not None and not (self.enforcing and self.enforcing.listing)
         )
-        self._forecasting = Forecasting(self._inventory, self._lock, extender, rate_limiter)
+        self._forecasting = Forecasting(cache, self._lock, extender, rate_limiter)
         budgets = BudgetHandler()
         extender.preemptor.budgets = budgets.budgets
         pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), PodHandler(*parts), rate_limiter)
@@ -113,7 +131,7 @@ class LiveInventory:
         if config.bind.enabled:
             self.enforcing = Enforcing(
                 transport,
-                self.book,
+                self.locked,
                 config,
                 self.active,
                 self._too_old,
@@ -123,49 +141,48 @@ class LiveInventory:
                 extender.record,
             )
             self._reflectors.append(self.enforcing.reflector)
+        self._reflectors += self._leader.reflectors if self._leader is not None else ()
         self._changed = Event()
-        self._stopped = Event()
-        self._thread = Thread(target=self._run, name="publisher", daemon=True)
-        # When the first of those changes arrived that nobody has taken yet.
+        # When the first change arrived since the last publication began.
         self._arrived_at: float | None = None
         self._unpublished: dict[str, Cause] = {}
-        # Since when publications fail, None while they do not.
+        # When publications began to fail; None while they succeed.
         self._failing_since: float | None = None
         self._published_at = self._ticked_at = 0.0
-        # By node, since when a refusal may be cured by what changed there.
+        # By node: pods rejected since this time may fit after the change of the node.
         self._to_cure: dict[str, float] = {}
         self._looked_at: dict[str, float] = {}
         self._cured_at = 0.0
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """What the extender decides on now."""
+        """The snapshot that the extender decides on."""
         return self._extender.snapshot
 
     @property
     def binder(self) -> Binder | None:
-        """What binds, where that is enabled."""
+        """The binder, where binding is enabled."""
         return self.enforcing.binder if self.enforcing is not None else None
 
     def pending(self) -> Sequence[PendingPod]:
         """The pods that ask GPUs and have no node yet."""
         with self._lock:
-            return self._inventory.all_pending()
+            return self._cache.all_pending()
 
     def is_gone(self, uid: str) -> bool:
         """Whether a pod is known neither to wait for GPUs nor to hold any; never while the watch is lost."""
         if not self._pods.health().connected:
             return False
-        # Not by the snapshot: a pod that has just been bound is not on it yet.
+        # The snapshot does not have a pod yet that was bound a moment ago.
         with self._lock:
-            return not self._inventory.waits_or_holds(uid)
+            return not self._cache.waits_or_holds(uid)
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
-        """What kube-scheduler's own filters compare of each Node, without amounts."""
+        """The fields of each Node that kube-scheduler's own filters compare, without amounts."""
         return dict(self._nodes.facts)
 
     def active(self) -> bool:
-        """Whether it is this extender that writes to the cluster."""
+        """Whether this extender writes to the cluster."""
         return self._leader is None or self._leader.active
 
     def _turned(self, active: bool) -> None:
@@ -173,8 +190,8 @@ class LiveInventory:
             self.enforcing.turned(active)
 
     def _too_old(self) -> str | None:
-        """Why what is known is too old to bind on; None when it is not."""
-        for reflector in self._watched():
+        """Why the cache is too old to bind on; None when it is not."""
+        for reflector in self._reflectors:
             health = reflector.health()
             if not health.synced:
                 return f"the list of {health.name} is not complete"
@@ -183,19 +200,19 @@ class LiveInventory:
         return None
 
     def start(self) -> None:
-        """Follow the cluster from now on."""
-        for reflector in self._watched():
+        """Begin to follow the cluster."""
+        for reflector in self._reflectors:
             reflector.start()
         self._recorder.start()
         if self._leader is not None:
             self._leader.start()
         if self.enforcing is not None:
             self.enforcing.start()
-        self._thread.start()
+        super().start()
 
-    def stop(self) -> None:
-        """Follow it no longer."""
-        self._stopped.set()
+    def stop(self, wait_s: float = _STOP_S) -> None:
+        """Cease to follow it."""
+        self.stopped.set()
         self._changed.set()
         self._recorder.stop()
         self._forecasting.stop()
@@ -204,22 +221,21 @@ class LiveInventory:
         if self._leader is not None:
             self._leader.stop()
         # All at once: each may hang in a list of its own.
-        for reflector in self._watched():
-            reflector.halt()
-        end = time.monotonic() + _STOP_S
-        for reflector in self._watched():
-            reflector.stop(max(0.0, end - time.monotonic()))
-        if self._thread.is_alive():
-            self._thread.join(_STOP_S)
-        self._forecasting.join(_STOP_S)
+        for reflector in self._reflectors:
+            reflector.stop(0.0)
+        end = time.monotonic() + wait_s
+        for reflector in self._reflectors:
+            reflector.join(max(0.0, end - time.monotonic()))
+        self.join(wait_s)
+        self._forecasting.join(wait_s)
 
     def status(self) -> SourceStatus:
-        """How it goes."""
+        """The state of all that is followed, for probes and metrics."""
         now = time.monotonic()
-        watches = [reflector.health() for reflector in self._watched()]
+        watches = [reflector.health() for reflector in self._reflectors]
         checks = [Check(f"watch-{watch.name}", watch.synced, _note(watch)) for watch in watches]
         with self._lock:
-            ages = self._inventory.ages(now)
+            ages = self._cache.ages(now)
         return SourceStatus(
             checks=[*checks, Check("inventory", self.snapshot is not None, None)],
             watches=watches,
@@ -239,92 +255,89 @@ class LiveInventory:
         )
 
     def _problems(self, watches: Sequence[WatchHealth], now: float) -> list[Problem]:
-        problems = [
-            Problem(f"watch of {watch.name}", watch.problem, watch.silent_s)
-            for watch in watches
-            if watch.problem is not None
-        ]
+        lost = [(watch, watch.problem) for watch in watches if watch.problem is not None]
+        problems = [Problem(f"watch of {watch.name}", problem, watch.silent_s) for watch, problem in lost]
         if self._failing_since is not None:
             text = "what is heard of cannot be put together: unexpected error; see the log"
             problems.append(Problem("inventory", text, now - self._failing_since))
         return problems
-
-    def _watched(self) -> list[Reflector[Any]]:
-        return [*self._reflectors, *(self._leader.reflectors if self._leader is not None else ())]
 
     def _wake(self) -> None:
         with self._lock:
             self._arrived_at = self._arrived_at or time.monotonic()
         self._changed.set()
 
-    def _tell(self) -> None:
-        """What is wrong with reports is told by whoever is active, also if it was found out before."""
+    def _write_report_problems(self) -> None:
+        """Write Events on problems of reports, also of those found while another extender was active."""
         snapshot = self.snapshot
         if snapshot is None or not self.active():
             return
-        for trouble in self._report_problems.take_untold():
-            known = snapshot.nodes.get(trouble.node)
+        for problem in self._report_problems.take_unwritten():
+            known = snapshot.nodes.get(problem.node)
             uid = known.info.uid if known else None
-            self._recorder.warn(trouble.node, uid, trouble.reason, trouble.note, trouble.about)
+            self._recorder.warn(problem.node, uid, problem.reason, problem.note, problem.about)
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
+    def run(self) -> None:
+        """Publish changes until stopped."""
+        while not self.stopped.is_set():
             self._changed.wait(_TICK_S)
-            self._stopped.wait(max(0.0, self._published_at + _PUBLISH_EVERY_S - time.monotonic()))
+            self.stopped.wait(max(0.0, self._published_at + _PUBLISH_EVERY_S - time.monotonic()))
             self._changed.clear()
             try:
                 self._after_outage()
-                if all(reflector.synced.is_set() for reflector in self._watched()):
+                if all(reflector.synced.is_set() for reflector in self._reflectors):
                     self._publish()
                     self._failing_since = None
-                    self._tell()
+                    self._write_report_problems()
             except Exception:
                 self._failing_since = self._failing_since or time.monotonic()
                 log.exception("the inventory was not published; trying again")
 
     def _after_outage(self) -> None:
-        """Where the API server is back, trust no connection of before, and no wait that began meanwhile."""
+        """When the API server is back, renew older connections, and end waits that began meanwhile."""
         if self._returns == self._server.returns:
             return
         self._returns = self._server.returns
-        for reflector in self._watched():
+        for reflector in self._reflectors:
             reflector.renew(silent_since=self._server.away_since)
         if self.binder is not None:
             self.binder.look_again()
 
     def _publish(self) -> None:
         now = time.monotonic()
-        with self.book.publishing:
+        with self.locked.publishing:
             with self._lock:
                 if now - self._ticked_at >= _TICK_S:
                     self._ticked_at = now
-                    self._inventory.tick(now)
-                # What could not be published the last time is still to be.
-                _merge(self._unpublished, self._inventory.take_changes())
+                    self._cache.tick(now)
+                # Changes whose publication failed are published again.
+                for name, cause in self._cache.take_changes().items():
+                    self._unpublished[name] = self._unpublished.get(name, cause) | cause
                 arrived_at, self._arrived_at = self._arrived_at or now, None
-                infos = {name: self._inventory.info(name) for name in self._unpublished}
-                seen = {name: self._inventory.advertised(name) for name in infos}
-                unlabelled = {name for name in infos if self._inventory.unlabelled(name)}
-                left = self._extender.places.follow(self._inventory.pending, self._inventory.is_gone)
+                infos = {name: self._cache.info(name) for name in self._unpublished}
+                records = {name: self._cache.record(name) for name in infos}
+                left = self._extender.places.follow(self._cache.pending, self._cache.is_gone)
                 _earliest(self._to_cure, dict.fromkeys(left, 0.0))
             before = self.snapshot
             begun = before is None
             if begun:
-                # The first decision knows of all pods that are there.
+                # The first forecast counts all listed pods.
                 self._forecasting.look()
                 self._extender.replace_nodes(info for info in infos.values() if info is not None)
             elif infos:
                 self._extender.update_nodes(infos)
-        self.book.publish_owed()
+        self.locked.publish_owed()
         if self.enforcing is not None:
-            self.enforcing.follow(infos, seen)
+            self.enforcing.follow(infos, records)
         self._share_nodes.follow(infos)
-        self._inventory_events.follow(infos, unlabelled)
+        unlabelled = {name for name, record in records.items() if record is not None and record.unlabelled}
+        reported = {name for name, info in infos.items() if info is not None and info.report is not None}
+        self._inventory_events.follow(infos, unlabelled - reported)
         if before is not None:
             self._placements.follow(before, infos)
         if begun and (snapshot := self.snapshot) is not None:
             self._unpublished = {}
-            # What was just built lives on.
+            # These objects live long.
             settle_heap()
             log.info("inventory complete: %d nodes, generation %d", len(snapshot.nodes), snapshot.generation)
             self._greet(snapshot)
@@ -336,13 +349,13 @@ class LiveInventory:
         self._cure(changes, arrived_at)
 
     def _greet(self, snapshot: Snapshot) -> None:
-        """Have pods looked at again that were refused before this process began: it knows nothing of them."""
+        """Have kube-scheduler retry the pods rejected before this process began, which are not known here."""
         name = next((name for name, node in snapshot.nodes.items() if node.state.slots), None)
         if name is not None:
             self._recorder.nudge(name)
 
     def _cure(self, changes: Mapping[str, Cause], arrived_at: float) -> None:
-        """Nudge kube-scheduler where what changed gives a refused pod its place."""
+        """Nudge kube-scheduler where a change makes room for a rejected pod."""
         _earliest(
             self._to_cure,
             {name: 0.0 if cause & _INVISIBLE else arrived_at - _BEHIND_S for name, cause in changes.items()},
@@ -356,7 +369,8 @@ class LiveInventory:
         ):
             return
         self._cured_at = now
-        # Each change is looked at twice: a request may be refused on the snapshot before it, a moment after.
+        # Each change is checked twice: a request that decides on the snapshot before it may be rejected
+        # later.
         pending, latest = self._looked_at, self._to_cure
         self._looked_at, self._to_cure = dict(latest), {}
         _earliest(pending, latest)
@@ -367,17 +381,12 @@ class LiveInventory:
 
 
 def _note(watch: WatchHealth) -> str | None:
-    """What is not well with a watch."""
+    """The note on a watch that is lost or not listed; None for a healthy one."""
     if watch.problem is None:
         return None
     if not watch.synced:
         return f"not listed yet: {watch.problem}"
     return f"lost for {watch.silent_s:.0f} s, what is known is served on: {watch.problem}"
-
-
-def _merge(into: dict[str, Cause], changes: Mapping[str, Cause]) -> None:
-    for name, cause in changes.items():
-        into[name] = into.get(name, cause) | cause
 
 
 def _earliest(into: dict[str, float], times: Mapping[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""A live cluster read once: what a running extender would know of it by now."""
+"""A live cluster read once, into the state that a running extender would have by now."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from scheduler_ext.cluster.client.transport import RefusedError, ServerClock, Transport
-from scheduler_ext.cluster.inventory_handlers import owner_uid, received_at
+from scheduler_ext.cluster.inventory_handlers import owner_uid, pod_state, received_at, update_pod
 from scheduler_ext.cluster.live import GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.reflector import PAGE
-from scheduler_ext.core.cache.inventory import Inventory
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.errors import ClusterError, ImpossibleReportError, InventoryError
 from scheduler_ext.core.request.quantity import QuantityError
-from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.node_info import node_record
 from scheduler_ext.wire.objects import Objects
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name, pod_uid
+from scheduler_ext.wire.pod import is_finished, pod_name, pod_uid
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
 from scheduler_ext.wire.watching import Decoder
@@ -33,12 +31,13 @@ T = TypeVar("T")
 def cluster_state(
     transport: Transport, source: str, config: Configuration, *, with_objects: bool = False
 ) -> ClusterState:
-    """Every node of a cluster as of now; where asked for, also the Nodes and the pods that hold resources.
+    """Every node of a cluster as of now; ``with_objects`` adds the Nodes and the pods that hold resources,
+    which take most of the memory.
 
-    These are most of a cluster's memory. Raises ClusterError; InventoryError naming an object and its field.
+    Raises ClusterError; InventoryError naming an object and its field.
     """
     resources = config.resource_names()
-    inventory = Inventory(*config.inventory_ages_s(), resources, enforcing=config.bind.enabled)
+    cache = Cache(*config.inventory_ages_s(), resources, enforcing=config.bind.enabled)
     objects = Objects()
     now = time.monotonic()
     for node, clock in _list(transport, NODES, Decoder(kube.Node)):
@@ -46,18 +45,18 @@ def cluster_state(
         name = metadata.name or ""
         if with_objects:
             objects.nodes[name] = node
-        # Whoever runs longer than this command has known the node since it was created.
+        # A running extender has known the node since it was created.
         created = seconds(metadata.creation_timestamp)
         seen_at = clock.monotonic(created) if created is not None else now
         with _named(f"{source}: Node {name}: status"):
-            inventory.node_seen(name, node_record(node, resources), seen_at)
-    inventory.arrivals.hold()
+            cache.update_node(name, node_record(node, resources), seen_at)
+    cache.demand.hold()
     for pod, _ in _list(transport, PODS, Decoder(kube.Pod)):
         if with_objects and pod.spec is not None and pod.spec.node_name and not is_finished(pod):
             objects.pods.append(pod)
         with _named(f"{source}: Pod {pod_name(pod)}: spec"):
-            _tell(pod, inventory, resources, now)
-    inventory.arrivals.release()
+            update_pod(cache, pod_uid(pod), pod_state(pod, resources), now)
+    cache.demand.release()
     problems: dict[str, str] = {}
     for gpu_node, clock in _reports(transport, problems):
         metadata = gpu_node.metadata or GpuNodeMeta()
@@ -65,29 +64,16 @@ def cluster_state(
         try:
             report = read_report(gpu_node)
         except ImpossibleReportError as error:
-            # One node's nonsense must not hide the others; an extender keeps its last good report.
+            # A bad report must not hide the other nodes; a running extender keeps the last good one.
             problems[name] = str(error)
             continue
         if report is not None:
-            inventory.report_seen(name, report, received_at(metadata, clock, now), now, owner_uid(metadata))
-    inventory.tick(now)
-    infos = {info.name: info for info in inventory.infos()}
-    workload = inventory.arrivals.workload()
-    pending = inventory.all_pending()
-    return ClusterState(source, objects, infos, inventory.ages(now), problems, workload, pending)
-
-
-def _tell(pod: kube.Pod, inventory: Inventory, resources: ResourceNames, now: float) -> None:
-    """What a pod holds, or waits for. Raises QuantityError for an amount of GPUs that cannot be read."""
-    spec = pod.spec or kube.PodSpec()
-    if spec.node_name and asks_gpu(spec, resources):
-        inventory.pod_seen(bound_pod(pod, resources), spec.node_name, now)
-    elif is_finished(pod):
-        return
-    elif spec.node_name:
-        inventory.other_pod_seen(pod_uid(pod), spec.node_name, pod_cpu_milli(spec))
-    elif asks_gpu(spec, resources):
-        inventory.pod_pending(pending_pod(pod, resources))
+            cache.update_report(name, report, received_at(metadata, clock, now), now, owner_uid(metadata))
+    cache.tick(now)
+    infos = {info.name: info for info in cache.infos()}
+    workload = cache.demand.workload()
+    pending = cache.all_pending()
+    return ClusterState(source, objects, infos, cache.ages(now), problems, workload, pending)
 
 
 @contextmanager
@@ -102,7 +88,7 @@ def _reports(transport: Transport, problems: dict[str, str]) -> Iterator[tuple[G
     try:
         yield from _list(transport, GPU_NODES, Decoder(GpuNode), problems)
     except RefusedError as error:
-        # A cluster without our CRD has no agents: its labels speak.
+        # A cluster without our CRD has no agents: only labels describe its GPUs.
         if error.status != 404:
             raise
 
@@ -110,9 +96,9 @@ def _reports(transport: Transport, problems: dict[str, str]) -> Iterator[tuple[G
 def _list(
     transport: Transport, path: str, decoder: Decoder[T], problems: dict[str, str] | None = None
 ) -> Iterator[tuple[T, ServerClock]]:
-    """All objects of a list, page by page, with the server's clock as of theirs.
+    """All objects of a list, page by page, with the server's clock as of their page.
 
-    What cannot be read is added to ``problems`` by name; without these it ends the list.
+    An object that cannot be read is added to ``problems`` by name; where that is None it raises ClusterError.
     """
     query = {"limit": str(PAGE)}
     while True:

@@ -1,8 +1,9 @@
-"""A Lease of the extender's own, where no kube-scheduler in its pod holds one: which of several is active.
+"""Leader election by a Lease of the extender's own, where no kube-scheduler runs in its pod.
 
-As kube-scheduler does it: whoever finds the Lease unchanged for as long as it is good for takes it. Times are
-by our monotonic clock since we saw the last change, never by what another wrote down. The holder takes itself
-for active from before it asked until ``renew_s`` later, which is over before anybody else may take the Lease.
+As in kube-scheduler, a candidate that finds the Lease unchanged for its whole duration takes it. Times are by
+the candidate's monotonic clock since it saw the last change, never by the times in the Lease. The holder
+counts as active from before its write was sent until ``renew_s`` later, which ends before another candidate
+may take the Lease.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable
-from threading import Event, Thread
 from typing import Any
 from urllib.parse import quote
 
+from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.transport import JSON, RefusedError, Reply, Transport
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.errors import ClusterError
@@ -29,19 +30,19 @@ log = logging.getLogger(__name__)
 LEASE_S = 15.0
 RENEW_S = 10.0
 RETRY_S = 2.0
-# However long a Lease says that it is good for: a slip of somebody's hand must not leave nobody active.
+# The longest duration that is respected: a Lease edited by mistake must not keep every candidate passive.
 _LONGEST_S = 300.0
-# A stop waits so long for the Lease to be given back.
+# How long a stop waits for the Lease to be released.
 _RELEASE_S = 2.0
-# How many of our writes without an answer are remembered: they may have been done, or still be.
+# How many unanswered writes are remembered: the server may have done them, or still do them.
 _UNANSWERED = 16
 _NEVER = -math.inf
 _WORD = {True: "active", False: "a standby"}
 
 
-class Election:
-    """One candidate; ``identity`` is no other's, nor that of a former life. ``changed`` is told of each turn,
-    in the election's thread: before it is active, and after it was."""
+class Election(Background):
+    """One candidate; ``identity`` is unique, also among restarts. ``changed`` is called in the election's
+    thread before the candidate becomes active, and after it ceased to be."""
 
     def __init__(
         self,
@@ -58,57 +59,50 @@ class Election:
     ) -> None:
         if not lease_s > renew_s > retry_s:
             raise ValueError(f"a lease of {lease_s} s, renewed within {renew_s} s, tried every {retry_s} s")
+        super().__init__("election")
         self._transport = transport
         self._namespace, self._name, self._identity = namespace, name, identity
         self._changed = changed
         self._lease_s, self._renew_s, self._retry_s = lease_s, renew_s, retry_s
         self._monotonic = monotonic
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
-        # The Lease as last seen, since when it has been so, and whether that was our own writing.
+        # The Lease as last seen, when it last changed, and whether its content is our own write.
         self._seen: HeldLease | None = None
         self._seen_at = _NEVER
         self._mine = False
-        # False after a write that may have been done: the Lease has to be read first.
+        # False while a write may have been done unseen: the Lease has to be read first.
         self._sure = False
-        # When our writes were sent whose end may have been missed, by the times they carry.
+        # When each of our writes was sent, by the renew time it carries; its answer may have been lost.
         self._sent: deque[tuple[str, float]] = deque(maxlen=_UNANSWERED)
         self._until = _NEVER
-        self._told = False
+        self._reported = False
         self._problem: str | None = None
-        self._stopped = Event()
-        self._thread = Thread(target=self._run, name="election", daemon=True)
         self.reflectors: tuple[Reflector[Any], ...] = ()
 
     @property
     def active(self) -> bool:
-        """Whether it is us; False by itself when the Lease could not be renewed for ``renew_s``."""
-        return self._monotonic() < self._until and not self._stopped.is_set()
+        """Whether this candidate holds the Lease; ends by itself ``renew_s`` after the last renewal."""
+        return self._monotonic() < self._until and not self.stopped.is_set()
 
     @property
     def problem(self) -> str | None:
-        """What keeps us from asking for the Lease; None while all is well."""
+        """Why the Lease cannot be read or written; None when it can."""
         return self._problem
 
-    def start(self) -> None:
-        """Stand from now on."""
-        self._thread.start()
-
     def stop(self, wait_s: float = _RELEASE_S) -> None:
-        """Be active no longer, and let another be at once."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join(wait_s)
-        self._tell()
-        # With a request of ours on its way nobody knows the version.
-        if self._mine and self._sure and not self._thread.is_alive():
+        """Cease to be active, and release the Lease so that another candidate can take it at once."""
+        super().stop(wait_s)
+        self._report()
+        # With a request in flight the version of the Lease is not known.
+        if self._mine and self._sure and not self.is_alive:
             self._release(wait_s)
 
     def attempt(self) -> None:
         """Acquire or renew the Lease, if that may be."""
-        # Who was paused for long was not active meanwhile, even if he is again at once.
-        self._tell()
+        # A process that was paused was not active meanwhile, even if it becomes active at once.
+        self._report()
         try:
-            # After a conflict the Lease is looked at, and may be ours nevertheless: somebody labelled it.
+            # After a conflict the Lease is read, and may be ours nevertheless: its labels may have changed.
             if not self._try():
                 self._try()
         except ClusterError as error:
@@ -119,26 +113,27 @@ class Election:
             if self._problem is not None:
                 log.info("Lease %s/%s: it goes on", self._namespace, self._name)
             self._problem = None
-        self._tell()
+        self._report()
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
+    def run(self) -> None:
+        """Acquire and renew until stopped."""
+        while not self.stopped.is_set():
             try:
                 self.attempt()
             except Exception:
                 log.exception("unexpected error in the election; trying again")
-            self._stopped.wait(self._wait_s())
+            self.stopped.wait(self._wait_s())
 
     def _wait_s(self) -> float:
         left_s = self._until - self._monotonic()
-        # Whoever is told of the turn is told when it happens.
+        # Wakes when the term ends, so that ``changed`` is called then.
         return min(self._retry_s, left_s) if left_s > 0 else self._retry_s * random.uniform(1.0, 1.2)
 
     def _try(self) -> bool:
         """One try; False after a conflict."""
         if not (self._mine and self._sure):
             self._look()
-        if self._stopped.is_set() or not (self._mine or self._is_free()):
+        if self.stopped.is_set() or not (self._mine or self._is_free()):
             return True
         try:
             self._take()
@@ -149,7 +144,7 @@ class Election:
         return True
 
     def _look(self) -> None:
-        """Read the Lease, and remember since when it has been what it is."""
+        """Read the Lease, and note when it changed."""
         try:
             found = read_lease(self._transport.get(self._path, timeout_s=self._timeout_s()).body)
         except RefusedError as error:
@@ -158,7 +153,7 @@ class Election:
             found = None
         sent_at = self._sent_at(found)
         if found is None:
-            # Deleted by hand. Whoever held it may not know yet, unless that was us.
+            # Deleted by hand. Another holder may not know yet.
             if self._seen is not None:
                 self._seen_at = _NEVER if self._mine else self._monotonic()
         elif self._seen is None or found.version != self._seen.version:
@@ -168,12 +163,12 @@ class Election:
         self._hold_until(sent_at + self._renew_s if sent_at is not None else _NEVER)
 
     def _is_free(self) -> bool:
-        """Whether nobody can be active by it."""
+        """Whether no candidate can be active by it."""
         good_for_s = self._lease_s
         if self._seen is not None:
             said_s = self._seen.spec.lease_duration_seconds or 0
             if not self._seen.spec.holder_identity and said_s <= 1:
-                # As a holder leaves it that gives it back. An empty holder alone may be anybody's hand.
+                # As a holder leaves it on release. An empty holder alone may be a manual edit.
                 return True
             good_for_s = max(good_for_s, min(said_s, _LONGEST_S))
         elif self._seen_at == _NEVER:
@@ -181,7 +176,7 @@ class Election:
         return self._monotonic() >= self._seen_at + good_for_s
 
     def _take(self) -> None:
-        """Write that it is ours from now on. Raises ClusterError."""
+        """Write this candidate as the holder. Raises ClusterError."""
         before = self._seen.spec if self._seen is not None else None
         now = micro_time(time.time())
         kept = before if self._mine and before is not None else LeaseSpec()
@@ -195,7 +190,7 @@ class Election:
         )
         sent_at = self._monotonic()
         self._sent.append((now, sent_at))
-        # Until an answer says so.
+        # Until an answer confirms it.
         self._sure = False
         reply = self._write(spec, self._timeout_s())
         self._seen = read_lease(reply.body)
@@ -220,7 +215,8 @@ class Election:
             log.warning("Lease %s/%s was not given back: %s", self._namespace, self._name, error)
 
     def _sent_at(self, found: HeldLease | None) -> float | None:
-        """When we sent what stands there; None when it is not ours, whatever it says of the holder."""
+        """When this candidate sent the content of the Lease; None when it did not, whatever holder it
+        names."""
         if found is None or found.spec.holder_identity != self._identity:
             return None
         return next((at for renewed, at in self._sent if renewed == found.spec.renew_time), None)
@@ -230,24 +226,24 @@ class Election:
         return f"{self._leases}/{quote(self._name, safe='')}"
 
     def _timeout_s(self) -> float:
-        """So that two tries find time, and no longer than we are active."""
+        """Leaves time for two tries, and ends with the term."""
         left_s = self._until - self._monotonic()
         return min(self._renew_s / 2, left_s) if left_s > 0 else self._renew_s / 2
 
     def _hold_until(self, until: float) -> None:
-        """Be active until then. Whoever has to prepare for a turn is told of it before it can be seen."""
-        if not self._told and self._monotonic() < until and not self._stopped.is_set():
+        """Set the end of the term; ``changed`` is called before ``active`` can be seen."""
+        if not self._reported and self._monotonic() < until and not self.stopped.is_set():
             self._turn(True)
         self._until = until
-        self._tell()
+        self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         active = self.active
-        if active != self._told:
+        if active != self._reported:
             self._turn(active)
 
     def _turn(self, active: bool) -> None:
-        self._told = active
+        self._reported = active
         holder = self._seen.spec.holder_identity if self._seen is not None else None
         log.info("this extender is %s now; the Lease is held by %r", _WORD[active], holder or "")
         self._changed(active)

@@ -1,7 +1,7 @@
-"""One kind of object of an API server, followed: a list, then a watch from there, for as long as it goes.
+"""Follows one kind of object of an API server: a list, then a watch from its version.
 
-A lost watch goes on where it ended. Where the server no longer knows that place (410), everything is listed
-anew and compared, so that what was deleted meanwhile is noticed.
+A watch that is lost resumes where it ended. Where the server no longer knows that version (410), everything
+is listed again and compared, so that objects deleted meanwhile are removed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from threading import Event, Thread
+from dataclasses import replace
+from threading import Event
 from typing import Generic, TypeVar
 
+from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.backoff import Backoff
 from scheduler_ext.cluster.client.retry import Retry
 from scheduler_ext.cluster.client.transport import (
@@ -33,40 +33,29 @@ from scheduler_ext.cluster.client.transport import (
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.sources.source_status import WatchHealth
 from scheduler_ext.wire.watching import EXPIRED, Broken, Decoder, Status
 from scheduler_ext.wire.watching import Event as WatchEvent
 
 log = logging.getLogger(__name__)
 
 U = TypeVar("U")
-# Half of client-go's: the interpreter is taken while a page is decoded, some 2 ms.
+# Half of client-go's: decoding a page blocks the interpreter for some 2 ms.
 PAGE = 250
-# How long the server shall let a watch live, so that thousands do not end together.
+# The lifetime asked for a watch, random so that thousands do not end together.
 _WATCH_S = (240, 480)
-# A page is asked for so often; after that, the list begins anew.
+# Tries of one page before the list begins again.
 _PAGE_TRIES = 6
-# A watch that could not be read so often from one place will not be the next time.
+# After this many unreadable watches from one version, the next would be unreadable too.
 _GARBLED_TRIES = 3
-# A watch that ended sooner, and without an event, was none.
+# A watch that ended sooner and without an event failed.
 _SHORT_S = 1.0
-# One that lasted for so long went well, though it brought nothing and its end was none.
+# A watch that lasted this long went well, even without events or a proper end.
 _LONG_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class WatchHealth:
-    """How it goes: ``connected`` while a list or a watch is answered; ``silent_s`` since the last word."""
-
-    name: str
-    synced: bool
-    connected: bool
-    silent_s: float
-    problem: str | None
-    restarts: Mapping[str, int]
-
-
-class Reflector(Generic[U]):
-    """Follows ``path`` and tells ``handler``. ``selectors`` are query parameters such as fieldSelector."""
+class Reflector(Background, Generic[U]):
+    """Follows ``path`` and calls ``handler``. ``selectors`` are query parameters such as fieldSelector."""
 
     def __init__(
         self,
@@ -78,73 +67,63 @@ class Reflector(Generic[U]):
         rate_limiter: RateLimiter | None = None,
         **selectors: str,
     ) -> None:
+        super().__init__(f"watch-{name}")
         self.name = name
         self._transport = transport
         self._path = path
         self._decoder = decoder
-        self._sink = handler
+        self._handler = handler
         self._selectors = selectors
         self._rate_limiter = rate_limiter or RateLimiter(lambda: False)
         self._retry = Retry(transport.server, Backoff())
-        # How long an answer may take to begin: longer each time that none came.
+        # How long an answer may take to begin; doubles each time that none came.
         self._answer_s = ANSWER_S
-        # Whether the server has forgotten our place since something last went well.
+        # Whether the server has expired our version since the last success.
         self._expired_before = False
-        self._stopped = Event()
         self._stream: Stream | None = None
-        self._thread = Thread(target=self._run, name=f"watch-{name}", daemon=True)
         self._restarts: Counter[str] = Counter()
         self._heard_at = time.monotonic()
         self._connected = False
         self._problem: str | None = None
-        # Where to watch from; "": list first.
+        # The version to watch from; "": list first.
         self._version = ""
-        # Whatever a watch brings was written after this.
-        self._word_at = -math.inf
+        # Everything that the watch brings was written after this.
+        self._written_after = -math.inf
         self._garbled = ("", 0)
         self.synced = Event()
-        # Set while what is known is of a list that began after the last call of ``relist``.
+        # Set once a list is complete that began after the last call of ``relist``.
         self._fresh = Event()
-        self._wanted_anew = False
-
-    def start(self) -> None:
-        """Follow from now on, in a thread of its own."""
-        self._thread.start()
-
-    def halt(self) -> None:
-        """Follow no longer, without waiting for the end of it."""
-        self._stopped.set()
-        stream = self._stream
-        if stream is not None:
-            stream.stop()
+        self._relist_wanted = False
 
     def stop(self, wait_s: float = 2.0) -> None:
-        """Follow no longer."""
-        self.halt()
-        if self._thread.is_alive():
-            self._thread.join(wait_s)
+        """End the watch."""
+        self.stopped.set()
+        self._end_stream()
+        super().stop(wait_s)
 
     def relist(self) -> None:
-        """List everything anew, and soon; ``relisted`` when that is done."""
+        """List everything again, and soon; then ``relisted`` is true."""
         self._fresh.clear()
-        self._wanted_anew = True
-        stream = self._stream
-        if stream is not None:
-            stream.stop()
+        self._relist_wanted = True
+        self._end_stream()
 
     def renew(self, silent_since: float) -> None:
         """Begin the watch again where nothing came since then (monotonic): its connection may be dead."""
+        if self._heard_at < silent_since:
+            self._end_stream()
+
+    def _end_stream(self) -> None:
         stream = self._stream
-        if stream is not None and self._heard_at < silent_since:
+        if stream is not None:
             stream.stop()
 
     @property
     def relisted(self) -> bool:
-        """Whether a list is complete that began after the last call of ``relist``, or any without one."""
-        return self.synced.is_set() and not self._wanted_anew and self._fresh.is_set()
+        """Whether a list is complete that began after the last call of ``relist``, if there was one."""
+        return self.synced.is_set() and not self._relist_wanted and self._fresh.is_set()
 
     def health(self) -> WatchHealth:
-        """How it goes right now."""
+        """The current state."""
         return WatchHealth(
             self.name,
             self.synced.is_set(),
@@ -154,23 +133,24 @@ class Reflector(Generic[U]):
             dict(self._restarts),
         )
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
+    def run(self) -> None:
+        """Follow until stopped."""
+        while not self.stopped.is_set():
             self._follow()
             self._connected = False
-            self._retry.wait(self._stopped)
+            self._retry.wait(self.stopped)
 
     def _follow(self) -> None:
-        """List where need be and watch until that ends."""
+        """List where necessary, then watch until the watch ends."""
         try:
-            if not self._version or self._wanted_anew:
-                # In this order: whoever asks meanwhile must not take the last list for the next.
+            if not self._version or self._relist_wanted:
+                # In this order: a call of ``relist`` meanwhile must not take this list for its own.
                 self._fresh.clear()
-                self._wanted_anew = False
+                self._relist_wanted = False
                 self._version = ""
                 self._list()
                 self._fresh.set()
-            if not self._wanted_anew:
+            if not self._relist_wanted:
                 self._watch()
         except RefusedError as error:
             if error.status == EXPIRED:
@@ -186,37 +166,37 @@ class Reflector(Generic[U]):
             self._list_if_stuck()
             self._lost("garbled", error)
         except Exception as error:
-            # Half an update may have been taken: only a list puts that right.
+            # Half an update may have been applied: only a list corrects that.
             log.exception("watch of %s: unexpected error; listing anew", self.name)
             self._version = ""
             self._lost("error", error)
 
     def _list(self) -> None:
-        self._sink.begin()
+        self._handler.begin()
         asked_at = time.monotonic()
         page_token = ""
-        while not self._stopped.is_set():
+        while not self.stopped.is_set():
             reply = self._page(page_token)
             with self._rate_limiter.turn():
                 page = self._decoder.page(reply.body)
                 self._heard()
                 for broken in page.broken:
-                    self._sink.broken(broken)
-            together = self._sink.together
+                    self._handler.broken(broken)
+            together = self._handler.together
             for start in range(0, len(page.items), together):
                 with self._rate_limiter.turn():
-                    self._sink.seen(page.items[start : start + together], reply.clock)
+                    self._handler.seen(page.items[start : start + together], reply.clock)
             page_token = page.next
             if not page_token:
                 if not page.resource_version:
                     raise ClusterError("a list without a resourceVersion")
-                self._sink.end()
-                self._version, self._word_at = page.resource_version, asked_at
+                self._handler.end()
+                self._version, self._written_after = page.resource_version, asked_at
                 self.synced.set()
                 return
 
     def _page(self, token: str) -> Reply:
-        """A page of a list. One in its middle is worth several tries: the next list would begin in front."""
+        """A page of a list. A later page gets several tries: the next list would begin at the first page."""
         query = {"limit": str(PAGE), **self._selectors, **({"continue": token} if token else {})}
         retry = Retry(self._transport.server, Backoff())
         for left in reversed(range(_PAGE_TRIES if token else 1)):
@@ -228,7 +208,7 @@ class Reflector(Generic[U]):
                 self._note(error)
                 self._connected = False
                 retry.failed(error)
-                if not retry.wait(self._stopped):
+                if not retry.wait(self.stopped):
                     raise
         raise AssertionError("a last try either answers or raises")
 
@@ -247,25 +227,25 @@ class Reflector(Generic[U]):
         with self._transport.watch(self._path, query, answer_s=answer_s) as stream:
             self._stream = stream
             self._heard()
-            # Whoever stops us ends the stream he finds: one that begins at that moment ends here.
-            if self._stopped.is_set() or self._wanted_anew:
+            # A stop ends the stream it finds: a stream that begins at that moment ends here.
+            if self.stopped.is_set() or self._relist_wanted:
                 return
             try:
                 for lines in stream.batches():
                     self._heard()
-                    clock = replace(stream.clock, not_before=self._word_at)
+                    clock = replace(stream.clock, not_before=self._written_after)
                     with self._rate_limiter.turn():
                         expired = self._take([self._decoder.event(line) for line in lines], clock)
                     if expired:
                         raise RefusedError(EXPIRED, "Expired", "the watch is too old")
-                    self._word_at = self._heard_at
-                    if self._stopped.is_set():
+                    self._written_after = self._heard_at
+                    if self.stopped.is_set():
                         return
             finally:
                 self._stream = None
                 if time.monotonic() - started >= _LONG_S:
                     self._went_well()
-        if self._wanted_anew:
+        if self._relist_wanted:
             return
         if self._version == before and time.monotonic() - started < _SHORT_S:
             raise UnreachableError("the watch ended as soon as it began")
@@ -273,29 +253,29 @@ class Reflector(Generic[U]):
         self._went_well()
 
     def _take(self, events: list[WatchEvent[U]], clock: ServerClock) -> bool:
-        """Tell the handler; True when the server no longer knows where we are."""
+        """Pass events to the handler; True when the server no longer knows our version."""
         seen: list[U] = []
         for event in events:
             if isinstance(event.object, Status):
-                self._tell(seen, clock)
+                self._pass_on(seen, clock)
                 if event.object.code == EXPIRED:
                     return True
                 raise ClusterError(f"{event.object.code}: {event.object.message}")
             if event.kind == "DELETED" and event.object is not None:
-                self._tell(seen, clock)
-                self._sink.gone(event.object)
+                self._pass_on(seen, clock)
+                self._handler.gone(event.object)
             elif isinstance(event.object, Broken):
-                self._sink.broken(event.object)
+                self._handler.broken(event.object)
             elif event.object is not None:
                 seen.append(event.object)
             self._version = event.resource_version or self._version
-        self._tell(seen, clock)
+        self._pass_on(seen, clock)
         self._went_well()
         return False
 
-    def _tell(self, seen: list[U], clock: ServerClock) -> None:
+    def _pass_on(self, seen: list[U], clock: ServerClock) -> None:
         if seen:
-            self._sink.seen(seen, clock)
+            self._handler.seen(seen, clock)
             seen.clear()
 
     def _heard(self) -> None:
@@ -321,7 +301,7 @@ class Reflector(Generic[U]):
         self._retry.failed(error)
 
     def _lost(self, reason: str, error: Exception) -> None:
-        if self._stopped.is_set():
+        if self.stopped.is_set():
             return
         self._restarts[reason] += 1
         self._note(error)
@@ -335,7 +315,7 @@ class Reflector(Generic[U]):
             self._version, self._garbled = "", ("", 0)
 
     def _note(self, error: Exception) -> None:
-        """What is not well, said once until it is."""
+        """Keep the problem, and log the first of a series."""
         if self._problem is None and self.synced.is_set():
             log.warning("watch of %s lost, what is known is served on: %s", self.name, error)
         elif self._problem is None:

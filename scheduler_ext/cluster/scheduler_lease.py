@@ -1,29 +1,31 @@
-"""Which of several extenders is the active one: that whose own pod holds kube-scheduler's Lease.
+"""Leader election by kube-scheduler's Lease: the extender in the pod that holds it is active.
 
-Who does not hear of the Lease for longer than it is good for is not active: by then another may hold it.
+An extender that receives no update of the Lease for longer than its duration is not active: another pod may
+hold it by then.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from threading import Lock
 
 from scheduler_ext.cluster.client.transport import ServerClock, Transport
+from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.wire.lease import Lease, LeaseSpec
-from scheduler_ext.wire.watching import Broken, Decoder
+from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)
 
-# Where a Lease does not say how long it is good for: kube-scheduler's default.
+# The duration of a Lease that states none: kube-scheduler's default.
 _GOOD_FOR_S = 15.0
 
 
-class Leadership:
+class Leadership(EventHandler[Lease]):
     """Follows one Lease. kube-scheduler's identity is its host name, which is its pod's, "_" and a uid."""
 
-    together = 100
+    kind = "Lease"
 
     def __init__(
         self,
@@ -33,15 +35,16 @@ class Leadership:
         pod: str,
         changed: Callable[[bool], None] = lambda active: None,
     ) -> None:
+        super().__init__()
         self._changed = changed
+        self._name = name
         self._prefix = f"{pod}_"
         self._holder = ""
         self._good_for_s = _GOOD_FOR_S
-        # Whether nothing was heard of the Lease for too long, and nothing since.
+        # Whether no update came for too long, and none since.
         self._lapsed = False
-        # A word on the Lease must not be taken back by somebody who looked before it came.
+        # An update of the Lease must not be undone by a thread that looked before it came.
         self._lock = Lock()
-        self._listed = False
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self.reflectors = (
             Reflector("leases", transport, path, Decoder(Lease), self, fieldSelector=f"metadata.name={name}"),
@@ -49,7 +52,7 @@ class Leadership:
 
     @property
     def active(self) -> bool:
-        """Whether our own pod holds it, as far as can be known; False by itself while its watch is lost."""
+        """Whether our own pod holds it, as far as is known; ends by itself while its watch is lost."""
         if not self._is_ours(self._holder):
             return False
         with self._lock:
@@ -76,37 +79,29 @@ class Leadership:
     def stop(self) -> None:
         """Nothing to do."""
 
-    def begin(self) -> None:
-        """A list begins; whoever held it holds it until we hear otherwise."""
-        self._listed = False
-
-    def end(self) -> None:
-        """A list is complete; without the Lease nobody leads."""
-        if not self._listed:
-            self._held_by("")
-
     def seen(self, items: Sequence[Lease], clock: ServerClock) -> None:
-        """The Lease changed, or is there."""
         for lease in items:
-            self._listed = True
+            self._listed.add(self._name)
             spec = lease.spec or LeaseSpec()
             good_for_s = spec.lease_duration_seconds or 0
             self._good_for_s = float(good_for_s) if good_for_s > 0 else _GOOD_FOR_S
             self._held_by(spec.holder_identity or "")
 
-    def gone(self, item: Lease | Broken) -> None:
-        """Nobody leads."""
-        self._held_by("")
+    def key(self, item: object) -> str:
+        """The one Lease that is followed."""
+        return self._name
 
-    def broken(self, item: Broken) -> None:
-        """A Lease that cannot be read says nothing new."""
-        self._listed = True
-        log.error("Lease %s cannot be read: %s", item.name, item.problem)
+    def known(self) -> set[str]:
+        return {self._name}
+
+    def remove(self, keys: Collection[str]) -> None:
+        if keys:
+            self._held_by("")
 
     def _held_by(self, holder: str) -> None:
         was, now = self.active, self._is_ours(holder)
         if now and not was:
-            # Before anybody can see it: whoever binds has to list anew first.
+            # Before ``active`` can be seen: binding has to list again first.
             self._changed(True)
         with self._lock:
             self._holder, self._lapsed = holder, False

@@ -12,11 +12,12 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from threading import Event, Lock, Thread
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 
+from scheduler_ext.background import Background
 from scheduler_ext.core.cycle.cycle import Decision
 from scheduler_ext.core.framework.decided import Bound, Candidate
 from scheduler_ext.core.node.columns import Ints
@@ -102,11 +103,12 @@ class _Note(NamedTuple):
     basis: Basis
 
 
-class Record:
+class Record(Background):
     """The decisions of the last pods, at most so many and of so many bytes. Safe to use from any thread."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         """``most`` 0 keeps nothing."""
+        super().__init__("decisions")
         self._most = most
         self._most_bytes = most_bytes
         self._waiting: deque[_Note] = deque(maxlen=_WAITING)
@@ -119,19 +121,15 @@ class Record:
         self._index_bytes = 0
         self._number = 0
         self._last_pod: tuple[bytes, str, str, str, bytes] | None = None
-        self._stopped = Event()
-        self._thread = Thread(target=self._read_on, name="decisions", daemon=True)
 
     def start(self) -> None:
         """Read notes from now on."""
         if self._most:
-            self._thread.start()
+            super().start()
 
-    def stop(self) -> None:
+    def stop(self, wait_s: float = 1.0) -> None:
         """Read no more by itself."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join(1.0)
+        super().stop(wait_s)
 
     def restore(self, entries: Iterable[Recorded]) -> None:
         """Take over the records of another, the one that changed longest ago first."""
@@ -196,8 +194,9 @@ class Record:
             self._read()
             return iter(list(self._by_uid.values()))
 
-    def _read_on(self) -> None:
-        while not self._stopped.wait(_READ_EVERY_S):
+    def run(self) -> None:
+        """Read notes until stopped."""
+        while not self.stopped.wait(_READ_EVERY_S):
             if self._waiting:
                 with self._reading:
                     self._read()

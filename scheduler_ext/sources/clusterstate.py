@@ -1,4 +1,4 @@
-"""A cluster at one moment, for commands that answer one question and end."""
+"""A cluster at one moment, for commands that answer one question."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from scheduler_ext.wire.objects import Objects, assemble, refuse_without_nodes, 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Every node as a decision would know it, and the objects it came from, as far as they are kept.
+    """Every node as a decision sees it, and the objects it came from, as far as they are kept.
 
-    ``source`` names it in messages; by node, ``ages_s`` are the ages of reports (absent: just received) and
-    ``problems`` why reports had to be left out. ``workload`` is what its pods say of those to come;
-    ``pending`` are the pods that ask GPUs and have no node.
+    ``source`` names the cluster in messages. By node, ``ages_s`` are the ages of reports (absent: just
+    received) and ``problems`` the reasons why reports were left out. ``workload`` is the demand expected from
+    its pods; ``pending`` are the pods that ask GPUs and have no node.
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""The inventory file behind a running extender: read at start, read again when it changes."""
+"""The inventory file of a running extender: read at start, and again when it changes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from threading import Event, Thread
 
+from scheduler_ext.background import Background
 from scheduler_ext.core.errors import InventoryError, UnreadableFileError
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.intree import NodeFacts
@@ -23,19 +23,20 @@ from scheduler_ext.wire.files import FileLook, Identity, UnansweredError
 
 log = logging.getLogger(__name__)
 
-# A mounted ConfigMap changes by swapping a symbolic link, so the resolved file is looked at, not watched.
+# A mounted ConfigMap changes by swapping a symbolic link, so the resolved file is polled.
 POLL_S = 1.0
-# A file that could not be read is tried again after this time, though its name leads to the same one.
+# A file that could not be read is tried again after this time, even if it did not change.
 AGAIN_S = 30.0
 
 
-class InventorySource:
-    """Keeps an extender supplied from a file. A file that cannot be believed leaves the old state in place.
+class InventorySource(Background):
+    """Supplies an extender from a file. A file with an error leaves the old inventory in place.
 
-    While it is served, a file does not age: its reports count as received when it was read.
+    Reports of a file do not age while it is served: they count as received when it was read.
     """
 
     def __init__(self, path: Path, extender: Extender, resources: ResourceNames) -> None:
+        super().__init__("inventory")
         self._path = path
         self._extender = extender
         self._resources = resources
@@ -45,19 +46,17 @@ class InventorySource:
         self._look = FileLook(path)
         self._seen: Identity = None
         self._again_at = math.inf
-        self._stop = Event()
-        self._thread = Thread(target=self._poll, name="inventory", daemon=True)
         self.problem: str | None = None
         self.checked_at = self._read_at = time.monotonic()
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """What the extender decides on now."""
+        """The snapshot that the extender decides on."""
         return self._extender.snapshot
 
     @property
     def binder(self) -> None:
-        """Nothing: a file has no cluster to bind in."""
+        """None: a file has no cluster to bind in."""
         return None
 
     def pending(self) -> Sequence[PendingPod]:
@@ -65,34 +64,30 @@ class InventorySource:
         return self._pending
 
     def is_gone(self, uid: str) -> bool:
-        """Never: whoever is asked about need not be in the file."""
+        """Never: a pod that is asked about need not be in the file."""
         return False
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
-        """What kube-scheduler's own filters compare of each Node of the file, without amounts."""
+        """The fields of each Node that kube-scheduler's own filters compare, without amounts."""
         return self._facts
 
     def status(self) -> SourceStatus:
-        """How it goes: the file as it was last read is served whatever becomes of it."""
+        """The status: the file is served as it was last read, whatever happens to it."""
         note = f"the old inventory is served: {self.problem}" if self.problem is not None else None
+        checks = [Check("inventory", self.snapshot is not None)]
+        age_s = time.monotonic() - self.checked_at
+        problem = self.problem
         return SourceStatus(
-            checks=[Check("inventory", self.snapshot is not None), Check("inventory-reload", True, note)]
-            if note
-            else [Check("inventory", self.snapshot is not None)],
-            age_s=time.monotonic() - self.checked_at,
-            broken=self.problem is not None,
-            problems=self._problems(),
+            checks=[*checks, Check("inventory-reload", True, note)] if note else checks,
+            age_s=age_s,
+            broken=problem is not None,
+            problems=[Problem("inventory file", problem, age_s)] if problem is not None else [],
             forecast_age_s=time.monotonic() - self._read_at,
         )
 
-    def _problems(self) -> list[Problem]:
-        age_s = time.monotonic() - self.checked_at
-        if self.problem is not None:
-            return [Problem("inventory file", self.problem, age_s)]
-        return []
-
     def load(self) -> None:
-        """Read the file and hand its nodes to the extender. Raises InventoryError; nothing changes then."""
+        """Read the file and pass its nodes to the extender. Raises InventoryError, and then changes
+        nothing."""
         try:
             self._seen = self._look.identity()
         except UnansweredError as error:
@@ -108,20 +103,13 @@ class InventorySource:
         self._last = {name: (report.boot_id, report.sequence) for name, report in reports.items()}
         self.problem = None
         self.checked_at = self._read_at = time.monotonic()
-        # What was just built lives until the next reload.
+        # The new objects live until the next reload.
         settle_heap()
         log.info("inventory read: %d nodes, generation %d", len(infos), snapshot.generation)
 
-    def start(self) -> None:
-        """Look for changes from now on, in a thread of its own."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop looking."""
-        self._stop.set()
-
-    def _poll(self) -> None:
-        while not self._stop.wait(POLL_S):
+    def run(self) -> None:
+        """Look for changes until stopped."""
+        while not self.stopped.wait(POLL_S):
             try:
                 identity = self._look.identity()
             except UnansweredError as error:

@@ -1,9 +1,8 @@
-"""Reads an inventory file in a process of its own.
+"""Reads an inventory file in a child process.
 
-Decoding a large cluster leaves millions of freed pieces behind. In the process that answers, they would
-scatter every later request over the whole heap (decoding 5000 names took about half as
-long again), and reading would take the interpreter from requests for longer. So a child reads, and only the
-result comes over, in one piece.
+Decoding a large cluster fragments the heap. In the serving process that would slow down every later request
+(decoding 5000 names took about half as long again), and reading would block the interpreter for longer. So a
+child process reads the file, and only the result is transferred, in one piece.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from scheduler_ext.wire.listed_demand import workload_of
 from scheduler_ext.wire.node_info import node_constraints
 from scheduler_ext.wire.objects import Objects, assemble, read_objects, refuse_without_nodes, waiting
 
-# What the last good reports said of their order: (bootID, sequence) by node.
+# The order of the last good reports: (bootID, sequence) by node.
 Sequences = Mapping[str, tuple[str | None, int | None]]
-# The child waits for a file by limits of its own; it needs no longer than this for the largest of them.
+# The child has its own limits for reading; the largest file takes it less than this.
 CHILD_S = 600.0
-# A child that was killed ends at once, but for one that waits for a disk.
+# A killed child ends at once unless it waits for a disk.
 _END_S = 2.0
 
 
 class Nodes(NamedTuple):
-    """Every node by name, what the pods there say of those to come, who waits for a node, and what
-    kube-scheduler's own filters compare of each Node."""
+    """Every node by name, the demand expected from the pods, the pods that wait for a node, and the fields of
+    each Node that kube-scheduler's own filters compare."""
 
     infos: dict[str, NodeInfo]
     workload: Workload
@@ -47,12 +46,12 @@ class Nodes(NamedTuple):
 
 
 def load_objects(path: Path) -> Objects:
-    """The objects of an inventory file. Raises InventoryError naming the file; UnreadableFileError where no
-    bytes of it can be had."""
+    """The objects of an inventory file. Raises InventoryError naming the file; UnreadableFileError where it
+    cannot be read."""
     try:
         return read_objects(read_file(path))
     except OSError as error:
-        # One that is too large stays so until it changes.
+        # A file that is too large stays so until it changes.
         kind = InventoryError if isinstance(error, FileTooLargeError) else UnreadableFileError
         raise kind(f"{path}: {error.strerror or error}") from None
     except InventoryError as error:
@@ -76,7 +75,7 @@ def read_nodes(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
 
 
 def read_nodes_apart(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
-    """The same, by a child process. Raises InventoryError, also when the child is killed."""
+    """The same, in a child process. Raises InventoryError, also when the child is killed."""
     returncode, stdout, stderr = _run(path, pickle.dumps((path, resources, last)))
     if returncode:
         said = stderr.decode(errors="replace").strip().rpartition("\n")[2]
@@ -88,7 +87,7 @@ def read_nodes_apart(path: Path, resources: ResourceNames, last: Sequences) -> N
 
 
 def _run(path: Path, request: bytes) -> tuple[int, bytes, bytes]:
-    """The child's status and what it said. Raises UnreadableFileError where it does not end."""
+    """The child's status, stdout and stderr. Raises UnreadableFileError where it does not end."""
     child = subprocess.Popen(
         [sys.executable, "-m", __name__],
         stdin=subprocess.PIPE,
@@ -106,8 +105,8 @@ def _run(path: Path, request: bytes) -> tuple[int, bytes, bytes]:
 
 
 def _loads(pickled: bytes) -> Nodes | InventoryError:
-    """Unpickled while the collector rests: it would walk the growing heap again and again, for two thirds of
-    the time, and nothing of it is garbage."""
+    """Unpickle with the garbage collector off: it would take two thirds of the time to walk the growing heap,
+    which holds no garbage."""
     gc.disable()
     try:
         result = pickle.loads(pickled)
@@ -118,11 +117,11 @@ def _loads(pickled: bytes) -> Nodes | InventoryError:
 
 def main() -> None:
     """The child: a request on stdin, the nodes or the error on stdout."""
-    # It lives for this one file.
+    # The process ends after this one file.
     gc.disable()
     result: tuple[object, ...] | InventoryError
     try:
-        # A class of this module is one of __main__ here, and of nothing there.
+        # A class of this module belongs to __main__ here, and could not be unpickled there.
         result = tuple(read_nodes(*pickle.load(sys.stdin.buffer)))
     except InventoryError as error:
         result = error

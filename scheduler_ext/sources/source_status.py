@@ -1,4 +1,4 @@
-"""How an inventory's source fares: for probes and metrics."""
+"""The status of the source of an inventory: for probes and metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that has to be so before requests are taken; ``note`` says what is not well all the same."""
+    """A condition for readiness; ``note`` describes a problem that does not fail it."""
 
     name: str
     passed: bool
@@ -22,49 +22,48 @@ class Check:
 
     @property
     def says(self) -> str:
-        """In a few words."""
+        """The result in a few words."""
         return self.note or ("ok" if self.passed else "failed")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why what is known may be out of date: ``what`` cannot be read, for which reason, since how long."""
+    """Why the inventory may be out of date: ``what`` cannot be read, the reason, and for how long."""
 
     what: str
     text: str
     since_s: float
 
 
-class Watch(Protocol):
-    """How one watch of the API server fares."""
+@dataclass(frozen=True, slots=True)
+class WatchHealth:
+    """The state of a watch of the API server: ``connected`` while a list or a watch is answered; ``silent_s``
+    is the time since the last data."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def connected(self) -> bool: ...
-    @property
-    def silent_s(self) -> float: ...
-    @property
-    def restarts(self) -> Mapping[str, int]: ...
+    name: str
+    synced: bool
+    connected: bool
+    silent_s: float
+    problem: str | None
+    restarts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """``age_s`` is since the source was last heard of; ``broken`` while what it says now is refused;
-    ``problems`` are why what is known may be out of date, none while all of it is followed.
+    """``age_s`` is the time since the last data; ``broken`` while the present data is refused; ``problems``
+    are the reasons why the inventory may be out of date.
 
-    ``report_ages_s``, ``reports_refused`` and ``unplaced`` (pods with a share on a GPU that nobody knows) are
-    by node. ``forecast_age_s`` is since the forecast of the pods to come was made. ``events`` counts Events
-    that were "written", "dropped" (too many at once), "refused" by the API server, or that "failed";
-    ``nudge_failures`` tries to annotate a Node that were "refused" or "failed", and nudges that were
-    "dropped".
+    ``report_ages_s``, ``reports_refused`` and ``unplaced`` (pods with a share on an unknown GPU) are by node.
+    ``forecast_age_s`` is the age of the demand forecast. ``events`` counts Events that were "written",
+    "dropped" (too many at once), "refused" by the API server, or that "failed"; ``nudge_failures`` counts
+    tries to annotate a Node that were "refused" or "failed", and nudges that were "dropped".
     """
 
     checks: Sequence[Check]
     age_s: float
     broken: bool = False
     problems: Sequence[Problem] = ()
-    watches: Sequence[Watch] = ()
+    watches: Sequence[WatchHealth] = ()
     report_ages_s: Mapping[str, float] = field(default_factory=dict)
     reports_refused: Mapping[str, int] = field(default_factory=dict)
     nudges: int = 0
@@ -78,7 +77,7 @@ class SourceStatus:
 
 
 class Watched(Protocol):
-    """Whose state metrics tell."""
+    """A source as metrics see it."""
 
     @property
     def snapshot(self) -> Snapshot | None: ...
@@ -89,16 +88,16 @@ class Watched(Protocol):
 
 
 class Source(Watched, Protocol):
-    """Where the nodes of an extender come from."""
+    """The source of an extender's nodes."""
 
     def pending(self) -> Sequence[PendingPod]:
         """The pods that ask GPUs and have no node yet."""
         ...
 
     def is_gone(self, uid: str) -> bool:
-        """Whether a pod that was asked about is known neither to wait for GPUs nor to hold any now."""
+        """Whether a pod is known neither to wait for GPUs nor to hold any now."""
         ...
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
-        """What kube-scheduler's own filters compare of each Node that is known, without amounts."""
+        """The fields of each Node that kube-scheduler's own filters compare, without amounts."""
         ...

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from scheduler_ext.core.cache import inventory
-from scheduler_ext.core.cache.inventory import NodeRecord
 from scheduler_ext.core.cache.ledger import NodePods
+from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree import NodeFacts, Taint
@@ -86,7 +85,7 @@ def node_info(
     """
     if node is None:
         return NodeInfo(name, report=report, freshness="Fresh" if report else "Missing", pods=tuple(pods))
-    return inventory.node_info(name, node_record(node, resources), report, NodePods(tuple(pods)))
+    return node_record(node, resources).info(name, report, NodePods(tuple(pods)))
 
 
 def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> NodeInfo:
@@ -95,7 +94,7 @@ def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> Node
     freshness = info.freshness if known else "Fresh"
     pods = NodePods(info.pods, info.assumed, info.nominated)
     record = node_record(node, resources)
-    return inventory.node_info(info.name, record, info.report, pods, freshness, info.cpu_elsewhere_milli)
+    return record.info(info.name, info.report, pods, freshness, info.cpu_elsewhere_milli)
 
 
 def _gpu_counts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from scheduler_ext.binding import book
+from scheduler_ext.binding import locked_cache
 from tests.binding.bind_states import GPU_MIB, Held, Locals, Pod, Setting, Task, Value, Written, name_of
 
 CONFLICT, NOT_FOUND, TOO_MANY = 409, 404, 429
@@ -362,7 +362,7 @@ def search(model: Model, most: int = 2_000_000) -> Found:
     # Each with the one before it, and which of its steps: in one number, for there are millions.
     came: dict[int, int] = {hash(first): 0}
     waiting = deque([first])
-    with patch.object(book, "place", model.setting.place):
+    with patch.object(locked_cache, "place", model.setting.place):
         while waiting:
             world = waiting.popleft()
             here = hash(world)

@@ -26,10 +26,11 @@ from scheduler_ext.binding.bind import (
     Steps,
     Wanted,
 )
-from scheduler_ext.binding.book import Book
+from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsent
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import Intent, Reservation
-from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cycle.placement import Placement, place
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
@@ -81,7 +82,7 @@ class Setting:
 
     gpus: Mapping[str, tuple[str, ...]]
     sizes: Mapping[str, int]
-    book: type[Book] = Book
+    locked: type[LockedCache] = LockedCache
     binding: type[Binding] = Binding
     names: tuple[str, ...] = ("A", "B")
     known: dict[Hashable, Any] = field(default_factory=dict)
@@ -160,16 +161,16 @@ class Machine:
 
     def __init__(self, setting: Setting, name: str) -> None:
         self._setting = setting
-        self.book = setting.book(Inventory(150.0, 300.0), EXTENDER, name, lambda: 0.0)
-        self._binding = setting.binding(self.book, lambda _: True, lambda _: None)
+        self.locked = setting.locked(Cache(150.0, 300.0), EXTENDER, name, lambda: 0.0)
+        self._binding = setting.binding(self.locked, lambda _: True, lambda _: None)
         self._steps: dict[Task, Steps[Any]] = {}
         self._calls: dict[Task, Call] = {}
         self._turns: dict[str, Task] = {}
         self.raised: str | None = None
         for node, uuids in setting.gpus.items():
             total = GPU_MIB * len(uuids)
-            self.book.inventory.node_seen(node, NodeRecord(f"uid-{node}", {SHARE: total}), 0.0)
-            self.book.inventory.report_seen(node, report(uuids), 0.0, 0.0)
+            self.locked.cache.update_node(node, NodeRecord(f"uid-{node}", {SHARE: total}), 0.0)
+            self.locked.cache.update_report(node, report(uuids), 0.0, 0.0)
 
     def take(self, given: Value) -> None:
         """One input: what is heard, asked or answered."""
@@ -180,11 +181,11 @@ class Machine:
 
     def _turned(self, pods: Sequence[Pod], written: Value) -> None:
         """Active again: everything is listed anew."""
-        self.book.invalidate_fence()
+        self.locked.invalidate_fence()
         self._listed(pods, written)
 
     def _listed(self, pods: Sequence[Pod], written: Any) -> None:
-        before = self.book.inventory.known_pods()
+        before = self.locked.cache.known_pods()
         for pod in pods:
             self._pod(pod)
         for uid in before - {pod.uid for pod in pods}:
@@ -193,28 +194,28 @@ class Machine:
             self._heard(node, found)
 
     def _pod(self, pod: Pod) -> None:
-        inventory = self.book.inventory
-        with self.book.lock:
+        inventory = self.locked.cache
+        with self.locked.lock:
             if pod.node is not None:
-                inventory.pod_seen(self._setting.bound(pod), pod.node, 0.0)
+                inventory.confirm(self._setting.bound(pod), pod.node, 0.0)
             elif pod.finished:
-                inventory.pod_gone(pod.uid, 0.0)
+                inventory.remove_pod(pod.uid, 0.0)
             else:
-                inventory.pod_pending(self._setting.pending(pod))
+                inventory.update_pending(self._setting.pending(pod))
 
     def _gone(self, uid: str) -> None:
-        with self.book.lock:
-            self.book.inventory.pod_gone(uid, 0.0)
+        with self.locked.lock:
+            self.locked.cache.remove_pod(uid, 0.0)
 
     def _heard(self, node: str, found: Written | None) -> None:
         reservation = self._setting.reservation(node, found)
-        self.book.heard(node, reservation.intents if reservation is not None else ())
+        self.locked.update_intents(node, reservation.intents if reservation is not None else ())
 
     def _start(self, task: Task, uid: str, node: str) -> None:
         self._go(task, self._binding.bind(Wanted("ns", name_of(uid), uid, node)))
 
     def _settle(self, node: str, key: tuple[str, str]) -> None:
-        intent = next(i for where, i in self.book.unsettled() if (where, i.key) == (node, key))
+        intent = next(i for where, i in self.locked.cache.assumed() if (where, i.key) == (node, key))
         self._go(("settle", node, key), self._binding.settle(node, intent))
 
     def _go(self, task: Task, steps: Steps[Any]) -> None:
@@ -276,13 +277,13 @@ class Machine:
 
     def view(self) -> View:
         """What the explorer needs."""
-        inventory = self.book.inventory
+        inventory = self.locked.cache
         nodes = {node: inventory.info(node) for node in self._setting.gpus}
         return View(
             calls=tuple((task, called(call)) for task, call in sorted(self._calls.items(), key=str)),
             turns=frozenset(self._turns),
-            open=tuple(sorted((node, intent.key) for node, intent in self.book.unsettled())),
-            fences={node: version for node in nodes if (version := self.book.version(node)) is not None},
+            open=tuple(sorted((node, intent.key) for node, intent in self.locked.cache.assumed())),
+            fences={node: version for node in nodes if (version := self.locked.fence_of(node)) is not None},
             counted={
                 node: frozenset(
                     (pod.uid, gpu) for pod in info.pods if pod.holds for gpu in pod.devices.get("main", ())
@@ -295,10 +296,10 @@ class Machine:
 
     def image(self) -> Hashable:
         """All that its further life follows from."""
-        inventory = self.book.inventory
+        inventory = self.locked.cache
         inventory.take_changes()
         return (
-            frozen(vars(self.book)),
+            frozen(vars(self.locked)),
             self.raised,
             tuple(sorted(self._turns.items(), key=str)),
             tuple((task, tuple(_frames(steps))) for task, steps in sorted(self._steps.items(), key=str)),
@@ -351,7 +352,7 @@ def _frames(steps: Any) -> Iterator[Hashable]:
 
 # Most values are one of these.
 _PLAIN = frozenset((type(None), bool, int, str, float, bytes))
-# The world around a book, which has no state, or the same in all.
+# The world around a locked cache, which has no state, or the same in all.
 _CONSTANT = (Extender, Report, NodeRecord, Binding)
 
 

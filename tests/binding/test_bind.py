@@ -22,10 +22,11 @@ from scheduler_ext.binding.bind import (
     Steps,
     Wanted,
 )
-from scheduler_ext.binding.book import Book
+from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsent
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import MAX_INTENTS, Intent, Reservation
-from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
@@ -89,24 +90,24 @@ class Driven:
     """An extender that is asked, and whose calls are answered in words: "post 409", "get changed"."""
 
     def __init__(self) -> None:
-        self.book = Book(Inventory(150.0, 300.0), EXTENDER, "me", lambda: 0.0)
+        self.locked = LockedCache(Cache(150.0, 300.0), EXTENDER, "me", lambda: 0.0)
         for node, uuids in SETTING.gpus.items():
             record = NodeRecord(f"uid-{node}", {SHARE: 1000 * len(uuids), WHOLE: len(uuids)})
-            self.book.inventory.node_seen(node, record, 0.0)
-            self.book.inventory.report_seen(node, report(uuids), 0.0, 0.0)
+            self.locked.cache.update_node(node, record, 0.0)
+            self.locked.cache.update_report(node, report(uuids), 0.0, 0.0)
         sole = Report((device(0, mig=sliced(("1g.10gb", 0))),), mig_strategy="mixed")
-        self.book.inventory.node_seen("mig", NodeRecord("uid-mig", {ONE_G: 1}), 0.0)
-        self.book.inventory.report_seen("mig", sole, 0.0, 0.0)
+        self.locked.cache.update_node("mig", NodeRecord("uid-mig", {ONE_G: 1}), 0.0)
+        self.locked.cache.update_report("mig", sole, 0.0, 0.0)
         self.counts: Counter[str] = Counter()
         self.binding = Binding(
-            self.book, lambda name: name == "ours", lambda kind: self.counts.update([kind])
+            self.locked, lambda name: name == "ours", lambda kind: self.counts.update([kind])
         )
         self.versions = iter(range(10, 100))
         self.calls: list[Call] = []
 
     def knows(self, waiting: Pod = P, **fields: Any) -> Driven:
         """It waits for a node, as far as the watch told."""
-        self.book.inventory.pod_pending(replace(SETTING.pending(waiting), **fields))
+        self.locked.cache.update_pending(replace(SETTING.pending(waiting), **fields))
         return self
 
     def bind(self, *told: str, node: str = "n") -> BindResult:
@@ -137,7 +138,7 @@ class Driven:
     def holds(self) -> str:
         """Who holds what: p on g0!, where it is promised."""
         words = []
-        for info in self.book.inventory.infos():
+        for info in self.locked.cache.infos():
             for pod in info.pods:
                 if pod.holds:
                     gpus = "+".join(pod.devices.get("main", (info.name,)))
@@ -322,7 +323,7 @@ def test_asked_again_it_says_where_the_pod_is() -> None:
 def test_where_nothing_fits_nothing_is_asked() -> None:
     driven = Driven().knows()
     for name, gpu in (("q", "g0"), ("r", "g1")):
-        driven.book.inventory.pod_seen(SETTING.bound(Pod(f"{name}-1", 2, "n", gpu)), "n", 0.0)
+        driven.locked.cache.confirm(SETTING.bound(Pod(f"{name}-1", 2, "n", gpu)), "n", 0.0)
     result = driven.bind()
     assert result.kind == "conflict"
     assert "pod ns/p no longer fits on node n: " in result.error
@@ -388,7 +389,7 @@ def test_a_pod_that_asks_nothing_of_a_gpu_is_bound_without_more() -> None:
 
 def test_what_asks_nothing_is_not_written_with_others() -> None:
     driven = Driven().knows(pod=replace(WHOLE_POD, request=GpuRequest())).knows(Pod("q-1", 1))
-    driven.book.fence(Reservation("n", resource_version="5"), ())
+    driven.locked.fence(Reservation("n", resource_version="5"), ())
     assert driven.bind("post unknown", "get same").kind == "unknown"
     asked = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
     assert driven.drive(asked, "turn ok", "put ok", "post ok").kind == "bound"
@@ -401,7 +402,7 @@ def test_a_whole_gpu_stays_promised_while_an_earlier_binding_is_open() -> None:
     driven.bind(*FENCED, "post unknown", "get same")
     assert driven.bind("turn ok", "put ok", "post unsent").kind == "failed"
     assert driven.holds() == "p on n!"
-    [(node, intent)] = driven.book.unsettled()
+    [(node, intent)] = driven.locked.cache.assumed()
     assert driven.drive(driven.binding.settle(node, intent), "get changed")
     assert driven.holds() == ""
 
@@ -422,10 +423,10 @@ def test_a_whole_gpu_stays_promised_while_an_earlier_binding_is_open() -> None:
 def test_looking_after_what_stayed_open(told: str, known: bool, holds: str) -> None:
     driven = Driven().knows()
     driven.bind(*FENCED, "post unknown", "get same")
-    [(node, intent)] = driven.book.unsettled()
+    [(node, intent)] = driven.locked.cache.assumed()
     assert driven.drive(driven.binding.settle(node, intent), told) is known
     assert driven.holds() == holds
-    assert (driven.book.unsettled() == []) is known
+    assert (driven.locked.cache.assumed() == []) is known
 
 
 def test_two_binds_of_one_extender_see_what_one_of_them_read() -> None:
@@ -466,7 +467,7 @@ class TestWaitingForATurn:
 
     def test_one_write_is_enough_for_both(self) -> None:
         driven = Driven()
-        driven.book.fence(Reservation("n", resource_version="5"), ())
+        driven.locked.fence(Reservation("n", resource_version="5"), ())
         first, second = self.asked(driven)
         wrote = self.written(first, Done(None))
         assert [intent.uid for intent in wrote.wanted.intents] == ["q-1", "p-1"]
@@ -488,7 +489,7 @@ class TestWaitingForATurn:
 
     def test_who_was_written_and_has_no_time_left_holds_nothing(self) -> None:
         driven = Driven()
-        driven.book.fence(Reservation("n", resource_version="5"), ())
+        driven.locked.fence(Reservation("n", resource_version="5"), ())
         first, second = self.asked(driven)
         wrote = self.written(first, Done(None))
         first.send(Done(replace(wrote.wanted, resource_version="6")))
@@ -499,7 +500,7 @@ class TestWaitingForATurn:
 
     def test_where_the_write_failed_the_next_writes_for_itself(self) -> None:
         driven = Driven()
-        driven.book.fence(Reservation("n", resource_version="5"), ())
+        driven.locked.fence(Reservation("n", resource_version="5"), ())
         first, second = self.asked(driven)
         self.written(first, Done(None))
         with pytest.raises(StopIteration):
@@ -513,7 +514,7 @@ class TestWaitingForATurn:
             Intent(replace(WHOLE_POD, uid=f"s-{i}", request=GpuRequest()), "1", "you")
             for i in range(MAX_INTENTS - 1)
         )
-        driven.book.fence(Reservation("n", "", "5", held), ())
+        driven.locked.fence(Reservation("n", "", "5", held), ())
         driven.knows(pod=replace(WHOLE_POD, request=units))
         driven.knows(Pod("q-1", 1), pod=replace(WHOLE_POD, uid="q-1", name="q", request=units))
         first = driven.binding.bind(Wanted("ns", "p", "p-1", "n"))

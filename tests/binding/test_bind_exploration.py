@@ -15,9 +15,9 @@ from unittest.mock import patch
 
 import pytest
 
-from scheduler_ext.binding import book
+from scheduler_ext.binding import locked_cache
 from scheduler_ext.binding.bind import Binding, BindResult, GetReservation, PodsOn, Steps
-from scheduler_ext.binding.book import Book, Reserved
+from scheduler_ext.binding.locked_cache import LockedCache, Reserved
 from scheduler_ext.binding.outcome import Done
 from scheduler_ext.core.cache.intent import Intent, Reservation
 from scheduler_ext.core.cache.ledger import NodePods, _Account
@@ -190,7 +190,7 @@ def test_states_that_look_alike_are_alike() -> None:
     model.locals = [Twice(setting, name) for name in setting.names]
     assert search(model).problem is None
     compared = 0
-    with patch.object(book, "place", setting.place):
+    with patch.object(locked_cache, "place", setting.place):
         for local in model.locals:
             assert isinstance(local, Twice)
             ways = {number: given for number, given in local._after if number is not None}
@@ -212,7 +212,7 @@ class NoFence(Binding):
         yield
 
 
-class BareCounter(Book):
+class BareCounter(LockedCache):
     """A version that counts up, and says nothing of what is coming."""
 
     def with_intent(self, reserved: Reserved) -> Reservation:
@@ -227,7 +227,7 @@ class PodsFirst(Binding):
         read = yield GetReservation(node)
         if not isinstance(read, Done) or not isinstance(listed, Done):
             return "not read"
-        self.book.fence(read.value or Reservation(node), listed.value)
+        self.locked.fence(read.value or Reservation(node), listed.value)
         return None
 
 
@@ -235,7 +235,7 @@ class Impatient(Binding):
     """A promise is dropped when a time has passed."""
 
     def settle(self, node: str, intent: Intent) -> Steps[bool]:
-        self.book.forget(intent.key, node)
+        self.locked.forget(intent.key, node)
         return True
         yield
 
@@ -244,34 +244,34 @@ class Optimist(Binding):
     """What was not answered was not done."""
 
     def _settle(self, reserved: Reserved, conflict: bool) -> Steps[PendingPod | BindResult]:
-        self.book.forget(reserved.key, reserved.node)
+        self.locked.forget(reserved.key, reserved.node)
         return BindResult("failed")
         yield
 
 
-class Believer(Book):
+class Believer(LockedCache):
     """What a watch says of a reservation counts, also where we wrote it ourselves."""
 
-    def heard(self, node: str, intents: Iterable[Intent]) -> None:
-        self.inventory.intents_seen(node, intents)
+    def update_intents(self, node: str, intents: Iterable[Intent]) -> None:
+        self.cache.update_intents(node, intents)
 
 
-class ChoosesAnew(Book):
+class ChoosesAnew(LockedCache):
     """A pod that is bound again at the same version may get another GPU."""
 
     def reserve(self, pending: PendingPod, node: str) -> Reserved | str:
-        info = self.inventory.info(node)
+        info = self.cache.info(node)
         assert info is not None
         found = place(seen_by(info, pending.pod.uid, 0), pending.pod.request, EXTENDER.sizing)
         if isinstance(found, str):
             return found
         placed = replace(pending.pod, devices=found.devices)
         intent = Intent(placed, pending.resource_version, self._name, self._reads[node])
-        self.inventory.assume(intent, node)
+        self.cache.assume(intent, node)
         return Reserved(node, pending, intent)
 
 
-class ReadsForItself(Book):
+class ReadsForItself(LockedCache):
     """What one bind read does not count for another that was decided before."""
 
     just_read = False
@@ -285,12 +285,12 @@ class ReadsForItself(Book):
         return read
 
 
-class WritesForAll(Book):
+class WritesForAll(LockedCache):
     """What was decided before others were read is written for those who wait, too."""
 
     def with_intent(self, reserved: Reserved) -> Reservation:
         with self.lock:
-            waiting = self.inventory.assumed_on(reserved.node)
+            waiting = self.cache.assumed_on(reserved.node)
         found = super().with_intent(reserved)
         return replace(found, intents=tuple({i.key: i for i in (*waiting.values(), *found.intents)}.values()))
 
@@ -298,24 +298,24 @@ class WritesForAll(Book):
         return super().is_outdated(reserved) and not self.is_written(reserved)
 
 
-class WritesOverOthers(Book):
+class WritesOverOthers(LockedCache):
     """What another extender wrote of a pod is written anew with others, in our name."""
 
     def with_intent(self, reserved: Reserved) -> Reservation:
         with self.lock:
-            assumed = self.inventory.assumed_on(reserved.node)
+            assumed = self.cache.assumed_on(reserved.node)
         found = super().with_intent(reserved)
         return replace(found, intents=tuple(assumed.get(i.key, i) for i in found.intents))
 
 
-class ForgetsForOthers(Book):
+class ForgetsForOthers(LockedCache):
     """A refusal settles what others wrote as well."""
 
     def withdraw(self, reserved: Reserved) -> None:
         self.forget(reserved.key, reserved.node)
 
 
-class NoStamp(Book):
+class NoStamp(LockedCache):
     """A write that changes nothing leaves the version as it was."""
 
     @staticmethod
@@ -337,7 +337,7 @@ def planted(
     gpus: Any = ONE_GPU, sizes: Any = TWO, model: type[Model] = Model, names: Any = ("A", "B"), **parts: Any
 ) -> Any:
     """A model with a bug in it."""
-    setting = Setting(gpus, sizes, parts.pop("book", Book), parts.pop("binding", Binding), names)
+    setting = Setting(gpus, sizes, parts.pop("locked", LockedCache), parts.pop("binding", Binding), names)
     requests = asked(*parts.pop("asked", ("A p n", "B q n")))
     watches = parts.pop("watches", False)
     return model(setting, requests, Budget(**parts), watches, only_memory=True)
@@ -347,7 +347,7 @@ def planted(
     "model",
     [
         pytest.param(planted(binding=NoFence), id="no fence"),
-        pytest.param(planted(book=BareCounter), id="a bare counter"),
+        pytest.param(planted(locked=BareCounter), id="a bare counter"),
         pytest.param(
             planted(sizes=SMALL, binding=PodsFirst, asked=("A p n", "A r n", "B q n")), id="pods listed first"
         ),
@@ -356,22 +356,22 @@ def planted(
         ),
         pytest.param(planted(binding=Optimist, lost=1, asked=("A p n", "A q n")), id="no answer, not done"),
         pytest.param(
-            planted(TWO_GPUS, THREE, book=ChoosesAnew, asked=("A p n", "B q n", "B p n", "A r n")),
+            planted(TWO_GPUS, THREE, locked=ChoosesAnew, asked=("A p n", "B q n", "B p n", "A r n")),
             id="other devices for the same Binding",
             marks=LONG_ALONE,
         ),
         pytest.param(
-            planted(sizes=UNEVEN, book=ReadsForItself, asked=("A p n", "A q n", "B r n")),
+            planted(sizes=UNEVEN, locked=ReadsForItself, asked=("A p n", "A q n", "B r n")),
             id="each its own reads",
         ),
         pytest.param(
-            planted(TWO_GPUS, THREE, book=WritesForAll, asked=("A p n", "A q n", "B r n")),
+            planted(TWO_GPUS, THREE, locked=WritesForAll, asked=("A p n", "A q n", "B r n")),
             id="outdated decisions written with others",
         ),
         pytest.param(
             planted(
                 sizes={"p": 600, "q": 100, "r": 600},
-                book=WritesOverOthers,
+                locked=WritesOverOthers,
                 refused=1,
                 asked=("A p n", "B p n", "A q n", "A r n"),
             ),
@@ -379,7 +379,7 @@ def planted(
             marks=LONG_ALONE,
         ),
         pytest.param(
-            planted(book=ForgetsForOthers, refused=1, asked=("A p n", "B p n", "A q n")),
+            planted(locked=ForgetsForOthers, refused=1, asked=("A p n", "B p n", "A q n")),
             id="a refusal to one settles it for all",
         ),
         pytest.param(
@@ -400,11 +400,11 @@ def test_without_a_part_of_the_fence_memory_is_promised_twice(model: Model) -> N
     "model",
     [
         pytest.param(
-            planted(sizes=SMALLER, book=Believer, watches=True, asked=("B q n", "A p n", "A r n")),
+            planted(sizes=SMALLER, locked=Believer, watches=True, asked=("B q n", "A p n", "A r n")),
             id="a watch that is believed",
         ),
         pytest.param(
-            planted(sizes=SMALL, book=NoStamp, unsent=1, lost=1, asked=("A p n", "A p n", "A r n")),
+            planted(sizes=SMALL, locked=NoStamp, unsent=1, lost=1, asked=("A p n", "A p n", "A r n")),
             id="no stamp",
         ),
     ],

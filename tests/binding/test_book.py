@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import pytest
 
-from scheduler_ext.binding.book import NEVER_WRITTEN, Book, Reserved
+from scheduler_ext.binding.locked_cache import NEVER_WRITTEN, LockedCache, Reserved
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import Intent, Reservation
-from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import Role
 from scheduler_ext.extender.extender import Extender
@@ -24,17 +25,17 @@ P, Q = SETTING.pending(Pod("p-1", 1)), SETTING.pending(Pod("q-1", 1))
 KEY = ("p-1", "1")
 
 
-def built(extender: Extender | None = None) -> Book:
-    book = Book(
-        Inventory(150.0, 300.0),
+def built(extender: Extender | None = None) -> LockedCache:
+    locked = LockedCache(
+        Cache(150.0, 300.0),
         extender or Extender(Configuration(memory=MemorySection(headroom_percent=0))),
         "me",
         lambda: 0.0,
     )
     for node, uuids in SETTING.gpus.items():
-        book.inventory.node_seen(node, NodeRecord(f"uid-{node}", {SHARE: 1000 * len(uuids)}), 0.0)
-        book.inventory.report_seen(node, report(uuids), 0.0, 0.0)
-    return book
+        locked.cache.update_node(node, NodeRecord(f"uid-{node}", {SHARE: 1000 * len(uuids)}), 0.0)
+        locked.cache.update_report(node, report(uuids), 0.0, 0.0)
+    return locked
 
 
 def intent(uid: str, gpu: str, extender: str = "you") -> Intent:
@@ -47,134 +48,134 @@ def read(version: int, *intents: Held) -> Reservation:
     return found
 
 
-def reserved(book: Book, pending: object = P, node: str = "n") -> Reserved:
-    found = book.reserve(pending, node)  # type: ignore[arg-type]
+def reserved(locked: LockedCache, pending: object = P, node: str = "n") -> Reserved:
+    found = locked.reserve(pending, node)  # type: ignore[arg-type]
     assert isinstance(found, Reserved), found
     return found
 
 
-def held(book: Book, node: str = "n") -> dict[str, tuple[str, ...]]:
-    info = book.inventory.info(node)
+def held(locked: LockedCache, node: str = "n") -> dict[str, tuple[str, ...]]:
+    info = locked.cache.info(node)
     assert info is not None
     return {pod.name: pod.devices["main"] for pod in info.pods if pod.holds}
 
 
 class TestReserve:
     def test_a_place_is_promised_at_once(self) -> None:
-        book = built()
-        assert reserved(book).devices == {"main": ("g0",)}
-        assert reserved(book, Q).devices == {"main": ("g1",)}
-        assert held(book) == {"p": ("g0",), "q": ("g1",)}
+        locked = built()
+        assert reserved(locked).devices == {"main": ("g0",)}
+        assert reserved(locked, Q).devices == {"main": ("g1",)}
+        assert held(locked) == {"p": ("g0",), "q": ("g1",)}
 
     def test_where_it_does_not_fit_the_reason_is_told_and_nothing_promised(self) -> None:
-        book = built()
-        reserved(book, P, "m")
-        assert book.reserve(Q, "m") == "Insufficient GPU memory on one device"
-        assert book.reserve(Q, "nowhere") == "node(s) had no fresh GPU inventory"
-        assert held(book, "m") == {"p": ("m0",)}
+        locked = built()
+        reserved(locked, P, "m")
+        assert locked.reserve(Q, "m") == "Insufficient GPU memory on one device"
+        assert locked.reserve(Q, "nowhere") == "node(s) had no fresh GPU inventory"
+        assert held(locked, "m") == {"p": ("m0",)}
 
     def test_an_init_container_has_its_gpu_in_the_intent(self) -> None:
         """Beside its sidecar it asks more than the app: that much is promised."""
-        book = built()
+        locked = built()
         asked = ask(
             wants(100, SHARE, "log", Role.SIDECAR), wants(700, SHARE, "load", Role.INIT), wants(300, SHARE)
         )
-        found = reserved(book, replace(P, pod=replace(P.pod, request=asked)))
-        [written] = book.with_intent(found).intents
+        found = reserved(locked, replace(P, pod=replace(P.pod, request=asked)))
+        [written] = locked.with_intent(found).intents
         assert written.pod.devices == {"log": ("g0",), "main": ("g0",), "load": ("g0",)}
         assert written.pod.request.shares == asked.shares
         rest = ask(wants(201, SHARE))
-        assert reserved(book, replace(Q, pod=replace(Q.pod, request=rest))).devices == {"main": ("g1",)}
+        assert reserved(locked, replace(Q, pod=replace(Q.pod, request=rest))).devices == {"main": ("g1",)}
 
     def test_what_it_was_promised_elsewhere_is_not_in_its_way(self) -> None:
-        book = built()
-        reserved(book, P, "m")
+        locked = built()
+        reserved(locked, P, "m")
         later = replace(P, resource_version="2")
-        assert reserved(book, later, "m").devices == {"main": ("m0",)}
+        assert reserved(locked, later, "m").devices == {"main": ("m0",)}
 
     def test_what_another_writes_of_it_is_done_again_in_our_name(self) -> None:
-        book = built()
-        book.fence(read(5, Held("p-1", "1", "g1", "you")), ())
-        found = reserved(book)
+        locked = built()
+        locked.fence(read(5, Held("p-1", "1", "g1", "you")), ())
+        found = reserved(locked)
         assert (found.devices, found.again) == ({"main": ("g1",)}, True)
-        assert [(i.uid, i.extender) for i in book.with_intent(found).intents] == [("p-1", "me")]
+        assert [(i.uid, i.extender) for i in locked.with_intent(found).intents] == [("p-1", "me")]
 
     def test_where_its_place_was_given_away_it_is_refused(self) -> None:
-        book = built()
-        reserved(book, Q)
-        book.fence(read(5, Held("p-1", "1", "g0", "you")), ())
-        assert book.reserve(P, "n") == "pod ns/p on node n: GPU g0 would be promised 1200 of 1000 MiB"
-        assert held(book)["q"] == ("g0",)
+        locked = built()
+        reserved(locked, Q)
+        locked.fence(read(5, Held("p-1", "1", "g0", "you")), ())
+        assert locked.reserve(P, "n") == "pod ns/p on node n: GPU g0 would be promised 1200 of 1000 MiB"
+        assert held(locked)["q"] == ("g0",)
 
 
 class TestFence:
     def test_it_is_up_once_it_was_read_or_written_and_down_when_asked(self) -> None:
-        book = built()
-        assert book.version("n") is None
-        book.fence(Reservation("n"), ())
-        assert book.version("n") == NEVER_WRITTEN
-        book.fence(read(7))
-        assert (book.version("n"), book.version("m")) == ("7", None)
-        book.invalidate_fence("m")
-        assert book.version("n") == "7"
-        book.invalidate_fence("n")
-        assert book.version("n") is None
-        book.fence(read(8))
-        book.invalidate_fence()
-        assert book.version("n") is None
+        locked = built()
+        assert locked.fence_of("n") is None
+        locked.fence(Reservation("n"), ())
+        assert locked.fence_of("n") == NEVER_WRITTEN
+        locked.fence(read(7))
+        assert (locked.fence_of("n"), locked.fence_of("m")) == ("7", None)
+        locked.invalidate_fence("m")
+        assert locked.fence_of("n") == "7"
+        locked.invalidate_fence("n")
+        assert locked.fence_of("n") is None
+        locked.fence(read(8))
+        locked.invalidate_fence()
+        assert locked.fence_of("n") is None
 
     def test_what_is_read_of_a_node_outdates_what_was_decided_there(self) -> None:
-        book = built()
-        found = reserved(book)
-        book.fence(Reservation("m", resource_version="4"), ())
-        assert not book.is_outdated(found)
-        book.fence(replace(book.with_intent(found), resource_version="5"))
-        assert not book.is_outdated(found)
-        book.fence(read(6), ())
-        assert book.is_outdated(found)
+        locked = built()
+        found = reserved(locked)
+        locked.fence(Reservation("m", resource_version="4"), ())
+        assert not locked.is_outdated(found)
+        locked.fence(replace(locked.with_intent(found), resource_version="5"))
+        assert not locked.is_outdated(found)
+        locked.fence(read(6), ())
+        assert locked.is_outdated(found)
 
     def test_all_that_is_open_is_written(self) -> None:
-        book = built()
-        book.fence(read(5, Held("q-1", "1", "g0", "you"), Held("r-1", "1", "g1", "you")), ())
-        book.forget(("r-1", "1"), "n")
-        wanted = book.with_intent(reserved(book))
+        locked = built()
+        locked.fence(read(5, Held("q-1", "1", "g0", "you"), Held("r-1", "1", "g1", "you")), ())
+        locked.forget(("r-1", "1"), "n")
+        wanted = locked.with_intent(reserved(locked))
         assert [(i.uid, i.extender) for i in wanted.intents] == [("q-1", "you"), ("p-1", "me")]
         assert (wanted.resource_version, wanted.node_uid) == ("5", "uid-n")
 
     @pytest.mark.parametrize("up", [False, True], ids=["down", "never written"])
     def test_without_a_version_it_is_created(self, up: bool) -> None:
         """Which is refused where one exists."""
-        book = built()
+        locked = built()
         if up:
-            book.fence(Reservation("n"), ())
-        assert book.with_intent(reserved(book)).resource_version is None
+            locked.fence(Reservation("n"), ())
+        assert locked.with_intent(reserved(locked)).resource_version is None
 
     def test_no_two_writes_are_the_same(self) -> None:
-        book = built()
-        found = reserved(book)
-        assert book.with_intent(found).stamp != book.with_intent(found).stamp
+        locked = built()
+        found = reserved(locked)
+        assert locked.with_intent(found).stamp != locked.with_intent(found).stamp
 
     def test_a_watch_is_heard_where_it_is_down(self) -> None:
-        book = built()
-        book.heard("n", [intent("q-1", "g0")])
-        assert held(book) == {"q": ("g0",)}
-        book.heard("n", [])
-        assert held(book) == {}
+        locked = built()
+        locked.update_intents("n", [intent("q-1", "g0")])
+        assert held(locked) == {"q": ("g0",)}
+        locked.update_intents("n", [])
+        assert held(locked) == {}
 
     def test_and_not_where_it_is_up(self) -> None:
-        book = built()
-        book.fence(read(5, Held("q-1", "1", "g0", "you")))
-        book.heard("n", [])
-        assert held(book) == {"q": ("g0",)}
+        locked = built()
+        locked.fence(read(5, Held("q-1", "1", "g0", "you")))
+        locked.update_intents("n", [])
+        assert held(locked) == {"q": ("g0",)}
 
     def test_whoever_was_decided_before_a_read_is_outdated(self) -> None:
-        book = built()
-        first = reserved(book)
-        book.fence(read(5))
-        assert not book.is_outdated(first)
-        book.fence(read(6), ())
-        assert book.is_outdated(first)
-        assert not book.is_outdated(reserved(book, Q))
+        locked = built()
+        first = reserved(locked)
+        locked.fence(read(5))
+        assert not locked.is_outdated(first)
+        locked.fence(read(6), ())
+        assert locked.is_outdated(first)
+        assert not locked.is_outdated(reserved(locked, Q))
 
 
 class TestSettling:
@@ -186,44 +187,44 @@ class TestSettling:
         ],
     )
     def test_what_is_withdrawn(self, again: bool, stays: bool) -> None:
-        book = built()
+        locked = built()
         if again:
-            book.fence(read(5, Held("p-1", "1", "g0", "you")), ())
-        found = reserved(book)
-        book.fence(replace(book.with_intent(found), resource_version="6"))
-        book.withdraw(found)
-        assert held(book) == ({"p": ("g0",)} if stays else {})
+            locked.fence(read(5, Held("p-1", "1", "g0", "you")), ())
+        found = reserved(locked)
+        locked.fence(replace(locked.with_intent(found), resource_version="6"))
+        locked.withdraw(found)
+        assert held(locked) == ({"p": ("g0",)} if stays else {})
 
     def test_refused_to_us_it_counts_again_when_another_takes_it_over(self) -> None:
-        book = built()
-        found = reserved(book)
-        book.fence(replace(book.with_intent(found), resource_version="6"))
-        book.withdraw(found)
-        book.fence(read(6, Held("p-1", "1", "g0", "me")), ())
-        assert held(book) == {}
-        book.fence(read(7, Held("p-1", "1", "g0", "you")), ())
-        assert held(book) == {"p": ("g0",)}
+        locked = built()
+        found = reserved(locked)
+        locked.fence(replace(locked.with_intent(found), resource_version="6"))
+        locked.withdraw(found)
+        locked.fence(read(6, Held("p-1", "1", "g0", "me")), ())
+        assert held(locked) == {}
+        locked.fence(read(7, Held("p-1", "1", "g0", "you")), ())
+        assert held(locked) == {"p": ("g0",)}
 
     def test_an_answer_may_be_older_than_what_the_watch_told(self) -> None:
-        book = built()
-        found = reserved(book)
+        locked = built()
+        found = reserved(locked)
         over = SETTING.bound(Pod("p-1", 3, "n", "g0", deleting=True))
-        book.inventory.pod_seen(over, "n", 0.0)
-        book.confirm(found.intent.pod, "n")
-        book.fence(read(5), [SETTING.bound(Pod("p-1", 2, "n", "g0"))])
-        info = book.inventory.info("n")
+        locked.cache.confirm(over, "n", 0.0)
+        locked.confirm(found.intent.pod, "n")
+        locked.fence(read(5), [SETTING.bound(Pod("p-1", 2, "n", "g0"))])
+        info = locked.cache.info("n")
         assert info is not None
         assert [pod.terminating for pod in info.pods] == [True]
 
     def test_all_that_is_open_is_told(self) -> None:
-        book = built()
-        book.fence(read(5, Held("q-1", "1", "g1", "you")), ())
-        found = reserved(book)
-        assert [(node, i.uid) for node, i in book.unsettled()] == [("n", "q-1"), ("n", "p-1")]
-        book.gone("q-1")
-        book.confirm(found.intent.pod, "n")
-        assert book.unsettled() == []
-        assert book.node_of("p-1") == "n"
+        locked = built()
+        locked.fence(read(5, Held("q-1", "1", "g1", "you")), ())
+        found = reserved(locked)
+        assert [(node, i.uid) for node, i in locked.cache.assumed()] == [("n", "q-1"), ("n", "p-1")]
+        locked.remove_pod("q-1")
+        locked.confirm(found.intent.pod, "n")
+        assert locked.cache.assumed() == []
+        assert locked.cache.node_of("p-1") == "n"
 
 
 def published(extender: Extender) -> list[str] | None:
@@ -233,18 +234,18 @@ def published(extender: Extender) -> list[str] | None:
 
 def test_filter_sees_a_promise_at_once() -> None:
     extender = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
-    book = built(extender)
+    locked = built(extender)
     # Before the first inventory nothing is published.
-    book.withdraw(reserved(book))
+    locked.withdraw(reserved(locked))
     assert published(extender) is None
-    extender.replace_nodes(book.inventory.infos())
-    found = reserved(book)
+    extender.replace_nodes(locked.cache.infos())
+    found = reserved(locked)
     assert published(extender) == ["p"]
-    with book.publishing:
+    with locked.publishing:
         # What is on its way would be overtaken: whoever sends that sends this after it.
-        book.withdraw(found)
+        locked.withdraw(found)
         assert published(extender) == ["p"]
-    book.publish_owed()
+    locked.publish_owed()
     assert published(extender) == []
 
 
@@ -256,10 +257,10 @@ class TestAPodWhoseBindingIsUnderWay:
 
     def extender(self) -> Extender:
         extender = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
-        book = built(extender)
-        extender.replace_nodes(book.inventory.infos())
-        reserved(book, P, "m")
-        reserved(book, Q, "n")
+        locked = built(extender)
+        extender.replace_nodes(locked.cache.infos())
+        reserved(locked, P, "m")
+        reserved(locked, Q, "n")
         return extender
 
     def test_leaves_where_it_is_named(self) -> None:

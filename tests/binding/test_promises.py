@@ -40,10 +40,12 @@ from scheduler_ext.binding.bind import (
     Steps,
     Wanted,
 )
-from scheduler_ext.binding.book import Book, Reserved
+from scheduler_ext.binding.locked_cache import LockedCache, Reserved
 from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsent
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import Intent
-from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.cache.ledger import Ledger
+from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cycle.placement import place
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
@@ -81,9 +83,9 @@ class Promises(RuleBasedStateMachine):
     """One extender and everything that happens to it."""
 
     # What tests of planted bugs replace.
-    book_class: ClassVar[type[Book]] = Book
+    locked_class: ClassVar[type[LockedCache]] = LockedCache
     binding_class: ClassVar[type[Binding]] = Binding
-    inventory_class: ClassVar[type[Inventory]] = Inventory
+    cache_class: ClassVar[type[Cache]] = Cache
     extender_class: ClassVar[type[Extender]] = Extender
     checked: ClassVar[str | None] = None
     steps_taken: ClassVar[int] = 0
@@ -101,59 +103,59 @@ class Promises(RuleBasedStateMachine):
     def begin(self) -> None:
         """An extender starts, and lists everything."""
         self.extender = self.extender_class(Configuration(memory=MemorySection(headroom_percent=0)))
-        self.book = self.built(self.extender)
-        self.binding = self.binding_class(self.book, lambda name: name == "ours", lambda _: None)
+        self.locked = self.built(self.extender)
+        self.binding = self.binding_class(self.locked, lambda name: name == "ours", lambda _: None)
         self.under_way: list[Under] = []
         self.turns: dict[str, Under] = {}
-        self.late: dict[tuple[str, str], list[Callable[[Book], None]]] = defaultdict(list)
-        self.last: dict[tuple[str, str], Callable[[Book], None]] = {}
-        self.extender.replace_nodes(self.book.inventory.infos())
-        self.book.inventory.take_changes()
+        self.late: dict[tuple[str, str], list[Callable[[LockedCache], object]]] = defaultdict(list)
+        self.last: dict[tuple[str, str], Callable[[LockedCache], object]] = {}
+        self.extender.replace_nodes(self.locked.cache.infos())
+        self.locked.cache.take_changes()
 
-    def built(self, extender: Extender) -> Book:
-        """A book that knows what a LIST of everything says."""
-        book = self.book_class(self.inventory_class(150.0, 300.0), extender, "me", lambda: self.now)
+    def built(self, extender: Extender) -> LockedCache:
+        """A locked that knows what a LIST of everything says."""
+        locked = self.locked_class(self.cache_class(150.0, 300.0), extender, "me", lambda: self.now)
         for node, offer in OFFERS.items():
-            book.inventory.node_seen(node, NodeRecord(f"uid-{node}", offer), self.now)
-            self.reported(book, node, self.reports[node][-1])
-        self.listed(book)
-        return book
+            locked.cache.update_node(node, NodeRecord(f"uid-{node}", offer), self.now)
+            self.reported(locked, node, self.reports[node][-1])
+        self.listed(locked)
+        return locked
 
-    def reported(self, book: Book, node: str, report: tuple[Report, float]) -> None:
+    def reported(self, locked: LockedCache, node: str, report: tuple[Report, float]) -> None:
         """A report as a watch tells it."""
-        book.inventory.report_seen(node, *report, self.now)
+        locked.cache.update_report(node, *report, self.now)
 
-    def listed(self, book: Book) -> None:
-        before = book.inventory.known_pods()
+    def listed(self, locked: LockedCache) -> None:
+        before = locked.cache.known_pods()
         for there in self.server.pods.values():
-            self.seen(book, there)
+            self.seen(locked, there)
         for uid in before - {there["metadata"]["uid"] for there in self.server.pods.values()}:
-            book.inventory.pod_gone(uid, self.now)
+            locked.cache.remove_pod(uid, self.now)
         for node, found in self.server.reservations.items():
-            book.heard(node, found.intents)
+            locked.update_intents(node, found.intents)
 
-    def seen(self, book: Book, there: Json) -> None:
+    def seen(self, locked: LockedCache, there: Json) -> None:
         """A pod as a watch tells it."""
         read = now(there)
         if read.bound is not None and read.node is not None:
-            book.inventory.pod_seen(read.bound, read.node, self.now)
+            locked.cache.confirm(read.bound, read.node, self.now)
         elif read.pending is not None:
-            book.inventory.pod_pending(read.pending)
+            locked.cache.update_pending(read.pending)
         else:
-            book.inventory.pod_gone(read.uid, self.now)
+            locked.cache.remove_pod(read.uid, self.now)
 
     def publish(self) -> None:
-        changed = self.book.inventory.take_changes()
+        changed = self.locked.cache.take_changes()
         if changed:
-            self.extender.update_nodes({name: self.book.inventory.info(name) for name in changed})
+            self.extender.update_nodes({name: self.locked.cache.info(name) for name in changed})
 
     # --- what happens in the cluster, and is heard of later ---
 
-    def happened(self, kind: str, name: str, told: Callable[[Book], None]) -> None:
+    def happened(self, kind: str, name: str, told: Callable[[LockedCache], object]) -> None:
         self.late[kind, name].append(told)
 
     def written(self, there: Json) -> None:
-        self.happened("pod", there["metadata"]["name"], lambda book: self.seen(book, there))
+        self.happened("pod", there["metadata"]["name"], lambda locked: self.seen(locked, there))
 
     @initialize(asks=st.lists(st.sampled_from(ASKS), min_size=5, max_size=5))
     def some_wait(self, asks: list[Json]) -> None:
@@ -193,7 +195,7 @@ class Promises(RuleBasedStateMachine):
             return
         del self.server.pods[name]
         uid = there["metadata"]["uid"]
-        self.happened("pod", name, lambda book: book.inventory.pod_gone(uid, self.now))
+        self.happened("pod", name, lambda locked: locked.cache.remove_pod(uid, self.now))
 
     @rule(
         gpu=SOME_GPU,
@@ -208,12 +210,12 @@ class Promises(RuleBasedStateMachine):
         self.now += later_s
         told = (self.server.report(node), self.now)
         self.reports[node].append(told)
-        self.happened("report", node, lambda book: self.reported(book, node, told))
+        self.happened("report", node, lambda locked: self.reported(locked, node, told))
 
     @rule(seconds=st.sampled_from((1.0, 1.0, 3.0, 160.0)))
     def wait(self, seconds: float) -> None:
         self.now += seconds
-        self.book.inventory.tick(self.now)
+        self.locked.cache.tick(self.now)
 
     # --- what the extender hears, late, twice, in any order of objects ---
 
@@ -232,20 +234,20 @@ class Promises(RuleBasedStateMachine):
         if kind == "report":
             self.list_reports_again(name, behind)
         else:
-            self.last[kind, name](self.book)
+            self.last[kind, name](self.locked)
 
     def list_reports_again(self, node: str, behind: int) -> None:
         """From a cache that is behind: an older one after a newer one. Those that follow are told again."""
         count = len(self.late["report", node]) + 1 + behind
         self.late["report", node] = [
-            lambda book, told=told: self.reported(book, node, told)  # type: ignore[misc]
+            lambda locked, told=told: self.reported(locked, node, told)  # type: ignore[misc]
             for told in self.reports[node][-count:]
         ]
         self.tell(("report", node))
 
     def tell(self, key: tuple[str, str]) -> None:
         told = self.late[key].pop(0)
-        told(self.book)
+        told(self.locked)
         self.last[key] = told
 
     @rule()
@@ -257,11 +259,11 @@ class Promises(RuleBasedStateMachine):
 
     @rule()
     def become_active(self) -> None:
-        self.book.invalidate_fence()
+        self.locked.invalidate_fence()
         for key in [key for key in self.late if key[0] != "report"]:
             del self.late[key]
         self.last = {key: told for key, told in self.last.items() if key[0] == "report"}
-        self.listed(self.book)
+        self.listed(self.locked)
 
     # --- binds, step by step ---
 
@@ -288,10 +290,10 @@ class Promises(RuleBasedStateMachine):
             self.ask_bind(name, "a", "ok", "ok")
             self.ask_bind(name, "b", "ok", "ok")
 
-    @precondition(lambda self: self.book.unsettled())
+    @precondition(lambda self: self.locked.cache.assumed())
     @rule(pick=PICK)
     def look_after(self, pick: int) -> None:
-        unsettled = self.book.unsettled()
+        unsettled = self.locked.cache.assumed()
         node, intent = unsettled[pick % len(unsettled)]
         if intent.uid not in self.busy():
             self.go(self.binding.settle(node, intent), intent.uid)
@@ -363,7 +365,9 @@ class Promises(RuleBasedStateMachine):
         outcome = self.server.done(call)
         if isinstance(outcome, Done) and isinstance(call, PutReservation):
             found = outcome.value
-            self.happened("reservation", found.node, lambda book: book.heard(found.node, found.intents))
+            self.happened(
+                "reservation", found.node, lambda locked: locked.update_intents(found.node, found.intents)
+            )
         if isinstance(outcome, Done) and isinstance(call, PostBinding):
             self.written(self.server.pods[call.reserved.pending.pod.name])
         return outcome
@@ -384,7 +388,7 @@ class Promises(RuleBasedStateMachine):
     def no_gpu_is_promised_more_than_it_has(self) -> None:
         if not self.check("ledger"):
             return
-        for info in self.book.inventory.infos():
+        for info in self.locked.cache.infos():
             promised: dict[str, Counter[str]] = defaultdict(Counter)
             for pod in info.pods:
                 if pod.holds:
@@ -400,12 +404,12 @@ class Promises(RuleBasedStateMachine):
     @invariant()
     def whoever_holds_or_may_is_counted(self) -> None:
         if self.check("counted"):
-            self.all_counted(self.book)
+            self.all_counted(self.locked)
 
-    def all_counted(self, book: Book) -> None:
+    def all_counted(self, locked: LockedCache) -> None:
         counted = {
             (info.name, pod.uid, *sorted(pod.devices.items()))
-            for info in book.inventory.infos()
+            for info in locked.cache.infos()
             for pod in info.pods
             if pod.holds
         }
@@ -424,11 +428,11 @@ class Promises(RuleBasedStateMachine):
         """All is heard, and looked after."""
         while waiting := sorted(key for key, events in self.late.items() if events):
             self.tell(waiting[0])
-        self.look_after_all(self.book, self.binding)
+        self.look_after_all(self.locked, self.binding)
         self.publish()
 
-    def look_after_all(self, book: Book, binding: Binding) -> None:
-        for node, intent in book.unsettled():
+    def look_after_all(self, locked: LockedCache, binding: Binding) -> None:
+        for node, intent in locked.cache.assumed():
             if intent.uid not in self.busy():
                 steps = binding.settle(node, intent)
                 try:
@@ -443,11 +447,11 @@ class Promises(RuleBasedStateMachine):
         self.quiet()
         if not self.check("leaks"):
             return
-        open_ones = {(node, intent.uid) for node, intent in self.book.unsettled()}
+        open_ones = {(node, intent.uid) for node, intent in self.locked.cache.assumed()}
         waiting = {
             there["metadata"]["uid"] for there in self.server.pods.values() if not there["spec"]["nodeName"]
         }
-        for info in self.book.inventory.infos():
+        for info in self.locked.cache.infos():
             bound = {there["metadata"]["uid"] for there in self.server.on(info.name)}
             for pod in info.pods:
                 assert not pod.holds or pod.uid in bound or (info.name, pod.uid) in open_ones, (
@@ -464,8 +468,8 @@ class Promises(RuleBasedStateMachine):
         anew = self.built(self.extender)
         self.look_after_all(anew, Binding(anew, lambda _: True, lambda _: None))
         self.all_counted(anew)
-        for info in self.book.inventory.infos():
-            other = anew.inventory.info(info.name)
+        for info in self.locked.cache.infos():
+            other = anew.cache.info(info.name)
             assert other is not None
             assert known(info) == known(other), f"rebuild: {info.name}"
 
@@ -476,12 +480,12 @@ class Promises(RuleBasedStateMachine):
             return
         self.publish()
         body = names_body(there, list(NODES))
-        before = list(self.book.inventory.infos())
+        before = list(self.locked.cache.infos())
         first = self.extender.filter(body, deadline()).body
         scores = self.extender.prioritize(body, deadline()).body
         assert self.extender.filter(body, deadline()).body == first, "pure: another answer"
         assert self.extender.prioritize(body, deadline()).body == scores, "pure: other points"
-        assert list(self.book.inventory.infos()) == before, "pure: another ledger"
+        assert list(self.locked.cache.infos()) == before, "pure: another ledger"
 
     @rule(name=PODS, pick=PICK)
     def what_passes_is_bound(self, name: str, pick: int) -> None:
@@ -530,7 +534,7 @@ class Promises(RuleBasedStateMachine):
             uids = {victim["UID"] for victim in victims["Pods"]}
             assert uids <= {pod["UID"] for pod in lower[node]}, "preempt: somebody else"
             after = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
-            info = self.book.inventory.info(node)
+            info = self.locked.cache.info(node)
             assert info is not None
             left = tuple(replace(pod, departed=True) if pod.uid in uids else pod for pod in info.pods)
             after.replace_nodes([replace(info, pods=left)])
@@ -551,8 +555,8 @@ class Promises(RuleBasedStateMachine):
         for node in NODES:
             self.report(node, 0.0)
         self.quiet()
-        assert self.book.unsettled() == [], "leaks: open"
-        for info in self.book.inventory.infos():
+        assert self.locked.cache.assumed() == [], "leaks: open"
+        for info in self.locked.cache.infos():
             assert (info.pods, info.nominated) == ((), ()), f"leaks: {info.name}"
 
 
@@ -589,27 +593,27 @@ def test_promises_hold() -> None:
     assert not LONG or Promises.steps_taken >= 100_000
 
 
-class Deaf(Inventory):
+class Deaf(Cache):
     """Knows of no pod that is bound, and keeps no promise."""
 
-    def pod_seen(self, pod: BoundPod, node: str, now: float) -> None:
+    def confirm(self, pod: BoundPod, node: str, now: float) -> None:
         return
 
     def assume(self, intent: Intent, node: str) -> None:
         return
 
 
-class Lavish(Book):
+class Lavish(LockedCache):
     """Promises as if each node were empty."""
 
     def reserve(self, pending: PendingPod, node: str) -> Reserved | str:
-        info = self.inventory.info(node)
+        info = self.cache.info(node)
         assert info is not None
         found = place(replace(info, pods=()), pending.pod.request, self._extender.sizing)
         if isinstance(found, str):
             return found
         intent = Intent(replace(pending.pod, devices=found.devices), pending.resource_version, "me")
-        self.inventory._ledger.assume(intent, node)
+        Ledger.assume(self.cache, intent, node)
         return Reserved(node, pending, replace(intent, reads=self._reads[node]))
 
 
@@ -617,25 +621,26 @@ class Optimist(Binding):
     """What was not answered was not done."""
 
     def _settle(self, reserved: Reserved, conflict: bool) -> Steps[PendingPod | BindResult]:
-        self.book.forget(reserved.key, reserved.node)
+        self.locked.forget(reserved.key, reserved.node)
         return BindResult("failed")
         yield
 
 
-class Keeper(Inventory):
+class Keeper(Cache):
     """A bound pod that is gone stays."""
 
-    def pod_gone(self, uid: str, now: float) -> None:
+    def remove_pod(self, uid: str, now: float, waited: bool = False) -> str | None:
         if self.node_of(uid) is None:
-            super().pod_gone(uid, now)
+            return super().remove_pod(uid, now, waited)
+        return None
 
 
-class FirstWord(Inventory):
+class FirstWord(Cache):
     """Of a bound pod the first word counts."""
 
-    def pod_seen(self, pod: BoundPod, node: str, now: float) -> None:
+    def confirm(self, pod: BoundPod, node: str, now: float) -> None:
         if self.node_of(pod.uid) is None:
-            super().pod_seen(pod, node, now)
+            super().confirm(pod, node, now)
 
 
 class Fickle(Extender):
@@ -649,11 +654,11 @@ class Fickle(Extender):
         return replace(found, body=b"{}") if self.asked % 2 else found
 
 
-class Timid(Book):
+class Timid(LockedCache):
     """Binds to nodes alone where nobody is."""
 
     def reserve(self, pending: PendingPod, node: str) -> Reserved | str:
-        info = self.inventory.info(node)
+        info = self.cache.info(node)
         return "taken" if info is not None and info.pods else super().reserve(pending, node)
 
 
@@ -675,19 +680,19 @@ class Generous(Extender):
 @pytest.mark.parametrize(
     ("bug", "found"),
     [
-        pytest.param({"inventory_class": Deaf}, "truth: .* has", id="a ledger that counts nobody"),
-        pytest.param({"book_class": Lavish}, "ledger: .* is promised", id="promises beyond what is free"),
+        pytest.param({"cache_class": Deaf}, "truth: .* has", id="a ledger that counts nobody"),
+        pytest.param({"locked_class": Lavish}, "ledger: .* is promised", id="promises beyond what is free"),
         pytest.param(
             {"binding_class": Optimist},
             "counted: ",
             id="no answer, not done",
             marks=pytest.mark.skipif(not LONG, reason="takes long; the long profile"),
         ),
-        pytest.param({"inventory_class": Deaf}, "counted: .* is bound", id="a pod that is not heard of"),
-        pytest.param({"inventory_class": Keeper}, "leaks: ", id="a pod that stays"),
-        pytest.param({"inventory_class": FirstWord}, "rebuild: ", id="a pod that is what it was"),
+        pytest.param({"cache_class": Deaf}, "counted: .* is bound", id="a pod that is not heard of"),
+        pytest.param({"cache_class": Keeper}, "leaks: ", id="a pod that stays"),
+        pytest.param({"cache_class": FirstWord}, "rebuild: ", id="a pod that is what it was"),
         pytest.param({"extender_class": Fickle}, "pure: another answer", id="a filter that remembers"),
-        pytest.param({"book_class": Timid}, "accepted: .*taken", id="a bind that wants more than filter"),
+        pytest.param({"locked_class": Timid}, "accepted: .*taken", id="a bind that wants more than filter"),
         pytest.param({"extender_class": Generous}, "preempt: ", id="too few victims"),
     ],
 )

@@ -35,7 +35,7 @@ class Advertising:
     def stands(self, name: str, amount: int | None) -> None:
         """Wait until this is advertised, and tell so."""
         eventually(lambda: self.seen(name) == (amount, amount))
-        self.advertiser.tell(name, amount, (amount, amount))
+        self.advertiser.update(name, amount, (amount, amount))
 
     def set(self, name: str, amount: str) -> None:
         """Somebody else writes an amount."""

@@ -49,7 +49,7 @@ def followed(server: ApiServer, transport: Transport, impatient: None) -> Iterat
     yield built
     server.faults.lift()
     built.reflector.stop(60)
-    assert not built.reflector._thread.is_alive()
+    assert not built.reflector.is_alive
 
 
 @pytest.fixture
@@ -100,4 +100,4 @@ def living(
     built.live.stop()
     # A stop waits for seconds only; on a busy machine a thread may need more to find out.
     eventually(lambda: not any(thread.name.startswith("watch-") for thread in threading.enumerate()))
-    eventually(lambda: not built.live._thread.is_alive())
+    eventually(lambda: not built.live.is_alive)

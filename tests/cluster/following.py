@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from scheduler_ext.cluster.client.transport import ServerClock, Transport
+from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.wire.kube import Node
 from scheduler_ext.wire.watching import Broken, Decoder
@@ -24,12 +25,13 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-class Heard:
+class Heard(EventHandler[Node]):
     """A handler that records its calls, one word each; ``fail`` is called before a word is taken."""
 
     together = 1000
 
     def __init__(self) -> None:
+        super().__init__()
         self.words: list[str] = []
         self.clocks: list[ServerClock] = []
         self.fail: Callable[[str], None] = lambda word: None

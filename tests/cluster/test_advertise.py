@@ -24,7 +24,7 @@ ROOM = 81920 - 8192
 def test_it_stands_in_capacity_and_allocatable_and_nothing_else_changes(advertising: Advertising) -> None:
     before = advertising.server.store.get(NODES, "a").object()
     advertising.advertiser.start()
-    advertising.advertiser.tell("a", 81_000, (None, None))
+    advertising.advertiser.update("a", 81_000, (None, None))
     advertising.stands("a", 81_000)
     after = advertising.server.store.get(NODES, "a").object()
     for key in ("capacity", "allocatable"):
@@ -56,24 +56,24 @@ def test_it_stands_in_capacity_and_allocatable_and_nothing_else_changes(advertis
 def test_what_is_wrong_is_written(advertising: Advertising, wanted: int | None, seen: Seen) -> None:
     advertising.set("a", "99")
     advertising.advertiser.start()
-    advertising.advertiser.tell("a", wanted, seen)
+    advertising.advertiser.update("a", wanted, seen)
     advertising.stands("a", wanted)
 
 
 def test_what_is_right_is_not_written(advertising: Advertising) -> None:
     advertising.advertiser.start()
-    advertising.advertiser.tell("a", 7, (7, 7))
-    advertising.advertiser.tell("b", None, (None, None))
-    advertising.advertiser.tell("c", 7, (0, 0))
+    advertising.advertiser.update("a", 7, (7, 7))
+    advertising.advertiser.update("b", None, (None, None))
+    advertising.advertiser.update("c", 7, (0, 0))
     advertising.stands("c", 7)
     assert set(advertising.written()) == {"c"}
 
 
 def test_of_several_words_the_last_counts(advertising: Advertising) -> None:
     for mib in range(100):
-        advertising.advertiser.tell("a", mib, (None, None))
-        advertising.advertiser.tell("b", mib, (None, None))
-    advertising.advertiser.tell("b", 5, (5, 5))
+        advertising.advertiser.update("a", mib, (None, None))
+        advertising.advertiser.update("b", mib, (None, None))
+    advertising.advertiser.update("b", 5, (5, 5))
     advertising.advertiser.start()
     advertising.stands("a", 99)
     assert {(request.path, amount(request)) for request in all_writes(advertising)} == {
@@ -83,17 +83,17 @@ def test_of_several_words_the_last_counts(advertising: Advertising) -> None:
 
 def test_zeroed_again_it_is_written_again(advertising: Advertising) -> None:
     advertising.advertiser.start()
-    advertising.advertiser.tell("a", 7, (None, None))
+    advertising.advertiser.update("a", 7, (None, None))
     advertising.stands("a", 7)
     for _ in range(3):
         advertising.set("a", "0")
-        advertising.advertiser.tell("a", 7, advertising.seen("a"))
+        advertising.advertiser.update("a", 7, advertising.seen("a"))
         advertising.stands("a", 7)
 
 
 def test_it_is_written_until_the_watch_confirms(advertising: Advertising) -> None:
     advertising.advertiser.start()
-    advertising.advertiser.tell("a", 7, (None, None))
+    advertising.advertiser.update("a", 7, (None, None))
     eventually(lambda: advertising.seen("a") == (7, 7))
     # A kubelet sets it to 0, and nobody hears of that: the watch is lost.
     advertising.set("a", "0")
@@ -107,15 +107,15 @@ def test_a_late_word_from_before_the_write_changes_nothing(
     monkeypatch.setattr(advertise_module, "_AGAIN_S", 60.0)
     monkeypatch.setattr(advertise_module, "_UNCONFIRMED_S", (60.0, 60.0))
     advertising.advertiser.start()
-    advertising.advertiser.tell("a", 7, (None, None))
+    advertising.advertiser.update("a", 7, (None, None))
     eventually(lambda: advertising.advertiser.writes == 1)
     for _ in range(20):
-        advertising.advertiser.tell("a", 7, (None, None))
-    advertising.advertiser.tell("a", 7, (7, 7))
+        advertising.advertiser.update("a", 7, (None, None))
+    advertising.advertiser.update("a", 7, (7, 7))
     for _ in range(20):
         # Nor is somebody else who writes another amount answered at his pace.
-        advertising.advertiser.tell("a", 7, (8, 8))
-    advertising.advertiser.tell("b", 7, (None, None))
+        advertising.advertiser.update("a", 7, (8, 8))
+    advertising.advertiser.update("b", 7, (None, None))
     advertising.stands("b", 7)
     assert advertising.written() == ["a", "b"]
 
@@ -123,8 +123,8 @@ def test_a_late_word_from_before_the_write_changes_nothing(
 def test_a_standby_writes_nothing_until_it_is_active(advertising: Advertising) -> None:
     advertising.active = False
     advertising.advertiser.start()
-    advertising.advertiser.tell("a", 7, (None, None))
-    advertising.advertiser.tell("b", 8, (None, None))
+    advertising.advertiser.update("a", 7, (None, None))
+    advertising.advertiser.update("b", 8, (None, None))
     # Several times as long as it takes to ask.
     time.sleep(0.1)
     assert advertising.written() == []
@@ -136,10 +136,10 @@ def test_a_standby_writes_nothing_until_it_is_active(advertising: Advertising) -
 def test_never_two_at_once(advertising: Advertising) -> None:
     hanging = advertising.server.faults.place(Hang())
     advertising.advertiser.start()
-    advertising.advertiser.tell("a", 7, (None, None))
+    advertising.advertiser.update("a", 7, (None, None))
     advertising.server.log.wait_for(writes(NODES))
     for mib in range(8, 20):
-        advertising.advertiser.tell("a", mib, (None, None))
+        advertising.advertiser.update("a", mib, (None, None))
     assert advertising.server.log.count(writes(NODES)) == 1
     hanging.lift()
     advertising.stands("a", 19)
@@ -162,7 +162,7 @@ def test_who_may_not_write_asks_for_one_node_now_and_then(
 ) -> None:
     refusal = advertising.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(NODES), times=None)
     for name in "abc":
-        advertising.advertiser.tell(name, 7, (None, None))
+        advertising.advertiser.update(name, 7, (None, None))
     advertising.advertiser.start()
     eventually(lambda: refusal.hits >= 4)
     (refused,) = (record.getMessage() for record in caplog.records)
@@ -192,7 +192,7 @@ def test_what_fails_is_tried_again_and_said_once(
     caplog.set_level("INFO")
     advertising.server.faults.place(fault, writes(NODES), times=3)
     advertising.advertiser.start()
-    advertising.advertiser.tell("a", 7, (None, None))
+    advertising.advertiser.update("a", 7, (None, None))
     eventually(lambda: advertising.advertiser.failures == 3)
     eventually(lambda: advertising.advertiser.writes >= 1)
     advertising.stands("a", 7)
@@ -204,18 +204,18 @@ def test_one_that_always_fails_holds_up_no_other(advertising: Advertising) -> No
     advertising.server.faults.place(Reset(), lambda request: "/a/" in request.path, times=None)
     advertising.advertiser.start()
     for name in "abc":
-        advertising.advertiser.tell(name, 7, (None, None))
+        advertising.advertiser.update(name, 7, (None, None))
     advertising.stands("b", 7)
     advertising.stands("c", 7)
 
 
 def test_a_node_that_is_gone_is_let_go(advertising: Advertising) -> None:
     advertising.advertiser.start()
-    advertising.advertiser.tell("gone", 7, (None, None))
+    advertising.advertiser.update("gone", 7, (None, None))
     eventually(lambda: advertising.advertiser.failures == 1)
     eventually(lambda: advertising.advertiser.wrong == 0)
     advertising.active = False
-    advertising.advertiser.tell("a", 7, (None, None))
+    advertising.advertiser.update("a", 7, (None, None))
     advertising.advertiser.leave("a")
     assert advertising.advertiser.wrong == 0
 
@@ -227,7 +227,7 @@ class TestFollow:
         advertising.advertiser.follow(info, seen)
         advertising.advertiser.start()
         # The other is written after it, if it is at all.
-        advertising.advertiser.tell("b", 1, (None, None))
+        advertising.advertiser.update("b", 1, (None, None))
         advertising.stands("b", 1)
         return [request for request in all_writes(advertising) if "/a/" in request.path]
 
@@ -251,7 +251,7 @@ class TestFollow:
     @pytest.mark.parametrize("seen", [(5, 5), (0, 0), (None, None)])
     def test_without_a_report_what_stands_there_stays(self, advertising: Advertising, seen: Seen) -> None:
         info = NodeInfo("a", allocatable={}, share_node=True)
-        advertising.advertiser.tell("a", 9, seen)
+        advertising.advertiser.update("a", 9, seen)
         assert not self.follow(advertising, info, seen)
 
     def test_a_report_without_a_node(self, advertising: Advertising) -> None:

@@ -26,7 +26,7 @@ def many(advertising: Advertising, monkeypatch: pytest.MonkeyPatch) -> Advertisi
     for name in MANY:
         advertising.server.store.put(NODES, node(name))
     advertising.advertiser.start()
-    advertising.advertiser.tell("a", 7, (None, None))
+    advertising.advertiser.update("a", 7, (None, None))
     eventually(lambda: advertising.advertiser.writes == 1)
     advertising.server.log.clear()
     return advertising
@@ -34,7 +34,7 @@ def many(advertising: Advertising, monkeypatch: pytest.MonkeyPatch) -> Advertisi
 
 def tell_all(advertising: Advertising) -> None:
     for name in MANY:
-        advertising.advertiser.tell(name, 7, (0, 0))
+        advertising.advertiser.update(name, 7, (0, 0))
 
 
 def test_a_slow_server_is_asked_for_several_at_once(advertising: Advertising) -> None:
@@ -56,8 +56,8 @@ def test_not_more_than_eight_and_no_node_twice(advertising: Advertising) -> None
     for amount in range(8, 20):
         for name in MANY:
             # Right for a moment, and wrong again: that is another word on the same node.
-            advertising.advertiser.tell(name, 7, (7, 7))
-            advertising.advertiser.tell(name, amount, (0, 0))
+            advertising.advertiser.update(name, 7, (7, 7))
+            advertising.advertiser.update(name, amount, (0, 0))
     time.sleep(0.1)
     assert len(set(advertising.written())) == len(advertising.written()) == 8
     hanging.lift()
@@ -69,7 +69,7 @@ def test_the_first_of_all_is_written_alone(advertising: Advertising) -> None:
     """Who may not write finds out once."""
     advertising.server.faults.place(Refuse(503), writes(NODES), times=1)
     advertising.server.faults.place(Hang(), writes(NODES), times=None)
-    advertising.advertiser.tell("b", 7, (0, 0))
+    advertising.advertiser.update("b", 7, (0, 0))
     eventually(lambda: advertising.advertiser.failures == 1)
     tell_all(advertising)
     # The one that is refused, and the next.

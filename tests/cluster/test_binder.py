@@ -12,10 +12,11 @@ import pytest
 
 from scheduler_ext.binding import binder as binder_module
 from scheduler_ext.binding.binder import Binder
-from scheduler_ext.binding.book import Book
+from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.cache.cache import Cache
+from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Memory, Report
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.binding import read_pod
@@ -51,14 +52,14 @@ class Extending:
         self.server = server
         self.problem: str | None = None
         extender = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
-        self.book = Book(Inventory(1000.0, 2000.0), extender, "me")
+        self.locked = LockedCache(Cache(1000.0, 2000.0), extender, "me")
         for name in ("a", "b"):
-            self.book.inventory.node_seen(name, NodeRecord(f"uid-{name}", {SHARE: ROOM_MIB}), 0.0)
+            self.locked.cache.update_node(name, NodeRecord(f"uid-{name}", {SHARE: ROOM_MIB}), 0.0)
             devices = (t4(memory=Memory(ROOM_MIB)),)
             now = time.monotonic()
-            self.book.inventory.report_seen(name, Report(devices), now, now)
+            self.locked.cache.update_report(name, Report(devices), now, now)
         self.binder = Binder(
-            self.book, Bindings(transport), NAMES, ("ours",), lambda: self.problem, deadline_s
+            self.locked, Bindings(transport), NAMES, ("ours",), lambda: self.problem, deadline_s
         )
         self.pool = ThreadPoolExecutor(8)
 
@@ -66,8 +67,8 @@ class Extending:
         """A pod is created, and known of."""
         there = self.server.store.put(PODS, pod(name, {SHARE: str(mib)}, schedulerName="ours")).object()
         if known:
-            with self.book.lock:
-                self.book.inventory.pod_pending(pending_pod(read_pod(json.dumps(there).encode()), NAMES))
+            with self.locked.lock:
+                self.locked.cache.update_pending(pending_pod(read_pod(json.dumps(there).encode()), NAMES))
 
     def bind(self, name: str, node: str = "a") -> str:
         """The error; none when it is bound."""
@@ -95,8 +96,8 @@ class Extending:
 
     def held(self, node: str = "a") -> set[str]:
         """Who holds something there, or may."""
-        with self.book.lock:
-            info = self.book.inventory.info(node)
+        with self.locked.lock:
+            info = self.locked.cache.info(node)
         return {held.name for held in info.pods} if info is not None else set()
 
 
@@ -224,7 +225,7 @@ def test_a_binding_of_which_no_answer_comes_is_read_in_time(
     extending.waits("one")
     held = server.faults.place(After(Hang()), posts_binding)
     assert extending.bind("one") == ""
-    assert extending.book.unsettled() == []
+    assert extending.locked.cache.assumed() == []
     held.lift()
 
 
@@ -235,8 +236,8 @@ def test_what_the_watch_told_meanwhile_is_believed(server: ApiServer, extending:
     bind = extending.binding("one")
     server.log.wait_for(reads_pod)
     there = read_pod(json.dumps(server.store.get(PODS, "one", "default").object()).encode())
-    with extending.book.lock:
-        extending.book.inventory.pod_seen(bound_pod(there, NAMES), "a", 0.0)
+    with extending.locked.lock:
+        extending.locked.cache.confirm(bound_pod(there, NAMES), "a", 0.0)
     server.faults.place(Refuse(500), reads_pod, None)
     slow.lift()
     held.lift()
@@ -270,8 +271,8 @@ def test_where_the_pod_changes_what_is_open_is_looked_at_at_once(
     looks = server.log.count(reads_pod)
     server.store.update(PODS, "one", lambda before: before | {"status": {"message": "failed"}}, "default")
     there = server.store.get(PODS, "one", "default").object()
-    with extending.book.lock:
-        extending.book.inventory.pod_pending(pending_pod(read_pod(json.dumps(there).encode()), NAMES))
+    with extending.locked.lock:
+        extending.locked.cache.update_pending(pending_pod(read_pod(json.dumps(there).encode()), NAMES))
     eventually(lambda: extending.held() == set())
     assert server.log.count(reads_pod) == looks + 1
 
@@ -316,12 +317,12 @@ def test_an_answer_that_does_not_come_is_found_out(
     extending.binder.start()
     unreadable.lift()
     if done:
-        eventually(lambda: extending.book.unsettled() == [])
-        assert extending.book.node_of("uid-one") == "a"
+        eventually(lambda: extending.locked.cache.assumed() == [])
+        assert extending.locked.cache.node_of("uid-one") == "a"
         return
     # At the same version it may come still; kube-scheduler writes the pod's condition, and then it may not.
     server.store.update(PODS, "one", lambda before: before | {"status": {"message": "failed"}}, "default")
-    eventually(lambda: extending.book.unsettled() == [])
+    eventually(lambda: extending.locked.cache.assumed() == [])
     assert extending.held() == set()
     assert extending.bind("two") == ""
 
@@ -339,11 +340,11 @@ def test_after_an_outage_what_is_open_is_looked_at_again_soon(
     unreadable.lift()
     extending.binder.start()
     time.sleep(0.1)
-    assert extending.book.unsettled() != []
+    assert extending.locked.cache.assumed() != []
     monkeypatch.setattr(binder_module, "_FIRST_LOOK_S", 0.0)
     extending.binder.look_again()
-    eventually(lambda: extending.book.unsettled() == [])
-    assert extending.book.node_of("uid-one") == "a"
+    eventually(lambda: extending.locked.cache.assumed() == [])
+    assert extending.locked.cache.node_of("uid-one") == "a"
 
 
 def test_a_binding_that_comes_late_finds_its_place(

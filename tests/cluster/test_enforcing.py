@@ -116,22 +116,22 @@ def test_a_place_is_kept_until_it_is_known_what_became_of_its_binding(enforced: 
     changed = enforced.there("p")
     changed["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
     enforced.server.store.put(PODS, changed)
-    eventually(lambda: not enforced.live.book.unsettled())
+    eventually(lambda: not enforced.live.locked.cache.assumed())
     assert enforced.bind("p", "b") == ""
 
 
 def test_a_pod_that_changed_meanwhile_is_tried_once_more(enforced: Enforced) -> None:
     enforced.share("p")
     enforced.start()
-    book = enforced.live.book
-    stale = book.pending("uid-p")
+    locked = enforced.live.locked
+    stale = locked.cache.pending("uid-p")
     assert stale is not None
     changed = enforced.there("p")
     changed["metadata"]["labels"] = {"touched": "yes"}
     enforced.server.store.put(PODS, changed)
-    eventually(lambda: book.pending("uid-p") != stale)
-    with book.lock:
-        book.inventory.pod_pending(stale)
+    eventually(lambda: locked.cache.pending("uid-p") != stale)
+    with locked.lock:
+        locked.cache.update_pending(stale)
     assert enforced.bind("p", "a") == ""
     assert enforced.live.binder is not None
     assert enforced.live.binder.counts.conflicts() == {"pod": 1}
@@ -149,7 +149,7 @@ class TestLeadership:
 
     def test_a_standby_binds_nothing_and_is_ready(self, enforced: Enforced) -> None:
         enforced.share("p")
-        eventually(lambda: enforced.live.book.pending("uid-p") is not None)
+        eventually(lambda: enforced.live.locked.cache.pending("uid-p") is not None)
         assert "is a standby" in enforced.bind("p", "a")
         assert enforced.server.log.count(writes()) == 0
         assert all(check.passed for check in enforced.live.status().checks)

@@ -75,7 +75,7 @@ def test_nothing_is_bound_while_a_watch_is_lost_for_too_long(
 ) -> None:
     active(enforced)
     enforced.share("p")
-    eventually(lambda: enforced.live.book.pending("uid-p") is not None)
+    eventually(lambda: enforced.live.locked.cache.pending("uid-p") is not None)
     refusal = lose(enforced, path)
     # A watch that is lost for a moment is nothing.
     assert why_not(enforced) == ""
@@ -93,7 +93,7 @@ def test_who_becomes_active_waits_for_the_list(enforced: Enforced, path: str) ->
     held_by(enforced.server, "other_1")
     enforced.start()
     enforced.share("p")
-    eventually(lambda: enforced.live.book.pending("uid-p") is not None)
+    eventually(lambda: enforced.live.locked.cache.pending("uid-p") is not None)
     held_back = enforced.server.faults.place(Hang(), first_pages(path), times=None)
     enforced.server.log.clear()
     held_by(enforced.server, "me_1")

@@ -11,7 +11,7 @@ from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.forecasting import Forecasting
 from scheduler_ext.cluster.inventory_handlers import PodHandler
 from scheduler_ext.cluster.rate_limiter import RateLimiter
-from scheduler_ext.core.cache.inventory import Inventory
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.extender.expecting import EVERY_S
@@ -40,7 +40,7 @@ class Foreseen:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.inventory = Inventory(150, 300)
+        self.inventory = Cache(150, 300)
         self.extender = Extender(Configuration())
         self.extender.replace_nodes([])
         lock = Lock()
@@ -144,18 +144,18 @@ def test_who_is_counted(words: list[Json], counted: int) -> None:
     told = Told()
     for word in words:
         told.see_pods(word)
-    assert told.inventory.arrivals.count == counted
+    assert told.inventory.demand.count == counted
 
 
 def test_the_wishes_of_bound_pods_count_as_well() -> None:
     told = Told()
     wish = {"gpu.scheduler-ext.io/model": "T4, A100"}
     told.see_pods(pod("p", {SHARE: "1024", "cpu": "700m"}, on="a", annotations=wish))
-    (task,) = told.inventory.arrivals.workload().parts
+    (task,) = told.inventory.demand.workload().parts
     assert task == TaskClass(1000, shares_mib=(1024,), models=("A100", "T4"))
     broken = {"gpu.scheduler-ext.io/model": "T4,,"}
     told.see_pods(pod("q", {SHARE: "1024", "cpu": "1"}, on="a", annotations=broken))
-    assert TaskClass(1000, shares_mib=(1024,)) in told.inventory.arrivals.workload().parts
+    assert TaskClass(1000, shares_mib=(1024,)) in told.inventory.demand.workload().parts
 
 
 def created(name: str, gpus: int, minute: int) -> Json:
@@ -169,15 +169,15 @@ def test_a_list_counts_in_the_order_of_creation() -> None:
     listed.pods.begin()
     listed.see_pods(created("a", 2, 30), created("b", 1, 10))
     listed.see_pods(created("c", 2, 40), created("d", 1, 20))
-    assert listed.inventory.arrivals.count == 0
+    assert listed.inventory.demand.count == 0
     listed.pods.end()
     told.see_pods(*(asking(f"p{i}", gpus) for i, gpus in enumerate((1, 1, 2, 2))))
-    assert listed.inventory.arrivals.workload() == told.inventory.arrivals.workload()
+    assert listed.inventory.demand.workload() == told.inventory.demand.workload()
     # The next list brings nothing new.
     listed.pods.begin()
     listed.see_pods(created("a", 2, 30))
     listed.pods.end()
-    assert listed.inventory.arrivals.count == 4
+    assert listed.inventory.demand.count == 4
 
 
 def test_the_first_snapshot_expects_what_was_listed(server: ApiServer, transport: Transport) -> None:
@@ -192,4 +192,4 @@ def test_the_first_snapshot_expects_what_was_listed(server: ApiServer, transport
         assert 0 <= living.live.status().forecast_age_s < 60
     finally:
         living.live.stop()
-    eventually(lambda: not living.live._forecasting._thread.is_alive())
+    eventually(lambda: not living.live._forecasting.is_alive)

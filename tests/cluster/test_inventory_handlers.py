@@ -13,7 +13,7 @@ import pytest
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.events.report_problems import ReportProblems
 from scheduler_ext.cluster.inventory_handlers import NodeHandler, PodHandler, ReportHandler
-from scheduler_ext.core.cache.inventory import Inventory
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gpunode import GpuNode
@@ -53,7 +53,7 @@ class Told:
     """An inventory and its three handlers."""
 
     def __init__(self) -> None:
-        self.inventory = Inventory(150, 300)
+        self.inventory = Cache(150, 300)
         self.woken = 0
         self.problems = ReportProblems()
         parts = (self.inventory, Lock(), ResourceNames(), self._wake)
@@ -79,7 +79,7 @@ class Told:
 
     def told(self) -> list[tuple[str, str]]:
         """The events to write: node and text."""
-        return [(trouble.node, trouble.note) for trouble in self.problems.take_untold()]
+        return [(trouble.node, trouble.note) for trouble in self.problems.take_unwritten()]
 
     def age_s(self, name: str = "a") -> int:
         return round(self.inventory.ages(time.monotonic())[name])
@@ -162,7 +162,7 @@ class TestPods:
             pod("done", {WHOLE: "1"}, on="a", phase="Succeeded"),
             pod("none", {"cpu": "1"}, on="a"),
         )
-        assert told.inventory.pods() == {"uid-holds": "a", "uid-shares": "b"}
+        assert told.inventory.holding() == {"uid-holds": "a", "uid-shares": "b"}
         assert told.waking()
 
     def test_of_several_words_on_one_the_last_counts(self, told: Told) -> None:
@@ -173,7 +173,7 @@ class TestPods:
             pod("q", {WHOLE: "1"}, on="a"),
             pod("q", {WHOLE: "1"}, on="a", phase="Succeeded"),
         )
-        assert told.inventory.pods() == {"uid-p": "a"}
+        assert told.inventory.holding() == {"uid-p": "a"}
         assert told.pods._listed == {"uid-p", "uid-q"}
 
     def test_they_finish_and_go(self, told: Told) -> None:
@@ -181,7 +181,7 @@ class TestPods:
         told.see_pods(pod("p", {WHOLE: "1"}, on="a", phase="Failed"))
         told.pods.gone(read(kube.Pod, pod("q"))[0])
         told.pods.gone(Broken("default/r", "uid-r", "cannot be read"))
-        assert told.inventory.pods() == {"uid-s": "a"}
+        assert told.inventory.holding() == {"uid-s": "a"}
         # Nothing is kept of those that are gone: months may pass before the next list.
         assert told.pods._listed == {"uid-p", "uid-s"}
 
@@ -191,7 +191,7 @@ class TestPods:
         told.see_pods(pod("p", {WHOLE: "1"}, on="a"))
         told.pods.broken(Broken("default/q", "uid-q", "cannot be read"))
         told.pods.end()
-        assert set(told.inventory.pods()) == {"uid-p", "uid-q"}
+        assert set(told.inventory.holding()) == {"uid-p", "uid-q"}
 
     def test_an_ask_that_cannot_be_read_leaves_what_was_known(
         self, told: Told, caplog: pytest.LogCaptureFixture
@@ -200,7 +200,7 @@ class TestPods:
         told.pods.begin()
         told.see_pods(pod("p", {WHOLE: ["1"]}, on="a"))
         told.pods.end()
-        assert told.inventory.pods() == {"uid-p": "a"}
+        assert told.inventory.holding() == {"uid-p": "a"}
         assert "Pod default/p cannot be read" in caplog.text
 
 

@@ -217,7 +217,7 @@ def test_what_nodes_advertise_is_written_when_the_server_is_back(
     server.stop()
     eventually(lambda: not connected(enforced))
     assert enforced.live.enforcing is not None
-    enforced.live.enforcing.advertiser.tell("a", ADVERTISED, (0, 0))
+    enforced.live.enforcing.advertiser.update("a", ADVERTISED, (0, 0))
     eventually(lambda: enforced.live.status().advertise_failures >= 1)
     server.store.put(NODES, node("a", {SHARE: "0"}, labels=LABELS))
     server.start()

@@ -121,7 +121,7 @@ class TestThreads:
         candidates.server.faults.lift()
         for election in built:
             election.stop(60)
-            assert not election._thread.is_alive()
+            assert not election.is_alive
 
     def test_it_changes_hands(self, candidates: Candidates, elect: Callable[[str, float], Election]) -> None:
         first = elect("c", 600.0)

@@ -119,7 +119,7 @@ class TestStopping:
         followed.server.faults.place(Mute(), times=None)
         followed.start(*LISTED)
         followed.reflector.stop(30)
-        assert not followed.reflector._thread.is_alive()
+        assert not followed.reflector.is_alive
         assert followed.reflector.health().restarts == {}
 
     def test_also_one_that_begins_at_that_moment(
@@ -137,8 +137,8 @@ class TestStopping:
 
         monkeypatch.setattr(followed.reflector._transport, "watch", stopped_meanwhile)
         followed.reflector.start()
-        followed.reflector._thread.join(60)
-        assert not followed.reflector._thread.is_alive()
+        followed.reflector.join(60)
+        assert not followed.reflector.is_alive
 
     def test_a_wait_ends_at_once(
         self, server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
@@ -149,4 +149,4 @@ class TestStopping:
         followed.reflector.start()
         eventually(lambda: followed.restarts("refused") == 1)
         followed.reflector.stop(30)
-        assert not followed.reflector._thread.is_alive()
+        assert not followed.reflector.is_alive

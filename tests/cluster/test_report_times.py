@@ -47,7 +47,7 @@ def test_an_object_that_was_made_again_counts_from_the_start(told: Told, uid: st
         report = gpu_node("a", devices, sequence=sequence, bootID="x")
         report["metadata"]["uid"] = uid_
         told.see_reports(report)
-    last = told.inventory.last_report("a")
+    last, _ = told.inventory.last_report("a")
     assert last is not None
     assert len(last.devices) == gpus
 

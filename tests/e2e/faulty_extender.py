@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from scheduler_ext.binding.book import Book
+from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.binding.outcome import Outcome, Unknown
 from scheduler_ext.cli import main
 from scheduler_ext.cluster.binding_calls import Bindings
@@ -81,12 +81,12 @@ def arm(file: Path, fault: str, number: int) -> None:
 
 def install(faults: Faults) -> None:
     """Wrap the product's calls."""
-    reserve, confirm = Book.reserve, Book.confirm
+    reserve, confirm = LockedCache.reserve, LockedCache.confirm
     put = Bindings.put_reservation
 
-    def faulty_reserve(book: Book, *given: Any) -> Any:
+    def faulty_reserve(locked: LockedCache, *given: Any) -> Any:
         faults.die_if("before-assume")
-        return reserve(book, *given)
+        return reserve(locked, *given)
 
     def faulty_put(api: Bindings, *given: Any) -> Any:
         faults.die_if("before-intent")
@@ -94,14 +94,14 @@ def install(faults: Faults) -> None:
         faults.die_if("after-intent")
         return outcome
 
-    def faulty_confirm(book: Book, *given: Any) -> None:
+    def faulty_confirm(locked: LockedCache, *given: Any) -> None:
         faults.die_if("before-confirm")
-        confirm(book, *given)
+        confirm(locked, *given)
         faults.die_if("after-confirm")
 
     for owner, name, wrapper in (
-        (Book, "reserve", faulty_reserve),
-        (Book, "confirm", faulty_confirm),
+        (LockedCache, "reserve", faulty_reserve),
+        (LockedCache, "confirm", faulty_confirm),
         (Bindings, "put_reservation", faulty_put),
         (Bindings, "post_binding", faulty_post(faults)),
     ):

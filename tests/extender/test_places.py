@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import pytest
 
-from scheduler_ext.binding.book import Book
-from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.binding.locked_cache import LockedCache
+from scheduler_ext.core.cache.cache import Cache
+from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
@@ -464,16 +465,16 @@ def test_bind_gives_no_pod_the_place_of_another() -> None:
     def pending(name: str, priority: int) -> PendingPod:
         return PendingPod(BoundPod(f"uid-{name}", "default", name, priority, shares), "1", "")
 
-    inventory = Inventory(150.0, 300.0)
-    inventory.node_seen("n", NodeRecord("uid-n", {SHARE: ROOM_MIB}), 0.0)
-    inventory.report_seen("n", Report((device(0),)), 0.0, 0.0)
+    inventory = Cache(150.0, 300.0)
+    inventory.update_node("n", NodeRecord("uid-n", {SHARE: ROOM_MIB}), 0.0)
+    inventory.update_report("n", Report((device(0),)), 0.0, 0.0)
     low = BoundPod("uid-low", "default", "low", 0, shares, devices={"main": ("GPU-0",)})
-    inventory.pod_seen(low, "n", 0.0)
+    inventory.confirm(low, "n", 0.0)
     extender = extender_on()
     extender.replace_nodes(inventory.infos())
-    book = Book(inventory, extender)
+    locked = LockedCache(inventory, extender)
     assert preempt(extender, asks_shares("x0", ROOM_MIB), {"n": uids("low")}) == {"n": ["low"]}
-    inventory.pod_gone("uid-low", 0.0)
-    inventory.report_seen("n", Report((device(0),)), 10.0, 10.0)
-    assert isinstance(book.reserve(pending("lower", 99), "n"), str)
-    assert not isinstance(book.reserve(pending("x0", 100), "n"), str)
+    inventory.remove_pod("uid-low", 0.0)
+    inventory.update_report("n", Report((device(0),)), 10.0, 10.0)
+    assert isinstance(locked.reserve(pending("lower", 99), "n"), str)
+    assert not isinstance(locked.reserve(pending("x0", 100), "n"), str)

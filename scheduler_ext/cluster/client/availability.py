@@ -1,7 +1,7 @@
-"""Whether the API server answers, as all requests of one process see it.
+"""Whether the API server answers, shared by all requests of one process.
 
-While the server is away, the requests that wait for it take turns: one connection attempt about every
-second, however many of them wait. The first answer ends the wait of all.
+While the server is away, the requests that wait for it take turns: about one connection attempt per second,
+however many wait. The first answer ends the wait of all.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-# A request without an answer means that the server is away if nothing else came from it for this long. Where
-# other requests are answered, the fault is in that one request.
+# A request without an answer means that the server is away if it has sent nothing else for this long. Where
+# other requests are answered, only that request failed.
 QUIET_S = 2.0
-# Between two attempts to reach a server that is away, those of all requests together.
+# The interval of attempts to reach a server that is away, over all requests.
 PROBE_S = 1.0
 
 
@@ -33,20 +33,20 @@ class Availability:
         self._heard_at = -math.inf
         self._is_away = False
         self._turn_at = -math.inf
-        # When the last outage was noticed, when it ended, and how many there were.
+        # When the last outage was noticed and when it ended, and the number of outages.
         self.away_since = -math.inf
         self.returned_at = -math.inf
         self.returns = 0
-        # When a watch that was lost was last answered again.
+        # When a lost watch was last answered again.
         self.watch_back_at = -math.inf
 
     @property
     def away(self) -> bool:
-        """Whether the server was not heard of since a request stayed unanswered."""
+        """Whether the server has sent nothing since a request stayed unanswered."""
         return self._is_away
 
     def heard(self) -> None:
-        """The server sent something: the head of an answer, or a piece of a stream."""
+        """The server sent the head of an answer, or a piece of a stream."""
         self._heard_at = now = self._monotonic()
         if not self._is_away:
             return
@@ -66,11 +66,11 @@ class Availability:
                 self.away_since = now
 
     def watch_is_back(self) -> None:
-        """A watch that was lost is answered again."""
+        """A lost watch is answered again."""
         self.watch_back_at = self._monotonic()
 
     def turn_s(self) -> float:
-        """Take the next turn to reach a server that is away: the seconds until then."""
+        """Take the next turn to reach a server that is away; returns the seconds until then."""
         with self._lock:
             now = self._monotonic()
             self._turn_at = max(now, self._turn_at) + PROBE_S * (0.5 + self._chance() / 2)

@@ -1,4 +1,4 @@
-"""How long to wait before the next try."""
+"""The wait before the next try."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from email.utils import parsedate_to_datetime
 
 LEAST_S = 0.5
 MOST_S = 30.0
-# Whatever a server asks for, somebody looks after it again within this.
+# The longest pause that a server can ask for.
 _LONGEST_S = 300.0
 
 
 class Backoff:
-    """Doubles from try to try, each wait cut by up to a half at random, so that many clients part."""
+    """Doubles from try to try; each wait is cut by up to a half at random, to spread many clients."""
 
     def __init__(
         self, least_s: float = LEAST_S, most_s: float = MOST_S, chance: Callable[[], float] = random.random
@@ -26,17 +26,17 @@ class Backoff:
         self._failures = 0
 
     def wait_s(self, retry_after_s: float | None = None) -> float:
-        """Seconds until the next try; at least what the server asked for."""
+        """Seconds until the next try; at least the pause that the server asked for."""
         longest = min(self._most_s, self._least_s * 2.0 ** min(self._failures, 30))
         self._failures += 1
         wait_s = longest * (0.5 + self._chance() / 2)
         if retry_after_s is not None:
-            # Not all at the second it named.
+            # Spread clients that were given the same time.
             wait_s = max(wait_s, min(retry_after_s, _LONGEST_S) * (1 + self._chance() / 4))
         return wait_s
 
     def reset(self) -> None:
-        """It went well: the next failure is a first one."""
+        """After a success, the next failure counts as the first."""
         self._failures = 0
 
 

@@ -1,4 +1,4 @@
-"""What went wrong with a connection, in words for people."""
+"""Readable messages for failed connections."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import re
 import ssl
 
 _NUMBER = re.compile(r"\[(?:Errno -?\d+|SSL(?:: \w+)?)\] | ?\(_ssl\.c:\d+\)")
-# urllib3 begins with whom it was talking to: "HTTPSConnection(host='a', port=1): ".
+# urllib3 begins with the other side of the connection: "HTTPSConnection(host='a', port=1): ".
 _POOL = re.compile(r"^<?HTTPS?Connection(?:Pool)?\(host='([^']*)', port=(\d+)\)[^:]*: ")
 _LATE = re.compile(r"Connection to (\S+) timed out")
 _NEW = "Failed to establish a new connection: "
 
 
 def in_words(error: BaseException) -> str:
-    """One line, without names of classes and numbers of errors."""
-    # Here, because whoever reads a kubeconfig need not wait for the client to be imported.
+    """One line without names of classes and numbers of errors."""
+    # Imported here: reading a kubeconfig does not need the slow import of the client.
     import urllib3
     from kubernetes.client.exceptions import ApiException
 
@@ -36,7 +36,7 @@ def in_words(error: BaseException) -> str:
     if isinstance(error, urllib3.exceptions.ProtocolError) and isinstance(error.args[-1], Exception):
         return in_words(error.args[-1])
     if isinstance(error, ApiException) and not error.status:
-        # No answer at all: a handshake that broke, as its class and then its text, or a port-forward.
+        # No answer at all: a failed handshake, as its class and then its text, or a port-forward.
         return without_numbers(str(error.reason).split("\n", 1)[-1])
     return _system(error) or text or type(error).__name__
 

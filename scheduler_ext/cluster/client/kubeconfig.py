@@ -1,7 +1,7 @@
-"""Kubeconfigs, read as kubectl reads them: several files as one, and of what stands in two the first.
+"""Kubeconfigs, merged as kubectl merges them: of an entry in several files the first counts.
 
-What a context needs to be reached is the official client's business; what its files say is read here, as
-the client lets the last file choose the context, and goes on without credentials where a plugin fails.
+The official client connects to a context. The files are merged here, because the client lets the last file
+choose the context, and continues without credentials where a plugin fails.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ Named = dict[str, tuple[dict[str, Any], Path]]
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """Files, and the context that is meant; without one the current. Every method raises ClusterError naming
-    the files."""
+    """Files, and a context (None: the current one). Every method raises ClusterError naming the files."""
 
     paths: tuple[Path, ...]
     context: str | None = None
@@ -40,14 +39,14 @@ class Kubeconfig:
         return ":".join(map(str, self.paths))
 
     def configuration(self) -> Configuration:
-        """How the client reaches the cluster; may run the program that gives the credentials."""
-        # Here, because importing the client takes longer than completing a name.
+        """The client's configuration for the context; may run the program that gives the credentials."""
+        # Imported here: the import takes longer than the shell completion of a name, which does not need it.
         from kubernetes.client.configuration import Configuration
 
         merged = self._merged()
         found = Configuration()
         with self._named():
-            # Raises whatever a plugin, a certificate or the file system raises.
+            # A plugin, a certificate or the file system may raise any exception.
             _loaded(merged, self._chosen(merged), found)
         return found
 
@@ -90,7 +89,7 @@ class Kubeconfig:
 
 @dataclass(slots=True)
 class _Merged:
-    """What several files say together, each entry with the file that its relative paths start from."""
+    """Several files as one; each entry has the file that its relative paths start from."""
 
     current: str
     clusters: Named
@@ -104,7 +103,7 @@ def _merge(merged: _Merged, path: Path) -> None:
     except (UnansweredError, FileTooLargeError) as error:
         raise ValueError(f"{path}: {error.strerror}") from None
     except yaml.YAMLError as error:
-        # Its own words quote the line, which may hold a token.
+        # The error's own text quotes the line, which may hold a token.
         mark = getattr(error, "problem_mark", None)
         raise ValueError(f"{path}: no YAML" + (f", line {mark.line + 1}" if mark else "")) from None
     if value is None:
@@ -126,7 +125,7 @@ def _merge(merged: _Merged, path: Path) -> None:
 
 
 def _loaded(merged: _Merged, context: str, into: Configuration) -> None:
-    """Tell the client's configuration what the files say of a context."""
+    """Fill in the client's configuration for a context."""
     from kubernetes.config import ConfigException
     from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader
 
@@ -141,25 +140,25 @@ def _loaded(merged: _Merged, context: str, into: Configuration) -> None:
     run_plugin = getattr(loader, _PLUGIN)
 
     def run_plugin_or_raise() -> Any:
-        with _said_at_root() as said:
+        with _logged_at_root() as said:
             done = run_plugin()
         user = loader._user
         if not done and user is not None and "exec" in user:
             command = user.value["exec"].get("command")
-            # On a terminal the program says itself what is wrong, and the client stumbles over not having it.
+            # On a terminal the program prints the problem itself, and the client fails on the missing output.
             why = "; ".join(each for each in said if "NoneType" not in each) or "it failed, as it says above"
-            # What the client raises for credentials, also when it renews them later.
+            # The exception that the client raises for credentials, also when it renews them.
             raise ConfigException(f"no credentials of {command}: {why}")
         return done
 
-    # Its own logs what went wrong, and goes on without credentials.
+    # The client's own method logs the problem, and continues without credentials.
     setattr(loader, _PLUGIN, run_plugin_or_raise)
     loader.load_and_set(into)  # type: ignore[no-untyped-call]
 
 
 @contextmanager
-def _said_at_root() -> Iterator[list[str]]:
-    """What this thread logs at the root, which then nobody else hears."""
+def _logged_at_root() -> Iterator[list[str]]:
+    """Collect the records that this thread logs at the root, and keep them from other handlers."""
     said: list[str] = []
     mine = threading.get_ident()
 
@@ -170,7 +169,7 @@ def _said_at_root() -> Iterator[list[str]]:
         return False
 
     root = logging.getLogger()
-    # Without any handler the logging of the first line would add one.
+    # If there were no handler, the first record would add one.
     silent = logging.NullHandler()
     root.addFilter(keep)
     root.addHandler(silent)

@@ -1,4 +1,4 @@
-"""A question to one port of a pod, through the API server, as `kubectl port-forward` leads there."""
+"""A GET from one port of a pod, through the API server, as `kubectl port-forward` does it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 ANSWER_S = 30.0
 # The first byte of each message.
 _DATA, _ERRORS = 0, 1
-# Each channel begins with the port that it is of.
+# Each channel begins with its port.
 _PORT_BYTES = 2
-# The inspection listener answers whoever comes by loopback, and says so by this name.
+# The inspection listener accepts requests on loopback by this name.
 _HOST = "localhost"
 
 
 def get_from_pod(
     transport: Transport, namespace: str, pod: str, port: int, path: str, timeout_s: float = ANSWER_S
 ) -> tuple[int, bytes]:
-    """The status and body of a GET from a pod's own loopback, never silent for longer than ``timeout_s``.
+    """The status and body of a GET on a pod's loopback; no silence may last longer than ``timeout_s``.
 
-    Raises ClusterError where none comes.
+    Raises ClusterError where no answer comes.
     """
     url = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/portforward"
     asked = f"GET {path} HTTP/1.1\r\nHost: {_HOST}\r\nConnection: close\r\n\r\n"
@@ -43,7 +43,7 @@ def get_from_pod(
             websocket.send_binary(bytes((_DATA,)) + asked.encode())
             answer, errors = _received(websocket)
     except ClusterError as error:
-        # Whatever it is: the API server itself may well answer.
+        # Not UnreachableError: the API server itself may well answer.
         raise ClusterError(f"{where}: {error}") from None
     if errors:
         raise ClusterError(f"{where}: {without_numbers(errors.decode(errors='replace'))[:300]}")
@@ -56,13 +56,13 @@ def get_from_pod(
 
 
 def _received(websocket: WebSocket) -> tuple[bytes, bytes]:
-    """What comes of data and of errors until the other side ends."""
+    """All data and errors until the other side ends."""
     channels: defaultdict[int, bytearray] = defaultdict(bytearray)
     while True:
         try:
             kind, message = websocket.recv_data()
         except (WebSocketConnectionClosedException, ConnectionError):
-            # Some end without a word; whether the answer is whole, it says itself.
+            # Some end without a closing frame; the answer itself shows whether it is whole.
             break
         if kind == ABNF.OPCODE_CLOSE:
             break
@@ -72,7 +72,7 @@ def _received(websocket: WebSocket) -> tuple[bytes, bytes]:
 
 
 class _Whole:
-    """In the place of the socket that http.client reads from."""
+    """Stands in for the socket that http.client reads from."""
 
     def __init__(self, answer: bytes) -> None:
         self._answer = answer

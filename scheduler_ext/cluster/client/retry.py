@@ -1,8 +1,8 @@
 """When a request to the API server is repeated after a failure.
 
-A server that answers with errors is left alone for longer from try to try, and for as long as it asks. A
-server that is away is tried at short intervals, in turns. A wait ends early when the trouble is over that
-others shared.
+The wait for a server that answers with errors grows from try to try, and is at least the pause that it asks
+for. A server that is away is tried at short intervals, in turns. A wait ends early when an outage that others
+shared is over.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from scheduler_ext.cluster.client.availability import Availability
 from scheduler_ext.cluster.client.backoff import Backoff
 from scheduler_ext.cluster.client.transport import RefusedError, UnreachableError
 
-# A wait sees within this time that it is over. Requests that waited for the same end part a little by it.
+# How often a wait checks whether it is over. It also spreads requests that waited for the same event.
 LOOK_S = 0.25
-# The return of another watch shortens a wait after an error at most this often: watches that come and go must
-# not keep a sick server busy.
+# The return of another watch shortens a wait after an error at most this often: unstable watches must not
+# keep a failing server busy.
 EARLY_EVERY_S = 10.0
 
 
@@ -43,8 +43,8 @@ class Retry:
         self._monotonic = monotonic
         self._failed_at = self._until = -math.inf
         self._away = False
-        # Whether the server named a time, which nothing shortens.
-        self._told = False
+        # Whether the server asked for a pause, which nothing shortens.
+        self._asked_for = False
         self._early_at = -math.inf
 
     def failed(self, error: Exception) -> None:
@@ -52,17 +52,17 @@ class Retry:
         was_away, self._away = self._away, isinstance(error, UnreachableError) and self._server.away
         self._failed_at = self._monotonic()
         retry_after_s = error.retry_after_s if isinstance(error, RefusedError) else None
-        self._told = retry_after_s is not None
+        self._asked_for = retry_after_s is not None
         if self._away and self._probes:
             self._until = self._failed_at + self._server.turn_s()
             return
         if was_away and isinstance(error, RefusedError):
-            # A server that has just started: how long it was away says nothing of what it answers.
+            # A server that has just started: the length of its absence does not matter for its errors.
             self._backoff.reset()
         self._until = self._failed_at + self._backoff.wait_s(retry_after_s)
 
     def reset(self) -> None:
-        """A try went well: nothing waits, and the next failure is a first one."""
+        """A try succeeded: the next failure counts as the first."""
         self._until = -math.inf
         self._away = False
         self._backoff.reset()
@@ -76,7 +76,7 @@ class Retry:
             over = self._server.returned_at >= self._failed_at
         else:
             over = (
-                not self._told
+                not self._asked_for
                 and self._server.watch_back_at >= self._failed_at
                 and now >= self._early_at + EARLY_EVERY_S
             )

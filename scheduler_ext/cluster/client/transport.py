@@ -1,7 +1,7 @@
-"""Requests to a Kubernetes API: bytes there and back, over the official client's connections.
+"""Requests to a Kubernetes API as bytes, over the official client's connections.
 
-Tokens that are renewed, exec plugins, TLS and proxies are the client's business; its models are not used (as
-those, 50,000 pods would take 5 GB).
+The client renews tokens, runs exec plugins, and handles TLS and proxies. Its models are not used: 50,000 pods
+would take 5 GB as models.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ if TYPE_CHECKING:
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
-# Of each object its metadata alone, where the server can.
+# Only the metadata of each object, where the server supports it.
 _METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 _NAMES = 500
 CONNECT_S = 5.0
 _OPENING = Lock()
-# Between two bytes of an answer. A page of 500 objects takes a busy API server a second or two.
+# The time between two bytes of an answer. A page of 500 objects takes a busy API server a second or two.
 READ_S = 30.0
-# A watch with bookmarks says something every minute; a connection that is silent for longer is none. A report
-# may be 72 s old when it falls silent, and must not be stale (150 s) before another brings the next.
+# A watch with bookmarks sends data every minute; a connection that is silent for longer is dead. A report may
+# be 72 s old when it falls silent, and must not be stale (150 s) before another watch brings the next.
 SILENCE_S = 75.0
-# A watch is answered at once. One that is not is begun again, with more patience each time.
+# A watch is answered at once; otherwise it is begun again, with a longer limit each time.
 ANSWER_S = 10.0
-# A host that is gone is missed sooner, where nothing between answers for it: (idle, interval, probes), and
-# how long, in milliseconds, what was sent may stay without the acknowledgement that also a busy host gives.
+# Detects a host that is gone: (idle, interval, probes) of keepalive, and how long, in milliseconds, sent data
+# may stay without the acknowledgement that even a busy host gives.
 _KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
 _CHUNK = 1 << 16
 _CONNECTIONS = 100
 Query = Mapping[str, str]
 NOTHING: Query = {}
-# No object is larger: etcd takes 1.5 MiB.
+# No object is larger: etcd accepts 1.5 MiB.
 _MAX_LINE = 64 << 20
 
 
 class RefusedError(ClusterError):
-    """The API server answered with an error; ``retry_after_s`` is how long it wants to be left alone."""
+    """The API server answered with an error; ``retry_after_s`` is the pause that it asks for."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(f"{status} {reason or 'error'}: {message}")
@@ -73,26 +73,26 @@ class RefusedError(ClusterError):
 
 
 class UnreachableError(ClusterError):
-    """No answer, or a part of one: whether the server did what was asked is not known."""
+    """No answer, or a part of one: the server may have carried out the request."""
 
 
 class UnsentError(UnreachableError):
-    """The request never left: the server did not do what was asked, and will not."""
+    """The request was not sent: the server has not carried it out, and will not."""
 
 
 class SilentError(UnreachableError):
-    """A connection on which nothing came for too long."""
+    """A connection that brought nothing for too long."""
 
 
 def passes(error: ClusterError) -> bool:
-    """Whether the same request may do better a little later."""
+    """Whether the same request may succeed a little later."""
     if isinstance(error, RefusedError):
         return error.status in (409, 429) or error.status >= 500
     return isinstance(error, UnreachableError)
 
 
 class Stream:
-    """The lines of an answer that goes on."""
+    """The lines of a streamed answer."""
 
     def __init__(
         self, response: urllib3.BaseHTTPResponse, clock: ServerClock, heard: Callable[[], None]
@@ -103,7 +103,7 @@ class Stream:
         self.clock = clock
 
     def batches(self) -> Iterator[list[bytes]]:
-        """Whole lines as they come, those that came together in one piece.
+        """Whole lines as they arrive, in batches.
 
         Raises UnreachableError; SilentError when nothing comes.
         """
@@ -134,9 +134,9 @@ class Transport:
 
     def __init__(self, configuration: Configuration, monotonic: Callable[[], float] = time.monotonic) -> None:
         configuration.socket_options = [*HTTPConnection.default_socket_options, *_keepalive()]
-        # More than ask at once: a connection beyond it would be closed after its answer, and made anew.
+        # More than the concurrent requests: a connection beyond it would be closed after its answer.
         configuration.connection_pool_maxsize = _CONNECTIONS
-        # Whoever asks knows better when to ask again.
+        # Callers decide when to retry.
         configuration.retries = False
         self._configuration = configuration
         self._rest = RESTClientObject(configuration)
@@ -162,7 +162,7 @@ class Transport:
         return cls(configuration)
 
     def close(self) -> None:
-        """End the connections that wait for a next request."""
+        """Close idle connections."""
         self._rest.close()
 
     def get(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> Reply:
@@ -188,13 +188,14 @@ class Transport:
     ) -> Reply:
         """One write, within ``timeout_s`` where given; types of JSON take objects, others bytes.
 
-        Raises RefusedError; UnsentError where the server cannot have heard of it; UnreachableError where it
+        Raises RefusedError; UnsentError where the server cannot have received it; UnreachableError where it
         may have.
         """
         return self._whole(method, path, query, body, content_type, timeout_s)
 
     def json(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> dict[str, Any]:
-        """A GET of one JSON object. Raises as ``get`` does; ClusterError where something else answers."""
+        """A GET of one JSON object. Raises as ``get`` does; ClusterError where the answer is something
+        else."""
         body = self.get(path, query, timeout_s).body
         try:
             found = json.loads(body)
@@ -208,7 +209,7 @@ class Transport:
     def watch(
         self, path: str, query: Query, silence_s: float = SILENCE_S, answer_s: float = ANSWER_S
     ) -> Iterator[Stream]:
-        """A GET that goes on, answered within ``answer_s`` and then silent for at most ``silence_s``.
+        """A streamed GET, answered within ``answer_s`` and then silent for at most ``silence_s``.
 
         Raises RefusedError, UnreachableError.
         """
@@ -221,16 +222,16 @@ class Transport:
                 connection.sock.settimeout(silence_s)
             yield Stream(response.response, self._clock(response), self.server.heard)
         finally:
-            # A watch is never read to its end, so its connection cannot be used again.
+            # A watch is not read to its end, so its connection cannot be used again.
             response.response.close()
 
     @contextlib.contextmanager
     def websocket(self, path: str, query: Query, silence_s: float) -> Iterator[WebSocket]:
-        """A connection that carries messages both ways, silent for at most ``silence_s``.
+        """A WebSocket, silent for at most ``silence_s``.
 
         Raises RefusedError, UnreachableError, also of what fails while it is open.
         """
-        # Here, because a server never needs it.
+        # Imported here: servers do not need it.
         from kubernetes.stream.ws_client import create_websocket, get_websocket_url
         from websocket import (
             WebSocketBadStatusException,
@@ -245,7 +246,7 @@ class Transport:
         url = get_websocket_url(f"{self._configuration.host}{path}", query.items())  # type: ignore[no-untyped-call]
         with _translated():
             try:
-                # The client gives it none of its own, and waits for ever; what is set is the whole process's.
+                # The client sets no time-out of its own; this one applies to the whole process.
                 with _OPENING:
                     setdefaulttimeout(CONNECT_S)
                     try:
@@ -288,13 +289,13 @@ class Transport:
             response.response.release_conn()
 
     def _body(self, response: RESTResponse, end: float | None) -> bytes:
-        """The body, if it is whole by then: an answer that drips must not hold anybody up."""
+        """The body, if it is complete by ``end``: a dripping answer must not block the caller."""
         body = bytearray()
         with _translated():
             if end is None:
                 return bytes(response.response.data)
             while (left_s := end - self._monotonic()) > 0:
-                # None as soon as all is read: the connection may be another request's then.
+                # None as soon as all is read: another request may use the connection then.
                 connection = response.response.connection
                 if connection is not None and connection.sock is not None:
                     connection.sock.settimeout(left_s)
@@ -302,7 +303,7 @@ class Transport:
                 if not chunk:
                     return bytes(body)
                 body += chunk
-        # Its rest would be taken for the beginning of the next answer.
+        # The rest of it would be read as the begin of the next answer.
         response.response.close()
         raise SilentError("the answer was not whole in time")
 
@@ -316,7 +317,7 @@ class Transport:
         timeouts: float | tuple[float, float],
         accept: str = JSON,
     ) -> RESTResponse:
-        """Send it; ``timeouts`` are to connect and between two bytes, or one for both together."""
+        """Send a request; ``timeouts`` are to connect and between two bytes, or one for both together."""
         url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         headers = {
             "Accept": accept,
@@ -324,7 +325,7 @@ class Transport:
             "User-Agent": f"scheduler-ext/{__version__}",
         }
         with _unsent():
-            # Renews a token that has expired, which may run a program.
+            # Renews an expired token, which may run a program.
             bearer = self._configuration.auth_settings().get("BearerToken")
         if bearer is not None and bearer["value"]:
             headers["Authorization"] = bearer["value"]
@@ -334,7 +335,7 @@ class Transport:
                     method, url, headers=headers, body=body, _request_timeout=timeouts
                 )
         except UnreachableError:
-            # A call that had little time left says nothing of the server.
+            # The failure of a call with little time left shows nothing about the server.
             if (timeouts if isinstance(timeouts, int | float) else timeouts[0]) >= QUIET_S:
                 self.server.unanswered()
             raise
@@ -359,25 +360,25 @@ class Transport:
 
 
 def _keepalive() -> list[tuple[int, int, int]]:
-    """As far as the platform has them."""
+    """The keepalive options that the platform supports."""
     known = [(getattr(socket, name, None), value) for name, value in _KEEPALIVE.items()]
     options = [(socket.IPPROTO_TCP, option, value) for option, value in known if option is not None]
     return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *options]
 
 
-# What fails before a byte of the request is sent. A TLS handshake that breaks looks like any other break.
+# Errors before a byte of the request is sent. A failed TLS handshake looks like any other failure.
 _NOT_CONNECTED = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
 
 
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
-    """The client's exceptions as ours."""
+    """Translate the client's exceptions into ours."""
     try:
         yield
     except _NOT_CONNECTED as error:
         raise UnsentError(in_words(error)) from None
     except urllib3.exceptions.ProxyError as error:
-        # Also said of a proxy that ended the connection when it had the request.
+        # Also raised where a proxy closed the connection after it had the request.
         unsent = isinstance(error.original_error, _NOT_CONNECTED)
         raise (UnsentError if unsent else UnreachableError)(in_words(error)) from None
     except urllib3.exceptions.ReadTimeoutError as error:
@@ -391,7 +392,7 @@ _NO = "no credentials"
 
 @contextlib.contextmanager
 def _unsent() -> Iterator[None]:
-    """The same of what comes before a request."""
+    """Translate exceptions before a request is sent."""
     try:
         yield
     except (urllib3.exceptions.HTTPError, ApiException, OSError, kubernetes_config.ConfigException) as error:

@@ -1,9 +1,8 @@
-"""Events on Nodes: reports that grow old, nodes that get no agent, and GPU memory that no known pod uses."""
+"""Events on Nodes: stale reports, nodes without an agent, and GPU memory that no known pod uses."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from scheduler_ext.cluster.events.share_nodes import Warn
 from scheduler_ext.core.node.node import NodeInfo
@@ -12,30 +11,27 @@ from scheduler_ext.core.node.node_labels import AGENT_LABEL
 STALE = "GPUInventoryStale"
 UNLABELLED = "GPUNodeUnlabelled"
 UNACCOUNTED = "GPUUnaccountedUsage"
-# More nodes than this at once are one event, about the first of them.
+# More nodes than this with one problem get one Event, about the first of them.
 _APART = 5
-# Less is what CUDA contexts of monitoring tools take.
+# CUDA contexts of monitoring tools take less.
 _LEAST_MIB = 1024
 _LEAST_PERCENT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class _Trouble:
-    """Of one node."""
-
-    uid: str | None
-    note: str
-
-
 class InventoryEvents:
-    """Knows which nodes are in trouble; tells of them as long as they are. For one thread."""
+    """Keeps the problems of nodes and writes their Events while they last. For one thread."""
 
     def __init__(self, warn: Warn) -> None:
         self._warn = warn
-        self._found: dict[str, dict[str, _Trouble]] = {STALE: {}, UNLABELLED: {}, UNACCOUNTED: {}}
+        # By reason and node: the uid of the node, and the note.
+        self._found: dict[str, dict[str, tuple[str | None, str]]] = {
+            STALE: {},
+            UNLABELLED: {},
+            UNACCOUNTED: {},
+        }
 
     def follow(self, infos: Mapping[str, NodeInfo | None], unlabelled: Collection[str] = ()) -> None:
-        """Nodes that changed; ``unlabelled`` are those of them that no label brings an agent to."""
+        """Look at nodes that changed; ``unlabelled`` are those without a label that brings an agent."""
         for name, info in infos.items():
             notes = {
                 STALE: _stale(info) if name not in unlabelled else None,
@@ -45,19 +41,16 @@ class InventoryEvents:
             for reason, note in notes.items():
                 self._found[reason].pop(name, None)
                 if info is not None and note is not None:
-                    self._found[reason][name] = _Trouble(info.uid, note)
-        # All of them: a standby was not to tell, and the API server forgets events.
-        for reason, troubles in self._found.items():
-            self._tell(reason, troubles)
-
-    def _tell(self, reason: str, troubles: Mapping[str, _Trouble]) -> None:
-        if len(troubles) <= _APART:
-            for name, trouble in troubles.items():
-                self._warn(name, trouble.uid, reason, trouble.note, "")
-            return
-        name = next(iter(troubles))
-        others = f"{troubles[name].note}; {len(troubles) - 1} more nodes are in the same trouble"
-        self._warn(name, troubles[name].uid, reason, others, "many")
+                    self._found[reason][name] = (info.uid, note)
+        # All problems, not only new ones: a standby writes no Events, and the API server drops old ones.
+        for reason, found in self._found.items():
+            if len(found) <= _APART:
+                for name, (uid, note) in found.items():
+                    self._warn(name, uid, reason, note, "")
+                continue
+            name, (uid, note) = next(iter(found.items()))
+            more = f"{note}; {len(found) - 1} more nodes are in the same trouble"
+            self._warn(name, uid, reason, more, "many")
 
 
 def _stale(info: NodeInfo | None) -> str | None:
@@ -75,19 +68,19 @@ def _no_agent(name: str) -> str:
 
 
 def _unaccounted(info: NodeInfo | None) -> str | None:
-    """GPUs of which much is used by nobody that is known; how much changes all the time, and is not told."""
+    """Names the GPUs with much unaccounted memory; the amount, which changes all the time, is left out."""
     if info is None or info.report is None:
         return None
-    told = [
+    gpus = [
         f"GPU {device.index} ({device.uuid})"
         for device in info.report.devices
         if (device.memory.unaccounted_mib or 0)
         >= max(_LEAST_MIB, device.memory.total_mib * _LEAST_PERCENT // 100)
     ]
-    if not told:
+    if not gpus:
         return None
-    more = f" and {len(told) - 4} more" if len(told) > 4 else ""
+    more = f" and {len(gpus) - 4} more" if len(gpus) > 4 else ""
     return (
-        f"memory of {', '.join(told[:4])}{more} is used by no pod that holds it; it is not handed out again: "
+        f"memory of {', '.join(gpus[:4])}{more} is used by no pod that holds it; it is not handed out again: "
         "look for processes outside of pods, or pods that see all GPUs"
     )

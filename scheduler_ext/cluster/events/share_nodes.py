@@ -1,4 +1,4 @@
-"""What keeps nodes of shares from taking any, told to people: by the log, by events and by a metric."""
+"""Problems that close share nodes to shares, reported by the log, by Events and by a metric."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 log = logging.getLogger(__name__)
 
 Warn = Callable[[str, str | None, str, str, str], None]
-"""A Warning event on a node: its name and uid, the reason, the text, and what it is about: the same again is
-left out for a while."""
+"""Writes a Warning Event on a node: its name and uid, the reason, the note, and what it is about. An equal
+Event is left out for a while."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """Of one node: ``pods`` are those with a share of which nobody knows the GPU."""
+    """The problem of one node; ``pods`` counts pods with a share on an unknown GPU."""
 
     uid: str | None
     reason: str
@@ -29,7 +29,7 @@ class _Problem:
 
 
 class ShareNodes:
-    """Knows which nodes are closed to shares though they have room; for one thread, but for ``unplaced``."""
+    """Keeps the nodes that are closed to shares though they have room. ``unplaced`` is for any thread."""
 
     def __init__(self, warn: Warn, resources: ResourceNames) -> None:
         self._warn = warn
@@ -37,11 +37,11 @@ class ShareNodes:
         self._problems: dict[str, _Problem] = {}
 
     def unplaced(self) -> dict[str, int]:
-        """How many pods hold a share on a GPU that nobody knows, by node."""
+        """The number of pods that hold a share on an unknown GPU, by node."""
         return {name: found.pods for name, found in list(self._problems.items()) if found.pods}
 
     def follow(self, infos: Mapping[str, NodeInfo | None]) -> None:
-        """Nodes that changed."""
+        """Look at nodes that changed."""
         for name, info in infos.items():
             found = self._problem(info) if info is not None else None
             if self._problems.get(name) != found and found is not None:
@@ -49,7 +49,7 @@ class ShareNodes:
             self._problems.pop(name, None)
             if found is not None:
                 self._problems[name] = found
-        # All of them: a standby was not to tell, and the API server forgets events.
+        # All problems, not only new ones: a standby writes no Events, and the API server drops old ones.
         for name, found in self._problems.items():
             self._warn(name, found.uid, found.reason, found.note, found.note)
 

@@ -1,4 +1,4 @@
-"""Bindings that were about to be posted, as all extenders read them: the fence between two of them."""
+"""Intents: Bindings that an extender is about to post, written down where all extenders read them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from dataclasses import dataclass, field
 
 from scheduler_ext.core.node.node import BoundPod
 
-# A node runs some hundred pods; so many Bindings are never on their way to one at a time.
+# A node runs some hundred pods; fewer Bindings than this are in flight to one node at any time.
 MAX_INTENTS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One Binding: ``pod`` as it will hold its shares and units, and nothing else, and the version of the pod
-    at which alone the Binding can succeed; ``extender`` is who posts it.
+    """One Binding: ``pod`` with only the shares and units that it will hold, the one version of the pod at
+    which the Binding can succeed, and the ``extender`` that posts it.
 
-    ``reads`` is how often that extender had read what others wrote of the node when it decided; nobody else
-    is told.
+    ``reads`` is how often that extender had read the node's reservation when it decided; it is not written.
     """
 
     pod: BoundPod
@@ -26,31 +25,21 @@ class Intent:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells one from another: a second Binding of a pod is of another version of it."""
+        """Identifies the intent: a second Binding of a pod names another version of the pod."""
         return self.pod.uid, self.resource_version
 
     @property
     def uid(self) -> str:
-        """The pod's."""
+        """The uid of the pod."""
         return self.pod.uid
-
-    @property
-    def namespace(self) -> str:
-        """The pod's."""
-        return self.pod.namespace
-
-    @property
-    def name(self) -> str:
-        """The pod's."""
-        return self.pod.name
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """All intents of one node at one version; ``resource_version`` is None before it is created.
+    """All intents of one node at one version; ``resource_version`` is None before the object is created.
 
-    ``node_uid`` is the Node that it is of, with which it goes; None where nobody wrote it down. ``stamp``
-    makes each write another one: an object that does not change gets no new version, and keeps nobody out.
+    ``node_uid`` is the uid of the Node that owns it, None where unknown. ``stamp`` makes each write differ
+    from the last: the API server gives an unchanged object no new version, and such a write fences nothing.
     """
 
     node: str

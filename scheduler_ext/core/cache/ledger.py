@@ -1,38 +1,48 @@
-"""Who holds what on which node: the promises of GPU memory, from Assume to the end of the pod.
+"""The pods of each node: GPU memory is promised from Assume to the end of the pod.
 
-    pod ── assume ──► Assumed ── pod_seen ──► Confirmed ── pod_gone ──► departed ── next report ──► nothing
+    pod ── assume ──► Assumed ── confirm ──► Confirmed ── remove_pod ──► departed ── next report ──► nothing
                          └────── forget ──► nothing
 
-A uid that is gone never comes back, whatever is heard of it late; a pod of the same name is another pod. A
-bound pod is never unbound, so that an older word on it, from before its binding, changes nothing.
+A uid that is gone never comes back, whatever arrives late; a new pod of the same name has another uid. A
+bound pod is never unbound, so a message from before its binding changes nothing.
 
-An intent is an assumption as it is written down for all extenders: it counts until its Binding is known to
-have succeeded, or to be able to no longer. A pod may have several, on one node or on many; at most one comes
-true.
+An intent is an assumption that is written down for all extenders. It counts until its Binding is known to
+have succeeded or to be unable to succeed. A pod may have several intents, on one node or on many; at most one
+of them comes true.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from enum import Flag, auto
 from operator import itemgetter
 
-from scheduler_ext.core.cache.change_cause import Cause
 from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod
 
-# A report that was received this long after a pod had gone was read after its last process had.
+# A report received this long after a pod has gone was read after the pod's last process ended.
 _READ_BEFORE_S = 2.0
-# Pods that are gone, by uid: a list of pods that was on its way meanwhile must not bring one back.
+# Uids of pods that are gone: a list of pods that was in flight at that time must not bring one back.
 _GONE_REMEMBERED = 20_000
+
+
+class Cause(Flag):
+    """What changed on a node. kube-scheduler sees changes of Nodes and pods by itself, and no others."""
+
+    NODE = auto()
+    REPORT = auto()
+    POD = auto()
+    AGE = auto()
+    PROMISE = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class NodePods:
-    """The pods of one node: ``holding`` are bound or about to be (the uids in ``assumed``), and those that
-    ``departed`` since the last report; ``nominated`` ones are to come."""
+    """The pods of one node. ``holding``: bound, about to be bound (their uids are in ``assumed``), or
+    departed since the last report. ``nominated``: waiting for victims to leave the node."""
 
     holding: tuple[BoundPod, ...] = ()
     assumed: frozenset[str] = frozenset()
@@ -54,12 +64,12 @@ NO_PODS = NodePods()
 
 @dataclass(slots=True)
 class _Account:
-    """One node's pods by uid, and what Bindings would hold that may be on their way."""
+    """One node's pods by uid, and the Bindings in flight by the key of their intent."""
 
     confirmed: dict[str, BoundPod] = field(default_factory=dict)
     assumed: dict[tuple[str, str], Intent] = field(default_factory=dict)
     intents: dict[tuple[str, str], Intent] = field(default_factory=dict)
-    # Of intents that are written still, though their end is known: whose they were.
+    # Intents that are settled and still written in the reservation: the extender that wrote each.
     settled: dict[tuple[str, str], str] = field(default_factory=dict)
     nominated: dict[str, BoundPod] = field(default_factory=dict)
     departed: dict[str, tuple[BoundPod, float]] = field(default_factory=dict)
@@ -75,7 +85,7 @@ class _Account:
         for key, latest in sorted((self.intents | self.assumed).items(), key=itemgetter(0)):
             pods.append(latest.pod)
             written = self.intents.get(key)
-            # Another extender chose another GPU for the same pod: either may come true.
+            # Another extender chose another GPU for the same pod: either Binding may succeed.
             if written is not None and written.pod.devices != latest.pod.devices:
                 pods.append(written.pod)
         return NodePods(
@@ -85,31 +95,39 @@ class _Account:
         )
 
 
-class Ledger:
-    """The pods of every node. ``touched`` is told of each node where something changed, and why."""
+_EMPTY = _Account()
 
-    def __init__(self, touched: Callable[[str, Cause], None]) -> None:
-        self._touched = touched
+
+class Ledger:
+    """The pods of every node, and which nodes changed since ``take_changes``."""
+
+    def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
         self._confirmed_on: dict[str, str] = {}
-        # Where a pod is assumed, written down or nominated.
+        # The nodes on which a pod is assumed, written down or nominated.
         self._promised_on: dict[str, set[str]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
+        self._changed: dict[str, Cause] = {}
 
     def __contains__(self, node: str) -> bool:
         return node in self._accounts
 
-    def pods(self, node: str) -> NodePods:
-        """What is promised on a node."""
-        account = self._accounts.get(node)
-        return account.pods() if account is not None else NO_PODS
+    @property
+    def has_changes(self) -> bool:
+        """Whether nodes changed since the last call of ``take_changes``."""
+        return bool(self._changed)
 
-    def cpu_milli(self, node: str) -> int:
-        """The CPU that these ask of a node together."""
-        return sum(pod.cpu_milli for pod in self.pods(node).holding if pod.holds)
+    def take_changes(self) -> dict[str, Cause]:
+        """The nodes that changed since the last call, and why."""
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def pods_on(self, node: str) -> NodePods:
+        """The pods of a node."""
+        return self._accounts.get(node, _EMPTY).pods()
 
     def assumed(self) -> list[tuple[str, Intent]]:
-        """Every promise whose end is not known yet, with its node."""
+        """Every promise whose outcome is not known yet, with its node."""
         return [
             (node, intent)
             for node, account in self._accounts.items()
@@ -117,17 +135,15 @@ class Ledger:
         ]
 
     def intents_on(self, node: str) -> dict[tuple[str, str], Intent]:
-        """What is written down of Bindings to a node whose end is not known yet."""
-        account = self._accounts.get(node)
-        return dict(account.intents) if account is not None else {}
+        """The intents in a node's reservation whose outcome is not known yet."""
+        return dict(self._accounts.get(node, _EMPTY).intents)
 
     def assumed_on(self, node: str) -> dict[tuple[str, str], Intent]:
-        """Bindings to a node that were about to be sent and whose end is not known."""
-        account = self._accounts.get(node)
-        return dict(account.assumed) if account is not None else {}
+        """The Bindings to a node that this extender was about to post and whose outcome is not known."""
+        return dict(self._accounts.get(node, _EMPTY).assumed)
 
     def confirmed(self) -> set[str]:
-        """The uids of all bound pods, finished ones among them."""
+        """The uids of all bound pods, finished ones included."""
         return set(self._confirmed_on)
 
     def holding(self) -> dict[str, str]:
@@ -142,25 +158,25 @@ class Ledger:
         return node is not None and self._accounts[node].confirmed[uid].holds
 
     def node_of(self, uid: str) -> str | None:
-        """Where a pod is bound; None when it is not."""
+        """The node that a pod is bound to; None when it is not bound."""
         return self._confirmed_on.get(uid)
 
     def is_gone(self, uid: str) -> bool:
-        """Whether a pod was heard of and is no more."""
+        """Whether a known pod has gone."""
         return uid in self._gone
 
-    def knows_end_of(self, uid: str) -> bool:
-        """Whether a pod is bound or gone, so that it waits for nothing any more."""
+    def has_ended(self, uid: str) -> bool:
+        """Whether a pod is bound or gone, and so waits for no node."""
         return uid in self._gone or uid in self._confirmed_on
 
-    def pod_seen(self, pod: BoundPod, node: str, now: float) -> None:
-        """A pod is bound to a node, whoever bound it: Confirm. One that has finished holds nothing there."""
+    def confirm(self, pod: BoundPod, node: str, now: float) -> None:
+        """A pod is bound to a node, by any binder: Confirm. A finished pod holds nothing there."""
         if pod.uid in self._gone:
             return
         before = self._confirmed_on.get(pod.uid)
         if before == node:
             known = self._accounts[node].confirmed[pod.uid]
-            # One that has finished never runs again: what says so was read before.
+            # A finished pod never runs again: a message that says so is older.
             if known == pod or (known.finished and not pod.finished):
                 return
             if pod.finished and not known.finished:
@@ -170,14 +186,14 @@ class Ledger:
             self._drop_if_empty(before)
         self._confirmed_on[pod.uid] = node
         self._account(node).confirmed[pod.uid] = pod
-        self._touched(node, Cause.POD)
-        # Whatever else it was promised can no longer come true.
+        self._touch(node, Cause.POD)
+        # None of its other promises can come true now.
         self._settle(pod.uid)
 
-    def pod_gone(self, uid: str, now: float, waited: bool = False) -> str | None:
-        """A pod is gone, or has finished and holds nothing any more; the node that it was on.
+    def remove_pod(self, uid: str, now: float, waited: bool = False) -> str | None:
+        """A pod is gone, or has finished and holds nothing; returns the node that it was on.
 
-        One that was never heard of, not even as one that ``waited``, leaves no trace: most ask no GPU.
+        A pod that is not known, not even as one that ``waited``, leaves no trace: most pods ask no GPU.
         """
         if not waited and uid not in self._confirmed_on and uid not in self._promised_on:
             return None
@@ -187,16 +203,17 @@ class Ledger:
         node = None
         if uid in self._confirmed_on:
             node, pod = self._unconfirm(uid)
-            # One that had finished left when it did.
+            # A finished pod departed when it finished.
             self._account(node).departed.setdefault(uid, (replace(pod, departed=not pod.finished), now))
         self._settle(uid)
         return node
 
     def report_received(self, node: str, report: Report | None, received_at: float) -> None:
-        """A report of a node, which no longer counts what those used who left before; None: there is none.
+        """A report of a node that no longer counts the usage of pods that departed before it; None: no
+        report.
 
-        It may go on naming them for a while as those who hold a GPU: kubelet's older releases do, and the
-        agent's last answer from kubelet may be a minute old.
+        The report may name them as holders for a while: older kubelets do, and the agent's last answer from
+        the kubelet may be a minute old.
         """
         account = self._accounts.get(node)
         if account is None:
@@ -208,19 +225,18 @@ class Ledger:
                 account.departed[uid] = (replace(pod, departed=False, finished=True), gone_at)
             else:
                 del account.departed[uid]
-            self._touched(node, Cause.REPORT)
+            self._touch(node, Cause.REPORT)
         self._drop_if_empty(node)
 
     def assume(self, intent: Intent, node: str) -> None:
-        """A Binding of the pod to the node is about to be sent."""
-        uid = intent.pod.uid
-        if not self.knows_end_of(uid):
+        """A Binding of the pod to the node is about to be posted: Assume."""
+        if not self.has_ended(intent.uid):
             self._account(node).assumed[intent.key] = intent
-            self._promised_on.setdefault(uid, set()).add(node)
-            self._touched(node, Cause.POD)
+            self._promised_on.setdefault(intent.uid, set()).add(node)
+            self._touch(node, Cause.POD)
 
     def forget(self, key: tuple[str, str], node: str) -> None:
-        """The Binding of a pod to a node was not, and can no longer succeed: Forget, or Expire."""
+        """The Binding of a pod to a node did not happen and can no longer succeed: Forget, or Expire."""
         account = self._accounts.get(node)
         if account is None:
             return
@@ -228,22 +244,22 @@ class Ledger:
         if written is not None:
             account.settled[key] = written.extender
         if assumed is not None or written is not None:
-            self._touched(node, Cause.PROMISE)
+            self._touch(node, Cause.PROMISE)
             self._drop_if_empty(node)
 
     def withdraw(self, key: tuple[str, str], node: str) -> None:
-        """What was assumed is not going to be asked for; what is written of it stays."""
+        """Drop an assumption whose Binding is not going to be posted; its written intent stays."""
         account = self._accounts.get(node)
         if account is not None and account.assumed.pop(key, None) is not None:
-            self._touched(node, Cause.PROMISE)
+            self._touch(node, Cause.PROMISE)
             self._drop_if_empty(node)
 
-    def intents_seen(self, node: str, intents: Iterable[Intent], ours: bool = False) -> None:
-        """All that is written down of Bindings to a node; ``ours`` is what we have just written ourselves."""
+    def update_intents(self, node: str, intents: Iterable[Intent], ours: bool = False) -> None:
+        """All intents in a node's reservation; ``ours``: this extender has just written them itself."""
         written = {intent.key: intent for intent in intents}
         account = self._account(node)
-        # What was settled stays so for as long as it is written there by the same extender: another one may
-        # post it again. We ourselves write nothing but what is open.
+        # A settled intent stays settled while the same extender has it written: another extender may post the
+        # Binding again. This extender writes only open intents.
         account.settled = {
             key: extender
             for key, extender in account.settled.items()
@@ -252,37 +268,40 @@ class Ledger:
         there = {
             key: intent
             for key, intent in written.items()
-            if key not in account.settled and key[0] not in self._gone and key[0] not in self._confirmed_on
+            if key not in account.settled and not self.has_ended(intent.uid)
         }
         if there != account.intents:
             account.intents = there
             for uid, _ in there:
                 self._promised_on.setdefault(uid, set()).add(node)
-            self._touched(node, Cause.PROMISE)
+            self._touch(node, Cause.PROMISE)
         self._drop_if_empty(node)
 
     def nominate(self, pod: BoundPod, node: str | None) -> None:
-        """A pod waits for others to leave a node; None: for none any more."""
+        """A pod waits for victims to leave a node; None: the pod is nominated for no node."""
         for other in list(self._promised_on.get(pod.uid, ())):
             account = self._accounts.get(other)
             if other != node and account is not None and account.nominated.pop(pod.uid, None) is not None:
-                self._touched(other, Cause.PROMISE)
+                self._touch(other, Cause.PROMISE)
                 self._drop_if_empty(other)
-        if node is None or pod.uid in self._gone or pod.uid in self._confirmed_on:
+        if node is None or self.has_ended(pod.uid):
             return
         if self._account(node).nominated.get(pod.uid) != pod:
             self._account(node).nominated[pod.uid] = pod
             self._promised_on.setdefault(pod.uid, set()).add(node)
-            self._touched(node, Cause.PROMISE)
+            self._touch(node, Cause.PROMISE)
+
+    def _touch(self, node: str, cause: Cause) -> None:
+        self._changed[node] = self._changed.get(node, cause) | cause
 
     def _unconfirm(self, uid: str) -> tuple[str, BoundPod]:
         node = self._confirmed_on.pop(uid)
         pod = self._accounts[node].confirmed.pop(uid)
-        self._touched(node, Cause.POD)
+        self._touch(node, Cause.POD)
         return node, pod
 
     def _settle(self, uid: str) -> None:
-        """Nothing is promised to a pod that is bound or gone."""
+        """Drop every promise to a pod that is bound or gone."""
         for node in self._promised_on.pop(uid, ()):
             account = self._accounts.get(node)
             if account is None:
@@ -291,7 +310,7 @@ class Ledger:
             for intents in (account.assumed, account.intents):
                 for key in [key for key in intents if key[0] == uid]:
                     del intents[key]
-            self._touched(node, Cause.PROMISE if self._confirmed_on.get(uid) != node else Cause.POD)
+            self._touch(node, Cause.PROMISE if self._confirmed_on.get(uid) != node else Cause.POD)
             self._drop_if_empty(node)
 
     def _account(self, node: str) -> _Account:

@@ -1,7 +1,7 @@
-"""Which pods came, each counted once: what a live cluster tells of the pods to come.
+"""The pods observed in a live cluster, each counted once, as the basis of the demand forecast.
 
-Counted are the pods that ask a GPU, for those alone are placed here. What the others have of a node's CPU is
-seen on the node itself.
+Only pods that ask a GPU are counted, because only those are placed here. The CPU of other pods counts on
+their node.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ import math
 
 from scheduler_ext.core.request.pod_kinds import SeenPods, TaskClass, Workload
 
-# A pod counts half after so many others, for some ten thousand make up a large cluster's load; the first so
-# many that came may have asked anything. Reasoned, not tuned; the simulator takes the same.
+# The weight of a pod halves after this many others: some ten thousand pods make up a large cluster's load.
+# The first UNKNOWN_PODS may have asked anything. Reasoned, not tuned; the simulator uses the same values.
 HALF_LIFE_PODS = 2000
 UNKNOWN_PODS = 20
-# Anybody may create pods that ask as nobody else does; what is kept of them stays bounded.
+# Users may create pods with ever new requests; the number of kinds that are kept stays bounded.
 MAX_CLASSES = 1000
 
 
 class ObservedDemand:
-    """Pods in the order in which they came: events in, a Workload out."""
+    """Pods in the order of their arrival."""
 
     def __init__(self) -> None:
         self._seen = SeenPods(HALF_LIFE_PODS, UNKNOWN_PODS, MAX_CLASSES)
-        # While a list is read, which is in no order: when each was created, and what it asks.
+        # While a list is read, whose order means nothing: when each pod was created, and what it asks.
         self._held: list[tuple[float, TaskClass]] | None = None
 
     @property
     def count(self) -> int:
-        """How many were counted so far."""
+        """The number of pods counted so far."""
         return self._seen.seen
 
     def hold(self) -> None:
-        """A list begins: who is heard of until ``release`` comes in the order of creation."""
+        """A list begins: pods that arrive until ``release`` are counted in the order of their creation."""
         self._held = self._held or []
 
     def release(self) -> None:
@@ -42,12 +42,12 @@ class ObservedDemand:
             self._seen.saw(task)
 
     def came(self, task: TaskClass, created_at: float | None) -> None:
-        """A pod was heard of for the first time; of unknown age is the youngest."""
+        """A pod appeared for the first time; a pod of unknown age counts as the youngest."""
         if self._held is None:
             self._seen.saw(task)
         else:
             self._held.append((math.inf if created_at is None else created_at, task))
 
     def workload(self) -> Workload:
-        """What is to be expected."""
+        """The expected demand."""
         return self._seen.workload()

@@ -9,9 +9,10 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from threading import Event, Thread
+from threading import Event
 from typing import Any, NamedTuple, Protocol
 
+from scheduler_ext.background import Background
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -71,7 +72,7 @@ class Seen(NamedTuple):
         return ".".join(map(str, self))
 
 
-class PageFeed:
+class PageFeed(Background):
     """The state of the page by parts, each with a number that grows when it changes."""
 
     def __init__(
@@ -83,6 +84,7 @@ class PageFeed:
         headroom_percent: int,
         sample_every_s: float = EVERY_S,
     ) -> None:
+        super().__init__("page")
         self.source = source
         self.history = History()
         self._record = record
@@ -99,19 +101,12 @@ class PageFeed:
         self._looked_at = 0.0
         self._failing_since: float | None = None
         self._asked = Event()
-        self._stopped = False
-        self._thread = Thread(target=self._run, name="page", daemon=True)
 
-    def start(self) -> None:
-        """Keep the state from now on."""
-        self._thread.start()
-
-    def stop(self) -> None:
+    def stop(self, wait_s: float = 1.0) -> None:
         """Keep it no longer."""
-        self._stopped = True
+        self.stopped.set()
         self._asked.set()
-        if self._thread.is_alive():
-            self._thread.join(1.0)
+        super().stop(wait_s)
 
     def since(self, seen: Seen) -> tuple[Seen, bytes] | None:
         """What a page has not seen yet, as one JSON object; None while nothing is known at all.
@@ -164,8 +159,9 @@ class PageFeed:
         self._watched_until = now + _WATCHED_S
         self._asked.set()
 
-    def _run(self) -> None:
-        while not self._stopped:
+    def run(self) -> None:
+        """Keep the state until stopped."""
+        while not self.stopped.is_set():
             now = time.monotonic()
             watched = now < self._watched_until
             try:

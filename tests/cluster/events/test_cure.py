@@ -9,7 +9,7 @@ import pytest
 
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.core.cache.change_cause import Cause
+from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire.config import Configuration

@@ -36,7 +36,7 @@ class Writing:
 
     def waits(self, backoff: Backoff) -> None:
         """Wait by this one before a nudge is tried again."""
-        self.recorder._nudging = Retry(self.transport.server, backoff, probes=False)
+        self.recorder._nudge_retry = Retry(self.transport.server, backoff, probes=False)
 
     def nudged(self) -> list[str]:
         """The nodes that have the annotation."""
@@ -64,9 +64,9 @@ def writing(server: ApiServer, transport: Transport) -> Iterator[Writing]:
     yield built
     server.faults.lift()
     built.recorder.stop()
-    if built.recorder._thread.is_alive():
-        built.recorder._thread.join(60)
-    assert not built.recorder._thread.is_alive()
+    if built.recorder.is_alive:
+        built.recorder.join(60)
+    assert not built.recorder.is_alive
 
 
 def test_a_nudge_is_an_annotation_of_the_time(writing: Writing) -> None:
@@ -190,7 +190,7 @@ class TestEventsThatAreForbidden:
     def test_those_that_were_not_sent_do_not_count_as_written(
         self, writing: Writing, caplog: pytest.LogCaptureFixture
     ) -> None:
-        writing.recorder._telling = Retry(writing.transport.server, Backoff(600.0, 600.0), probes=False)
+        writing.recorder._event_retry = Retry(writing.transport.server, Backoff(600.0, 600.0), probes=False)
         writing.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(EVENTS), times=None)
         self.tell(writing, 5)
         writing.recorder.start()
@@ -200,12 +200,12 @@ class TestEventsThatAreForbidden:
         assert len(caplog.records) == 1
 
     def test_they_are_written_soon_after_the_right_is_given(self, writing: Writing) -> None:
-        writing.recorder._telling = Retry(writing.transport.server, Noted(), probes=False)
+        writing.recorder._event_retry = Retry(writing.transport.server, Noted(), probes=False)
         writing.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(EVENTS))
         self.tell(writing, 2)
         writing.recorder.start()
         eventually(lambda: writing.recorder.events["refused"] == 2)
-        eventually(lambda: not writing.recorder._telling.left_s())
+        eventually(lambda: not writing.recorder._event_retry.left_s())
         self.tell(writing, 5)
         eventually(lambda: writing.recorder.events.total() == 5)
         assert +writing.recorder.events == {"refused": 2, "written": 3}
@@ -238,7 +238,7 @@ def test_an_event_that_cannot_be_made_counts_as_failed(writing: Writing) -> None
     def broken() -> Json:
         raise ZeroDivisionError
 
-    writing.recorder.tell(broken)
+    writing.recorder.write(broken)
     writing.recorder.start()
     eventually(lambda: +writing.recorder.events == {"failed": 1})
 
@@ -251,7 +251,7 @@ def test_what_is_refused_of_one_node_holds_up_no_other(writing: Writing) -> None
     writing.recorder.start()
     for name in "abc":
         writing.recorder.nudge(name)
-    writing.recorder._nudging = Retry(writing.transport.server, Backoff(60.0, 60.0), probes=False)
+    writing.recorder._nudge_retry = Retry(writing.transport.server, Backoff(60.0, 60.0), probes=False)
     eventually(lambda: writing.recorder.nudges == 3)
     assert refusal.left == 0
     assert writing.nudged() == ["a", "b", "c"]

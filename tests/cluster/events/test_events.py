@@ -143,7 +143,7 @@ def test_too_many_at_once_are_dropped_and_counted(
     monkeypatch.setattr(event_recorder_module, "_POD_EVENTS_PER_S", 0.0)
     recorder = EventRecorder(transport, lambda: True)
     for i in range(80):
-        recorder.tell(lambda i=i: placed(i))  # type: ignore[misc]
+        recorder.write(lambda i=i: placed(i))  # type: ignore[misc]
     recorder.start()
     found = server.log.wait_for(writes(EVENTS), 50)
     eventually(lambda: recorder.events["written"] == 50)

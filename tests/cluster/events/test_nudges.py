@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.core.cache.change_cause import Cause
+from scheduler_ext.core.cache.ledger import Cause
 from tests.cluster.api.api_paths import NODES, PODS
 from tests.cluster.api.api_requests import writes
 from tests.cluster.api.api_server import ApiServer
@@ -51,7 +51,7 @@ def looked(living: Living) -> None:
     """Wait until the changes so far were looked at, twice over."""
     for _ in range(2):
         before = living.live._cured_at
-        living.live._inventory._changed.setdefault("nobody", Cause.NODE)
+        living.live._cache._changed.setdefault("nobody", Cause.NODE)
         eventually(lambda before=before: living.live._cured_at > before)  # type: ignore[misc]
 
 

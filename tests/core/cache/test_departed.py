@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.cache.cache import Cache
+from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
 from scheduler_ext.core.node.node import NodeInfo
 from tests.core.reported import SHARE, WHOLE, bound, device, free_units, slots, wants
@@ -18,23 +19,23 @@ WHOLE_P = bound("p", wants(1, WHOLE))
 BY_NAME = Holder(namespace="ns", name="p", container="main")
 
 
-def inventory(*devices: Device, pods: tuple[object, ...] = ()) -> Inventory:
+def inventory(*devices: Device, pods: tuple[object, ...] = ()) -> Cache:
     """One node, its report received at 0."""
-    built = Inventory(1000, 2000)
-    built.node_seen("a", NodeRecord(uid="n", allocatable={WHOLE: len(devices), SHARE: 100_000}), 0.0)
-    built.report_seen("a", Report(devices), 0.0, 0.0)
+    built = Cache(1000, 2000)
+    built.update_node("a", NodeRecord(uid="n", allocatable={WHOLE: len(devices), SHARE: 100_000}), 0.0)
+    built.update_report("a", Report(devices), 0.0, 0.0)
     for pod in pods:
-        built.pod_seen(pod, "a", 0.0)  # type: ignore[arg-type]
+        built.confirm(pod, "a", 0.0)  # type: ignore[arg-type]
     return built
 
 
-def info(built: Inventory) -> NodeInfo:
+def info(built: Cache) -> NodeInfo:
     found = built.info("a")
     assert found is not None
     return found
 
 
-def share_free(built: Inventory) -> int:
+def share_free(built: Cache) -> int:
     return slots(info(built))["GPU-0"].share_free_mib + HEADROOM
 
 
@@ -58,17 +59,17 @@ def test_memory_is_free_when_its_pod_has_gone(
 ) -> None:
     built = inventory(device(0, memory=Memory(81_920, used_mib=used_mib), holders=holders), pods=(P, Q))
     assert share_free(built) == before
-    built.pod_gone("uid-p", 10.0)
+    built.remove_pod("uid-p", 10.0)
     assert share_free(built) == after
 
 
 def test_a_report_of_after_is_believed_and_one_of_before_is_not() -> None:
     full = device(0, memory=Memory(81_920, used_mib=30_000))
     built = inventory(full, pods=(P, Q))
-    built.pod_gone("uid-p", 10.0)
-    built.report_seen("a", Report((full,)), 11.0, 11.0)
+    built.remove_pod("uid-p", 10.0)
+    built.update_report("a", Report((full,)), 11.0, 11.0)
     assert share_free(built) == 71_920
-    built.report_seen("a", Report((full,)), 12.0, 12.0)
+    built.update_report("a", Report((full,)), 12.0, 12.0)
     assert share_free(built) == 51_920
 
 
@@ -79,33 +80,33 @@ def test_a_whole_gpu_is_free_when_its_pod(leaves: str) -> None:
     built = inventory(named, pods=(WHOLE_P,))
     assert free_units(info(built)) == {"GPU-0": {WHOLE: 0}}
     if leaves == "finishes":
-        built.pod_seen(replace(WHOLE_P, finished=True), "a", 10.0)
+        built.confirm(replace(WHOLE_P, finished=True), "a", 10.0)
     else:
-        built.pod_gone("uid-p", 10.0)
+        built.remove_pod("uid-p", 10.0)
     assert free_units(info(built)) == {"GPU-0": {WHOLE: 1}}
-    built.report_seen("a", Report((named,)), 100.0, 100.0)
+    built.update_report("a", Report((named,)), 100.0, 100.0)
     assert free_units(info(built)) == {"GPU-0": {WHOLE: 1}}
 
 
 def test_a_pod_of_the_same_name_is_another_pod() -> None:
     """A StatefulSet's: the agent, which knows names only, names the new one."""
     built = inventory(device(0, holders=(BY_NAME,)), device(1), pods=(WHOLE_P,))
-    built.pod_gone("uid-p", 10.0)
-    built.pod_seen(replace(WHOLE_P, uid="a-uid-before"), "a", 10.0)
-    built.report_seen("a", Report((device(0, holders=(BY_NAME,)), device(1))), 20.0, 20.0)
+    built.remove_pod("uid-p", 10.0)
+    built.confirm(replace(WHOLE_P, uid="a-uid-before"), "a", 10.0)
+    built.update_report("a", Report((device(0, holders=(BY_NAME,)), device(1))), 20.0, 20.0)
     assert free_units(info(built)) == {"GPU-0": {WHOLE: 0}, "GPU-1": {WHOLE: 1}}
 
 
 def test_nothing_is_left_of_it_once_a_report_is_silent() -> None:
     built = inventory(device(0, holders=(BY_NAME,)), pods=(WHOLE_P,))
-    built.pod_gone("uid-p", 10.0)
-    built.report_seen("a", Report((device(0),)), 20.0, 20.0)
+    built.remove_pod("uid-p", 10.0)
+    built.update_report("a", Report((device(0),)), 20.0, 20.0)
     assert info(built).pods == ()
 
 
 def test_nothing_is_left_of_it_where_nobody_reports() -> None:
-    built = Inventory(1000, 2000)
-    built.node_seen("a", NodeRecord(uid="n"), 0.0)
-    built.pod_seen(WHOLE_P, "a", 0.0)
-    built.pod_gone("uid-p", 10.0)
+    built = Cache(1000, 2000)
+    built.update_node("a", NodeRecord(uid="n"), 0.0)
+    built.confirm(WHOLE_P, "a", 0.0)
+    built.remove_pod("uid-p", 10.0)
     assert info(built).pods == ()

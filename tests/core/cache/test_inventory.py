@@ -9,9 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from scheduler_ext.core.cache.change_cause import Cause
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import Intent
-from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.cache.ledger import Cause
+from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.caps import Caps
 from scheduler_ext.core.node.estimate import Estimate, estimate_from_labels
@@ -62,7 +63,7 @@ class Model(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1000.0
-        self.inventory = Inventory(STALE_S, MISSING_S)
+        self.inventory = Cache(STALE_S, MISSING_S)
         self.records: dict[str, NodeRecord] = {}
         self.since: dict[str, float] = {}
         self.reports: dict[str, Told] = {}
@@ -72,16 +73,16 @@ class Model(RuleBasedStateMachine):
         self.shown: dict[str, NodeInfo | None] = {}
 
     @rule(name=NAMES, record=st.sampled_from(RECORDS))
-    def node_seen(self, name: str, record: NodeRecord) -> None:
+    def update_node(self, name: str, record: NodeRecord) -> None:
         if name not in self.records or self.records[name].uid != record.uid:
             self.since[name] = self.now
         self.records[name] = record
-        self.inventory.node_seen(name, record, self.now)
+        self.inventory.update_node(name, record, self.now)
 
     @rule(name=NAMES)
-    def node_gone(self, name: str) -> None:
+    def remove_node(self, name: str) -> None:
         self.records.pop(name, None)
-        self.inventory.node_gone(name)
+        self.inventory.remove_node(name)
 
     @rule(
         name=NAMES,
@@ -89,9 +90,9 @@ class Model(RuleBasedStateMachine):
         age_s=AGES_S,
         owner=st.sampled_from((None, "first", "second")),
     )
-    def report_seen(self, name: str, report: Report, age_s: float, owner: str | None) -> None:
+    def update_report(self, name: str, report: Report, age_s: float, owner: str | None) -> None:
         self.reports[name] = Told(report, self.now - age_s, owner)
-        self.inventory.report_seen(name, report, self.now - age_s, self.now, owner)
+        self.inventory.update_report(name, report, self.now - age_s, self.now, owner)
         self.arrived(name, self.now - age_s)
 
     def arrived(self, name: str, received_at: float) -> None:
@@ -101,25 +102,25 @@ class Model(RuleBasedStateMachine):
                 del self.departed[uid]
 
     @rule(name=NAMES)
-    def report_gone(self, name: str) -> None:
+    def remove_report(self, name: str) -> None:
         if self.reports.pop(name, None) is not None:
             self.arrived(name, float("inf"))
-        self.inventory.report_gone(name, self.now)
+        self.inventory.remove_report(name, self.now)
 
     @rule(uid=UIDS, node=NAMES, count=st.integers(1, 2))
-    def pod_seen(self, uid: str, node: str, count: int) -> None:
+    def confirm(self, uid: str, node: str, count: int) -> None:
         if uid not in self.gone:
             self.pods[uid] = (node, pod(uid, count))
-        self.inventory.pod_seen(pod(uid, count), node, self.now)
+        self.inventory.confirm(pod(uid, count), node, self.now)
 
     @rule(uid=UIDS)
-    def pod_gone(self, uid: str) -> None:
+    def remove_pod(self, uid: str) -> None:
         if uid in self.pods:
             node, left = self.pods.pop(uid)
             self.gone.add(uid)
             if node in self.reports:
                 self.departed[uid] = (node, replace(left, departed=True), self.now)
-        self.inventory.pod_gone(uid, self.now)
+        self.inventory.remove_pod(uid, self.now)
 
     @rule(seconds=st.sampled_from((1.0, 49.0, 150.0, 151.0, 300.0)))
     def time_passes(self, seconds: float) -> None:
@@ -169,7 +170,7 @@ class Model(RuleBasedStateMachine):
             assert age_s == (None if told is None else self.now - told.received_at)
         assert {info.name for info in self.inventory.infos()} == self.inventory.nodes() == set(self.records)
         assert self.inventory.reports() == set(self.reports)
-        assert self.inventory.pods() == {uid: node for uid, (node, _) in self.pods.items()}
+        assert self.inventory.holding() == {uid: node for uid, (node, _) in self.pods.items()}
 
     @invariant()
     def tells_every_change(self) -> None:
@@ -186,7 +187,7 @@ class Model(RuleBasedStateMachine):
     def forgets(self) -> None:
         assert set(self.inventory._entries) == {*self.records, *self.reports}
         left = {node for node, _, _ in self.departed.values()}
-        assert set(self.inventory._ledger._accounts) == {*left, *(node for node, _ in self.pods.values())}
+        assert set(self.inventory._accounts) == {*left, *(node for node, _ in self.pods.values())}
 
 
 def _undated(info: NodeInfo) -> NodeInfo:
@@ -202,56 +203,56 @@ TestAgainstAModel = Model.TestCase
 class TestCauses:
     """Why a node is not what it was decides who has to be told."""
 
-    def inventory(self) -> Inventory:
-        built = Inventory(STALE_S, MISSING_S)
-        built.node_seen("a", RECORDS[1], 0.0)
-        built.report_seen("a", ONE, 0.0, 0.0)
-        built.pod_seen(pod("p", 1), "a", 0.0)
+    def inventory(self) -> Cache:
+        built = Cache(STALE_S, MISSING_S)
+        built.update_node("a", RECORDS[1], 0.0)
+        built.update_report("a", ONE, 0.0, 0.0)
+        built.confirm(pod("p", 1), "a", 0.0)
         built.take_changes()
         return built
 
     def test_nothing_new_is_no_change(self) -> None:
         built = self.inventory()
-        built.node_seen("a", RECORDS[1], 30.0)
-        built.report_seen("a", replace(ONE, sequence=8, reported_at="now"), 30.0, 30.0)
-        built.pod_seen(pod("p", 1), "a", 0.0)
-        built.pod_gone("unheard of", 30.0)
-        built.node_gone("unheard of")
-        built.report_gone("unheard of", 30.0)
+        built.update_node("a", RECORDS[1], 30.0)
+        built.update_report("a", replace(ONE, sequence=8, reported_at="now"), 30.0, 30.0)
+        built.confirm(pod("p", 1), "a", 0.0)
+        built.remove_pod("unheard of", 30.0)
+        built.remove_node("unheard of")
+        built.remove_report("unheard of", 30.0)
         built.tick(30.0)
         assert built.take_changes() == {}
 
     def test_every_kind_of_change_has_its_cause(self) -> None:
         built = self.inventory()
-        built.report_seen("a", TWO, 0.0, 0.0)
+        built.update_report("a", TWO, 0.0, 0.0)
         assert built.take_changes() == {"a": Cause.REPORT}
         built.tick(STALE_S)
         assert built.take_changes() == {"a": Cause.AGE}
-        built.report_seen("a", TWO, STALE_S, STALE_S)
+        built.update_report("a", TWO, STALE_S, STALE_S)
         assert built.take_changes() == {"a": Cause.AGE}
-        built.pod_gone("p", 0.0)
+        built.remove_pod("p", 0.0)
         assert built.take_changes() == {"a": Cause.POD}
-        built.node_seen("a", RECORDS[0], STALE_S)
-        built.pod_seen(pod("q", 1), "b", 0.0)
+        built.update_node("a", RECORDS[0], STALE_S)
+        built.confirm(pod("q", 1), "b", 0.0)
         assert built.take_changes() == {"a": Cause.NODE, "b": Cause.POD}
 
     def test_several_causes_add_up(self) -> None:
         built = self.inventory()
-        built.pod_gone("p", 0.0)
-        built.report_seen("a", TWO, 1.0, 1.0)
-        built.node_gone("a")
+        built.remove_pod("p", 0.0)
+        built.update_report("a", TWO, 1.0, 1.0)
+        built.remove_node("a")
         assert built.take_changes() == {"a": Cause.POD | Cause.REPORT | Cause.NODE}
 
     def test_the_same_report_may_turn_out_to_be_of_this_node(self) -> None:
         built = self.inventory()
-        built.report_seen("a", ONE, 0.0, 0.0, "another")
+        built.update_report("a", ONE, 0.0, 0.0, "another")
         assert built.take_changes() == {"a": Cause.REPORT}
-        built.report_seen("a", ONE, 0.0, 0.0, "first")
+        built.update_report("a", ONE, 0.0, 0.0, "first")
         assert built.take_changes() == {"a": Cause.REPORT}
 
     def test_a_pod_that_moves_changes_both_nodes(self) -> None:
         built = self.inventory()
-        built.pod_seen(pod("p", 1), "b", 0.0)
+        built.confirm(pod("p", 1), "b", 0.0)
         assert built.take_changes() == {"a": Cause.POD, "b": Cause.POD}
 
 
@@ -268,8 +269,8 @@ class TestCauses:
     ],
 )
 def test_a_node_nobody_reports_on(record: NodeRecord, freshness: str) -> None:
-    built = Inventory(STALE_S, MISSING_S)
-    built.node_seen("a", record, 1000.0)
+    built = Cache(STALE_S, MISSING_S)
+    built.update_node("a", record, 1000.0)
     for now, expected in ((1299.0, "Fresh"), (1300.0, freshness)):
         built.tick(now)
         info = built.info("a")
@@ -278,9 +279,9 @@ def test_a_node_nobody_reports_on(record: NodeRecord, freshness: str) -> None:
 
 
 def test_a_node_created_anew_gets_the_same_time_again() -> None:
-    built = Inventory(STALE_S, MISSING_S)
-    built.node_seen("a", RECORDS[1], 0.0)
-    built.node_seen("a", replace(RECORDS[1], uid="another"), 290.0)
+    built = Cache(STALE_S, MISSING_S)
+    built.update_node("a", RECORDS[1], 0.0)
+    built.update_node("a", replace(RECORDS[1], uid="another"), 290.0)
     built.tick(589.0)
     info = built.info("a")
     assert info is not None
@@ -296,8 +297,8 @@ class TestWhereSharesAreBound:
     def amount(
         self, record: NodeRecord, *, enforcing: bool, resources: ResourceNames | None = None
     ) -> object:
-        built = Inventory(STALE_S, MISSING_S, resources, enforcing)
-        built.node_seen("a", record, 0.0)
+        built = Cache(STALE_S, MISSING_S, resources, enforcing)
+        built.update_node("a", record, 0.0)
         info = built.info("a")
         assert info is not None
         assert info.allocatable is not None
@@ -332,16 +333,16 @@ class TestWhereSharesAreBound:
 
 def test_several_bindings_of_one_pod_hold_the_same_devices_once() -> None:
     """At most one of them comes true; those that name other devices count beside it."""
-    inventory = Inventory(STALE_S, MISSING_S)
-    inventory.node_seen("a", NodeRecord("first", {WHOLE: 2}), 0.0)
-    inventory.report_seen("a", TWO, 0.0, 0.0)
+    inventory = Cache(STALE_S, MISSING_S)
+    inventory.update_node("a", NodeRecord("first", {WHOLE: 2}), 0.0)
+    inventory.update_report("a", TWO, 0.0, 0.0)
     for version in ("1", "2"):
         inventory.assume(Intent(pod("p", 1), version, "me"), "a")
     info = inventory.info("a")
     assert info is not None
     assert [each.uid for each in info.pods] == ["p"]
     elsewhere = replace(pod("p", 1), devices={"main": ("GPU-1",)})
-    inventory.intents_seen("a", [Intent(elsewhere, "3", "you")])
+    inventory.update_intents("a", [Intent(elsewhere, "3", "you")])
     info = inventory.info("a")
     assert info is not None
     assert [each.devices for each in info.pods] == [{}, {"main": ("GPU-1",)}]

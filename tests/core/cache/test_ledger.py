@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cache.change_cause import Cause
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import Intent
-from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
 from scheduler_ext.core.cache.ledger import NO_PODS, Ledger, NodePods
+from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Holder, Memory, Mig, Report
 from scheduler_ext.core.node.node import BoundPod
@@ -45,8 +45,7 @@ class Told:
     """A ledger that is told in words, and says in words who holds."""
 
     def __init__(self) -> None:
-        self.causes: list[tuple[str, Cause]] = []
-        self.ledger = Ledger(lambda node, cause: self.causes.append((node, cause)))
+        self.ledger = Ledger()
 
     def tell(self, *events: str) -> Told:
         """Events such as "seen p a": what, of which pod, on which node (a)."""
@@ -59,17 +58,17 @@ class Told:
         ledger = self.ledger
         return {
             "assume": lambda p, n: ledger.assume(Intent(pod(p.partition("@")[0]), key(p)[1], "me"), n),
-            "seen": lambda p, n: ledger.pod_seen(pod(p), n, NOW),
-            "finished": lambda p, n: ledger.pod_seen(pod(p, finished=True), n, NOW),
-            "deleting": lambda p, n: ledger.pod_seen(pod(p, terminating=True), n, NOW),
-            "gone": lambda p, n: ledger.pod_gone(f"uid-{p}", NOW),
-            "waited-and-gone": lambda p, n: ledger.pod_gone(f"uid-{p}", NOW, waited=True),
+            "seen": lambda p, n: ledger.confirm(pod(p), n, NOW),
+            "finished": lambda p, n: ledger.confirm(pod(p, finished=True), n, NOW),
+            "deleting": lambda p, n: ledger.confirm(pod(p, terminating=True), n, NOW),
+            "gone": lambda p, n: ledger.remove_pod(f"uid-{p}", NOW),
+            "waited-and-gone": lambda p, n: ledger.remove_pod(f"uid-{p}", NOW, waited=True),
             "forget": lambda p, n: ledger.forget(key(p), n),
             "withdraw": lambda p, n: ledger.withdraw(key(p), n),
             "nominate": lambda p, n: ledger.nominate(pod(p), n),
             "unnominate": lambda p, n: ledger.nominate(pod(p), None),
-            "written": lambda p, n: ledger.intents_seen(n, self._intents(p)),
-            "wrote": lambda p, n: ledger.intents_seen(n, self._intents(p), ours=True),
+            "written": lambda p, n: ledger.update_intents(n, self._intents(p)),
+            "wrote": lambda p, n: ledger.update_intents(n, self._intents(p), ours=True),
             "report": lambda p, n: ledger.report_received(n, NAMES_P if p == "p" else EMPTY, NOW + 10),
             "early-report": lambda p, n: ledger.report_received(n, EMPTY, NOW + 1),
             "no-report": lambda p, n: ledger.report_received(n, None, NOW),
@@ -87,7 +86,7 @@ class Told:
 
     def holds(self, node_name: str = "a") -> str:
         """p! is assumed, p~ has departed, p. has finished, p? is nominated."""
-        pods = self.ledger.pods(node_name)
+        pods = self.ledger.pods_on(node_name)
         words = [
             pod.name
             + ("!" if pod.uid in pods.assumed else "")
@@ -156,8 +155,8 @@ def test_who_holds(events: list[str], holding: str) -> None:
 
 def test_a_pod_created_anew_is_another_pod() -> None:
     told = Told().tell("seen p", "gone p")
-    told.ledger.pod_seen(replace(pod("p"), uid="another"), "a", NOW)
-    assert [(pod.uid, pod.holds) for pod in told.ledger.pods("a").holding] == [
+    told.ledger.confirm(replace(pod("p"), uid="another"), "a", NOW)
+    assert [(pod.uid, pod.holds) for pod in told.ledger.pods_on("a").holding] == [
         ("another", True),
         ("uid-p", False),
     ]
@@ -189,10 +188,10 @@ def test_nothing_is_left_when_all_have_gone(events: list[str]) -> None:
     told = Told().tell(*events)
     told.tell(*(f"waited-and-gone {name}" for name in "pqr"))
     for where in "ab":
-        assert not any(pod.holds for pod in told.ledger.pods(where).holding)
-        assert not told.ledger.pods(where).nominated
+        assert not any(pod.holds for pod in told.ledger.pods_on(where).holding)
+        assert not told.ledger.pods_on(where).nominated
         told.tell(f"report - {where}", f"written - {where}")
-        assert told.ledger.pods(where) == NO_PODS
+        assert told.ledger.pods_on(where) == NO_PODS
         assert where not in told.ledger
     assert told.ledger.assumed() == []
     assert told.ledger.confirmed() == set()
@@ -203,12 +202,13 @@ def test_nothing_is_left_when_all_have_gone(events: list[str]) -> None:
 def test_whoever_holds_something_else_than_before_is_told_of(events: list[str]) -> None:
     told = Told()
     for event in events:
-        before: dict[str, NodePods] = {where: told.ledger.pods(where) for where in "ab"}
-        told.causes.clear()
+        before: dict[str, NodePods] = {where: told.ledger.pods_on(where) for where in "ab"}
+        told.ledger.take_changes()
         told.tell(event)
+        changed = told.ledger.take_changes()
         for where in "ab":
-            if told.ledger.pods(where) != before[where]:
-                assert where in {name for name, _ in told.causes}
+            if told.ledger.pods_on(where) != before[where]:
+                assert where in changed
 
 
 def test_what_was_settled_and_is_still_written_is_all_that_stays() -> None:
@@ -221,16 +221,16 @@ def test_what_was_settled_and_is_still_written_is_all_that_stays() -> None:
 # --- promises against what there is ---
 
 
-def inventory(*sizes_mib: int) -> Inventory:
+def inventory(*sizes_mib: int) -> Cache:
     """One node with a GPU of each size."""
-    built = Inventory(1000, 2000)
-    built.node_seen("a", NodeRecord(uid="n", allocatable={SHARE: sum(sizes_mib)}), 0.0)
+    built = Cache(1000, 2000)
+    built.update_node("a", NodeRecord(uid="n", allocatable={SHARE: sum(sizes_mib)}), 0.0)
     devices = tuple(device(i, memory=Memory(mib)) for i, mib in enumerate(sizes_mib))
-    built.report_seen("a", Report(devices), 0.0, 0.0)
+    built.update_report("a", Report(devices), 0.0, 0.0)
     return built
 
 
-def assume(built: Inventory, name: str, mib: int, gpu: str = "GPU-0", version: str = "1") -> None:
+def assume(built: Cache, name: str, mib: int, gpu: str = "GPU-0", version: str = "1") -> None:
     built.assume(Intent(pod(name, mib, gpu), version, "me"), "a")
 
 

@@ -8,7 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.cache.cache import Cache
+from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.estimate import estimate_from_labels
 from scheduler_ext.core.node.node import UNLIMITED, NodeInfo
@@ -38,32 +39,32 @@ class Model(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.inventory = Inventory(150, 300)
+        self.inventory = Cache(150, 300)
         self.pods: dict[str, Placed] = {}
         self.gone: set[str] = set()
         self.shown: dict[str, int] = {}
         self.others: dict[str, Placed] = {}
 
     @rule(name=NODES, record=st.sampled_from(RECORDS))
-    def node_seen(self, name: str, record: NodeRecord) -> None:
-        self.inventory.node_seen(name, record, 0.0)
+    def update_node(self, name: str, record: NodeRecord) -> None:
+        self.inventory.update_node(name, record, 0.0)
 
     @rule(name=NODES)
-    def node_gone(self, name: str) -> None:
-        self.inventory.node_gone(name)
+    def remove_node(self, name: str) -> None:
+        self.inventory.remove_node(name)
 
     @rule(name=NODES, there=st.booleans())
     def report(self, name: str, there: bool) -> None:
         if there:
-            self.inventory.report_seen(name, Report((device(0),)), 0.0, 0.0)
+            self.inventory.update_report(name, Report((device(0),)), 0.0, 0.0)
         else:
-            self.inventory.report_gone(name, 0.0)
+            self.inventory.remove_report(name, 0.0)
 
     @rule(number=st.integers(0, 3), node=NODES, cpu_milli=AMOUNTS, finished=st.booleans())
     def gpu_pod(self, number: int, node: str, cpu_milli: int, finished: bool) -> None:
         uid = f"g{number}"
         pod = bound(uid, wants(1, WHOLE), cpu_milli=cpu_milli, finished=finished, uid=uid)
-        self.inventory.pod_seen(pod, node, 0.0)
+        self.inventory.confirm(pod, node, 0.0)
         before = self.pods.get(uid)
         if uid in self.gone or (before and before.node == node and before.finished and not finished):
             return
@@ -71,19 +72,19 @@ class Model(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 5), node=NODES, cpu_milli=AMOUNTS)
     def other_pod(self, number: int, node: str, cpu_milli: int) -> None:
-        self.inventory.other_pod_seen(f"c{number}", node, cpu_milli)
+        self.inventory.update_other_pod(f"c{number}", node, cpu_milli)
         self.others[f"c{number}"] = Placed(node, cpu_milli)
 
     @rule(uid=st.sampled_from(("g0", "g1", "c0", "c1", "c2", "c3")))
-    def pod_gone(self, uid: str) -> None:
-        self.inventory.pod_gone(uid, 0.0)
+    def remove_pod(self, uid: str) -> None:
+        self.inventory.remove_pod(uid, 0.0)
         self.others.pop(uid, None)
         if self.pods.pop(uid, None) is not None:
             self.gone.add(uid)
 
     def recount(self, info: NodeInfo, name: str) -> int:
         """What pods ask there, one by one."""
-        if info.cpu_milli is None:
+        if info.report is None and info.estimate is None:
             return 0
         return sum(p.cpu_milli for p in self.others.values() if p.node == name)
 
@@ -116,27 +117,27 @@ TestAgainstARecount = Model.TestCase
 
 
 class TestWhatTouchesANode:
-    def inventory(self, record: NodeRecord = RECORDS[0], *, reported: bool = True) -> Inventory:
-        inventory = Inventory(150, 300)
-        inventory.node_seen("a", record, 0.0)
+    def inventory(self, record: NodeRecord = RECORDS[0], *, reported: bool = True) -> Cache:
+        inventory = Cache(150, 300)
+        inventory.update_node("a", record, 0.0)
         if reported:
-            inventory.report_seen("a", Report((device(0),)), 0.0, 0.0)
+            inventory.update_report("a", Report((device(0),)), 0.0, 0.0)
         inventory.take_changes()
         return inventory
 
     def test_another_step_of_its_cpu(self) -> None:
         inventory = self.inventory()
-        inventory.other_pod_seen("c", "a", 100)
+        inventory.update_other_pod("c", "a", 100)
         assert set(inventory.take_changes()) == {"a"}
 
     def test_nothing_that_no_step_shows(self) -> None:
         inventory = self.inventory()
-        inventory.other_pod_seen("c", "a", 1)
+        inventory.update_other_pod("c", "a", 1)
         inventory.take_changes()
-        inventory.other_pod_seen("d", "a", 50)
-        inventory.other_pod_seen("d", "a", 99)
-        inventory.other_pod_seen("d", "a", 99)
-        inventory.pod_gone("d", 0.0)
+        inventory.update_other_pod("d", "a", 50)
+        inventory.update_other_pod("d", "a", 99)
+        inventory.update_other_pod("d", "a", 99)
+        inventory.remove_pod("d", 0.0)
         assert not inventory.has_changes
         info = inventory.info("a")
         assert info is not None
@@ -144,16 +145,16 @@ class TestWhatTouchesANode:
 
     def test_no_pod_on_a_node_without_gpus_or_without_a_node_object(self) -> None:
         inventory = self.inventory(reported=False)
-        inventory.other_pod_seen("c", "a", 1000)
-        inventory.other_pod_seen("d", "elsewhere", 1000)
+        inventory.update_other_pod("c", "a", 1000)
+        inventory.update_other_pod("d", "elsewhere", 1000)
         assert not inventory.has_changes
 
     def test_a_pod_bound_here_without_gpus_counts_once(self) -> None:
         inventory = self.inventory()
         ours = replace(bound("c", cpu_milli=300), uid="c")
-        inventory.other_pod_seen("c", "a", 300)
-        inventory.pod_seen(ours, "a", 0.0)
-        inventory.other_pod_seen("c", "a", 300)
+        inventory.update_other_pod("c", "a", 300)
+        inventory.confirm(ours, "a", 0.0)
+        inventory.update_other_pod("c", "a", 300)
         info = inventory.info("a")
         assert info is not None
         assert (info.cpu_elsewhere_milli, cpu_free_milli(info)) == (0, 1300)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import Intent
-from scheduler_ext.core.cache.inventory import Inventory, NodeRecord
+from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cycle.placement import Placement, Sizing, place, place_nominated
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import OverAllocationError
@@ -28,12 +29,12 @@ TWO = (device(0, memory=Memory(1000)), device(1, memory=Memory(1000)))
 SEEN = Holder(uid="somebody")
 
 
-def inventory(*devices: Device, allocatable: dict[str, int] | None = None, **report: str) -> Inventory:
+def inventory(*devices: Device, allocatable: dict[str, int] | None = None, **report: str) -> Cache:
     """One node, a, that reported these devices; or that has no report, where there are none."""
-    built = Inventory(1000, 2000)
-    built.node_seen("a", NodeRecord(uid="n", allocatable=ROOM if allocatable is None else allocatable), 0.0)
+    built = Cache(1000, 2000)
+    built.update_node("a", NodeRecord(uid="n", allocatable=ROOM if allocatable is None else allocatable), 0.0)
     if devices:
-        built.report_seen("a", Report(devices, **report), 0.0, 0.0)  # type: ignore[arg-type]
+        built.update_report("a", Report(devices, **report), 0.0, 0.0)  # type: ignore[arg-type]
     return built
 
 
@@ -116,7 +117,7 @@ def asking(request: GpuRequest, devices: Mapping[str, tuple[str, ...]] | None = 
         ),
     ],
 )
-def test_too_much_raises_and_nothing_is_promised(built: Inventory, pod: BoundPod, says: str) -> None:
+def test_too_much_raises_and_nothing_is_promised(built: Cache, pod: BoundPod, says: str) -> None:
     before = built.info("a")
     with pytest.raises(OverAllocationError, match="pod ns/p on node a: ") as raised:
         built.assume(Intent(pod, "1", "me"), "a")
@@ -144,7 +145,7 @@ def test_shares_beside_whole_gpus_that_nobody_has_told(
 ) -> None:
     built = inventory(*TWO)
     if held:
-        built.pod_seen(bound("w", wants(held, WHOLE)), "a", 0.0)
+        built.confirm(bound("w", wants(held, WHOLE)), "a", 0.0)
     devices = {f"c{i}": (uuid,) for i, uuid in enumerate(uuids)}
     intent = Intent(asking(share(*(10 for _ in uuids)), devices), "1", "me")
     if not raises:
@@ -157,7 +158,7 @@ def test_shares_beside_whole_gpus_that_nobody_has_told(
 def test_a_gpu_with_shares_may_have_more_of_them_beside_whole_ones_elsewhere() -> None:
     built = inventory(*TWO)
     built.assume(Intent(asking(share(10), ON_0), "1", "me"), "a")
-    built.pod_seen(bound("w", wants(1, WHOLE)), "a", 0.0)
+    built.confirm(bound("w", wants(1, WHOLE)), "a", 0.0)
     built.assume(Intent(replace(asking(share(10), ON_0), uid="uid-q"), "1", "me"), "a")
     with pytest.raises(OverAllocationError, match="where 0 are left"):
         built.assume(Intent(replace(asking(whole(1)), uid="uid-r"), "1", "me"), "a")
@@ -165,8 +166,8 @@ def test_a_gpu_with_shares_may_have_more_of_them_beside_whole_ones_elsewhere() -
 
 def test_what_others_did_is_a_fact_and_never_raises() -> None:
     built = inventory(*TWO)
-    built.pod_seen(bound("w", wants(5, WHOLE)), "a", 0.0)
-    built.intents_seen("a", [Intent(asking(share(5000), {"c0": ("GPU-x",)}), "1", "other")])
+    built.confirm(bound("w", wants(5, WHOLE)), "a", 0.0)
+    built.update_intents("a", [Intent(asking(share(5000), {"c0": ("GPU-x",)}), "1", "other")])
     found = built.info("a")
     assert found is not None
     assert {pod.name for pod in found.pods} == {"w", "p"}
@@ -181,8 +182,8 @@ def test_who_waits_for_a_node_holds_nothing_against_whom_filters_let_by() -> Non
 
 
 def test_gpus_known_by_labels_alone_are_as_many_as_these_say() -> None:
-    built = Inventory(1000, 2000)
-    built.node_seen(
+    built = Cache(1000, 2000)
+    built.update_node(
         "a", NodeRecord(uid="n", allocatable=ROOM, estimate=labelled("Tesla T4", 4).estimate), 0.0
     )
     built.assume(Intent(asking(whole(4)), "1", "me"), "a")
@@ -190,16 +191,16 @@ def test_gpus_known_by_labels_alone_are_as_many_as_these_say() -> None:
         built.assume(Intent(replace(asking(whole(1)), uid="uid-q"), "1", "me"), "a")
 
 
-def of(info: NodeInfo) -> Inventory:
+def of(info: NodeInfo) -> Cache:
     """An inventory that knows of one node what this says."""
     everything = dict.fromkeys((WHOLE, "nvidia.com/gpu.shared", "amd.com/gpu", *MIG_RESOURCES, SHARE), 2**20)
     allocatable = everything if info.allocatable is None else dict(info.allocatable)
-    built = Inventory(1000, 2000, RESOURCES)
-    built.node_seen("a", NodeRecord(uid="n", allocatable=allocatable, estimate=info.estimate), 0.0)
+    built = Cache(1000, 2000, RESOURCES)
+    built.update_node("a", NodeRecord(uid="n", allocatable=allocatable, estimate=info.estimate), 0.0)
     if info.report is not None:
-        built.report_seen("a", info.report, 0.0, 0.0)
+        built.update_report("a", info.report, 0.0, 0.0)
     for pod in info.pods:
-        built.pod_seen(pod, "a", 0.0)
+        built.confirm(pod, "a", 0.0)
     return built
 
 

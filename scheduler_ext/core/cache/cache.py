@@ -1,0 +1,280 @@
+"""The scheduler cache: nodes, reports and pods as they arrive one by one, with the promises made to pods.
+
+The interface follows kube-scheduler's cache: Assume, Confirm and Forget for pods about to be bound, and an
+update or remove for each kind of object. GPU memory is promised only against this cache.
+
+The cache reads no clock: ``now`` is the caller's monotonic time in seconds. The age of a report counts from
+when the API server received it, which the caller knows across its own restarts.
+
+    Node seen ── no report yet ──► estimated ── missing_after_s ──► Missing
+        └────── report received ──► Fresh ── stale_after_s ──► Stale ── missing_after_s ──► Missing
+                                     ▲──────────────── next report ────────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from scheduler_ext.core.cache.intent import Intent
+from scheduler_ext.core.cache.ledger import Cause, Ledger
+from scheduler_ext.core.cache.node_record import NodeRecord
+from scheduler_ext.core.cache.observed_demand import ObservedDemand
+from scheduler_ext.core.cache.other_pods import OtherPods
+from scheduler_ext.core.errors import OverAllocationError
+from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.node.advertised import is_of_shares
+from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.node.promisable import overallocated
+from scheduler_ext.core.node.state import coarse_free_milli
+from scheduler_ext.core.request.resource_names import ResourceNames
+
+# Vendors that have an agent; the GPUs of other vendors are known by labels only.
+_REPORTED_VENDORS = ("nvidia",)
+
+
+@dataclass(slots=True)
+class _Entry:
+    """All sources of one node. ``owner_uid`` is the uid of the Node that the report belongs to."""
+
+    first_seen: float = 0.0
+    record: NodeRecord | None = None
+    report: Report | None = None
+    received_at: float = 0.0
+    owner_uid: str | None = None
+    freshness: str = "Fresh"
+
+    def own_report(self) -> Report | None:
+        """The report, unless it belongs to a former node of the same name."""
+        if self.record is None or self.owner_uid in (None, self.record.uid):
+            return self.report
+        return None
+
+
+_NO_ENTRY = _Entry()
+
+
+class Cache(Ledger):
+    """All that is known of every node. One thread at a time."""
+
+    def __init__(
+        self,
+        stale_after_s: float,
+        missing_after_s: float,
+        resources: ResourceNames | None = None,
+        enforcing: bool = False,
+    ) -> None:
+        """``enforcing``: this extender binds shares, so that only nodes labelled for shares have any."""
+        super().__init__()
+        self._stale_after_s = stale_after_s
+        self._missing_after_s = missing_after_s
+        self._resources = resources or ResourceNames()
+        self._enforcing = enforcing
+        self._entries: dict[str, _Entry] = {}
+        self._pending: dict[str, PendingPod] = {}
+        self._others = OtherPods()
+        self.demand = ObservedDemand()
+
+    def update_node(self, name: str, record: NodeRecord, now: float) -> None:
+        """A Node was added or changed; a Node of another uid is another node."""
+        entry = self._entries.setdefault(name, _Entry())
+        if entry.record is None or entry.record.uid != record.uid:
+            entry.first_seen = now
+        if entry.record != record:
+            entry.record = record
+            self._touch(name, Cause.NODE)
+        self._judge(name, entry, now)
+
+    def remove_node(self, name: str) -> None:
+        """A Node was deleted."""
+        entry = self._entries.get(name)
+        if entry is not None and entry.record is not None:
+            entry.record = None
+            self._touch(name, Cause.NODE)
+            self._drop_without_sources(name, entry)
+
+    def update_report(
+        self, name: str, report: Report, received_at: float, now: float, owner_uid: str | None = None
+    ) -> None:
+        """A report, received at ``received_at``; ``owner_uid`` is the uid of the Node it belongs to."""
+        entry = self._entries.setdefault(name, _Entry(first_seen=now))
+        entry.received_at = received_at
+        if entry.report is not None and entry.report.devices == report.devices:
+            # Keep the equal devices that exist: thousands of new ones would be work for the garbage
+            # collector.
+            report = replace(report, devices=entry.report.devices)
+        if entry.owner_uid != owner_uid or not _same(entry.report, report):
+            self._touch(name, Cause.REPORT)
+        entry.report, entry.owner_uid = report, owner_uid
+        self.report_received(name, report, received_at)
+        self._judge(name, entry, now)
+
+    def remove_report(self, name: str, now: float) -> None:
+        """A GPUNode was deleted, or lost its status."""
+        entry = self._entries.get(name)
+        if entry is not None and entry.report is not None:
+            entry.report, entry.owner_uid = None, None
+            self.report_received(name, None, now)
+            self._touch(name, Cause.REPORT)
+            self._judge(name, entry, now)
+            self._drop_without_sources(name, entry)
+
+    def update_pending(self, pending: PendingPod) -> None:
+        """A pod waits for a node. An older message about a pod that is bound or gone changes nothing."""
+        if self.has_ended(pending.pod.uid):
+            return
+        self._count(pending.pod)
+        self._pending[pending.pod.uid] = pending
+        place = pending.nominated_node if pending.invalid is None and not pending.pod.terminating else None
+        self.nominate(pending.pod, place)
+
+    def update_other_pod(self, uid: str, node: str, cpu_milli: int) -> None:
+        """A pod without GPUs runs on a node and asks ``cpu_milli`` there.
+
+        A pod that this extender bound is counted with the pods that hold GPUs.
+        """
+        if self.node_of(uid) is None:
+            self._follow_cpu(self._others.put(uid, node, cpu_milli))
+
+    def confirm(self, pod: BoundPod, node: str, now: float) -> None:
+        """A pod holds GPUs of a node, or has changed: Confirm, where it was assumed."""
+        self._count(pod)
+        self._pending.pop(pod.uid, None)
+        self._follow_cpu(self._others.remove(pod.uid))
+        super().confirm(pod, node, now)
+
+    def remove_pod(self, uid: str, now: float, waited: bool = False) -> str | None:
+        """A pod is gone; its usage in the last report no longer counts. Returns the node that it was on."""
+        self._follow_cpu(self._others.remove(uid))
+        waited |= self._pending.pop(uid, None) is not None
+        node = super().remove_pod(uid, now, waited)
+        if node is not None and self._entries.get(node, _NO_ENTRY).report is None:
+            self.report_received(node, None, now)
+        return node
+
+    def assume(self, intent: Intent, node: str) -> None:
+        """A Binding of the pod to the node is about to be posted: what it will hold is promised from now on.
+
+        Raises OverAllocationError, and promises nothing, where the node lacks it or has promised it already.
+        """
+        info, pod = self.info(node), intent.pod
+        problem = "there is no such node" if info is None else overallocated(info, pod, self._resources)
+        if problem is not None:
+            raise OverAllocationError(f"pod {pod.namespace}/{pod.name} on node {node}: {problem}")
+        super().assume(intent, node)
+
+    def tick(self, now: float) -> None:
+        """Let reports age."""
+        for name, entry in self._entries.items():
+            self._judge(name, entry, now)
+
+    def info(self, name: str) -> NodeInfo | None:
+        """A node as all sources describe it; None when there is no such Node."""
+        entry = self._entries.get(name)
+        if entry is None or entry.record is None:
+            return None
+        pods = self.pods_on(name)
+        cpu_milli = self._others.cpu_milli(name)
+        info = entry.record.info(name, entry.own_report(), pods, entry.freshness, cpu_milli)
+        if self._enforcing and entry.record.allocatable.get(self._resources.share) and not is_of_shares(info):
+            # The amount in allocatable was written by another component, or is not taken away yet.
+            return replace(info, allocatable=entry.record.allocatable | {self._resources.share: 0})
+        return info
+
+    def infos(self) -> Iterator[NodeInfo]:
+        """Every node."""
+        return (info for name in self._entries if (info := self.info(name)) is not None)
+
+    def record(self, name: str) -> NodeRecord | None:
+        """The facts of a Node; None when there is no such Node."""
+        return self._entries.get(name, _NO_ENTRY).record
+
+    def last_report(self, name: str) -> tuple[Report | None, float]:
+        """The last good report of a name, and when it was received; 0 without a report."""
+        entry = self._entries.get(name, _NO_ENTRY)
+        return entry.report, entry.received_at
+
+    def ages(self, now: float) -> dict[str, float]:
+        """Seconds since each report was received, by node."""
+        return {
+            name: max(0.0, now - entry.received_at)
+            for name, entry in self._entries.items()
+            if entry.own_report() is not None
+        }
+
+    def pending(self, uid: str) -> PendingPod | None:
+        """A pod that waits for a node, by uid."""
+        return self._pending.get(uid)
+
+    def all_pending(self) -> list[PendingPod]:
+        """Every pod that waits for a node."""
+        return list(self._pending.values())
+
+    def known_pods(self) -> set[str]:
+        """The uids of all pods that hold GPUs or wait for some."""
+        return {*self.confirmed(), *self._pending}
+
+    def waits_or_holds(self, uid: str) -> bool:
+        """Whether a pod waits for GPUs or holds some now."""
+        return uid in self._pending or self.holds(uid)
+
+    def other_pods(self) -> set[str]:
+        """The uids of all pods on nodes that ask CPU and no GPU."""
+        return self._others.uids()
+
+    def reports(self) -> set[str]:
+        """The names that have a report."""
+        return {name for name, entry in self._entries.items() if entry.report is not None}
+
+    def nodes(self) -> set[str]:
+        """The names that have a Node."""
+        return {name for name, entry in self._entries.items() if entry.record is not None}
+
+    def _judge(self, name: str, entry: _Entry, now: float) -> None:
+        freshness = self._freshness(entry, now)
+        if freshness != entry.freshness:
+            entry.freshness = freshness
+            self._touch(name, Cause.AGE)
+
+    def _freshness(self, entry: _Entry, now: float) -> str:
+        if entry.own_report() is not None:
+            age_s = now - entry.received_at
+            if age_s < self._stale_after_s:
+                return "Fresh"
+            return "Stale" if age_s < self._missing_after_s else "Missing"
+        estimate = entry.record.estimate if entry.record is not None else None
+        if estimate is None or estimate.vendor not in _REPORTED_VENDORS:
+            return "Fresh"
+        return "Fresh" if now - entry.first_seen < self._missing_after_s else "Missing"
+
+    def _count(self, pod: BoundPod) -> None:
+        """Count a pod as demand the first time it appears."""
+        if pod.asked is not None and pod.uid not in self._pending and not self.has_ended(pod.uid):
+            self.demand.came(pod.asked, pod.created_at)
+
+    def _follow_cpu(self, changes: Iterable[tuple[str, int]]) -> None:
+        """Mark the nodes whose free CPU moved to another step; ``changes`` has the CPU asked more, by
+        node."""
+        for name, more_milli in changes:
+            entry = self._entries.get(name)
+            if name in self._changed or entry is None or entry.record is None:
+                continue
+            cpu_milli = entry.record.cpu_milli
+            if cpu_milli is None or (entry.report is None and entry.record.estimate is None):
+                continue
+            holding_milli = sum(pod.cpu_milli for pod in self.pods_on(name).holding if pod.holds)
+            asked = self._others.cpu_milli(name) + holding_milli
+            before = coarse_free_milli(cpu_milli, asked - more_milli)
+            if coarse_free_milli(cpu_milli, asked) != before:
+                self._touch(name, Cause.POD)
+
+    def _drop_without_sources(self, name: str, entry: _Entry) -> None:
+        if entry.record is None and entry.report is None:
+            del self._entries[name]
+
+
+def _same(before: Report | None, after: Report) -> bool:
+    """Whether two reports have the same content, whenever they came."""
+    if before is None:
+        return False
+    return replace(before, sequence=None, reported_at=None) == replace(after, sequence=None, reported_at=None)

@@ -1,0 +1,61 @@
+"""The GPU facts of a Node object, and the node as its record, report and pods describe it together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scheduler_ext.core.cache.ledger import NO_PODS, NodePods
+from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.node.caps import NO_CAPS, Caps, capped
+from scheduler_ext.core.node.estimate import Estimate
+from scheduler_ext.core.node.node import NodeInfo
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """The amounts that a Node hands out, and the facts that its labels state.
+
+    ``advertised`` is the MiB of memory shares in capacity and in allocatable; None: absent. ``cpu_milli`` is
+    its allocatable CPU, None where unknown; ``pool`` the node pool, "" where no label names one.
+    ``unlabelled``: it hands out NVIDIA GPUs and has no label that brings an agent.
+    """
+
+    uid: str | None = None
+    allocatable: dict[str, int] = field(default_factory=dict)
+    estimate: Estimate | None = None
+    caps: Caps = NO_CAPS
+    share_node: bool = False
+    spot: bool = False
+    changing: bool = False
+    advertised: tuple[int | None, int | None] = (None, None)
+    cpu_milli: int | None = None
+    pool: str = ""
+    unlabelled: bool = False
+
+    def info(
+        self,
+        name: str,
+        report: Report | None,
+        pods: NodePods = NO_PODS,
+        freshness: str = "Fresh",
+        cpu_elsewhere_milli: int = 0,
+    ) -> NodeInfo:
+        """The node as its sources describe it together. The CPU of a node without GPUs is left out."""
+        has_gpus = report is not None or self.estimate is not None
+        return NodeInfo(
+            name,
+            uid=self.uid,
+            report=capped(report, self.caps) if report is not None else None,
+            estimate=self.estimate if report is None else None,
+            freshness=freshness,
+            allocatable=self.allocatable,
+            share_node=self.share_node,
+            spot=self.spot,
+            changing=self.changing,
+            pods=pods.counted_once(),
+            assumed=pods.assumed,
+            nominated=pods.nominated,
+            cpu_milli=self.cpu_milli if has_gpus else None,
+            cpu_elsewhere_milli=cpu_elsewhere_milli if has_gpus else 0,
+            pool=self.pool,
+        )
