@@ -8,8 +8,9 @@ from dataclasses import replace
 from scheduler_ext.core.gpu.gpu import Device, Report
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile
 from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.estimate import Estimate
-from scheduler_ext.core.node.holdings import DeviceHoldings, Holdings, holdings_of
+from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.mig_instances import instance_memory_mib, mig_room, slice_model
 from scheduler_ext.core.node.neighbours import neighbours
 from scheduler_ext.core.node.node import (
@@ -233,7 +234,7 @@ class _WholeUnits:
             name,
             free=max(0, self.replicas - busy),
             memory_mib=memory.total_mib // parts,
-            free_mib=held.free_mib(memory) // parts,
+            free_mib=Room.of(memory, held).free // parts,
             model=device.model,
             gpu_part=1 / self.replicas,
         )
@@ -259,27 +260,21 @@ class _WholeUnits:
 
 
 def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_percent: int) -> Slot:
-    memory = device.memory
-    headroom = memory.headroom_mib(headroom_percent)
-    share_total = max(0, memory.total_mib - memory.reserved_mib - headroom)
-    share_free = -1
-    if device.mig.enabled:
-        share_total = 0
-    elif not held.units and not device.cordoned:
-        share_free = held.free_mib(memory, headroom)
+    room = Room.of(device.memory, held, headroom_percent)
+    takes_shares = not (device.mig.enabled or held.units or device.cordoned)
     return Slot(
         model=device.model,
         healthy=device.healthy,
         compute_capability=version_number(device.compute_capability),
-        total_mib=memory.total_mib,
-        share_total_mib=share_total,
-        share_free_mib=share_free,
-        idle=_idle(device, held, share_total, whole.replicas),
+        total_mib=device.memory.total_mib,
+        share_total_mib=0 if device.mig.enabled else room.share_total,
+        share_free_mib=room.free if takes_shares else -1,
+        idle=_idle(device, held, room, whole.replicas),
         units=tuple(whole.of(device, held)),
     )
 
 
-def _idle(device: Device, held: DeviceHoldings, share_total_mib: int, replicas: int) -> float:
+def _idle(device: Device, held: DeviceHoldings, room: Room, replicas: int) -> float:
     if device.mig.enabled and device.mig.instances:
         grid = sum(instance.size for instance in device.mig.instances)
         # By their sizes: an agent may not be able to read where they are.
@@ -287,8 +282,7 @@ def _idle(device: Device, held: DeviceHoldings, share_total_mib: int, replicas: 
         return round(1 - taken / grid, 9)
     if held.units:
         return round(max(0, replicas - held.units) / replicas, 9)
-    left = max(0, share_total_mib - held.requested_mib - held.foreign_mib)
-    return round(left / share_total_mib, 9) if share_total_mib else 0.0
+    return 0.0 if device.mig.enabled else room.idle
 
 
 def _estimated_slot(estimate: Estimate, resources: ResourceNames) -> Slot:
