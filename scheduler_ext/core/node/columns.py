@@ -260,7 +260,8 @@ def copied(columns: _Columns, states: slice | Ints) -> _Columns:
     )
 
 
-def clear(columns: DeviceColumns | UnitColumns, column: int) -> None:
+def clear(column: int, *kinds: DeviceColumns | UnitColumns) -> None:
     """Make a column unused again."""
-    for each in fields(columns):
-        getattr(columns, each.name)[..., column] = _UNUSED.get(each.name, 0)
+    for columns in kinds:
+        for each in fields(columns):
+            getattr(columns, each.name)[..., column] = _UNUSED.get(each.name, 0)

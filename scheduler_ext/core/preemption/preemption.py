@@ -79,8 +79,8 @@ class Preemption:
         """A node with pods that suffice and are known at once, where there are any.
 
         ``named`` are the uids that kube-scheduler proposes, the most important first, and ``counted`` the
-        violations it counts for them. Those that are unknown here (they hold no GPU) stay. ``staying`` are the
-        requests, by resource, of other proposed pods that must not leave.
+        violations it counts for them. Those that are unknown here (they hold no GPU) stay. ``staying`` are
+        the requests, by resource, of other proposed pods that must not leave.
         """
         named = list(dict.fromkeys(named))
         info = self._seen(info)

@@ -258,8 +258,7 @@ class Table(StateColumns):
         del self._column_of[state]
         self._states[column] = UNKNOWN_NODE
         self._free.append(column)
-        for columns in (self._devices, *self._units.values()):
-            clear(columns, column)
+        clear(column, self._devices, *self._units.values())
         self._node.write(column, UNKNOWN_NODE, NO_SHAPE)
         self._model_users.subtract(set(state_models(state)))
         return all(self._model_users[model] for model in state_models(state))
