@@ -61,12 +61,8 @@ class Room(NamedTuple):
         headroom = -(-memory.total_mib * headroom_percent // 100)
         total = max(0, memory.total_mib - memory.reserved_mib - headroom)
         unaccounted = memory.unaccounted_mib or 0
-        return cls(
-            total,
-            total - unaccounted - held.foreign_mib - held.requested_mib,
-            total - memory.used_mib + held.departed_mib,
-            unaccounted,
-        )
+        unpromised = total - unaccounted - held.foreign_mib - held.requested_mib
+        return cls(total, unpromised, total - memory.used_mib + held.departed_mib, unaccounted)
 
     @property
     def free(self) -> int:

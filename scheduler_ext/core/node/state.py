@@ -120,8 +120,10 @@ def _room_key(room: MigRoom | None) -> tuple[object, ...]:
 
 
 def _without_taken(slots: list[tuple[Slot, str | None]], held: Holdings) -> list[tuple[Slot, str | None]]:
-    """Whole GPUs held on devices nobody told are no room for shares: the emptiest ones they could be are
+    """Whole GPUs held on unknown devices are no room for shares: the emptiest devices that they could be are
     taken out, so that a share fits whichever they are."""
+    if not any(held.unknown.values()):
+        return slots
     for vendor in {slot.model.vendor for slot, _ in slots}:
         unknown = max((_unknown(held, name) for name in held.unknown if vendor_of(name) == vendor), default=0)
         takers = [
@@ -206,10 +208,13 @@ class _WholeUnits:
         self._single = report.mig_strategy == "single" and any(enabled)
         self._single_valid = all(enabled) and len(profiles) == 1
         self._partitioned_is_whole = report.mig_strategy == "none"
+        self._names: dict[str, list[str]] = {}
 
     def of(self, device: Device, held: DeviceHoldings) -> Iterator[Unit]:
         """The units of every whole-GPU resource name, then of every MIG resource name."""
-        names = [name for name in self._resources.whole if self._offers(name, device.vendor)]
+        names = self._names.get(device.vendor)
+        if names is None:
+            names = self._names[device.vendor] = _whole_names(self._resources, device.vendor, self._shared)
         if self._single:
             if self._single_valid:
                 yield from (unit for name in names for unit in self._instances(device, held, name))
@@ -221,9 +226,6 @@ class _WholeUnits:
                 yield from self._instances(device, held, resource, profile)
                 if self._shared:
                     yield from self._instances(device, held, f"{resource}.shared", profile)
-
-    def _offers(self, name: str, vendor: str) -> bool:
-        return vendor_of(name) in (None, vendor) and (self._shared or not name.endswith(".shared"))
 
     def _whole(self, device: Device, held: DeviceHoldings, name: str) -> Unit:
         """A device, or its replicas; under MPS each replica has an equal part of the memory."""
@@ -257,6 +259,15 @@ class _WholeUnits:
             gpu_part=same[0].size / sum(instance.size for instance in device.mig.instances) / self.replicas,
             mig_room=mig_room(device, held, free),
         )
+
+
+def _whole_names(resources: ResourceNames, vendor: str, shared: bool) -> list[str]:
+    """The names under which a node offers whole GPUs of a vendor, or replicas of them."""
+    return [
+        name
+        for name in resources.whole
+        if vendor_of(name) in (None, vendor) and (shared or not name.endswith(".shared"))
+    ]
 
 
 def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_percent: int) -> Slot:
@@ -297,7 +308,6 @@ def _estimated_slot(estimate: Estimate, resources: ResourceNames) -> Slot:
     free = min(UNLIMITED, estimate.count * estimate.replicas)
     units = tuple(
         Unit(name, free, memory_mib, memory_mib, model, gpu_part=1 / estimate.replicas)
-        for name in resources.whole
-        if vendor_of(name) in (None, estimate.vendor) and (shared or not name.endswith(".shared"))
+        for name in _whole_names(resources, estimate.vendor, shared)
     )
     return Slot(model, True, version_number(capability), memory_mib, 0, -1, 1.0, units)

@@ -135,13 +135,14 @@ class DryRun:
             self._rooms = self._share_rooms()
         if self._share_limit(gone) < shares.total_mib:
             return False
-        parts: dict[str, list[DeviceHoldings]] = {uuid: [] for uuid in self._rooms}
+        parts: dict[str, list[DeviceHoldings]] = {}
         for i in gone:
             for uuid, part in self.reliefs[i].devices.items():
-                if uuid in parts:
-                    parts[uuid].append(part)
-        free = [self._rooms[uuid].without(here).free for uuid, here in parts.items()]
+                parts.setdefault(uuid, []).append(part)
         least = self._request.min_free_mib
+        free = [
+            (room.without(parts[uuid]) if uuid in parts else room).free for uuid, room in self._rooms.items()
+        ]
         return placeable([mib if mib >= least else -1 for mib in free], shares, self._steps)
 
     def _share_rooms(self) -> dict[str, Room]:
@@ -235,8 +236,10 @@ def _report_on(pod: BoundPod, report: Report | None, anywhere: bool) -> Report |
 
 
 def _is_on(pod: BoundPod, device: Device) -> bool:
-    instances = (instance.holder for instance in device.mig.instances)
-    return any(map(pod.is_holder, device.holders)) or any(each and pod.is_holder(each) for each in instances)
+    if any(map(pod.is_holder, device.holders)):
+        return True
+    holders = (instance.holder for instance in device.mig.instances)
+    return any(holder is not None and pod.is_holder(holder) for holder in holders)
 
 
 def _relief(before: Holdings, after: Holdings) -> Relief:

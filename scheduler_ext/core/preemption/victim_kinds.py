@@ -56,7 +56,7 @@ def _device_focus(
     ]
     held = dry_run.held.devices[device.uuid]
     room = Room.of(device.memory, held, dry_run.sizing.headroom_percent)
-    freed = [room.without([part] if part else ()) for part in parts]
+    freed = [room.without((part,)) if part else room for part in parts]
     return Focus(
         [*here, *elsewhere],
         [
