@@ -46,16 +46,14 @@ _OF_STATE = (
 _PER_STATE = ("unknown", "limit")
 
 
-def _unused(kind: Any, depth: int, width: int) -> dict[str, Any]:
-    """The arrays of one kind of columns, all unused."""
-    return {
-        each.name: np.full(
-            width if kind is NodeColumns or each.name in _PER_STATE else (depth, width),
-            _UNUSED.get(each.name, 0),
-            _DTYPES[str(each.type)],
-        )
-        for each in fields(kind)
-    }
+def _unused(kind: type, depth: int, width: int) -> dict[str, Any]:
+    """All arrays of one kind of columns, unused."""
+    arrays: dict[str, Any] = {}
+    for name, per_device, dtype, value in _ARRAYS[kind]:
+        array = arrays[name] = np.zeros((depth, width) if per_device else width, dtype)
+        if value:
+            array.fill(value)
+    return arrays
 
 
 # Lazy values below are what scores need of a snapshot for any request: computed once per generation.
@@ -255,13 +253,27 @@ def _loose(state: NodeState) -> int:
 
 def copied(columns: _Columns, states: slice | Ints) -> _Columns:
     """These columns, copied."""
-    return type(columns)(
-        **{each.name: getattr(columns, each.name)[..., states].copy() for each in fields(columns)}
-    )
+    kind = type(columns)
+    return kind(**{name: getattr(columns, name)[..., states].copy() for name, *_ in _ARRAYS[kind]})
 
 
 def clear(column: int, *kinds: DeviceColumns | UnitColumns) -> None:
     """Make a column unused again."""
     for columns in kinds:
-        for each in fields(columns):
-            getattr(columns, each.name)[..., column] = _UNUSED.get(each.name, 0)
+        for name, _, _, value in _ARRAYS[type(columns)]:
+            getattr(columns, name)[..., column] = value
+
+
+# The arrays of each kind of columns: name, whether it is per device, type, value of an unused column.
+_ARRAYS: dict[type, tuple[tuple[str, bool, type[np.generic], int], ...]] = {
+    kind: tuple(
+        (
+            each.name,
+            kind is not NodeColumns and each.name not in _PER_STATE,
+            _DTYPES[str(each.type)],
+            _UNUSED.get(each.name, 0),
+        )
+        for each in fields(kind)
+    )
+    for kind in (DeviceColumns, UnitColumns, NodeColumns)
+}

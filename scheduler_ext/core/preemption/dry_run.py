@@ -61,7 +61,7 @@ class DryRun:
         self._adds_up = _distinct(info.pods)
         self.reliefs = self._reliefs()
         self._fits: dict[Gone, bool] = {}
-        self._rooms: dict[str, Room] | None = None
+        self._rooms: dict[str, tuple[Room, int]] | None = None
         # Then no pod's departure makes a fit impossible. Not worth the cost for a single question.
         self.only_room_grows = bool(pods) and self._only_room_changes()
         # A device looks the same whichever other pods have gone: a new set of pods has few new devices.
@@ -141,13 +141,14 @@ class DryRun:
                 parts.setdefault(uuid, []).append(part)
         least = self._request.min_free_mib
         free = [
-            (room.without(parts[uuid]) if uuid in parts else room).free for uuid, room in self._rooms.items()
+            room.without(parts[uuid]).free if uuid in parts else now
+            for uuid, (room, now) in self._rooms.items()
         ]
         return placeable([mib if mib >= least else -1 for mib in free], shares, self._steps)
 
-    def _share_rooms(self) -> dict[str, Room]:
-        """The room now on the GPUs that take shares when all pods have gone: no other GPU takes shares while
-        some of them stay."""
+    def _share_rooms(self) -> dict[str, tuple[Room, int]]:
+        """The room on the GPUs that take shares when all pods have gone, and how much of it is free now: no
+        other GPU takes shares while some of the pods stay."""
         decision = self._decision([tuple(range(len(self.pods)))])
         state = decision.snapshot.state_of[0]
         if self.info.report is None or not decision.fits[state]:
@@ -155,11 +156,13 @@ class DryRun:
         (node,) = decision.snapshot.nodes.values()
         free = decision.share_room_mib[:, state].tolist()
         takes = {uuid for uuid, room in zip(node.uuids, free, strict=False) if room >= 0}
-        return {
-            device.uuid: Room.of(device.memory, self.held.devices[device.uuid], self.sizing.headroom_percent)
+        percent, held = self.sizing.headroom_percent, self.held.devices
+        rooms = {
+            device.uuid: Room.of(device.memory, held[device.uuid], percent)
             for device in self.info.report.devices
             if device.uuid in takes
         }
+        return {uuid: (room, room.free) for uuid, room in rooms.items()}
 
     def _share_limit(self, gone: Gone) -> int:
         """What the node's sum leaves for shares; 0 while the device of a pod's share is unknown."""
