@@ -24,7 +24,7 @@ def blockers(node: Node, request: GpuRequest, sizing: Sizing, uid: str) -> list[
     )[:_MOST]
     if not pods:
         return []
-    departures = DryRun(node.info, pods, request, sizing.policy, sizing.resources, sizing.headroom_percent)
+    departures = DryRun(node.info, pods, request, sizing)
     found = departures.first_fit([(i,) for i in range(len(pods))])
     if found is None:
         everybody = [tuple(range(count)) for count in range(2, len(pods) + 1)]

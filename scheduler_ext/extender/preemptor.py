@@ -228,15 +228,7 @@ class Preemptor:
         if isinstance(request, InvalidRequest):
             return None
         assert isinstance(request, GpuRequest)
-        return Preemption(
-            request,
-            pod_uid(pod),
-            others,
-            self.budgets(),
-            self._sizing.policy,
-            resources,
-            self._sizing.headroom_percent,
-        )
+        return Preemption(request, pod_uid(pod), others, self.budgets(), self._sizing)
 
 
 def _search(candidates: Mapping[str, Candidate], end: float) -> None:

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
+from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.node.columns import Ints
-from scheduler_ext.core.node.holdings import DeviceHoldings, Holdings
+from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import NodeInfo, NodeState, Slot
 from scheduler_ext.core.node.state import coarse_free_milli, resolve_held
 from scheduler_ext.core.request.resource_names import ResourceNames

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler_ext.core.gpu.gpu import Device
-from scheduler_ext.core.node.holdings import DeviceHoldings
+from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.mig_instances import instance_memory_mib
 from scheduler_ext.core.node.node import NodeInfo
 
@@ -45,7 +45,7 @@ def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_
     return DeviceUsage(
         requested_mib=requested,
         unaccounted_mib=held.foreign_mib or None if known is None else known + held.foreign_mib,
-        free_mib=held.free_mib(memory, memory.headroom_mib(percent), requested)
+        free_mib=Room.of(memory, held, percent).after(requested - held.requested_mib).free
         if takes_new(info, device) and not _has_no_replica(info, held)
         else 0,
     )

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from scheduler_ext.core.gpu.gpu import Device
+from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.node.attribution import attribute
 from scheduler_ext.core.node.estimate import Estimate
-from scheduler_ext.core.node.holdings import DeviceHoldings, Holdings, holdings_of, unknown_gpus
+from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.views.device_usage import device_usage, takes_new

@@ -13,7 +13,6 @@ from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds, intree_rejection
-from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.table import build_snapshot
@@ -21,8 +20,7 @@ from scheduler_ext.explain.explain import API_VERSION, asked, warnings, wish
 from scheduler_ext.explain.intree_nodes import InTreeNodes, with_pods
 from scheduler_ext.explain.nearest import Refused, miss_of, nearest
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.copies import NO_LIMIT, Vessel, fill_all
-from scheduler_ext.whatif.rooms import Rooms, filled, rooms_of
+from scheduler_ext.whatif.copies import NO_LIMIT, Vessel, fill_all, filled
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs
@@ -31,24 +29,16 @@ from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs
 def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[str, Any]:
     """The Capacity of a cluster for a pod, as plain JSON values: nodes with most first, then by name.
 
-    A count is null, and so is the total, where nothing that is known limits it. Raises PodError for the pod,
-    InventoryError for an object of the inventory, naming what cannot be read.
+    A count is null, and so is the total, where no known limit applies. Raises PodError for the pod,
+    InventoryError for an object of the inventory, naming the field that cannot be read.
     """
     request = wish(pod, config)
     namespace, _, name = pod_name(pod).partition("/")
-    answer: dict[str, Any] = {
-        "apiVersion": API_VERSION,
-        "kind": "Capacity",
-        "pod": {"namespace": namespace, "name": name},
-        "request": asked(request),
-        "invalid": request.message if isinstance(request, InvalidRequest) else None,
-    }
     if isinstance(request, InvalidRequest):
         reason = INVALID_REQUEST.text
-        nodes = [{"node": name, "count": 0, "limit": reason} for name in sorted(state.infos)]
         counted: dict[str, Any] = {
             "total": 0,
-            "nodes": nodes,
+            "nodes": [{"node": name, "count": 0, "limit": reason} for name in sorted(state.infos)],
             "next": {"node": None, "reason": reason, "nearestMiss": None},
         }
     else:
@@ -57,13 +47,21 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
         except QuantityError as error:
             raise PodError(f"Pod {pod_name(pod)}: {error}") from None
         counted = _counted(request, needs, state, config)
-    warned = warnings(pod, request, state, config.resource_names())
-    return answer | counted | {"notModelled": not_modelled(pod), "warnings": warned}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Capacity",
+        "pod": {"namespace": namespace, "name": name},
+        "request": asked(request),
+        "invalid": request.message if isinstance(request, InvalidRequest) else None,
+        **counted,
+        "notModelled": not_modelled(pod),
+        "warnings": warnings(pod, request, state, config.resource_names()),
+    }
 
 
 @dataclass(slots=True)
 class _Alike:
-    """Nodes that take equally many: the first by name is looked at, and answers for the others."""
+    """Nodes that take equally many copies: the first by name represents the others."""
 
     vessel: Vessel
     names: list[str] = field(default_factory=list)
@@ -77,17 +75,15 @@ def _counted(
     groups: dict[Hashable, _Alike] = {}
     resolved = {name: sizing.resolved(state.infos[name]) for name in sorted(state.infos)}
     for name, node in resolved.items():
-        rooms = rooms_of(node, sizing) if request.shares is not None else Rooms()
-        key = node.state, rooms, in_tree.key(name)
-        if key not in groups:
-            groups[key] = _Alike(Vessel(node, rooms, in_tree.most(name)))
-        groups[key].names.append(name)
+        vessel = Vessel.of(node, in_tree.most(name), request, sizing)
+        key = node.state, vessel.rooms, in_tree.key(name)
+        groups.setdefault(key, _Alike(vessel)).names.append(name)
     alike = list(groups.values())
     cluster = build_snapshot(resolved, 1, forecast=Forecast(state.workload, ()))
     fills = fill_all([each.vessel for each in alike], request, sizing, cluster)
-    full: dict[str, Node] = {}
+    full = {}
     for each, fill in zip(alike, fills, strict=True):
-        # Without end, or without a GPU, it stays as it is.
+        # A node without limit, or without a GPU, stays as it is.
         node = each.vessel.node
         held = replace(fill, copies=0) if fill.copies >= NO_LIMIT else fill
         full[node.info.name] = sizing.resolved(filled(node, request, held, sizing))
@@ -97,16 +93,17 @@ def _counted(
     counts: dict[str, tuple[int | None, str | None]] = {}
     for each, fill, code in zip(alike, fills, codes, strict=True):
         name = each.names[0]
-        if fill.copies >= NO_LIMIT:
-            counts.update((name, (None, None)) for name in each.names)
-            continue
-        last = in_tree.refusal(name, fill.copies)
-        why = Refused(full[name], code, last, in_tree.full(name, fill.copies), len(each.names))
-        refused.append(why)
-        counts.update((name, (fill.copies, why.reason)) for name in each.names)
+        count, limit = None, None
+        if fill.copies < NO_LIMIT:
+            last, there = in_tree.refusal(name, fill.copies), in_tree.full(name, fill.copies)
+            refused.append(Refused(full[name], code, last, there, len(each.names)))
+            count, limit = fill.copies, refused[-1].reason
+        counts.update((name, (count, limit)) for name in each.names)
     first = nearest(refused, decision, needs, in_tree.ours)
     numbers = [count for count, _ in counts.values()]
-    order = sorted(counts.items(), key=lambda item: (_most_first(item[1][0]), item[0]))
+    order = sorted(
+        counts.items(), key=lambda item: (-(NO_LIMIT if item[1][0] is None else item[1][0]), item[0])
+    )
     nothing = None if alike else NO_NODES
     return {
         "total": None if None in numbers else sum(count or 0 for count in numbers),
@@ -119,12 +116,8 @@ def _counted(
     }
 
 
-def _most_first(count: int | None) -> int:
-    return -NO_LIMIT if count is None else -count
-
-
 class _InTree:
-    """How many copies of a pod kube-scheduler's own filters let a node take, and what they tell the next."""
+    """How many copies of a pod kube-scheduler's own filters let a node take, and their answer to the next."""
 
     def __init__(self, nodes: InTreeNodes, needs: PodNeeds) -> None:
         self.ours = nodes.ours(needs)
@@ -135,13 +128,11 @@ class _InTree:
         self._counted = [name for name in needs.requests if name not in self.ours]
 
     def key(self, name: str) -> Hashable:
-        """What tells nodes apart that take a different number, or refuse in other words."""
-        facts = self._nodes.facts(name)
-        free = self._free(facts) if facts is not None else None
-        return self._refused.get(name), free
+        """Differs between nodes that take a different number, or refuse in other words."""
+        return self._refused.get(name), self._free(self._nodes.facts(name))
 
     def most(self, name: str) -> int:
-        """How many copies they let it take; NO_LIMIT of a node without a Node object, if it has the name."""
+        """How many copies these filters let a node take; NO_LIMIT for one without a Node object."""
         if name in self._refused:
             return 0
         facts = self._nodes.facts(name)
@@ -149,33 +140,33 @@ class _InTree:
             return NO_LIMIT
         key = self._free(facts)
         if key not in self._most:
-            # One more is refused for good once one is; the places for pods bound the search.
+            # Once a copy is refused, all later ones are; the places for pods bound the search.
             places = int(facts.allocatable.get("pods", 0)) - facts.pod_count
             self._most[key] = bisect_left(
                 range(min(NO_LIMIT, max(0, places))),
                 True,
-                key=lambda copies: self._says(facts, copies) is not None,
+                key=lambda copies: self.refusal(name, copies) is not None,
             )
         return self._most[key]
 
     def refusal(self, name: str, copies: int) -> InTreeRejection | None:
-        """What they say to one more beside so many copies."""
-        facts = self._nodes.facts(name)
-        return self._says(facts, copies) if facts is not None else self._refused.get(name)
+        """Their answer to one more beside so many copies."""
+        full = self.full(name, copies)
+        if full is None:
+            return self._refused.get(name)
+        return intree_rejection(self._needs, full, ignore_resources=self.ours)
 
     def full(self, name: str, copies: int) -> NodeFacts | None:
         """The node with so many copies."""
         facts = self._nodes.facts(name)
         return with_pods(facts, self._needs.requests, copies) if facts is not None else None
 
-    def _says(self, facts: NodeFacts, copies: int) -> InTreeRejection | None:
-        there = with_pods(facts, self._needs.requests, copies)
-        return intree_rejection(self._needs, there, ignore_resources=self.ours)
-
-    def _free(self, facts: NodeFacts) -> Hashable:
+    def _free(self, facts: NodeFacts | None) -> Hashable:
+        if facts is None:
+            return None
         return (
             facts.allocatable.get("pods", 0) - facts.pod_count,
             *(facts.allocatable.get(name, 0) - facts.requested.get(name, 0) for name in self._counted),
-            # Whether too little is free for now or for good is told as well.
+            # The answer also says whether too little is free for now or for good.
             *(facts.allocatable.get(name, 0) for name in self._counted),
         )

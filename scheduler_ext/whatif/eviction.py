@@ -1,8 +1,8 @@
-"""Whom kube-scheduler would evict for a pod that fits nowhere, asking preempt as it does live."""
+"""The pods that kube-scheduler would evict for a pod that fits nowhere, asking preempt as it does live."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler_ext.core.intree import NodeFacts, intree_rejection
@@ -17,15 +17,15 @@ from scheduler_ext.wire.pod import may_preempt, other_requests
 # kube-scheduler looks at a hundred candidates or a tenth of the nodes, whichever is more.
 _CANDIDATES = 100
 _CANDIDATES_PART = 10
-# Candidates on which cheaper victims are looked for; the cheapest ones by what is known at once.
+# Candidates on which cheaper victims are looked for; the cheapest ones by the cost known at once.
 _SEARCHED = 100
-# What kube-scheduler adds to each priority in a sum, so that fewer pods come before a lower sum.
+# kube-scheduler adds this to each priority in a sum, so that fewer pods come before a lower sum.
 _ABOVE_ANY_PRIORITY = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """The pods that leave a node for another, by uid, the most important first."""
+    """The pods that leave a node for another pod, by uid, the most important first."""
 
     node: str
     uids: tuple[str, ...]
@@ -34,11 +34,12 @@ class Eviction:
 def find_eviction(
     asker: Asker, cluster: WhatIf, budgets: Sequence[Budget], *, empty_victims: bool
 ) -> Eviction | None:
-    """Who leaves which node so that a pod fits there; None where nobody of lower priority can help, or where
-    kube-scheduler would not ask (``empty_victims`` as in the configuration)."""
+    """The pods that leave a node so that the asker fits there; None where no pods of lower priority suffice,
+    or where kube-scheduler would not ask (``empty_victims`` as in the configuration)."""
     if not may_preempt(asker.pod):
         return None
-    preemption = _preemption(asker, cluster, budgets)
+    others = other_requests(asker.pod.spec or kube.PodSpec(), cluster.sizing.resources)
+    preemption = Preemption(asker.request, asker.uid, others, budgets, cluster.sizing)
     proposals: dict[str, Victims] = {}
     most = max(_CANDIDATES, len(cluster.names) // _CANDIDATES_PART)
     for name, proposal in _proposals(asker, cluster, budgets, preemption, empty_victims):
@@ -46,33 +47,18 @@ def find_eviction(
         if len(proposals) == most:
             break
     chosen = _answered(proposals, preemption, cluster) if asker.request.asks_gpu else proposals
-    order = sorted(chosen, key=lambda name: (_price(name, chosen[name], cluster), name))
-    for name in order:
+    for name in sorted(chosen, key=lambda name: (_price(name, chosen[name], cluster), name)):
         if cluster.fits_without(asker, name, chosen[name].uids):
             return Eviction(name, chosen[name].uids)
     return None
 
 
-def _preemption(asker: Asker, cluster: WhatIf, budgets: Sequence[Budget]) -> Preemption:
-    sizing = cluster.sizing
-    others = other_requests(asker.pod.spec or kube.PodSpec(), sizing.resources)
-    return Preemption(
-        asker.request,
-        asker.uid,
-        others,
-        budgets,
-        sizing.policy,
-        sizing.resources,
-        sizing.headroom_percent,
-    )
-
-
 def _proposals(
     asker: Asker, cluster: WhatIf, budgets: Sequence[Budget], preemption: Preemption, empty_victims: bool
 ) -> Iterator[tuple[str, Victims]]:
-    """What kube-scheduler finds by its own filters, which count GPUs, node by node.
+    """The victims that kube-scheduler finds by its own filters, which count GPUs, node by node.
 
-    Without a Node object nothing is known that it would count, so there it is taken to leave all to us.
+    Without a Node object it has no amounts to count; it is then assumed to leave the choice to the extender.
     """
     counted = cluster.in_tree.refused(asker.needs, with_gpus=True)
     for name in sorted(cluster.names):
@@ -88,31 +74,33 @@ def _proposals(
 
 
 def _dry_run(
-    asker: Asker, facts: NodeFacts, residents: Sequence[Resident], budgets: Sequence[Budget]
+    asker: Asker, facts: NodeFacts, residents: Mapping[str, Resident], budgets: Sequence[Budget]
 ) -> Victims | None:
-    """All pods of lower priority leave, and come back one by one while the pod still fits: those first that
+    """All pods of lower priority leave, and return one by one while the pod still fits: first those that
     would violate a budget, then the most important. None where it does not fit without all of them."""
-    by_uid = {resident.pod.uid: resident for resident in residents}
-    lower = most_important_first(
-        resident.pod for resident in residents if resident.pod.priority < asker.request.priority
-    )
+
+    def fits(facts: NodeFacts) -> bool:
+        return intree_rejection(asker.needs, facts, ignore_resources=frozenset()) is None
+
+    pods = (resident.pod for resident in residents.values())
+    lower = most_important_first(pod for pod in pods if pod.priority < asker.request.priority)
     for pod in lower:
-        facts = with_pods(facts, by_uid[pod.uid].amounts, -1)
-    if not lower or intree_rejection(asker.needs, facts, ignore_resources=frozenset()) is not None:
+        facts = with_pods(facts, residents[pod.uid].amounts, -1)
+    if not lower or not fits(facts):
         return None
     over = over_budget(budgets_of(lower, budgets), [budget.allowed for budget in budgets])
-    gone = set()
+    gone = []
     for i in sorted(range(len(lower)), key=lambda i: (not over[i], i)):
-        back = with_pods(facts, by_uid[lower[i].uid].amounts, 1)
-        if intree_rejection(asker.needs, back, ignore_resources=frozenset()) is None:
+        back = with_pods(facts, residents[lower[i].uid].amounts, 1)
+        if fits(back):
             facts = back
         else:
-            gone.add(i)
+            gone.append(i)
     return Victims(tuple(lower[i].uid for i in sorted(gone)), sum(over[i] for i in gone)) if gone else None
 
 
 def _answered(proposals: dict[str, Victims], preemption: Preemption, cluster: WhatIf) -> dict[str, Victims]:
-    """What the extender makes of the proposals: for each node the cheapest victims that make room there."""
+    """The extender's answer to the proposals: for each node the cheapest victims that make room there."""
     candidates = {
         name: preemption.candidate(cluster.info(name), proposal.uids, proposal.violations)
         for name, proposal in proposals.items()
@@ -122,18 +110,15 @@ def _answered(proposals: dict[str, Victims], preemption: Preemption, cluster: Wh
     unknown = [name for name, cost in costs.items() if cost is None]
     for name in [*(name for _, name in known), *unknown][:_SEARCHED]:
         candidates[name].search()
-    return {
-        name: victims
-        for name, candidate in candidates.items()
-        if (victims := candidate.victims) is not None and victims.uids
-    }
+    found = {name: candidate.victims for name, candidate in candidates.items()}
+    return {name: victims for name, victims in found.items() if victims is not None and victims.uids}
 
 
 def _price(name: str, victims: Victims, cluster: WhatIf) -> tuple[float, ...]:
     """kube-scheduler takes the node with the fewest violated budgets, then the lowest highest priority, the
     least sum, the fewest pods, and last the latest start of those of the highest."""
-    by_uid = {resident.pod.uid: resident.pod for resident in cluster.residents(name)}
-    pods = [by_uid[uid] for uid in victims.uids]
+    residents = cluster.residents(name)
+    pods = [residents[uid].pod for uid in victims.uids]
     highest = max(pod.priority for pod in pods)
     started = [pod.started_at for pod in pods if pod.priority == highest]
     first = min(float("inf") if at is None else at for at in started)

@@ -1,4 +1,4 @@
-"""What would happen to pods that come to a cluster one after the other."""
+"""Where pods would go that come to a cluster one after the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.explain.explain import API_VERSION
-from scheduler_ext.explain.nearest import Refused
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.eviction import find_eviction
 from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of
@@ -38,15 +37,15 @@ _ENDED = "a pod that has ended or is being deleted (it is placed as a new one)"
 
 
 def by_priority(pods: Sequence[kube.Pod]) -> list[kube.Pod]:
-    """The highest priority first, as kube-scheduler's queue has pods that wait; equals as they were."""
+    """The highest priority first, as in kube-scheduler's queue; equal priorities keep their order."""
     return sorted(pods, key=lambda pod: -pod_priority(pod))
 
 
 def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuration) -> Json:
     """The Simulation of these pods on a cluster, in their order, as plain JSON values.
 
-    Each is bound before the next is looked at, evicting others where kube-scheduler would; a pod that cannot
-    be read is an item that says so. Raises SimulationError for a pod that the cluster runs already,
+    Each is bound before the next is placed, evicting others where kube-scheduler would; a pod that cannot be
+    read becomes an item with the reason. Raises SimulationError for a pod that the cluster already runs,
     InventoryError for an object of the cluster, naming it and its field.
     """
     cluster = WhatIf(state, config)
@@ -67,7 +66,7 @@ def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuratio
 
 
 class _Run:
-    """The cluster by now, and what PodDisruptionBudgets still allow."""
+    """The cluster as it is now, and what PodDisruptionBudgets still allow."""
 
     def __init__(
         self, cluster: WhatIf, budgets: Sequence[Budget], config: Configuration, pods: Sequence[kube.Pod]
@@ -76,7 +75,7 @@ class _Run:
         self._budgets = list(budgets)
         self._resources = config.resource_names()
         self._empty_victims = config.preemption.empty_victims
-        taken = {resident.pod.uid for name in cluster.names for resident in cluster.residents(name)}
+        taken = {uid for name in cluster.names for uid in cluster.residents(name)}
         self._uids = Counter([*taken, *(pod_uid(pod) for pod in pods)])
 
     def next(self, pod: kube.Pod) -> Json:
@@ -100,7 +99,11 @@ class _Run:
             eviction = find_eviction(asker, self._cluster, self._budgets, empty_victims=self._empty_victims)
             if eviction is None:
                 refused = self._cluster.refusal(asker)
-                return item | ({"reason": NO_NODES} if refused is None else self._told(refused, asker))
+                if refused is None:
+                    return item | {"reason": NO_NODES}
+                miss = self._cluster.miss(refused, asker)
+                nearest = refused.node.info.name
+                return item | {"reason": refused.reason, "nearestMiss": miss, "nearestNode": nearest}
             node = eviction.node
             victims = self._cluster.evict(node, eviction.uids)
             self._spend(victims)
@@ -108,7 +111,7 @@ class _Run:
         return item | {"node": node, "devices": self._cluster.bind(asker, node)}
 
     def _asker(self, pod: kube.Pod) -> Asker | str:
-        """The pod as it looks for a node, or why it cannot be read."""
+        """The pod that looks for a node, or the reason why it cannot be read."""
         try:
             request, needs = pod_request(pod, self._resources), pod_needs(pod)
         except QuantityError as error:
@@ -116,18 +119,11 @@ class _Run:
         if isinstance(request, InvalidRequest):
             return request.message
         uid = pod_uid(pod)
-        # Copies of a manifest carry one uid; each is a pod of its own here.
+        # Copies of a manifest have one uid; here each is a pod of its own.
         return Asker(pod, uid if uid and self._uids[uid] == 1 else pod_name(pod), request, needs)
 
     def _spend(self, victims: Sequence[BoundPod]) -> None:
-        """Who is evicted counts against its budgets from then on."""
+        """Count evicted pods against their budgets from now on."""
         for i, budget in enumerate(self._budgets):
             covered = sum(budget.counts(victim) for victim in victims)
             self._budgets[i] = replace(budget, allowed=max(0, budget.allowed - covered))
-
-    def _told(self, refused: Refused, asker: Asker) -> Json:
-        return {
-            "reason": refused.reason,
-            "nearestMiss": self._cluster.miss(refused, asker),
-            "nearestNode": refused.node.info.name,
-        }

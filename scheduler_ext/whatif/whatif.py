@@ -1,4 +1,4 @@
-"""A cluster to which pods are bound and from which they are evicted, without any of it happening."""
+"""A dry run on a whole cluster: pods are bound and evicted in memory only."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from scheduler_ext.core.cycle.placement import Sizing, share_devices
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.intree import PodNeeds, intree_rejection
-from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.preemption.dry_run import without
+from scheduler_ext.core.preemption.dry_run import DryRun, without
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.core.snapshot.table import Table, build_snapshot
+from scheduler_ext.core.snapshot.table import Table
 from scheduler_ext.explain.explain import allocation
 from scheduler_ext.explain.intree_nodes import InTreeNodes, with_pods
 from scheduler_ext.explain.nearest import Lacks, Refused, miss_of, nearest
@@ -33,7 +32,7 @@ from scheduler_ext.wire.pod import bound_pod, pod_amounts, pod_name, pod_uid
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """A pod that looks for a node: what it asks of GPUs and needs of all else, under a uid of its own."""
+    """A pod that looks for a node: its request of GPUs and its other needs, under a uid of its own."""
 
     pod: kube.Pod
     uid: str
@@ -50,7 +49,7 @@ class Resident:
 
 
 class WhatIf:
-    """The state of a cluster, and what becomes of it pod by pod; decisions are those of explain.
+    """The state of a cluster, changed pod by pod; decisions are those of explain.
 
     Raises InventoryError for an object that cannot be read.
     """
@@ -59,9 +58,13 @@ class WhatIf:
         self.sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
         self.in_tree = InTreeNodes(state.objects, self.sizing.resources, state.infos)
         self._residents = _residents(state, self.sizing)
-        # explain knows no pods that wait for others to leave.
+        # Pods written by hand have no uid; their names stand for it. As in explain, no pod is nominated.
         self._infos = {
-            name: replace(info, pods=_told_apart(info.pods), nominated=())
+            name: replace(
+                info,
+                pods=tuple(pod if pod.uid else replace(pod, uid=name_of(pod)) for pod in info.pods),
+                nominated=(),
+            )
             for name, info in state.infos.items()
         }
         self._names = list(self._infos)
@@ -76,7 +79,7 @@ class WhatIf:
     def _publish(self) -> None:
         self._generation += 1
         self.snapshot: Snapshot = self._table.snapshot(self._generation)
-        # With tables for the kinds of GPUs there are, which are not made again.
+        # Keeps its tables for the kinds of GPUs, which are not computed again.
         self._table.forecast = self.snapshot.forecast
         self._decisions: dict[GpuRequest, Decision] = {}
 
@@ -86,27 +89,24 @@ class WhatIf:
         return self._names
 
     def info(self, name: str) -> NodeInfo:
-        """A node as it is by now."""
+        """A node as it is now."""
         return self._infos[name]
 
-    def residents(self, name: str) -> list[Resident]:
-        """The pods on a node, GPUs or not."""
-        return list(self._residents.get(name, {}).values())
+    def residents(self, name: str) -> Mapping[str, Resident]:
+        """The pods on a node by uid, with and without GPUs."""
+        return self._residents.get(name, {})
 
     def bound(self) -> dict[str, str]:
         """The node of every pod that is on one, by the pod's name."""
-        return {
-            name_of(resident.pod): node
-            for node, here in self._residents.items()
-            for resident in here.values()
-        }
+        nodes = self._residents.items()
+        return {name_of(each.pod): node for node, here in nodes for each in here.values()}
 
     def best(self, asker: Asker) -> str | None:
         """The node that a pod goes to: of those that fit the one with most points, of equals the one with
         the best total, then the first by name. None where it fits nowhere."""
-        decision = self._decide(asker.request)
-        totals = decision.totals[self.snapshot.state_of[:-1]]
-        totals = np.where(self._passes(asker), totals, -np.inf)
+        totals = self._decide(asker.request).totals[self.snapshot.state_of[:-1]]
+        refused = [name for name in self.in_tree.refused(asker.needs) if name in self._infos]
+        totals[self.snapshot.rows(refused)] = -np.inf
         best = totals.max(initial=-np.inf)
         if best == -np.inf:
             return None
@@ -135,38 +135,38 @@ class WhatIf:
         return miss_of(refused, self._decide(asker.request))
 
     def bind(self, asker: Asker, name: str) -> list[dict[str, Any]]:
-        """Put a pod on a node that takes it; who gets what there, as explain tells it."""
+        """Put a pod on a node that takes it; the devices of its containers, as explain returns them."""
         decision = copy(self._decide(asker.request))
-        # Which of its containers asks what does not tell requests apart.
+        # Equal requests may be of containers with other names.
         decision.request = asker.request
-        node, state = self.snapshot.nodes[name], self._state(name)
-        told = allocation(node, state, decision)
+        node = self.snapshot.nodes[name]
+        state = int(self.snapshot.state_of[self.snapshot.row_of[name]])
+        devices = allocation(node, state, decision)
         pod = replace(
             bound_pod(asker.pod, self.sizing.resources),
             uid=asker.uid,
             devices=share_devices(node, state, decision),
             finished=False,
             terminating=False,
-            # Of pods alike the one that started last is evicted first.
+            # Of equal pods, the one that started last is evicted first.
             started_at=None,
         )
         amounts = asker.needs.requests
         self._residents.setdefault(name, {})[asker.uid] = Resident(pod, amounts)
         self.in_tree.add(name, amounts)
         self._replace(replace(node.info, pods=(*node.info.pods, pod)))
-        return told
+        return devices
 
     def evict(self, name: str, uids: Sequence[str]) -> list[BoundPod]:
-        """Take pods away from a node; what the last report says of them no longer counts."""
-        here = self._residents[name]
-        gone = [here.pop(uid) for uid in uids]
+        """Take pods away from a node; their use in the last report no longer counts."""
+        gone = [self._residents[name].pop(uid) for uid in uids]
         for resident in gone:
             self.in_tree.remove(name, resident.amounts)
         pods = [resident.pod for resident in gone]
         info = without(self._infos[name], pods)
-        # Of a live cluster's pods those without GPUs are known by their CPU alone.
-        told = {pod.uid for pod in info.pods}
-        left = info.cpu_elsewhere_milli - sum(pod.cpu_milli for pod in pods if pod.uid not in told)
+        # Pods of a live cluster without GPUs are in the node's sum of CPU alone.
+        with_gpus = {pod.uid for pod in info.pods}
+        left = info.cpu_elsewhere_milli - sum(pod.cpu_milli for pod in pods if pod.uid not in with_gpus)
         self._replace(replace(info, cpu_elsewhere_milli=max(0, left)))
         return pods
 
@@ -179,9 +179,8 @@ class WhatIf:
         ours = self.in_tree.ours(asker.needs)
         if facts is not None and intree_rejection(asker.needs, facts, ignore_resources=ours) is not None:
             return False
-        node = self.sizing.resolved(without(self._infos[name], [resident.pod for resident in gone]))
-        decision = filter_nodes(asker.request, build_snapshot({name: node}, 0), self.sizing.policy)
-        return bool(decision.fits[decision.snapshot.state_of[0]])
+        info = without(self._infos[name], [resident.pod for resident in gone])
+        return DryRun(info, (), asker.request, self.sizing).fits(())
 
     def _replace(self, info: NodeInfo) -> None:
         self._infos[info.name] = info
@@ -193,25 +192,10 @@ class WhatIf:
             self._decisions[request] = filter_nodes(request, self.snapshot, self.sizing.policy)
         return self._decisions[request]
 
-    def _state(self, name: str) -> int:
-        return int(self.snapshot.state_of[self.snapshot.row_of[name]])
-
-    def _passes(self, asker: Asker) -> Bools:
-        """Which nodes kube-scheduler's own filters let pass, ``[row]``."""
-        passes = np.ones(len(self._names), np.bool_)
-        refused = [name for name in self.in_tree.refused(asker.needs) if name in self._infos]
-        passes[self.snapshot.rows(refused)] = False
-        return passes
-
 
 def name_of(pod: BoundPod) -> str:
     """namespace/name, for people."""
     return f"{pod.namespace}/{pod.name}"
-
-
-def _told_apart(pods: Sequence[BoundPod]) -> tuple[BoundPod, ...]:
-    """Pods with a uid each: one that was written by hand is known by its name."""
-    return tuple(pod if pod.uid else replace(pod, uid=name_of(pod)) for pod in pods)
 
 
 def _residents(state: ClusterState, sizing: Sizing) -> dict[str, dict[str, Resident]]:

@@ -16,8 +16,7 @@ from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.promisable import overallocated
 from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk, UnitAsk
-from scheduler_ext.whatif.copies import Vessel, fill_all
-from scheduler_ext.whatif.rooms import Fill, filled, rooms_of
+from scheduler_ext.whatif.copies import Fill, Vessel, fill_all, filled
 from tests.examples import examples
 from tests.gpu_strategies import one_in
 from tests.strategies import RESOURCES, clusters, requests, share_asks
@@ -49,7 +48,7 @@ def one_by_one(info: NodeInfo, request: GpuRequest, sizing: Sizing, most: int) -
 def check(info: NodeInfo, request: GpuRequest, sizing: Sizing) -> None:
     """The node by itself."""
     node = sizing.resolved(info)
-    (fill,) = fill_all([Vessel(node, rooms_of(node, sizing), _MOST)], request, sizing)
+    (fill,) = fill_all([Vessel.of(node, _MOST, request, sizing)], request, sizing)
     check_fill(node, request, fill, sizing)
 
 
@@ -178,6 +177,6 @@ def test_as_many_as_one_by_one(
 ) -> None:
     sizing = Sizing(Policy(strategy=strategy), RESOURCES, headroom_percent)
     nodes = [sizing.resolved(info) for info in infos]
-    fills = fill_all([Vessel(node, rooms_of(node, sizing), _MOST) for node in nodes], request, sizing)
+    fills = fill_all([Vessel.of(node, _MOST, request, sizing) for node in nodes], request, sizing)
     for node, fill in zip(nodes, fills, strict=True):
         check_fill(node, request, fill, sizing)

@@ -109,7 +109,7 @@ def room_worth(geometry: Geometry, mix: Mapping[str, float], exponent: float) ->
     ** exponent. With an exponent of 1, the free units less this value are the fragmentation of Weng et al.,
     "Beware of Fragmentation" (USENIX ATC'23), of a GPU whose residual is a mask.
     """
-    placeable = geometry.tables.placeable
+    placeable = geometry.placeable
     sizes = np.array([profile.size for profile in geometry.profiles], np.float64)
     empty = placeable[0].astype(np.float64)
     parts = (placeable / empty) ** exponent

@@ -1,4 +1,4 @@
-"""One GPU as its node's agent reported it, and the arithmetic of its memory."""
+"""One GPU as its node's agent reported it."""
 
 from __future__ import annotations
 
@@ -59,24 +59,6 @@ class Memory:
     reserved_mib: int = 0
     used_mib: int = 0
     unaccounted_mib: int | None = None
-
-    def headroom_mib(self, percent: int) -> int:
-        """What shares leave untouched: ``percent`` of the total, rounded up (CUDA contexts, page tables)."""
-        return -(-self.total_mib * percent // 100)
-
-    def free_mib(
-        self, requested_mib: int, headroom_mib: int = 0, foreign_mib: int = 0, departed_mib: int = 0
-    ) -> int:
-        """What can still be promised: never below 0.
-
-        total − reserved − unaccounted − max(requests, used − unaccounted) − headroom: the larger of what
-        pods asked and what they use, so that neither a quiet nor a greedy pod is double-booked. What pods
-        use that hold nothing here, ``foreign_mib``, is unaccounted too. ``departed_mib`` of the use was by
-        pods that have left since.
-        """
-        unaccounted = (self.unaccounted_mib or 0) + foreign_mib
-        explained = max(requested_mib, self.used_mib - unaccounted - departed_mib)
-        return max(0, self.total_mib - self.reserved_mib - unaccounted - explained - headroom_mib)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
-"""Where MIG instances can lie on one GPU, and how much a choice leaves for the pods that come later.
+"""Where MIG instances can lie on one GPU.
 
 A GPU's placement grid has `grid` units (8 on every GPU with seven slices, 4 on A30, 12 on RTX PRO 6000).
-An occupancy mask has one bit per unit, bit 0 for unit 0. What a mask leaves is looked up in tables over all
-masks (mig_masks.py).
+An occupancy mask has one bit per unit, bit 0 for unit 0.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from scheduler_ext.core.gpu.mig_profile import MAX_GRID, Profile, media_conflict
 from scheduler_ext.core.gpu.mig_tables import FALLBACK_PROFILES
 
 if TYPE_CHECKING:
-    from scheduler_ext.core.gpu.mig_masks import MaskTables
+    import numpy as np
+    from numpy.typing import NDArray
 
 # NVML numbers 18 GPU instance profiles; the bound only keeps a broken report from filling memory.
 MAX_PROFILES = 64
@@ -44,30 +44,48 @@ class Geometry:
         return hash((self.grid, self.profiles))
 
     @cached_property
-    def _by_name(self) -> dict[str, int]:
-        return {profile.name: index for index, profile in enumerate(self.profiles)}
+    def _by_name(self) -> dict[str, Profile]:
+        return {profile.name: profile for profile in self.profiles}
 
     @cached_property
-    def tables(self) -> MaskTables:
-        """The tables over all occupancy masks, computed on first use, once per distinct geometry."""
-        # Here, because the agent reads geometries and asks none for a table: numpy takes 25 MB.
-        from scheduler_ext.core.gpu.mig_masks import mask_tables
+    def placeable(self) -> NDArray[np.uint8]:
+        """How many instances of each profile alone still fit, [mask, profile], read-only.
 
-        return mask_tables(self.grid, self.profiles)
+        max_instances is applied as on an empty GPU; media engines are not, because a mask does not show them.
+        """
+        return _placeable(self)
 
     def profile(self, name: str) -> Profile | None:
         """Return the profile of that canonical name, or None where this GPU has no such profile."""
-        index = self._by_name.get(name)
-        return None if index is None else self.profiles[index]
+        return self._by_name.get(name)
+
+    def creatable_starts(self, held: Sequence[tuple[str, int]], profile: str) -> tuple[int, ...]:
+        """Return the starts where one more instance of `profile` could be created, ascending.
+
+        Placements beside the `held` ones, max_instances and the media engines all count. Empty where there is
+        none, also for a profile that this GPU lacks. Raises ValueError for held instances of a profile that
+        this GPU lacks, off the grid, or that overlap.
+        """
+        mask = self.occupancy(held)
+        wanted = self.profile(profile)
+        names = [name for name, _ in held]
+        if wanted is None or names.count(profile) >= wanted.max_instances:
+            return ()
+        # Only pairs with the new instance: existing ones are a fact, whatever the rule says of them.
+        if any(media_conflict(profile, name) for name in names):
+            return ()
+        return tuple(start for start in wanted.starts if not mask & window(wanted, start))
 
     def occupancy(self, instances: Sequence[tuple[str, int]]) -> int:
-        """Return the mask of units that instances take.
-
-        Raises ValueError for a profile that this GPU lacks, an instance off the grid, or two that overlap.
-        """
+        """Return the mask of units that instances take; ValueError as for creatable_starts."""
         mask = 0
         for name, start in instances:
-            profile = self._known(name)
+            profile = self.profile(name)
+            if profile is None:
+                names = ", ".join(known.name for known in self.profiles)
+                raise ValueError(
+                    f"MIG profile {name[:80]!r} is not one of this GPU's profiles; they are {names}"
+                )
             if start < 0 or start + profile.size > self.grid:
                 raise ValueError(
                     f"instance {name} at start {start} takes {profile.size} units and leaves the grid of"
@@ -78,95 +96,6 @@ class Geometry:
                 raise ValueError(f"instance {name} at start {start} overlaps another; report each one once")
             mask |= taken
         return mask
-
-    def creatable_starts(self, held: Sequence[tuple[str, int]], profile: str) -> tuple[int, ...]:
-        """Return the starts where one more instance of `profile` could be created, ascending.
-
-        Placements beside the `held` ones, max_instances and the media engines all count. Empty where there is
-        none, also for a profile that this GPU lacks. Raises ValueError for impossible `held` instances, as
-        occupancy does.
-        """
-        mask = self.occupancy(held)
-        wanted = self.profile(profile)
-        if wanted is None or not self._engines_and_caps_allow([name for name, _ in held], [profile]):
-            return ()
-        return tuple(start for start in wanted.starts if not mask & window(wanted, start))
-
-    def placeable(self, mask: int) -> tuple[int, ...]:
-        """Return, per profile, how many instances of it alone still fit beside the occupied units of `mask`.
-
-        max_instances is applied as on an empty GPU; media engines are not, as a mask does not tell them.
-        """
-        self._check_mask(mask)
-        return tuple(int(count) for count in self.tables.placeable[mask])
-
-    def placeability(self, mask: int) -> float:
-        """Return how much of the GPU's choice of placements the occupancy `mask` leaves, 0..1.
-
-        The mean over profiles, weighted by size, of placeable(mask) / placeable(empty). 1 when empty, 0 when
-        full, never more when more is occupied. Profiles with the same size and starts (+me, +gfx and -me
-        forms) count once: to a mask they are the same shape, and counting each form would drown the large
-        profiles, which have fewer.
-
-        Size weights and plain ratios, because placing by least loss of this number accepted, over both loads
-        together, at least as many slices as any other form tried, with nothing to tune. Mean slice acceptance
-        in % at offered load 0.85 and 1.0, 100 GPUs of 80 GB under churn, four mixes of profiles: this 97.6
-        and 89.2; unweighted mean 96.6 and 87.9; square roots of the ratios 97.1 and 88.1; their squares 97.7
-        and 89.0; the +me form counted too 97.6 and 89.0; only whether each profile still fits 86.7 and 78.3;
-        first fit 94.8 and 85.0. Terms for free units or emptiness added nothing.
-        """
-        self._check_mask(mask)
-        return int(self.tables.worth[mask]) / self.tables.full_worth
-
-    def pack(
-        self, instances: Sequence[tuple[str, int]], wants: Sequence[str]
-    ) -> list[tuple[str, int]] | None:
-        """Place all wanted profiles beside the existing instances, or return None where that is impossible.
-
-        Exact: None means that no choice of starts holds them all. Of the choices that do, the one that
-        leaves the highest placeability; the result is in the order of `wants`, which may repeat a profile.
-        At most one step per mask, want and start; results are remembered. Raises ValueError for impossible
-        `instances`, as occupancy does.
-        """
-        mask = self.occupancy(instances)
-        if not self._engines_and_caps_allow([name for name, _ in instances], wants):
-            return None
-        # Large ones first leaves the fewest masks; one order for all pods that want the same finds it cached.
-        order = sorted(range(len(wants)), key=lambda i: (-self._known(wants[i]).size, wants[i]))
-        starts = _packed_starts(self, mask, tuple(wants[i] for i in order))
-        if starts is None:
-            return None
-        start_of = dict(zip(order, starts, strict=True))
-        return [(name, start_of[i]) for i, name in enumerate(wants)]
-
-    def _engines_and_caps_allow(self, held: Sequence[str], wants: Sequence[str]) -> bool:
-        """Check what does not depend on the starts: known profiles, max_instances, media engines."""
-        if not wants:
-            return True
-        # Every want takes a unit: the test spares counting the pairs of an absurd wish.
-        if len(held) + len(wants) > self.grid:
-            return False
-        counts = Counter(held) + Counter(wants)
-        for name in set(wants):
-            profile = self.profile(name)
-            if profile is None or counts[name] > profile.max_instances:
-                return False
-        # Only pairs with a new instance: what lies there already is a fact, whatever the rule says.
-        return not any(
-            media_conflict(want, other) for i, want in enumerate(wants) for other in (*held, *wants[i + 1 :])
-        )
-
-    def _known(self, name: str) -> Profile:
-        profile = self.profile(name)
-        if profile is None:
-            names = ", ".join(known.name for known in self.profiles)
-            raise ValueError(f"MIG profile {name[:80]!r} is not one of this GPU's profiles; they are {names}")
-        return profile
-
-    def _check_mask(self, mask: int) -> None:
-        # A negative index would silently read the table from its end.
-        if not 0 <= mask < 1 << self.grid:
-            raise ValueError(f"occupancy mask {mask:#x} is not one of a grid of {self.grid} units")
 
 
 def geometry_for(table: str | None) -> Geometry | None:
@@ -233,20 +162,22 @@ def _checked_profile(field: str, profile: Profile, grid: int, name_of: Callable[
     return Profile(name, profile.size, starts, profile.max_instances, profile.memory_mib)
 
 
-@lru_cache(maxsize=8192)
-def _packed_starts(geometry: Geometry, mask: int, wants: tuple[str, ...]) -> tuple[int, ...] | None:
-    """Walk want by want over the masks that can be reached, each remembered with one way to it."""
-    ways: dict[int, tuple[int, ...]] = {mask: ()}
-    for profile in map(geometry.profile, wants):
-        assert profile is not None  # pack checked the names
-        further: dict[int, tuple[int, ...]] = {}
-        for occupied, starts in ways.items():
-            for start in profile.starts:
-                taken = window(profile, start)
-                if not occupied & taken:
-                    further.setdefault(occupied | taken, (*starts, start))
-        ways = further
-    if not ways:
-        return None
-    # Of equal ones the highest mask: low units are the ones that most profiles can start at.
-    return ways[max(ways, key=lambda reached: (int(geometry.tables.worth[reached]), reached))]
+@lru_cache(maxsize=256)
+def _placeable(geometry: Geometry) -> NDArray[np.uint8]:
+    """One table per distinct geometry: a grid of n units has few masks, 2 ** n (16, 256, 4096 on GPUs)."""
+    # Imported here: the agent reads geometries and never needs a table, and numpy takes 25 MB.
+    import numpy as np
+
+    masks = np.arange(1 << geometry.grid, dtype=np.int64)
+    placeable = np.zeros((len(masks), len(geometry.profiles)), np.uint8)
+    for index, profile in enumerate(geometry.profiles):
+        # Of windows of one size, always taking the next free one is optimal.
+        end = np.zeros(len(masks), np.uint8)
+        for start in profile.starts:
+            free = ((masks & window(profile, start)) == 0) & (end <= start)
+            placeable[:, index] += free
+            end[free] = start + profile.size
+        # Never more than the grid has units, so that any reported cap fits the array's type.
+        np.minimum(placeable[:, index], min(profile.max_instances, MAX_GRID), out=placeable[:, index])
+    placeable.setflags(write=False)
+    return placeable

@@ -7,6 +7,7 @@ to be what they ask and what can still be had. What is used never counts: which 
 from __future__ import annotations
 
 from scheduler_ext.core.gpu.gpu import Device
+from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
@@ -48,5 +49,4 @@ def _room_mib(device: Device, headroom_percent: int) -> int:
     then their shares count against the sum of the others."""
     if not device.healthy or device.mig.enabled:
         return 0
-    memory = device.memory
-    return max(0, memory.total_mib - memory.reserved_mib - memory.headroom_mib(headroom_percent))
+    return Room.of(device.memory, NOTHING_HELD, headroom_percent).share_total

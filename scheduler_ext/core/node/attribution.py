@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
+from scheduler_ext.core.gpu.room import Room
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import Node, NodeInfo, Slot
 from scheduler_ext.core.node.state import resolve_held
@@ -74,7 +75,7 @@ class _Charging:
                 not device.healthy,
                 device.cordoned,
                 not held.devices[device.uuid].units,
-                sign * held.devices[device.uuid].free_mib(device.memory),
+                sign * Room.of(device.memory, held.devices[device.uuid]).free,
                 device.index,
             ),
         )

@@ -1,7 +1,7 @@
 """The columns of a snapshot: ``[slot, state]`` arrays, a column per distinct node state, a row per device.
 
-Arrays lie so that reducing over a node's devices runs along contiguous memory. A column of no state holds
-what an unknown node looks like.
+The layout makes a reduction over a node's devices run along contiguous memory. An unused column has the
+values of an unknown node.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +23,47 @@ from scheduler_ext.core.request.resource_names import MIG_PREFIX
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
-# Of a node without GPUs.
+# The shape of a node without GPUs.
 NO_SHAPE = -1
 _Columns = TypeVar("_Columns", "DeviceColumns", "UnitColumns", "NodeColumns")
+_DTYPES = {"Bools": np.bool_, "Ints": np.int32, "Floats": np.float64}
+# Values of unused columns, by the name of the array; 0 of all others.
+_UNUSED = {
+    "share_free_mib": -1,
+    "kind": -1,
+    "limit": UNLIMITED,
+    "share_limit": UNLIMITED,
+    "neighbours": NOBODY,
+    "shape": NO_SHAPE,
+    "cpu_free_milli": UNLIMITED,
+}
+# Arrays of node columns that have the attribute of the same name.
+_OF_STATE = (
+    *("gpus", "adrift", "fresh", "estimated", "changing", "shared", "cuda", "spot"),
+    *("share_limit", "neighbours", "cpu_free_milli"),
+)
+# Arrays of unit columns that have one value per state instead of one per device.
+_PER_STATE = ("unknown", "limit")
 
 
-# Lazy values below are what scores need of a snapshot whatever the request: computed once a generation.
+def _unused(kind: type, depth: int, width: int) -> dict[str, Any]:
+    """All arrays of one kind of columns, unused."""
+    arrays: dict[str, Any] = {}
+    for name, per_device, dtype, value in _ARRAYS[kind]:
+        array = arrays[name] = np.zeros((depth, width) if per_device else width, dtype)
+        if value:
+            array.fill(value)
+    return arrays
+
+
+# Lazy values below are what scores need of a snapshot for any request: computed once per generation.
 
 
 @dataclass(frozen=True)
 class DeviceColumns:
     """Per device, ``[slot, state]``: MiB, capability as a version number, model as an index into models.
 
-    ``kind`` is an index into kinds (-1: no GPU), ``residual`` what a pod to come can have of it, in
+    ``kind`` is an index into kinds (-1: no GPU), ``residual`` the part that a future pod can have of it, in
     thousandths, ``whole`` whether that may be all of it (``core.forecast``).
     """
 
@@ -53,51 +81,36 @@ class DeviceColumns:
     @classmethod
     def empty(cls, depth: int, width: int) -> DeviceColumns:
         """Columns of no device."""
-        shape = (depth, width)
-        return cls(
-            healthy=np.zeros(shape, np.bool_),
-            model=np.zeros(shape, np.int32),
-            compute_capability=np.zeros(shape, np.int32),
-            total_mib=np.zeros(shape, np.int32),
-            share_total_mib=np.zeros(shape, np.int32),
-            share_free_mib=np.full(shape, -1, np.int32),
-            idle=np.zeros(shape, np.float64),
-            kind=np.full(shape, -1, np.int32),
-            residual=np.zeros(shape, np.int32),
-            whole=np.zeros(shape, np.bool_),
-        )
+        return cls(**_unused(cls, depth, width))
 
     def write(
         self, column: int, state: NodeState, models: Mapping[GpuModel, int], kinds: Sequence[int]
     ) -> None:
         """Fill an empty column; ``kinds`` are those of the slots."""
-        takes_whole = state.takes_whole and not state.counts_alone
+        counts_alone, takes_shares = state.counts_alone, state.takes_shares
+        takes_whole = state.takes_whole and not counts_alone
         for row, slot in enumerate(state.slots):
-            self.kind[row, column] = kinds[row]
-            if not state.counts_alone:
-                self.residual[row, column] = residual_milli(slot, shares=state.takes_shares)
-            self.whole[row, column] = takes_whole and slot.healthy and slot.is_whole and slot.idle == 1.0
-            self.healthy[row, column] = slot.healthy
-            self.model[row, column] = models[slot.model]
-            self.compute_capability[row, column] = slot.compute_capability
-            self.total_mib[row, column] = slot.total_mib
-            self.share_total_mib[row, column] = slot.share_total_mib
-            self.share_free_mib[row, column] = slot.share_free_mib
-            self.idle[row, column] = slot.idle
-
-    def clear(self, column: int) -> None:
-        """Make a column one of no device again."""
-        for each in fields(self):
-            getattr(self, each.name)[:, column] = -1 if each.name in ("share_free_mib", "kind") else 0
+            at = row, column
+            self.kind[at] = kinds[row]
+            if not counts_alone:
+                self.residual[at] = residual_milli(slot, shares=takes_shares)
+            self.whole[at] = takes_whole and slot.healthy and slot.is_whole and slot.idle == 1.0
+            self.model[at] = models[slot.model]
+            self.healthy[at] = slot.healthy
+            self.compute_capability[at] = slot.compute_capability
+            self.total_mib[at] = slot.total_mib
+            self.share_total_mib[at] = slot.share_total_mib
+            self.share_free_mib[at] = slot.share_free_mib
+            self.idle[at] = slot.idle
 
     @lazy
     def share_size_mib(self) -> Floats:
-        """What shares may have of a GPU in all, as a divisor: at least 1."""
+        """The memory that shares can have of a GPU in all, as a divisor: at least 1."""
         return np.maximum(self.share_total_mib, 1).astype(np.float64)
 
     @lazy
     def share_room_mib(self) -> Ints:
-        """What is free for shares, 0 where none may go."""
+        """The memory free for shares; 0 where no share may go."""
         return np.maximum(self.share_free_mib, np.int32(0))
 
 
@@ -108,7 +121,7 @@ class UnitColumns:
     ``[slot, state]``: ``offered`` by that device at all, ``free`` units on healthy devices, each
     ``memory_mib`` large (0: unknown) and ``gpu_part`` of the GPU, with ``free_mib`` free, of
     ``model``; ``mig_room`` where a MIG instance may lie, a number of MigRooms; ``sick`` free units on
-    unhealthy devices. ``[state]``: ``unknown`` units held on devices nobody told, ``limit`` the node's
+    unhealthy devices. ``[state]``: ``unknown`` units held on unknown devices, ``limit`` the node's
     allocatable less requests.
     """
 
@@ -126,19 +139,7 @@ class UnitColumns:
     @classmethod
     def empty(cls, depth: int, width: int) -> UnitColumns:
         """Columns that offer nothing."""
-        shape = (depth, width)
-        return cls(
-            offered=np.zeros(shape, np.bool_),
-            free=np.zeros(shape, np.int32),
-            memory_mib=np.zeros(shape, np.int32),
-            free_mib=np.zeros(shape, np.int32),
-            model=np.zeros(shape, np.int32),
-            gpu_part=np.zeros(shape, np.float64),
-            mig_room=np.zeros(shape, np.int32),
-            sick=np.zeros(shape, np.int32),
-            unknown=np.zeros(width, np.int32),
-            limit=np.full(width, UNLIMITED, np.int32),
-        )
+        return cls(**_unused(cls, depth, width))
 
     def write(
         self, column: int, slot_row: int, unit: Unit, model: int, mig_room: int, *, healthy: bool
@@ -151,11 +152,6 @@ class UnitColumns:
         self.gpu_part[slot_row, column] = unit.gpu_part
         self.mig_room[slot_row, column] = mig_room
         (self.free if healthy else self.sick)[slot_row, column] = unit.free
-
-    def clear(self, column: int) -> None:
-        """Make a column one that offers nothing again."""
-        for each in fields(self):
-            getattr(self, each.name)[..., column] = UNLIMITED if each.name == "limit" else 0
 
     @lazy
     def available(self) -> Ints:
@@ -198,10 +194,10 @@ class UnitColumns:
 @dataclass(frozen=True, slots=True)
 class NodeColumns:
     """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many slots it has.
-    ``gpus``, ``adrift``, ``neighbours`` and ``cpu_free_milli`` are those of NodeState; ``shape`` is an index
-    into shapes;
-    ``loose`` are the whole GPUs still free that are in no slot, below 0 where more of those in the slots are
-    held."""
+
+    ``shape`` is an index into shapes. ``loose`` are the free whole GPUs that are in no slot, below 0 where
+    more of those in the slots are held. The others are those of NodeState.
+    """
 
     count: Ints
     gpus: Ints
@@ -222,45 +218,20 @@ class NodeColumns:
     @classmethod
     def empty(cls, width: int) -> NodeColumns:
         """Columns of no node."""
-        return cls(
-            count=np.zeros(width, np.int32),
-            gpus=np.zeros(width, np.int32),
-            adrift=np.zeros(width, np.float64),
-            fresh=np.zeros(width, np.bool_),
-            estimated=np.zeros(width, np.bool_),
-            changing=np.zeros(width, np.bool_),
-            shared=np.zeros(width, np.bool_),
-            cuda=np.zeros(width, np.int32),
-            spot=np.zeros(width, np.bool_),
-            share_limit=np.full(width, UNLIMITED, np.int32),
-            neighbours=np.full(width, NOBODY, np.int32),
-            devices=np.zeros(width, np.int32),
-            shape=np.full(width, NO_SHAPE, np.int32),
-            cpu_free_milli=np.full(width, UNLIMITED, np.int32),
-            loose=np.zeros(width, np.int32),
-        )
+        return cls(**_unused(cls, 0, width))
 
     def write(self, column: int, state: NodeState, shape: int) -> None:
         """Fill a column, all but its count."""
-        self.gpus[column] = state.gpus
-        self.adrift[column] = state.adrift
-        self.fresh[column] = state.fresh
-        self.estimated[column] = state.estimated
-        self.changing[column] = state.changing
-        self.shared[column] = state.shared
-        self.cuda[column] = state.cuda
-        self.spot[column] = state.spot
-        self.share_limit[column] = state.share_limit
-        self.neighbours[column] = state.neighbours
+        for name in _OF_STATE:
+            getattr(self, name)[column] = getattr(state, name)
         self.devices[column] = len(state.slots)
         self.shape[column] = shape
-        self.cpu_free_milli[column] = state.cpu_free_milli
         self.loose[column] = _loose(state) if state.counts_alone else -math.ceil(state.adrift)
 
 
 def residual_milli(slot: Slot, *, shares: bool) -> int:
-    """What a pod to come can have of a GPU, in thousandths: as a share where the node takes ``shares``, else
-    as a whole one or a replica of it."""
+    """The part that a future pod can have of a GPU, in thousandths: as a share where the node takes
+    ``shares``, otherwise as a whole GPU or a replica."""
     if not slot.healthy:
         return 0
     if shares and slot.share_total_mib:
@@ -280,8 +251,29 @@ def _loose(state: NodeState) -> int:
     return max([0, *free])
 
 
-def copied(columns: _Columns, width: int) -> _Columns:
-    """The first ``width`` columns, copied."""
-    return type(columns)(
-        **{each.name: getattr(columns, each.name)[..., :width].copy() for each in fields(columns)}
+def copied(columns: _Columns, states: slice | Ints) -> _Columns:
+    """These columns, copied."""
+    kind = type(columns)
+    return kind(**{name: getattr(columns, name)[..., states].copy() for name, *_ in _ARRAYS[kind]})
+
+
+def clear(column: int, *kinds: DeviceColumns | UnitColumns) -> None:
+    """Make a column unused again."""
+    for columns in kinds:
+        for name, _, _, value in _ARRAYS[type(columns)]:
+            getattr(columns, name)[..., column] = value
+
+
+# The arrays of each kind of columns: name, whether it is per device, type, value of an unused column.
+_ARRAYS: dict[type, tuple[tuple[str, bool, type[np.generic], int], ...]] = {
+    kind: tuple(
+        (
+            each.name,
+            kind is not NodeColumns and each.name not in _PER_STATE,
+            _DTYPES[str(each.type)],
+            _UNUSED.get(each.name, 0),
+        )
+        for each in fields(kind)
     )
+    for kind in (DeviceColumns, UnitColumns, NodeColumns)
+}

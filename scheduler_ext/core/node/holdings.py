@@ -3,39 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, MigInstance, Report
+from scheduler_ext.core.gpu.gpu import Device, Holder, MigInstance, Report
+from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import ShareAsk
 from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
-
-
-@dataclass(slots=True)
-class DeviceHoldings:
-    """What is held on one device: whole units, MIG instances by UUID, and MiB promised to shares.
-
-    ``foreign_mib`` is used by pods that hold nothing there, ``departed_mib`` by pods that have left since the
-    report; ``pods`` are the uids of those that hold something.
-    """
-
-    units: int = 0
-    instances: set[str] = field(default_factory=set)
-    requested_mib: int = 0
-    foreign_mib: int = 0
-    departed_mib: int = 0
-    pods: set[str] = field(default_factory=set)
-
-    @property
-    def amounts(self) -> Hashable:
-        """All that the device's state follows from, whoever holds it."""
-        return self.units, frozenset(self.instances), self.requested_mib, self.foreign_mib, self.departed_mib
-
-    def free_mib(self, memory: Memory, headroom_mib: int = 0, requested_mib: int | None = None) -> int:
-        """What can still be promised of the device's memory."""
-        requested_mib = self.requested_mib if requested_mib is None else requested_mib
-        return memory.free_mib(requested_mib, headroom_mib, self.foreign_mib, self.departed_mib)
 
 
 @dataclass(slots=True)

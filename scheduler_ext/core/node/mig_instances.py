@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
 from scheduler_ext.core.gpu.mig_profile import window
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
-from scheduler_ext.core.node.holdings import DeviceHoldings
+from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.node.node import MigRoom
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from scheduler_ext.core.gpu.gpu import Device
+from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, share_peaks
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.state import resolve_held
@@ -16,9 +17,7 @@ from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames,
 
 def shareable_mib(device: Device) -> int:
     """What shares can get of a device at most, were nothing left untouched; 0 of a partitioned one."""
-    if device.mig.enabled:
-        return 0
-    return max(0, device.memory.total_mib - device.memory.reserved_mib)
+    return 0 if device.mig.enabled else Room.of(device.memory, NOTHING_HELD).share_total
 
 
 def overallocated(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> str | None:

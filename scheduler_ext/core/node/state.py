@@ -8,8 +8,9 @@ from dataclasses import replace
 from scheduler_ext.core.gpu.gpu import Device, Report
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile
 from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.estimate import Estimate
-from scheduler_ext.core.node.holdings import DeviceHoldings, Holdings, holdings_of
+from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.mig_instances import instance_memory_mib, mig_room, slice_model
 from scheduler_ext.core.node.neighbours import neighbours
 from scheduler_ext.core.node.node import (
@@ -119,8 +120,10 @@ def _room_key(room: MigRoom | None) -> tuple[object, ...]:
 
 
 def _without_taken(slots: list[tuple[Slot, str | None]], held: Holdings) -> list[tuple[Slot, str | None]]:
-    """Whole GPUs held on devices nobody told are no room for shares: the emptiest ones they could be are
+    """Whole GPUs held on unknown devices are no room for shares: the emptiest devices that they could be are
     taken out, so that a share fits whichever they are."""
+    if not any(held.unknown.values()):
+        return slots
     for vendor in {slot.model.vendor for slot, _ in slots}:
         unknown = max((_unknown(held, name) for name in held.unknown if vendor_of(name) == vendor), default=0)
         takers = [
@@ -205,10 +208,13 @@ class _WholeUnits:
         self._single = report.mig_strategy == "single" and any(enabled)
         self._single_valid = all(enabled) and len(profiles) == 1
         self._partitioned_is_whole = report.mig_strategy == "none"
+        self._names: dict[str, list[str]] = {}
 
     def of(self, device: Device, held: DeviceHoldings) -> Iterator[Unit]:
         """The units of every whole-GPU resource name, then of every MIG resource name."""
-        names = [name for name in self._resources.whole if self._offers(name, device.vendor)]
+        names = self._names.get(device.vendor)
+        if names is None:
+            names = self._names[device.vendor] = _whole_names(self._resources, device.vendor, self._shared)
         if self._single:
             if self._single_valid:
                 yield from (unit for name in names for unit in self._instances(device, held, name))
@@ -221,9 +227,6 @@ class _WholeUnits:
                 if self._shared:
                     yield from self._instances(device, held, f"{resource}.shared", profile)
 
-    def _offers(self, name: str, vendor: str) -> bool:
-        return vendor_of(name) in (None, vendor) and (self._shared or not name.endswith(".shared"))
-
     def _whole(self, device: Device, held: DeviceHoldings, name: str) -> Unit:
         """A device, or its replicas; under MPS each replica has an equal part of the memory."""
         memory = device.memory
@@ -233,7 +236,7 @@ class _WholeUnits:
             name,
             free=max(0, self.replicas - busy),
             memory_mib=memory.total_mib // parts,
-            free_mib=held.free_mib(memory) // parts,
+            free_mib=Room.of(memory, held).free // parts,
             model=device.model,
             gpu_part=1 / self.replicas,
         )
@@ -258,28 +261,31 @@ class _WholeUnits:
         )
 
 
+def _whole_names(resources: ResourceNames, vendor: str, shared: bool) -> list[str]:
+    """The names under which a node offers whole GPUs of a vendor, or replicas of them."""
+    return [
+        name
+        for name in resources.whole
+        if vendor_of(name) in (None, vendor) and (shared or not name.endswith(".shared"))
+    ]
+
+
 def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_percent: int) -> Slot:
-    memory = device.memory
-    headroom = memory.headroom_mib(headroom_percent)
-    share_total = max(0, memory.total_mib - memory.reserved_mib - headroom)
-    share_free = -1
-    if device.mig.enabled:
-        share_total = 0
-    elif not held.units and not device.cordoned:
-        share_free = held.free_mib(memory, headroom)
+    room = Room.of(device.memory, held, headroom_percent)
+    takes_shares = not (device.mig.enabled or held.units or device.cordoned)
     return Slot(
         model=device.model,
         healthy=device.healthy,
         compute_capability=version_number(device.compute_capability),
-        total_mib=memory.total_mib,
-        share_total_mib=share_total,
-        share_free_mib=share_free,
-        idle=_idle(device, held, share_total, whole.replicas),
+        total_mib=device.memory.total_mib,
+        share_total_mib=0 if device.mig.enabled else room.share_total,
+        share_free_mib=room.free if takes_shares else -1,
+        idle=_idle(device, held, room, whole.replicas),
         units=tuple(whole.of(device, held)),
     )
 
 
-def _idle(device: Device, held: DeviceHoldings, share_total_mib: int, replicas: int) -> float:
+def _idle(device: Device, held: DeviceHoldings, room: Room, replicas: int) -> float:
     if device.mig.enabled and device.mig.instances:
         grid = sum(instance.size for instance in device.mig.instances)
         # By their sizes: an agent may not be able to read where they are.
@@ -287,8 +293,7 @@ def _idle(device: Device, held: DeviceHoldings, share_total_mib: int, replicas: 
         return round(1 - taken / grid, 9)
     if held.units:
         return round(max(0, replicas - held.units) / replicas, 9)
-    left = max(0, share_total_mib - held.requested_mib - held.foreign_mib)
-    return round(left / share_total_mib, 9) if share_total_mib else 0.0
+    return 0.0 if device.mig.enabled else room.idle
 
 
 def _estimated_slot(estimate: Estimate, resources: ResourceNames) -> Slot:
@@ -303,7 +308,6 @@ def _estimated_slot(estimate: Estimate, resources: ResourceNames) -> Slot:
     free = min(UNLIMITED, estimate.count * estimate.replicas)
     units = tuple(
         Unit(name, free, memory_mib, memory_mib, model, gpu_part=1 / estimate.replicas)
-        for name in resources.whole
-        if vendor_of(name) in (None, estimate.vendor) and (shared or not name.endswith(".shared"))
+        for name in _whole_names(resources, estimate.vendor, shared)
     )
     return Slot(model, True, version_number(capability), memory_mib, 0, -1, 1.0, units)

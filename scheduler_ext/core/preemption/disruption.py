@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many of the pods that are to leave violate one, as kube-scheduler counts."""
+"""PodDisruptionBudgets: which of the pods that are to leave violate one, as kube-scheduler counts."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class Budget:
         )
 
     def counts(self, pod: BoundPod) -> bool:
-        """Whether kube-scheduler takes one from what is allowed when the pod leaves.
+        """Whether kube-scheduler subtracts the pod's departure from ``allowed``.
 
-        Not for a pod whose disruption is counted already; not for one without labels, nor by an empty
-        selector: kube-scheduler takes both to match nothing (filterPodsWithPDBViolation).
+        It does not where the disruption is counted already, nor for a pod without labels or a budget with an
+        empty selector, which it takes to match nothing (filterPodsWithPDBViolation).
         """
         return (
             bool(pod.labels)
@@ -71,16 +71,16 @@ class Budget:
 
 
 def most_important_first(pods: Iterable[BoundPod]) -> list[BoundPod]:
-    """In kube-scheduler's order: by priority, then who started first; who has not started comes last."""
-    return sorted(pods, key=_importance)
+    """In kube-scheduler's order: by priority, then by start; a pod that has not started comes last."""
 
+    def rank(pod: BoundPod) -> tuple[float, float, str]:
+        return -pod.priority, float("inf") if pod.started_at is None else pod.started_at, pod.uid
 
-def _importance(pod: BoundPod) -> tuple[float, float, str]:
-    return (-pod.priority, float("inf") if pod.started_at is None else pod.started_at, pod.uid)
+    return sorted(pods, key=rank)
 
 
 def budgets_of(pods: Sequence[BoundPod], budgets: Sequence[Budget]) -> list[tuple[int, ...]]:
-    """For each pod, the budgets that it would be counted against, by their place."""
+    """For each pod, the indices of the budgets that it would be counted against."""
     by_namespace: dict[str, list[int]] = {}
     for i, budget in enumerate(budgets):
         by_namespace.setdefault(budget.namespace, []).append(i)
@@ -88,7 +88,7 @@ def budgets_of(pods: Sequence[BoundPod], budgets: Sequence[Budget]) -> list[tupl
 
 
 def over_budget(counted: Iterable[tuple[int, ...]], allowed: Sequence[int]) -> list[bool]:
-    """Which pods, leaving in this order, find one of their budgets used up; ``counted`` as by budgets_of."""
+    """Which pods, leaving in this order, exceed one of their budgets; ``counted`` as from budgets_of."""
     left = list(allowed)
     over = []
     for places in counted:
@@ -96,9 +96,3 @@ def over_budget(counted: Iterable[tuple[int, ...]], allowed: Sequence[int]) -> l
             left[i] -= 1
         over.append(any(left[i] < 0 for i in places))
     return over
-
-
-def violations(pods: Iterable[BoundPod], budgets: Sequence[Budget]) -> int:
-    """How many of these pods violate a budget when all leave, the most important first."""
-    ordered = most_important_first(pods)
-    return sum(over_budget(budgets_of(ordered, budgets), [budget.allowed for budget in budgets]))

@@ -1,4 +1,4 @@
-"""A node from which pods are to leave: who of them is known to suffice, and how that is told."""
+"""A node from which pods are to leave: which of them are known to suffice, and how they are named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from scheduler_ext.core.preemption.victim_search import NO_PRIORITY, Cost
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Who is to leave a node: uids, the most important first, never none; and how many violate a budget."""
+    """The pods that are to leave a node: uids, the most important first, never none; and how many of them
+    violate a budget."""
 
     uids: tuple[str, ...]
     violations: int
@@ -21,7 +22,7 @@ class Victims:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """What kube-scheduler proposes on a node: uids ``named``, of them ``unknown`` here, and the violations it
+    """kube-scheduler's proposal for a node: uids ``named``, of them ``unknown`` here, and the violations it
     ``counted``; the node's pods by uid, those that are leaving anyway, and all uids in their order."""
 
     named: Sequence[str]
@@ -33,90 +34,88 @@ class Proposed:
 
 
 class Case:
-    """The choice on one node, and how it is told. ``waiting`` is the choice among those who leave anyway."""
+    """The choice on one node and its answer. ``waiting`` is the choice among the pods that leave anyway."""
 
     def __init__(self, choice: Choice, proposed: Proposed, waiting: Callable[[], Choice]) -> None:
         self._choice = choice
-        self._told = proposed
+        self._proposal = proposed
         self._waiting = waiting
         self._proposed = tuple(i for i, pod in enumerate(choice.pods) if pod.uid in set(proposed.named))
         self._gone = choice.at_once(self._proposed)
         self._searched = False
-        self._victims: tuple[list[int], int] | None = None
-        self._is_told = False
+        # An empty tuple until the victims are named.
+        self._victims: tuple[list[int], int] | tuple[()] | None = ()
 
     @property
     def cost(self) -> Cost | None:
-        """What those cost who are known to suffice."""
+        """The cost of the pods that are known to suffice."""
         return None if self._gone is None else self._choice.pricing.cost(self._gone)
 
     def search(self) -> None:
         """Look for cheaper ones, once."""
         if not self._searched:
-            self._searched = True
-            self._is_told = False
+            self._searched, self._victims = True, ()
             keep = bool(self._proposed) and self._choice.suffices(self._proposed)
             self._gone = self._choice.cheapest(self._gone, keep=keep)
 
     def victims(self) -> tuple[list[int], int] | None:
-        """The victims by the place of their uids, and how many violate a budget."""
-        if not self._is_told:
-            self._victims, self._is_told = self._tell(), True
-        return self._victims
+        """The victims by the index of their uids, and how many violate a budget."""
+        if self._victims == ():
+            self._victims = self._named()
+        return self._victims or None
 
-    def _tell(self) -> tuple[list[int], int] | None:
+    def _named(self) -> tuple[list[int], int] | None:
         if self._gone is None:
             return None
-        choice, told = self._choice, self._told
-        stay = [pod for pod in told.leaving if pod.uid in set(told.named)]
+        choice, proposal = self._choice, self._proposal
+        stay = [pod for pod in proposal.leaving if pod.uid in set(proposal.named)]
         evicted = [choice.pods[i] for i in self._gone]
-        if not (evicted or stay or told.unknown):
-            # Where none would be left to name, those that the pod waits for.
-            awaited = self._waiting().reprieved(tuple(range(len(told.leaving))))
-            stay = [told.leaving[i] for i in awaited or ()]
+        if not (evicted or stay or proposal.unknown):
+            # Where no victim would be left to name, the pods that the preemptor waits for.
+            awaited = self._waiting().reprieved(tuple(range(len(proposal.leaving))))
+            stay = [proposal.leaving[i] for i in awaited or ()]
             if not stay:
                 return None
         over = choice.pricing.over
-        unseen = max(0, told.counted - sum(over(self._proposed))) if told.unknown else 0
-        uids = _in_order(most_important_first([*evicted, *stay]), told.unknown, told.named, told.known)
-        return [told.uids.index(uid) for uid in uids], sum(over(self._gone)) + unseen
+        unseen = max(0, proposal.counted - sum(over(self._proposed))) if proposal.unknown else 0
+        uids = _in_order(most_important_first([*evicted, *stay]), proposal)
+        return [proposal.uids.index(uid) for uid in uids], sum(over(self._gone)) + unseen
 
 
+@dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node from which a few pods may leave, and who of them is known to suffice.
+    """A node from which a few pods may leave, and which of them are known to suffice.
 
-    Nodes that are alike share what is found; ``uids`` are this one's pods, in their order.
+    Nodes that are alike share a case; ``uids`` are this node's pods, in their order.
     """
 
-    def __init__(self, case: Case, uids: Sequence[str]) -> None:
-        self._case = case
-        self._uids = uids
+    case: Case
+    uids: Sequence[str]
 
     @property
     def cost(self) -> Cost | None:
-        """What those cost; None while nobody is known to suffice."""
-        return self._case.cost
+        """Their cost; None while no pods are known to suffice."""
+        return self.case.cost
 
     @property
     def victims(self) -> Victims | None:
-        """Those as they are to be named."""
-        found = self._case.victims()
-        return None if found is None else Victims(tuple(self._uids[i] for i in found[0]), found[1])
+        """The pods as they are to be named."""
+        found = self.case.victims()
+        return None if found is None else Victims(tuple(self.uids[i] for i in found[0]), found[1])
 
     def search(self) -> None:
         """Look for cheaper ones, once."""
-        self._case.search()
+        self.case.search()
 
 
-def _in_order(
-    pods: Sequence[BoundPod], unknown: Sequence[str], named: Sequence[str], known: Mapping[str, BoundPod]
-) -> tuple[str, ...]:
+def _in_order(pods: Sequence[BoundPod], proposal: Proposed) -> list[str]:
     """The most important first, because kube-scheduler takes the first for that. An unknown pod is at least
     as important as those that kube-scheduler named after it."""
     rows = [(pod.priority, pod.uid) for pod in pods]
-    for uid in reversed(unknown):
+    named, known = proposal.named, proposal.known
+    for uid in reversed(proposal.unknown):
         after = [known[each].priority for each in named[named.index(uid) :] if each in known]
         floor = max(after, default=NO_PRIORITY - 1)
         place = next((i for i, (priority, _) in enumerate(rows) if priority <= floor), len(rows))
         rows.insert(place, (floor, uid))
-    return tuple(uid for _, uid in rows)
+    return [uid for _, uid in rows]

@@ -1,6 +1,6 @@
-"""Which pods are alike to a request: what each would free, as far as the filters can see it.
+"""The kinds of a node's pods: pods that free the same resources, as far as the filters can see.
 
-Two pods are of one kind when either may leave in the other's place: they free the same on the same devices,
+Two pods are of one kind when either may leave instead of the other: they free the same on the same devices,
 or each the same on devices that are alike and that no other pod shares with it.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler_ext.core.gpu.gpu import Device
-from scheduler_ext.core.node.holdings import DeviceHoldings
+from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.node import Slot
-from scheduler_ext.core.preemption.dry_run import DryRun
+from scheduler_ext.core.preemption.dry_run import DryRun, Gone
 from scheduler_ext.core.preemption.victim_search import Need, Pricing
 from scheduler_ext.core.request.request import GpuRequest
 
@@ -22,33 +22,31 @@ Kinds = list[tuple[Hashable, int]]
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """Where to search: pods with their kinds, and what they must free besides what is needed anywhere."""
+    """One search: pods with their kinds, and what they must free besides the needs of the whole node."""
 
     kinds: Kinds
     needs: Sequence[Need] = ()
 
 
-def focuses(
-    departures: DryRun, pricing: Pricing, needs: Sequence[Need], request: GpuRequest
-) -> Iterator[Focus]:
+def focuses(dry_run: DryRun, pricing: Pricing, needs: Sequence[Need], request: GpuRequest) -> Iterator[Focus]:
     """The searches that together find every set of pods worth looking at; ``needs`` are those of the node."""
     shares = request.shares
     single = shares is not None and len(shares.running) + len(shares.init) == 1 and not request.units
-    report = departures.info.report
-    if shares is not None and single and report is not None and not any(departures.held.unknown.values()):
+    report = dry_run.info.report
+    if shares is not None and single and report is not None and not any(dry_run.held.unknown.values()):
         for device in report.devices:
-            # Where no share may ever go, nobody makes room for one.
+            # On a device that takes no share, departures do not help.
             if device.healthy and not device.cordoned and not device.mig.enabled:
-                yield _device_focus(device, departures, pricing, needs, shares.largest_mib)
+                yield _device_focus(device, dry_run, pricing, needs, shares.largest_mib)
         return
-    yield Focus(_node_kinds(departures, pricing, needs, request))
+    yield Focus(_node_kinds(dry_run, pricing, needs, request))
 
 
 def _device_focus(
-    device: Device, departures: DryRun, pricing: Pricing, needs: Sequence[Need], mib: int
+    device: Device, dry_run: DryRun, pricing: Pricing, needs: Sequence[Need], mib: int
 ) -> Focus:
-    """A single share needs one device: who is not on it matters only for what the whole node lacks."""
-    parts = [relief.devices.get(device.uuid) for relief in departures.reliefs]
+    """A single share needs one device: pods elsewhere matter only for the needs of the whole node."""
+    parts = [relief.devices.get(device.uuid) for relief in dry_run.reliefs]
     here = [((_price_kind(i, pricing), _part(part)), i) for i, part in enumerate(parts) if part is not None]
     lacking = [need.gains for need in needs if need.much > 0]
     elsewhere = [
@@ -56,23 +54,22 @@ def _device_focus(
         for i, part in enumerate(parts)
         if lacking and part is None and any(gains[i] for gains in lacking)
     ]
-    held, memory = departures.held.devices[device.uuid], device.memory
-    left = memory.total_mib - memory.reserved_mib - memory.headroom_mib(departures.headroom_percent) - mib
-    # Memory.free_mib has the larger of two; either must leave enough.
-    requested = (memory.unaccounted_mib or 0) + held.foreign_mib + held.requested_mib
-    used = memory.used_mib - held.departed_mib
+    held = dry_run.held.devices[device.uuid]
+    room = Room.of(device.memory, held, dry_run.sizing.headroom_percent)
+    freed = [room.without((part,)) if part else room for part in parts]
     return Focus(
         [*here, *elsewhere],
         [
-            Need(requested - left, [part.requested_mib + part.foreign_mib if part else 0 for part in parts]),
-            Need(used - left, [-part.departed_mib if part else 0 for part in parts]),
+            # The smaller of the two is free; each must become enough.
+            Need(mib - room.unpromised, [each.unpromised - room.unpromised for each in freed]),
+            Need(mib - room.unused, [each.unused - room.unused for each in freed]),
             Need(held.units, [part.units if part else 0 for part in parts]),
         ],
     )
 
 
 def _price_kind(i: int, pricing: Pricing) -> Hashable:
-    """Priority and age are left out: of pods that are alike else, the least important always go first."""
+    """Without priority and age: among otherwise equal pods, the least important always leave first."""
     return i if pricing.overlapping else pricing.counted[i]
 
 
@@ -80,56 +77,44 @@ def _part(part: DeviceHoldings) -> tuple[Hashable, ...]:
     return part.units, part.requested_mib, part.foreign_mib, part.departed_mib
 
 
-def _node_kinds(departures: DryRun, pricing: Pricing, needs: Sequence[Need], request: GpuRequest) -> Kinds:
-    parts = _parts(departures, request)
+def _node_kinds(dry_run: DryRun, pricing: Pricing, needs: Sequence[Need], request: GpuRequest) -> Kinds:
+    parts = _parts(dry_run, request)
     kinds: Kinds = []
-    for i, relief in enumerate(departures.reliefs):
+    for i, relief in enumerate(dry_run.reliefs):
         unknown = frozenset(relief.unknown.items())
         if parts[i] or unknown or any(need.much > 0 and need.gains[i] for need in needs):
             kinds.append(((_price_kind(i, pricing), unknown, parts[i]), i))
     return kinds
 
 
-def _parts(departures: DryRun, request: GpuRequest) -> list[frozenset[tuple[Hashable, int]]]:
-    """What each pod frees on devices; on one that it has to itself, as the change of what a decision sees."""
-    users = Counter(uuid for relief in departures.reliefs for uuid in relief.devices)
-    profiles = _profiles(departures)
+def _parts(dry_run: DryRun, request: GpuRequest) -> list[frozenset[tuple[Hashable, int]]]:
+    """What each pod frees on devices; on a device of its own, as the change of what a decision sees."""
+    users = Counter(uuid for relief in dry_run.reliefs for uuid in relief.devices)
+    devices = dry_run.info.report.devices if dry_run.info.report is not None else ()
+    profiles = {instance.uuid: instance.profile for device in devices for instance in device.mig.instances}
+    cordoned = {device.uuid for device in devices if device.cordoned}
     # Where shares are placed, every device has a room of its own, and few are alike.
     alone = request.shares is None
-    before = _slots(departures, (), request) if alone else {}
+    before = _slots(dry_run, (), request) if alone else {}
     parts = []
-    for i, relief in enumerate(departures.reliefs):
+    for i, relief in enumerate(dry_run.reliefs):
         exclusive = {uuid for uuid in relief.devices if alone and users[uuid] == 1}
-        after = _slots(departures, (i,), request) if exclusive else {}
+        after = _slots(dry_run, (i,), request) if exclusive else {}
         counted: Counter[Hashable] = Counter()
         for uuid, part in relief.devices.items():
-            units = departures.held.devices[uuid].units
+            units = dry_run.held.devices[uuid].units
             if uuid in exclusive:
-                counted[(units, part.units, before[uuid], after[uuid], uuid in profiles.cordoned)] += 1
+                counted[(units, part.units, before[uuid], after[uuid], uuid in cordoned)] += 1
             else:
-                instances = Counter(profiles.of[instance] for instance in part.instances)
+                instances = Counter(profiles[instance] for instance in part.instances)
                 counted[(uuid, *_part(part), frozenset(instances.items()))] += 1
         parts.append(frozenset(counted.items()))
     return parts
 
 
-@dataclass(frozen=True, slots=True)
-class _Profiles:
-    of: dict[str, str]
-    cordoned: frozenset[str]
-
-
-def _profiles(departures: DryRun) -> _Profiles:
-    devices = departures.info.report.devices if departures.info.report is not None else ()
-    return _Profiles(
-        {instance.uuid: instance.profile for device in devices for instance in device.mig.instances},
-        frozenset(device.uuid for device in devices if device.cordoned),
-    )
-
-
-def _slots(departures: DryRun, gone: tuple[int, ...], request: GpuRequest) -> dict[str, Slot]:
-    """What a decision on whole units sees of each device, without what it does not ask about."""
-    node = departures.node_without(gone)
+def _slots(dry_run: DryRun, gone: Gone, request: GpuRequest) -> dict[str, Slot]:
+    """What a decision on whole units sees of each device, without what the request does not ask about."""
+    node = dry_run.node_without(gone)
     slots = {}
     for uuid, slot in zip(node.uuids, node.state.slots, strict=True):
         if uuid is not None:

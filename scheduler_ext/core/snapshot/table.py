@@ -14,7 +14,15 @@ import numpy as np
 from scheduler_ext.core.forecast.forecast import NO_FORECAST, DeviceKind, Forecast, NodeShape
 from scheduler_ext.core.forecast.mig_rooms import MigRooms
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
-from scheduler_ext.core.node.columns import NO_SHAPE, DeviceColumns, Ints, NodeColumns, UnitColumns, copied
+from scheduler_ext.core.node.columns import (
+    NO_SHAPE,
+    DeviceColumns,
+    Ints,
+    NodeColumns,
+    UnitColumns,
+    clear,
+    copied,
+)
 from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeState
 from scheduler_ext.core.snapshot.name_index import NameIndex
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -102,7 +110,7 @@ class Table(StateColumns):
 
     def snapshot(self, generation: int, within: Snapshot | None = None) -> Snapshot:
         """All nodes as they are now."""
-        width = len(self._states)
+        used = slice(len(self._states))
         return Snapshot(
             generation=generation,
             nodes=self._nodes,
@@ -114,9 +122,9 @@ class Table(StateColumns):
             models=tuple(self._models) or (canonical_model(""),),
             kinds=tuple(self._kinds),
             shapes=tuple(self._shapes),
-            devices=copied(self._devices, width),
-            units={resource: copied(self._units[resource], width) for resource in sorted(self._units)},
-            node=copied(self._node, width),
+            devices=copied(self._devices, used),
+            units={resource: copied(self._units[resource], used) for resource in sorted(self._units)},
+            node=copied(self._node, used),
             mig_rooms=self._mig_rooms,
             expected=self.forecast,
             unsettled=frozenset(self._unsettled),
@@ -250,9 +258,7 @@ class Table(StateColumns):
         del self._column_of[state]
         self._states[column] = UNKNOWN_NODE
         self._free.append(column)
-        self._devices.clear(column)
-        for columns in self._units.values():
-            columns.clear(column)
+        clear(column, self._devices, *self._units.values())
         self._node.write(column, UNKNOWN_NODE, NO_SHAPE)
         self._model_users.subtract(set(state_models(state)))
         return all(self._model_users[model] for model in state_models(state))

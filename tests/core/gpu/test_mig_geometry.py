@@ -79,7 +79,7 @@ def test_where_an_instance_can_be_created(
 
 def test_placeable_agrees_with_nvml_on_a_gpu_with_3g_1g_and_me() -> None:
     held = [("3g.40gb", 4), ("1g.10gb", 0), ("1g.10gb+me", 1)]
-    left = dict(zip((p.name for p in A100.profiles), A100.placeable(A100.occupancy(held)), strict=True))
+    left = dict(zip((p.name for p in A100.profiles), A100.placeable[A100.occupancy(held)], strict=True))
     assert left["1g.10gb"] == 2
     assert left["2g.20gb"] == 1
     assert left["1g.20gb"] == 1
@@ -90,13 +90,7 @@ def test_placeable_agrees_with_nvml_on_a_gpu_with_3g_1g_and_me() -> None:
 def test_a_mask_caps_every_profile_at_its_max_instances() -> None:
     for table in FALLBACK_PROFILES:
         geometry = known(table)
-        assert geometry.placeable(0) == tuple(profile.max_instances for profile in geometry.profiles)
-
-
-def test_forms_of_one_shape_count_once_in_the_placeability() -> None:
-    plain = tuple(p for p in A100.profiles if not p.name.endswith("+me"))
-    without = geometry_from_report(8, plain)
-    assert all(A100.placeability(mask) == without.placeability(mask) for mask in range(256))
+        assert tuple(geometry.placeable[0]) == tuple(profile.max_instances for profile in geometry.profiles)
 
 
 @pytest.mark.parametrize(
@@ -112,42 +106,13 @@ def test_impossible_instances_are_refused(instances: list[tuple[str, int]], mess
     for refusing in (
         lambda: A100.occupancy(instances),
         lambda: A100.creatable_starts(instances, "1g.10gb"),
-        lambda: A100.pack(instances, ["1g.10gb"]),
     ):
         with pytest.raises(ValueError, match=message):
             refusing()
 
 
-@pytest.mark.parametrize(
-    ("geometry", "held", "wants", "placed"),
-    [
-        pytest.param(A100, [], [], [], id="nothing wanted, nothing placed"),
-        pytest.param(A100, [], ["3g.40gb", "3g.40gb"], [0, 4], id="two 3g fill the GPU"),
-        pytest.param(A100, [], ["3g.40gb", "3g.40gb", "1g.10gb"], None, id="and leave no unit"),
-        pytest.param(A100, [], ["1g.10gb"] * 7, [0, 1, 2, 3, 4, 5, 6], id="seven 1g"),
-        pytest.param(A100, [], ["1g.10gb"] * 8, None, id="never eight 1g"),
-        pytest.param(A100, [], ["3g.40gb", "4g.40gb"], [4, 0], id="3g makes way for 4g, answers keep order"),
-        pytest.param(A100, [], ["1g.10gb+me", "1g.10gb+me"], None, id="one +me per GPU"),
-        pytest.param(A100, [("1g.10gb+me", 6)], ["1g.10gb+me"], None, id="also counting what exists"),
-        pytest.param(A100, [("3g.40gb", 0)], ["4g.40gb"], None, id="4g has no start beside 3g at 0"),
-        pytest.param(A100, [], ["1g.5gb"], None, id="a profile of another model"),
-        pytest.param(A100, [], ["1g.10gb"] * 1_000_000, None, id="an absurd wish ends at once"),
-        pytest.param(RTX, [], ["1g.24gb-me", "2g.48gb+me.all"], [3, 6], id="+me.all fits beside -me"),
-        pytest.param(RTX, [], ["1g.24gb+me.all", "1g.24gb"], None, id="+me.all only beside -me"),
-        pytest.param(RTX, [("1g.24gb", 0)], ["1g.24gb+me.all"], None, id="nor beside 1g that exists"),
-        pytest.param(A30, [("1g.6gb", 1)], ["2g.12gb", "1g.6gb"], [2, 0], id="an A30 filled around 1g at 1"),
-    ],
-)
-def test_several_wants_are_packed_together(
-    geometry: Geometry, held: list[tuple[str, int]], wants: list[str], placed: list[int] | None
-) -> None:
-    expected = None if placed is None else list(zip(wants, placed, strict=True))
-    assert geometry.pack(held, wants) == expected
-
-
 def test_what_already_lies_there_is_a_fact_even_against_the_media_rule() -> None:
     held = [("1g.24gb+me.all", 0), ("1g.24gb", 3)]
-    assert RTX.pack(held, ["1g.24gb-me"]) is not None
     assert RTX.creatable_starts(held, "1g.24gb-me") == (6, 9)
 
 
@@ -166,15 +131,13 @@ def test_reports_of_the_same_gpu_share_one_geometry() -> None:
     copy = Geometry(A100.grid, A100.profiles)
     assert copy == A100
     assert hash(copy) == hash(A100)
-    assert copy.tables is A100.tables
+    assert copy.placeable is A100.placeable
     assert known("H100-80GB") != A100
 
 
 def test_tables_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="read-only"):
-        A100.tables.worth[0] = 0
-    with pytest.raises(ValueError, match="read-only"):
-        A100.tables.placeable[0, 0] = 0
+        A100.placeable[0, 0] = 0
 
 
 GOOD = Profile("1g.10gb", 1, (0, 1), 2, None)
@@ -212,18 +175,11 @@ def test_an_impossible_report_is_refused_naming_the_field(
 
 def test_a_reported_cap_beyond_the_grid_binds_nothing() -> None:
     geometry = geometry_from_report(8, [Profile("1g.10gb", 1, tuple(range(8)), 10**6, None)])
-    assert geometry.placeable(0) == (8,)
+    assert geometry.placeable[0].tolist() == [8]
 
 
 def test_a_reported_cap_below_the_placements_binds() -> None:
     capped = geometry_from_report(8, [Profile("1g.10gb", 1, tuple(range(8)), 2, None)])
-    assert capped.placeable(0) == (2,)
+    assert capped.placeable[0].tolist() == [2]
     assert capped.creatable_starts([("1g.10gb", 0)], "1g.10gb") == (1, 2, 3, 4, 5, 6, 7)
     assert capped.creatable_starts([("1g.10gb", 0), ("1g.10gb", 1)], "1g.10gb") == ()
-    assert capped.pack([("1g.10gb", 0)], ["1g.10gb", "1g.10gb"]) is None
-
-
-@pytest.mark.parametrize("mask", [-1, 256])
-def test_a_mask_of_another_grid_is_refused(mask: int) -> None:
-    with pytest.raises(ValueError, match="occupancy mask"):
-        A100.placeability(mask)

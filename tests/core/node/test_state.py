@@ -9,6 +9,7 @@ import pytest
 
 from scheduler_ext.core.gpu.gpu import Holder, Memory
 from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
 from scheduler_ext.core.node.estimate import estimate_from_labels
 from scheduler_ext.core.node.node import UNLIMITED, Node, NodeInfo
 from scheduler_ext.core.node.state import resolve
@@ -22,7 +23,7 @@ def resolved(info: NodeInfo, headroom_percent: int = 10) -> Node:
 
 
 @pytest.mark.parametrize(
-    ("memory", "requested_mib", "headroom_mib", "free_mib"),
+    ("memory", "requested_mib", "headroom_percent", "free_mib"),
     [
         pytest.param(Memory(1000), 0, 0, 1000, id="an empty device"),
         pytest.param(Memory(1000, 60), 0, 0, 940, id="reserved memory is never free"),
@@ -37,13 +38,15 @@ def resolved(info: NodeInfo, headroom_percent: int = 10) -> Node:
         pytest.param(Memory(1000, 60, 300, 100), 250, 0, 590, id="unaccounted use beside larger requests"),
         pytest.param(Memory(1000, 60, 300, 300), 250, 0, 390, id="all use unaccounted"),
         pytest.param(Memory(1000, 60, 100, 300), 0, 0, 640, id="more unaccounted than used"),
-        pytest.param(Memory(1000, 60, 300), 200, 100, 540, id="headroom is kept besides"),
-        pytest.param(Memory(1000, 60, 300), 900, 100, 0, id="never below zero"),
+        pytest.param(Memory(1000, 60, 300), 200, 10, 540, id="headroom is kept besides"),
+        pytest.param(Memory(1000, 60, 300), 900, 10, 0, id="never below zero"),
         pytest.param(Memory(1000, 60, 950), 0, 0, 0, id="never below zero for a full device"),
     ],
 )
-def test_free_memory_by_hand(memory: Memory, requested_mib: int, headroom_mib: int, free_mib: int) -> None:
-    assert memory.free_mib(requested_mib, headroom_mib) == free_mib
+def test_free_memory_by_hand(
+    memory: Memory, requested_mib: int, headroom_percent: int, free_mib: int
+) -> None:
+    assert Room.of(memory, NOTHING_HELD, headroom_percent).after(requested_mib).free == free_mib
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,7 @@ def test_free_memory_by_hand(memory: Memory, requested_mib: int, headroom_mib: i
     [(81920, 10, 8192), (81559, 10, 8156), (1, 10, 1), (81559, 0, 0), (23034, 15, 3456), (100, 90, 90)],
 )
 def test_headroom_is_rounded_up(total_mib: int, percent: int, headroom_mib: int) -> None:
-    assert Memory(total_mib).headroom_mib(percent) == headroom_mib
+    assert Room.of(Memory(total_mib), NOTHING_HELD, percent).share_total == total_mib - headroom_mib
 
 
 def test_headroom_is_for_shares_alone() -> None:

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.intree import Requirement
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.preemption.disruption import Budget, Selector, most_important_first, violations
+from scheduler_ext.core.preemption.disruption import (
+    Budget,
+    Selector,
+    budgets_of,
+    most_important_first,
+    over_budget,
+)
 from tests.core.preemption import preempt_oracle
 from tests.core.preemption.preempt_strategies import budgets, pods, unit
 from tests.core.reported import WHOLE, bound, wants
@@ -21,6 +27,11 @@ WEB = {"app": "web"}
 
 def pod(name: str = "a", **fields: object) -> BoundPod:
     return bound(name, wants(1, WHOLE), **({"labels": WEB} | fields))
+
+
+def violations(leaving: Sequence[BoundPod], granted: Sequence[Budget]) -> int:
+    ordered = most_important_first(leaving)
+    return sum(over_budget(budgets_of(ordered, granted), [each.allowed for each in granted]))
 
 
 def budget(selector: Selector | None = None, allowed: int = 0, **fields: object) -> Budget:

@@ -8,6 +8,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
+from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.node.node import NOBODY, UNLIMITED, NodeInfo
@@ -27,7 +28,7 @@ infos = st.one_of(
 
 
 def departures(info: NodeInfo, request: GpuRequest) -> DryRun:
-    return DryRun(info, info.pods, request, Policy(), RESOURCES, 10)
+    return DryRun(info, info.pods, request, Sizing(Policy(), RESOURCES, 10))
 
 
 def without(info: NodeInfo, gone: tuple[int, ...]) -> NodeInfo:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
@@ -61,7 +62,7 @@ def preempt(
     """The victims for a pod of priority 100."""
     request = replace(request, priority=PRIORITY)
     other = {name: Fraction(amount) for name, amount in (asks or {}).items()}
-    preemption = Preemption(request, "uid-me", other, budgets, Policy(), NAMES, 10, evaluations)
+    preemption = Preemption(request, "uid-me", other, budgets, Sizing(Policy(), NAMES, 10), evaluations)
     return preemption.victims(info, [f"uid-{name}" for name in named], counted)
 
 
@@ -514,7 +515,9 @@ def test_two_pods_of_one_name_are_two() -> None:
 
 
 def rescuable(info: NodeInfo, request: GpuRequest) -> bool:
-    return Preemption(replace(request, priority=100), "uid-me", {}, (), Policy(), NAMES, 10).rescuable(info)
+    return Preemption(
+        replace(request, priority=100), "uid-me", {}, (), Sizing(Policy(), NAMES, 10)
+    ).rescuable(info)
 
 
 def two_gpus(first: Device, second: Device) -> NodeInfo:

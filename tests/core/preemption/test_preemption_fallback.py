@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
+from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.framework import allocate
 from scheduler_ext.core.framework.allocate import place_exactly
@@ -31,9 +32,7 @@ def answer(question: Question, evaluations: int) -> Victims | None:
         question.uid,
         question.other_requests,
         question.budgets,
-        Policy(),
-        NAMES,
-        HEADROOM_PERCENT,
+        Sizing(Policy(), NAMES, HEADROOM_PERCENT),
         evaluations,
     )
     return preemption.victims(question.info, question.named)
@@ -146,7 +145,7 @@ def test_a_hostile_pod_gets_one_budget_for_placing_its_shares_on_all_nodes(
     monkeypatch.setattr(allocate, "place_exactly", watched)
     sizes = [11_000 + 137 * (i * i % 41) for i in range(40)]
     request = replace(share(*sizes), priority=100)
-    preemption = Preemption(request, "uid-me", {}, (), Policy(), NAMES, HEADROOM_PERCENT)
+    preemption = Preemption(request, "uid-me", {}, (), Sizing(Policy(), NAMES, HEADROOM_PERCENT))
     for count in (9, 8, 7):
         info = small_shares(count, gpus=8)
         victims = preemption.victims(info)

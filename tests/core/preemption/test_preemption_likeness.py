@@ -11,6 +11,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.gpu.models import canonical_model
@@ -43,9 +44,7 @@ def preemption(question: Question) -> Preemption:
         question.uid,
         question.other_requests,
         question.budgets,
-        Policy(),
-        NAMES,
-        HEADROOM_PERCENT,
+        Sizing(Policy(), NAMES, HEADROOM_PERCENT),
         10**6,
     )
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.node.nominated import seen_by
@@ -47,9 +48,7 @@ def preemption(question: Question, evaluations: int = ENDLESS) -> Preemption:
         question.uid,
         question.other_requests,
         question.budgets,
-        Policy(),
-        NAMES,
-        HEADROOM_PERCENT,
+        Sizing(Policy(), NAMES, HEADROOM_PERCENT),
         evaluations,
     )
 

@@ -1,0 +1,102 @@
+"""The room on one GPU: how much of its memory may still be promised. No other file has this arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scheduler_ext.core.gpu.gpu import Memory
+
+
+@dataclass(slots=True)
+class DeviceHoldings:
+    """What pods hold on one device: whole units, MIG instances by UUID, and MiB promised to shares.
+
+    ``foreign_mib`` is used by pods that hold nothing there, ``departed_mib`` by pods that have left since the
+    report; ``pods`` are the uids of those that hold something.
+    """
+
+    units: int = 0
+    instances: set[str] = field(default_factory=set)
+    requested_mib: int = 0
+    foreign_mib: int = 0
+    departed_mib: int = 0
+    pods: set[str] = field(default_factory=set)
+
+    @property
+    def amounts(self) -> Hashable:
+        """Everything that determines the device's state, whichever pods hold it."""
+        return self.units, frozenset(self.instances), self.requested_mib, self.foreign_mib, self.departed_mib
+
+    def less(self, part: DeviceHoldings) -> DeviceHoldings:
+        """The amounts without those of a part."""
+        return DeviceHoldings(
+            self.units - part.units,
+            self.instances - part.instances,
+            self.requested_mib - part.requested_mib,
+            self.foreign_mib - part.foreign_mib,
+            self.departed_mib - part.departed_mib,
+        )
+
+
+class Room(NamedTuple):
+    """One GPU's memory in MiB.
+
+    ``share_total`` is the memory that shares can have in all: the total less reserved memory and headroom.
+    ``unpromised`` is what remains of it after pods' requests and use that no request explains
+    (``unaccounted`` by no known pod, foreign by pods that hold nothing there); ``unused`` is what remains
+    after measured use. The smaller of the two is free, so that memory is promised twice neither for pods that
+    use less than they asked nor for pods that use more. Both go below 0 where the GPU is overcommitted.
+    """
+
+    share_total: int
+    unpromised: int
+    unused: int
+    unaccounted: int = 0
+
+    @classmethod
+    def of(cls, memory: Memory, held: DeviceHoldings, headroom_percent: int = 0) -> Room:
+        """The room beside these holdings; the headroom, a part of the total, is rounded up."""
+        headroom = -(-memory.total_mib * headroom_percent // 100)
+        total = max(0, memory.total_mib - memory.reserved_mib - headroom)
+        unaccounted = memory.unaccounted_mib or 0
+        unpromised = total - unaccounted - held.foreign_mib - held.requested_mib
+        return cls(total, unpromised, total - memory.used_mib + held.departed_mib, unaccounted)
+
+    @property
+    def free(self) -> int:
+        """What can still be promised."""
+        return max(0, min(self.unpromised, self.unused))
+
+    @property
+    def idle(self) -> float:
+        """The part of the share total that no pod holds, 0 to 1."""
+        left = max(0, self.unpromised + self.unaccounted)
+        return round(left / self.share_total, 9) if self.share_total else 0.0
+
+    @property
+    def excess(self) -> int:
+        """By how much measured use by pods that hold something exceeds what they asked; negative below it."""
+        return self.unpromised - self.unused
+
+    def after(self, load_mib: int) -> Room:
+        """The room when so much more is promised."""
+        return Room(self.share_total, self.unpromised - load_mib, self.unused, self.unaccounted)
+
+    def without(self, parts: Iterable[DeviceHoldings]) -> Room:
+        """The room when these parts of the holdings are gone."""
+        unpromised, unused = self.unpromised, self.unused
+        for part in parts:
+            unpromised += part.requested_mib + part.foreign_mib
+            unused -= part.departed_mib
+        return Room(self.share_total, unpromised, unused, self.unaccounted)
+
+    def copies(self, each_mib: int, least_free_mib: int = 0) -> int:
+        """How many shares of one size fit one after the other, each where at least so much is free."""
+        needed = max(each_mib, least_free_mib)
+        return 0 if self.free < needed else (self.unpromised - needed) // each_mib + 1
+
+
+# What is held on a device that no pod holds anything of.
+NOTHING_HELD = DeviceHoldings()

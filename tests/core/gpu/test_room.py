@@ -1,0 +1,149 @@
+"""Laws of the room on a GPU, and that every view of free memory agrees with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cycle.placement import Sizing
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.gpu.gpu import Memory
+from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, Room
+from scheduler_ext.core.node.advertised import advertised_mib
+from scheduler_ext.core.node.holdings import holdings_of
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.state import resolve
+from scheduler_ext.core.preemption.dry_run import DryRun, without
+from tests.core.asked import whole
+from tests.core.preemption.preempt_strategies import share_nodes
+from tests.strategies import RESOURCES, clusters
+
+# Small against a GPU, so that most have room left; and now and then as large, so that some have too little.
+mib = st.integers(0, 60) | st.integers(0, 60) | st.integers(0, 60) | st.integers(0, 700)
+percents = st.sampled_from((0, 1, 10, 90))
+memories = st.builds(Memory, st.integers(0, 999), mib, mib, st.none() | mib)
+holdings = st.builds(DeviceHoldings, requested_mib=mib, foreign_mib=mib, departed_mib=mib)
+rooms = st.builds(Room.of, memories, holdings, percents)
+
+
+@given(memories, holdings, percents)
+def test_free_is_what_the_larger_of_requests_and_use_leaves(
+    memory: Memory, held: DeviceHoldings, percent: int
+) -> None:
+    """The formula in one line, for memory that is not overcommitted by itself."""
+    headroom = -(-memory.total_mib * percent // 100)
+    strangers = (memory.unaccounted_mib or 0) + held.foreign_mib
+    explained = max(held.requested_mib, memory.used_mib - strangers - held.departed_mib)
+    left = memory.total_mib - memory.reserved_mib - headroom - strangers - explained
+    assert Room.of(memory, held, percent).free == max(0, left)
+
+
+@given(rooms, mib)
+def test_a_load_that_leaves_again_changes_nothing(room: Room, load_mib: int) -> None:
+    assert room.after(load_mib).without([DeviceHoldings(requested_mib=load_mib)]) == room
+
+
+@given(memories, holdings, holdings, percents)
+def test_without_a_part_is_the_room_beside_the_rest(
+    memory: Memory, rest: DeviceHoldings, part: DeviceHoldings, percent: int
+) -> None:
+    both = DeviceHoldings(
+        requested_mib=rest.requested_mib + part.requested_mib,
+        foreign_mib=rest.foreign_mib + part.foreign_mib,
+        departed_mib=rest.departed_mib + part.departed_mib,
+    )
+    assert both.less(part) == rest
+    assert Room.of(memory, both, percent).without([part]) == Room.of(memory, rest, percent)
+
+
+@given(rooms, mib, mib)
+def test_loads_add_up(room: Room, one: int, other: int) -> None:
+    assert room.after(one).after(other) == room.after(one + other)
+    assert room.after(0) == room
+
+
+@given(memories, holdings, percents)
+def test_only_a_gpu_of_which_too_much_was_asked_has_less_than_no_room(
+    memory: Memory, held: DeviceHoldings, percent: int
+) -> None:
+    room = Room.of(memory, held, percent)
+    asked = held.requested_mib + held.foreign_mib + (memory.unaccounted_mib or 0)
+    assert (room.unpromised < 0) == (asked > room.share_total)
+    assert (room.unused < 0) == (memory.used_mib - held.departed_mib > room.share_total)
+    assert 0 <= room.free <= max(0, room.unpromised)
+    assert room.share_total >= 0
+    held_part = min(1, (held.requested_mib + held.foreign_mib) / (room.share_total or 1))
+    assert abs(room.idle - (1 - held_part if room.share_total else 0)) < 1e-8
+
+
+@given(rooms, mib)
+def test_a_load_takes_at_most_its_size_and_never_adds_room(room: Room, load_mib: int) -> None:
+    after = room.after(load_mib)
+    assert room.free - load_mib <= after.free <= room.free
+    assert after.idle <= room.idle
+
+
+@given(rooms, st.integers(1, 100), mib)
+def test_as_many_copies_as_one_after_the_other(room: Room, each_mib: int, least_free_mib: int) -> None:
+    count, left = 0, room
+    while left.free >= max(each_mib, least_free_mib):
+        count, left = count + 1, left.after(each_mib)
+    assert room.copies(each_mib, least_free_mib) == count
+
+
+def test_the_last_copy_may_take_all() -> None:
+    assert [Room(100, 100, 100).copies(mib) for mib in (100, 50, 101)] == [1, 2, 0]
+
+
+@given(rooms)
+def test_the_excess_of_use_is_what_promises_leave_beyond_use(room: Room) -> None:
+    assert room.unused + room.excess == room.unpromised
+
+
+@given(clusters(), percents)
+def test_the_shares_of_a_state_are_the_rooms_of_its_gpus(infos: tuple[NodeInfo, ...], percent: int) -> None:
+    for info in infos:
+        node, held = resolve(info, RESOURCES, percent), holdings_of(info, RESOURCES)
+        devices = {device.uuid: device for device in info.report.devices} if info.report else {}
+        open_slots = [
+            (slot, devices[uuid], held.devices[uuid])
+            for slot, uuid in zip(node.state.slots, node.uuids, strict=True)
+            if uuid is not None and slot.share_free_mib >= 0
+        ]
+        rooms = [Room.of(device.memory, here, percent) for _, device, here in open_slots]
+        assert sum(slot.share_free_mib for slot, _, _ in open_slots) == sum(room.free for room in rooms)
+        assert [slot.share_total_mib for slot, _, _ in open_slots] == [room.share_total for room in rooms]
+
+
+@given(clusters(), percents)
+def test_a_node_of_shares_advertises_the_share_total_of_its_healthy_gpus(
+    infos: tuple[NodeInfo, ...], percent: int
+) -> None:
+    for info in infos:
+        if info.report is None:
+            continue
+        devices = tuple(replace(each, cordoned=False) for each in info.report.devices)
+        plain = replace(info, report=replace(info.report, devices=devices), share_node=True, allocatable={})
+        slots = resolve(plain, RESOURCES, percent).state.slots
+        expected = sum(slot.share_total_mib for slot in slots if slot.healthy)
+        assert advertised_mib(plain, RESOURCES, percent) == expected
+
+
+@given(share_nodes(), st.data())
+def test_the_room_that_departures_leave_is_that_of_the_holdings_without_them(
+    pair: tuple[NodeInfo, object], data: st.DataObject
+) -> None:
+    info, _ = pair
+    dry_run = DryRun(info, info.pods, whole(), Sizing(Policy(), RESOURCES, 10))
+    if info.report is None or not info.pods or len({pod.uid for pod in info.pods}) < len(info.pods):
+        return
+    gone = data.draw(st.sets(st.sampled_from(range(len(info.pods)))).map(sorted).map(tuple))
+    left = holdings_of(without(info, [info.pods[i] for i in gone]), RESOURCES)
+    if any(info.pods[i].departed or info.pods[i].finished for i in gone):
+        return
+    for device in info.report.devices:
+        parts = [dry_run.reliefs[i].devices.get(device.uuid, NOTHING_HELD) for i in gone]
+        before = Room.of(device.memory, dry_run.held.devices[device.uuid], 10)
+        assert before.without(parts) == Room.of(device.memory, left.devices[device.uuid], 10)
