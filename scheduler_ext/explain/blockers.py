@@ -1,4 +1,4 @@
-"""Who would have to leave a node for a pod to fit there."""
+"""The pods that would have to leave a node for a pod to fit there."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from scheduler_ext.core.node.node import BoundPod, Node
 from scheduler_ext.core.preemption.dry_run import DryRun, Gone
 from scheduler_ext.core.request.request import GpuRequest
 
-# A node has at most some hundred pods with GPUs; larger crowds are told as a whole.
+# A node has a few hundred pods with GPUs at most; larger crowds are reported as a whole.
 _MOST = 256
 
 
 def blockers(node: Node, request: GpuRequest, sizing: Sizing, uid: str) -> list[BoundPod]:
-    """A few pods, of the lowest priorities, without which the request fits on the node; none where nobody's
-    leaving helps.
+    """A few pods, of the lowest priorities, without which the request fits on the node; empty if no
+    departures help.
 
-    One where one suffices, else as many of the lowest priorities as are needed, and none in vain. ``uid`` is
-    the pod that asks, which is not in its own way.
+    One pod if one suffices, otherwise as many of the lowest priorities as needed, and none in vain. ``uid``
+    is the requesting pod, which does not block itself.
     """
     pods = sorted(
         (pod for pod in node.info.pods if pod.holds and pod.uid != uid and pod.request.asks_gpu),

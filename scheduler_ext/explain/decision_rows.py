@@ -1,4 +1,4 @@
-"""The last decisions in the few words of a list, and what pods ask."""
+"""The last decisions as rows of a list, and requests in a few words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler_ext.extender.record import Recorded
 
 
 def decision_row(entry: Recorded) -> dict[str, Any]:
-    """One record: of so many nodes asked about so many fit, why not the others, where it went."""
+    """One record: how many of the requested nodes fit, why the others do not, and the chosen node."""
     best = entry.candidates[0] if entry.candidates else None
     bound = entry.bound
     return {
@@ -29,7 +29,7 @@ def decision_row(entry: Recorded) -> dict[str, Any]:
 
 
 def asks(request: GpuRequest) -> str:
-    """What a pod asks of GPUs in a few words."""
+    """A pod's GPU request in a few words."""
     parts = [f"{ask.count} × {ask.resource}" for ask in request.units]
     if request.shares is not None:
         parts += [f"{mib} MiB of a GPU" for _, mib in request.shares.by_container]

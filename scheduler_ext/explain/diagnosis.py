@@ -1,4 +1,4 @@
-"""Why a pod fits nowhere, and what would have to change: for whoever waits for it."""
+"""Why a pod fits nowhere, and which changes would help."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _REMEDIES = {reason.text: reason.remedy for reason in REASONS}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A pod and the nodes it was decided for. ``in_tree`` is what kube-scheduler refuses, by node; ``facts``
-    of the nodes as its filters see them, where they are known. ``namespace`` is the only one of which other
-    pods are named; None: of all."""
+    """A pod and the nodes of its decision. ``in_tree`` are kube-scheduler's refusals, by node; ``facts`` are
+    the nodes as its filters see them, where known. ``namespace`` is the only one whose other pods are named;
+    None names all.
+    """
 
     uid: str
     request: GpuRequest
@@ -45,10 +46,11 @@ class Case:
 
 
 def diagnosis(case: Case) -> dict[str, Any]:
-    """How many nodes each reason refuses, the refusal that is nearest to a fit, and what would help.
+    """The number of nodes for each reason, the refusal that is nearest to a fit, and the changes that would
+    help.
 
     Plain JSON values: ``counts`` by reason; ``nearest`` (node, by, reason, nearestMiss, text,
-    wouldFitWithout) or None where it fits or there are no nodes; ``advice``, sentences, the best first.
+    wouldFitWithout) or None if it fits or there are no nodes; ``advice``, sentences, the best first.
     """
     refused = _refused(case)
     counts = Counter({each.reason: 0 for each in refused})
@@ -80,7 +82,7 @@ def diagnosis(case: Case) -> dict[str, Any]:
         *unoffered(case.request, case.decision.snapshot, case.sizing.resources),
         *_waiting(near, leaving, case),
         *_of_operators(near, case),
-        # First what the nearest node wants.
+        # The nearest node's needs come first.
         *chain.from_iterable(ways if near.in_tree is None else reversed(ways)),
     ]
     if not told["advice"]:
@@ -116,7 +118,7 @@ def _leaver(pod: BoundPod, namespace: str | None) -> dict[str, Any]:
 
 
 def _waiting(near: Refused, leaving: Sequence[BoundPod], case: Case) -> list[str]:
-    """Whom to wait for, and whether kube-scheduler would make them leave."""
+    """The pods to wait for, and whether kube-scheduler would evict them."""
     if not leaving:
         return []
     who = leavers(leaving, case.namespace)
@@ -141,14 +143,14 @@ def _changes(case: Case) -> list[str]:
 
 
 def _of_operators(near: Refused, case: Case) -> list[str]:
-    """The nearest node's advice for those who run it."""
+    """The nearest node's advice for its operators."""
     miss = case.decision.nearest_miss(near.node.info.name) if near.in_tree is None else None
     advice = BY_NAME[miss.criterion].for_operators(miss, near.node) if miss is not None else None
     return [advice] if advice is not None else []
 
 
 def _of_kubernetes(refused: Sequence[Refused], near: Refused, case: Case) -> list[str]:
-    """What keeps it from nodes whose GPUs would do."""
+    """Kubernetes' obstacles to nodes with sufficient GPUs."""
     kept: dict[tuple[str, str], list[Refused]] = {}
     for each in refused:
         if each.in_tree is not None and each.code == FITS:

@@ -1,4 +1,4 @@
-"""Why a pod would go to a node or not, in numbers: for people and programs that ask."""
+"""A decision about a pod in numbers, for people and programs."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
 @dataclass(frozen=True, slots=True)
 class KubeView:
-    """What kube-scheduler's own filters say: whom they refuse, by node, and the nodes as they see them, where
-    that is known."""
+    """The verdicts of kube-scheduler's own filters: refusals by node, and the nodes as they see them, where
+    known.
+    """
 
     refused: Mapping[str, InTreeRejection] = field(default_factory=dict)
     facts: Mapping[str, NodeFacts] = field(default_factory=dict)
@@ -54,8 +55,8 @@ class KubeView:
 def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[str, Any]:
     """The Explanation of a pod on a cluster, best node first, as plain JSON values.
 
-    kube-scheduler's own filters run first where Node objects are known, then ours, as they would live.
-    Raises PodError for the pod, InventoryError for an object of the inventory, naming what cannot be read.
+    kube-scheduler's own filters run first where Node objects are known, then the extender's, as in a cluster.
+    Raises PodError for the pod, InventoryError for an object of the inventory, naming the unreadable field.
     """
     resources = config.resource_names()
     nodes = {
@@ -63,7 +64,7 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
     }
     snapshot = build_snapshot(nodes, 1, forecast=Forecast(state.workload, ()))
     decision = filter_nodes(wish(pod, config), snapshot, config.policy())
-    # kube-scheduler never sees a pod that cannot be read: there is nothing it would say.
+    # kube-scheduler never sees an unreadable pod, so it has no verdict.
     invalid = isinstance(decision.request, InvalidRequest)
     kube_view = KubeView() if invalid else _kube_view(pod, state, config)
     return explanation(pod, decision, kube_view, config, warnings(pod, decision.request, state, resources))
@@ -99,7 +100,7 @@ def explanation(
 def diagnosed(
     pod: kube.Pod, decision: Decision, kube_view: KubeView, config: Configuration
 ) -> dict[str, Any]:
-    """The part of an Explanation that is of all nodes together: counts, nearest, advice. Raises PodError."""
+    """The part of an Explanation about all nodes together: counts, nearest, advice. Raises PodError."""
     request = decision.request
     if isinstance(request, InvalidRequest):
         count = len(decision.snapshot.nodes)
@@ -123,7 +124,7 @@ def diagnosed(
 
 
 def wish(pod: kube.Pod, config: Configuration) -> GpuRequest | InvalidRequest:
-    """What a pod asks of GPUs. Raises PodError for an amount of the wrong JSON type."""
+    """A pod's GPU request. Raises PodError for an amount of the wrong JSON type."""
     try:
         return pod_request(pod, config.resource_names())
     except QuantityError as error:
@@ -136,7 +137,9 @@ def _passes(decision: Decision, name: str) -> bool:
 
 
 def _kube_view(pod: kube.Pod, state: ClusterState, config: Configuration) -> KubeView:
-    """What kube-scheduler's own filters say; our resources are ours to judge, with better numbers."""
+    """The verdicts of kube-scheduler's own filters; the extender judges its resources itself, with better
+    numbers.
+    """
     needs = _needs(pod)
     nodes = InTreeNodes(state.objects, config.resource_names(), state.infos)
     return KubeView(nodes.refused(needs), nodes.known)
@@ -150,7 +153,7 @@ def _needs(pod: kube.Pod) -> PodNeeds:
 
 
 def _fitting(decision: Decision, refused_in_tree: Mapping[str, object]) -> list[dict[str, Any]]:
-    """The nodes that fit, best first, with the points kube-scheduler would get for those given back."""
+    """The nodes that fit, best first, with kube-scheduler's points for those that filter returns."""
     snapshot = decision.snapshot
     names = sorted(name for name in snapshot.nodes if name not in refused_in_tree and _passes(decision, name))
     rows = snapshot.rows(names)
@@ -182,7 +185,7 @@ def _fit(node: Node, state: int, score: int, decision: Decision) -> dict[str, An
 
 
 def _gpus(node: Node) -> dict[str, Any]:
-    """The node with its models, None where it has no GPU, and how many GPUs it has and has free."""
+    """The node with its models, None if it has no GPU, and its numbers of GPUs and free GPUs."""
     return {
         "node": node.info.name,
         "model": ", ".join(node.models) or None,
@@ -192,7 +195,7 @@ def _gpus(node: Node) -> dict[str, Any]:
 
 
 def allocation(node: Node, state: int, decision: Decision) -> list[dict[str, Any]]:
-    """Who would get what: a GPU for each share; resource and count alone where the device plugin picks."""
+    """The allocation: a GPU for each share; resource and count alone where the device plugin picks."""
     request = decision.request
     if isinstance(request, InvalidRequest) or not request.asks_gpu:
         return []
@@ -244,7 +247,7 @@ def _refused(
 
 
 def _resolvable(info: NodeInfo, decision: Decision, config: Configuration) -> bool:
-    """Would it fit if the pods of lower priority left?"""
+    """Whether the pod would fit if the pods of lower priority left."""
     request = decision.request
     if isinstance(request, InvalidRequest) or not any(pod.priority < request.priority for pod in info.pods):
         return False
@@ -260,7 +263,7 @@ def _resolvable(info: NodeInfo, decision: Decision, config: Configuration) -> bo
 
 
 def asked(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
-    """A request as plain values; nothing of one that cannot be read."""
+    """A request as plain values; empty for an unreadable one."""
     if isinstance(request, InvalidRequest):
         return {"gpus": {}, "mig": {}, "shares": []}
     shares: Sequence[tuple[str, int]] = ()
@@ -276,7 +279,7 @@ def asked(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
 def warnings(
     pod: kube.Pod, request: GpuRequest | InvalidRequest, state: ClusterState, resources: ResourceNames
 ) -> list[str]:
-    """What of a pod does nothing, or is not compared, though somebody may think so."""
+    """Settings of the pod that have no effect, or that are not compared here."""
     found = pod_warnings(pod, request, resources)
     bare = sorted(name for name in state.infos if name not in state.objects.nodes)
     if bare:
@@ -288,7 +291,7 @@ def warnings(
 
 
 def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources: ResourceNames) -> list[str]:
-    """What of a pod does nothing, though somebody may think so."""
+    """Settings of the pod that have no effect."""
     annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
     found = [
         f"annotation {key}: unknown, does nothing{_meant(key, resources.share)}"

@@ -1,4 +1,4 @@
-"""Why a pod went somewhere, or waits: what was decided of it, and what would be decided now."""
+"""Past and present decisions about a pod: where it went, or why it waits."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ NOT_OFFERED = "kube-scheduler did not ask about this node"
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A pod that somebody asks about, as far as it is known here."""
+    """The pod of a question, as far as it is known here."""
 
     pod: kube.Pod
     request: GpuRequest | InvalidRequest
     record: Recorded | None = None
     holder: BoundPod | None = None
     bound_to: str | None = None
-    # Its GPUs and MIG instances there, as far as they are known.
+    # Its known GPUs and MIG instances there.
     holds: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
-    # Nobody of that name waits or holds anything any more.
+    # No pod of that name waits or holds GPUs any longer.
     gone: bool = False
 
 
 class Seen(Protocol):
-    """What pods are explained on: a running extender's source, or a replayed one."""
+    """The source of an explanation: a running extender's, or a replayed one."""
 
     @property
     def snapshot(self) -> Snapshot | None: ...
@@ -64,7 +64,7 @@ class Seen(Protocol):
 
 
 def other_scheduler(name: str, was_asked: bool, config: Configuration) -> str | None:
-    """What to know of a pod that waits for a scheduler which does not ask us, as far as is known."""
+    """A warning for a pod that waits for a scheduler which does not call this extender, as far as known."""
     if was_asked or not name or name in config.scheduler_names:
         return None
     ours = ", ".join(config.scheduler_names)
@@ -77,7 +77,7 @@ class Explainer:
     def __init__(
         self, source: Seen, record: Record, config: Configuration, places: Places | None = None
     ) -> None:
-        """``places`` are those that preempt of a running extender has named lately."""
+        """``places`` are those that preempt of a running extender has named."""
         self._source = source
         self._record = record
         self.config = config
@@ -86,7 +86,7 @@ class Explainer:
         self._places = Places(self._sizing) if places is None else places
 
     def of_name(self, namespace: str, name: str) -> dict[str, Any]:
-        """The Explanation of a pod that is waiting, was decided about lately, or holds GPUs.
+        """The Explanation of a pod that is waiting, was decided about recently, or holds GPUs.
 
         Raises RequestError: 404 for any other, 503 before the first inventory.
         """
@@ -95,13 +95,14 @@ class Explainer:
     def of_manifest(self, pod: kube.Pod, notes: Sequence[str] = ()) -> dict[str, Any]:
         """The Explanation of a pod that need not exist, with notes about it among the warnings.
 
-        Raises RequestError (400) naming what is wrong.
+        Raises RequestError (400) naming the problem.
         """
         return self._explained(_Found(pod, self._request(pod), warnings=notes))
 
     def of_waiting(self, waiting: PendingPod) -> dict[str, Any]:
-        """Of a pod that waits, the part of its Explanation that is of all nodes together: ``counts``,
-        ``nearest``, ``advice``, and how many ``nodes`` there are. Raises RequestError."""
+        """For a waiting pod, the part of its Explanation about all nodes together: ``counts``, ``nearest``,
+        ``advice``, and the number of ``nodes``. Raises RequestError.
+        """
         pod = read_redacted(waiting.manifest)
         found = _Found(pod, self._request(pod), self._record.of_pod(waiting.pod))
         decision, kube_view = self._decided(found)
@@ -113,7 +114,8 @@ class Explainer:
 
     def snapshot_file(self) -> bytes:
         """The state that decisions follow from, packed. Raises RequestError (503) before the first
-        inventory."""
+        inventory.
+        """
         snapshot = self._source.snapshot
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
@@ -130,7 +132,7 @@ class Explainer:
 
     def _explained(self, found: _Found) -> dict[str, Any]:
         decision, kube_view = self._decided(found)
-        # Who it is comes before what is odd about the request.
+        # Notes about the pod's identity come before notes about its request.
         warnings = [*found.warnings, *pod_warnings(found.pod, found.request, self._resources)]
         try:
             told = explanation(found.pod, decision, kube_view, self.config, warnings)
@@ -155,8 +157,9 @@ class Explainer:
             raise RequestError(400, f"Pod {pod_name(found.pod)}: {error}") from None
 
     def _kube_view(self, found: _Found, snapshot: Snapshot) -> KubeView:
-        """What kube-scheduler's own filters say, as far as they can be followed here: all about the node
-        itself, and CPU; and of the last time whom they kept from us. Raises QuantityError."""
+        """The verdicts of kube-scheduler's own filters, as far as they can be computed here: everything about
+        the node itself, and CPU; and from the last request the nodes that they removed. Raises QuantityError.
+        """
         needs = pod_needs(found.pod)
         ignored = frozenset({*needs.requests, "pods"}) - {_CPU}
         facts = {
@@ -182,9 +185,9 @@ class Explainer:
             (p for p in self._source.pending() if (p.pod.namespace, p.pod.name) == (namespace, name)), None
         )
         if waiting is not None:
-            # Newer than what kube-scheduler sent, and what it wrote on the pod since is there as well.
+            # Newer than kube-scheduler's request, and with its later changes of the pod.
             pod = read_redacted(waiting.manifest)
-            # Of this pod, and not of another that had its name before.
+            # Of this pod, and not of an earlier one with the same name.
             record = self._record.of_pod(waiting.pod)
             was_asked = record is not None and record.filters > 0
             stranger = other_scheduler(waiting.scheduler_name, was_asked, self.config)
@@ -217,7 +220,7 @@ class Explainer:
         return None
 
     def _seen_by(self, found: _Found) -> Snapshot:
-        """The snapshot as this pod may count on it, as filter sees it; without itself, where it is bound."""
+        """The snapshot that this pod sees in filter; for a bound pod, without the pod itself."""
         snapshot = self._source.snapshot
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
@@ -230,7 +233,7 @@ class Explainer:
 
 
 def _no_longer(record: Recorded) -> str:
-    """What to know of a pod that is known by its record alone."""
+    """A warning for a pod that is known from its record alone."""
     return (
         f"no pod {record.namespace}/{record.name} waits for GPUs or holds any now; this is of the last one "
         f"of that name that was decided about: uid {record.uid}, at {time_text(record.at)}"
@@ -238,13 +241,13 @@ def _no_longer(record: Recorded) -> str:
 
 
 def _named(pod: BoundPod) -> kube.Pod:
-    """A pod of which the manifest is not known: its name, and nothing that kube-scheduler's filters read."""
+    """A pod without a known manifest: its name, and nothing that kube-scheduler's filters read."""
     metadata = kube.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
     return kube.Pod(metadata=metadata, spec=kube.PodSpec(priority=pod.priority))
 
 
 def _with_cpu(facts: NodeFacts, info: NodeInfo) -> NodeFacts:
-    """With what is known of the node's CPU; without end where nothing is."""
+    """With the node's known CPU; unlimited if unknown."""
     if info.cpu_milli is None:
         return replace(facts, allocatable={_CPU: Fraction(UNLIMITED)})
     asked = info.cpu_elsewhere_milli + sum(pod.cpu_milli for pod in info.pods if pod.holds)
@@ -254,7 +257,7 @@ def _with_cpu(facts: NodeFacts, info: NodeInfo) -> NodeFacts:
 
 
 def _not_offered(record: Recorded | None, snapshot: Snapshot) -> Mapping[str, InTreeRejection]:
-    """The nodes that kube-scheduler's own filters kept from us the last time."""
+    """The nodes that kube-scheduler's own filters removed the last time."""
     offered = record.offered if record is not None else None
     if offered is None:
         return {}

@@ -1,4 +1,4 @@
-"""What kube-scheduler's own filters say of every Node, while pods come to it and leave it."""
+"""The verdicts of kube-scheduler's own filters on every Node, while pods are added and removed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.node_info import node_facts
 from scheduler_ext.wire.objects import Objects
 
-# Pods that need the same are judged once; so many different needs are remembered.
+# The number of different needs that are remembered; pods with equal needs are judged once.
 _REMEMBERED = 64
 
 _Key = tuple[Hashable, ...]
@@ -28,16 +28,16 @@ _Key = tuple[Hashable, ...]
 
 @dataclass(slots=True)
 class _Judged:
-    """The nodes that refuse some needs, as of so many changes."""
+    """The nodes that refuse some needs, after that many changes."""
 
     refused: dict[str, InTreeRejection] = field(default_factory=dict)
     changes: int = 0
 
 
 class InTreeNodes:
-    """The nodes of a cluster. Of those without a Node object only the name is compared.
+    """The nodes of a cluster. For nodes without a Node object only the name is compared.
 
-    Raises InventoryError for a Node, or a pod on it, with an amount that cannot be read.
+    Raises InventoryError for a Node, or a pod on it, with an unreadable amount.
     """
 
     def __init__(self, objects: Objects, resources: ResourceNames, names: Iterable[str]) -> None:
@@ -54,7 +54,7 @@ class InTreeNodes:
                 raise InventoryError(f"Node {name} or a pod on it: {error}") from None
 
     def facts(self, name: str) -> NodeFacts | None:
-        """A node as those filters see it now; None without a Node object."""
+        """The node as those filters see it now; None without a Node object."""
         return self._facts.get(name)
 
     @property
@@ -63,11 +63,11 @@ class InTreeNodes:
         return self._facts
 
     def ours(self, needs: PodNeeds) -> frozenset[str]:
-        """The resources that a pod needs and the extender judges, with better numbers."""
+        """The resources of a pod that the extender judges itself, with better numbers."""
         return frozenset(name for name in needs.requests if self._resources.is_gpu(name))
 
     def refused(self, needs: PodNeeds, *, with_gpus: bool = False) -> Mapping[str, InTreeRejection]:
-        """Every node that refuses a pod, and why; ``with_gpus``: GPUs counted as kube-scheduler does."""
+        """Every node that refuses a pod, and why; ``with_gpus`` counts GPUs as kube-scheduler does."""
         ignored = frozenset[str]() if with_gpus else self.ours(needs)
         key = (*_key(needs), with_gpus)
         judged = self._judged.get(key)
@@ -106,7 +106,7 @@ class InTreeNodes:
 
 
 def with_pods(facts: NodeFacts, amounts: Mapping[str, Fraction], pods: int) -> NodeFacts:
-    """A node with so many pods more (or less, below zero), each with these requests."""
+    """A node with this many pods more (or fewer, below zero), each with these requests."""
     requested = dict(facts.requested)
     for name, amount in amounts.items():
         requested[name] = requested.get(name, Fraction(0)) + amount * pods

@@ -1,4 +1,4 @@
-"""What a user does about what kube-scheduler's own filters refuse."""
+"""Advice for refusals of kube-scheduler's own filters."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _REMEDIES = {
 
 
 def remedy(example: Refused, alike: Sequence[Refused], needs: PodNeeds) -> str:
-    """What to change, as the end of a sentence. ``example`` is the nearest of the nodes that the same filter
-    refuses (``alike``)."""
+    """The change that helps, as the end of a sentence. ``example`` is the nearest of the nodes that the same
+    filter refuses (``alike``).
+    """
     rejection = example.in_tree
     assert rejection is not None
     match rejection.plugin:
@@ -40,7 +41,7 @@ def remedy(example: Refused, alike: Sequence[Refused], needs: PodNeeds) -> str:
 
 
 def _toleration(taint: str) -> str:
-    """KEY=VALUE:EFFECT as what tolerates it."""
+    """The toleration for a taint, as KEY=VALUE:EFFECT."""
     named, _, effect = taint.rpartition(":")
     key, _, value = named.partition("=")
     how = f"operator: Equal, value: {value}" if value else "operator: Exists"
@@ -48,7 +49,7 @@ def _toleration(taint: str) -> str:
 
 
 def _less(rejection: InTreeRejection) -> str:
-    """With the amount that would fit, where there is one resource of which some is left."""
+    """With the amount that would fit, if there is one resource that is partly free."""
     resource = rejection.reason.removeprefix("Insufficient ")
     have = rejection.have or ""
     if resource == rejection.reason or "," in have or not have.strip("0") or have.startswith("-"):
@@ -57,7 +58,7 @@ def _less(rejection: InTreeRejection) -> str:
 
 
 def _labels(alike: Sequence[Refused], needs: PodNeeds) -> str:
-    """The values that the nodes have of a label in the pod's nodeSelector that none of them meets."""
+    """The nodes' values of a label in the pod's nodeSelector that none of them meets."""
     for key, value in needs.node_selector.items():
         there = Counter(each.facts.labels.get(key) for each in alike if each.facts is not None)
         if not there or value in there:

@@ -1,4 +1,6 @@
-"""Of nodes that all refuse a pod, the one that came nearest to taking it: what a user would change first."""
+"""The node that came nearest to accepting a pod that all nodes refuse: the first thing for a user to
+change.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +21,18 @@ from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import MIG_PREFIX
 
 _REMEMBERED = 65_536
-# kube-scheduler's filters about the node itself, in their order; first where all that is known is that one
-# of them refused.
+# kube-scheduler's filters about the node itself, in their order; the first entry stands for an unknown one of
+# them.
 _ABOUT_THE_NODE = ("NotOffered", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity")
 
-# How much of what a request needs the nodes of a state lack, 0 to 1.
+# The missing part of a request on the nodes of a state, 0 to 1.
 Lacks = dict[tuple[GpuRequest, NodeState], float]
-# How near a refusal is: its kind, and among mismatches how late the filter asks.
+# How near a refusal is: its kind, and among mismatches the position of the filter.
 _Stage = tuple["_Kind", int]
 
 
 class _Kind(IntEnum):
-    """What stands between a pod and a node, the farthest first."""
+    """The obstacle between a pod and a node, the farthest first."""
 
     NO_GPUS = 0
     TWO_OBSTACLES = 1
@@ -43,8 +45,9 @@ class _Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A node (or ``alike`` ones) that refuses a pod: ``code`` is the verdict of our filters (FITS: only
-    kube-scheduler's refuse), ``facts`` are those its own filters saw."""
+    """A node (or ``alike`` ones) that refuses a pod: ``code`` is the verdict of the extender's filters (FITS:
+    only kube-scheduler's refuse), ``facts`` is the node as kube-scheduler's filters see it.
+    """
 
     node: Node
     code: int
@@ -54,7 +57,7 @@ class Refused:
 
     @property
     def reason(self) -> str:
-        """The first to refuse speaks, and that is kube-scheduler."""
+        """kube-scheduler's reason comes first, because its filters run first."""
         return self.in_tree.reason if self.in_tree is not None else REASONS[self.code - 1].text
 
 
@@ -65,16 +68,15 @@ def nearest(
     ours: frozenset[str],
     known: Lacks | None = None,
 ) -> Refused | None:
-    """The refusal that came nearest to a fit; None of none.
+    """The refusal that came nearest to a fit; None without any.
 
-    One obstacle comes before two. Of single ones an amount that others hold comes first, then what passes by
-    itself (a change in progress, a report that is late), then a mismatch of the node (kube-scheduler's), then
-    one of its GPUs (ours), of each the one that a later filter sees, and last an amount that the node does
-    not have when it is empty. Of amounts, sizes and versions the one of which the smallest part is missing
-    comes first; of equals a node with MIG instances where those are asked, the commonest reason, then the
-    first name. ``decision`` is that of these
-    nodes; ``ours`` are resources that kube-scheduler's filters left to us; ``known`` is kept between calls,
-    where there are several about the same nodes.
+    One obstacle is nearer than two. Of single ones, the nearest is an amount that others hold, then a state
+    that ends by itself (a change in progress, a late report), then a mismatch of the node (kube-scheduler's),
+    then one of its GPUs (the extender's), each ordered by the position of the filter, and last an amount that
+    the node does not even have when empty. Of amounts, sizes and versions the smallest missing part is
+    nearest; of equal ones a node with MIG instances if the pod requests them, the most frequent reason, then
+    the first name. ``decision`` is about these nodes; ``ours`` are resources that kube-scheduler leaves to
+    the extender; ``known`` is kept between calls about the same nodes.
     """
     assert isinstance(decision.request, GpuRequest)
     near: list[Refused] = []
@@ -127,7 +129,7 @@ def _stage(refused: Refused, decision: Decision) -> _Stage:
         return (_Kind.AMOUNT if has_when_empty else _Kind.AMOUNT_IT_NEVER_HAS), 0
     if miss is MissKind.PASSING and _is_alone(refused, decision):
         return _Kind.PASSES_BY_ITSELF, 0
-    # The device plugin withdraws sick GPUs, so there are fewer than there will be.
+    # The device plugin withdraws unhealthy GPUs, so there are fewer than after their repair.
     if miss is MissKind.UNHEALTHY or has_when_empty:
         return _Kind.OUR_MISMATCH, refused.code
     return _Kind.TWO_OBSTACLES, 0
@@ -139,7 +141,7 @@ def _is_alone(refused: Refused, decision: Decision) -> bool:
 
 
 def _has_when_empty(node: Node, request: GpuRequest) -> bool:
-    """Whether a node has as many of what is asked as the pod wants, held or not, as far as is told."""
+    """Whether a node has the requested amounts at all, held or not, as far as reported."""
     if request.shares is not None and not (node.state.offers_shares and node.state.gpus):
         return False
     allocatable = node.info.allocatable
@@ -149,7 +151,7 @@ def _has_when_empty(node: Node, request: GpuRequest) -> bool:
     for slot in node.state.slots:
         for unit in slot.units:
             offered[unit.resource] += round(1 / unit.gpu_part) if unit.gpu_part else 1
-    # An estimate has one slot for all GPUs; of MIG instances nobody tells how many there might be.
+    # An estimate has one slot for all GPUs; the possible number of MIG instances is unknown.
     least = node.state.gpus if node.state.estimated else 0
     return all(
         offered[ask.resource] > 0
@@ -191,20 +193,20 @@ def _lacking(miss: NearestMiss | None) -> float:
 
 
 def miss_of(refused: Refused, decision: Decision) -> dict[str, Any] | None:
-    """What was closest on the filter that refuses, as plain values."""
+    """The nearest miss of the filter that refuses, as plain values."""
     if refused.in_tree is not None:
         return in_tree_miss(refused.in_tree)
     return gpu_miss(refused.node.info.name, decision)
 
 
 def gpu_miss(name: str, decision: Decision) -> dict[str, Any] | None:
-    """What was closest on the first of our filters that refuses a node, as plain values."""
+    """The nearest miss of the extender's first filter that refuses a node, as plain values."""
     miss = decision.nearest_miss(name)
     return asdict(miss) if miss is not None else None
 
 
 def in_tree_miss(rejection: InTreeRejection) -> dict[str, Any] | None:
-    """The numbers behind a refusal of kube-scheduler's, as plain values; None where there are none."""
+    """The numbers of a refusal by kube-scheduler, as plain values; None if there are none."""
     if rejection.needed is None and rejection.have is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""Pods that have GPUs, with where and which, and those that wait, with why."""
+"""Pods with GPUs, with their node and devices, and waiting pods, with the reason."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _held(pod: BoundPod, info: NodeInfo) -> dict[str, Any]:
 
 
 def held_devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:
-    """The GPUs and MIG instances it was seen on, or was given."""
+    """The GPUs and MIG instances that the pod was seen on, or was given."""
     given = [
         {"container": container, "uuid": uuid} for container, uuids in pod.devices.items() for uuid in uuids
     ]

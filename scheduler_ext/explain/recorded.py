@@ -1,4 +1,4 @@
-"""What was decided of a pod, as plain JSON values."""
+"""The record of a pod's decisions, as plain JSON values."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _bound(bound: Bound) -> dict[str, Any]:
 
 
 def unschedulable_message(pod: kube.Pod) -> str | None:
-    """What kube-scheduler itself last wrote on a pod that it could not place; None where nothing."""
+    """kube-scheduler's own last message on an unplaced pod; None if there is none."""
     for condition in (pod.status.conditions or ()) if pod.status is not None else ():
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.message

@@ -1,4 +1,4 @@
-"""What stands between a pod and a node, in a sentence."""
+"""Obstacles between a pod and a node, in sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMED = 3
 
 
 def unattributed(info: NodeInfo, unknown: Mapping[str, int], share: str) -> list[dict[str, Any]]:
-    """What a node's pods hold on devices that are not known, by resource, each as plain values and a text.
+    """The holdings of a node's pods on unknown devices, by resource, each as plain values and a text.
 
     ``unknown`` are the units by resource; ``share`` is the resource of memory shares.
     """
@@ -55,8 +55,9 @@ def obstacle(node: Node, reason: str, miss: dict[str, Any] | None) -> str:
 
 
 def leavers(pods: Sequence[BoundPod], namespace: str | None) -> str:
-    """The pods that would have to leave, at most a few by name; of other namespaces than ``namespace`` no
-    name is told, unless it is None."""
+    """The pods that would have to leave, a few of them by name; pods of other namespaces than ``namespace``
+    are not named, unless it is None.
+    """
     named = [_named(pod, namespace) for pod in pods[:_NAMED]]
     if len(pods) > _NAMED:
         named.append(f"{len(pods) - _NAMED} more")

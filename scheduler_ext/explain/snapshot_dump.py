@@ -1,5 +1,6 @@
-"""The state of a running extender as one value: all that its decisions follow from, to be explained
-elsewhere."""
+"""The state of a running extender as one value: everything that its decisions follow from, for explanations
+elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pod asks for that no node has at all: a name that is misspelt, or of another cluster."""
+"""Requested resources and models that no node has: misspelt names, or names of another cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMED = 6
 
 
 def unoffered(request: GpuRequest, snapshot: Snapshot, resources: ResourceNames) -> list[str]:
-    """A sentence for the models and each resource that are nowhere, with those there are."""
+    """A sentence for the models and each resource that no node has, with the existing ones."""
     missing = [*_resources(request, snapshot, resources), *_shares(request, snapshot)]
     return [*_models(request, snapshot), *(missing or _together(request, snapshot))]
 
@@ -60,7 +60,7 @@ def _shares(request: GpuRequest, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _hands_out_shares(node: Node) -> bool:
-    """Whether it does, or would if its agent reported."""
+    """Whether the node accepts shares, or would if its agent reported."""
     state = node.state
     return node.info.share_node or (state.offers_shares and state.gpus > 0 and not state.estimated)
 

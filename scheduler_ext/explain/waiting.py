@@ -1,4 +1,4 @@
-"""The pods that wait for GPUs, each with its reason and what is nearest to a fit: for pages and metrics."""
+"""The pods that wait for GPUs, each with its reason and its nearest node, for pages and metrics."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ log = logging.getLogger(__name__)
 NOT_ASKED = "kube-scheduler has not asked about it"
 FITS_NOW = "it fits now; kube-scheduler has yet to try again"
 UNREADABLE = "something that cannot be read"
-# Who waits is listed this often at most.
+# The list of waiting pods is renewed this often at most.
 _LIST_S = 2.0
-# Finding the nearest node looks at all of them: it may take this part of the time, so much of it at once.
+# The search for the nearest node covers all nodes: it may take this part of the time, and this much at once.
 _PART = 0.05
 _AT_ONCE_S = 0.5
 # A scrape waits less long.
 _AT_SCRAPE_S = 0.05
 MOST_LINES = 500
 
-# Pods alike: of one namespace, whose pods alone an explanation names, and of one spec.
+# The identity of equal pods: their namespace, whose pods alone an explanation names, and their spec.
 _Kind = tuple[str, bytes]
 _Told = Mapping[str, Any] | None
 
 
 class Waiters(Protocol):
-    """Who waits."""
+    """The waiting pods."""
 
     def pending(self) -> Sequence[PendingPod]: ...
 
 
 class Waiting:
-    """Safe to use from any thread. What is nearest is found for pods alike together, a few kinds at a time,
-    so that little time goes there; what was found stays until its turn comes again."""
+    """Safe to use from any thread. The nearest node is computed once for equal pods, a few kinds at a time,
+    so that it takes little time; a result stays until the kind's turn comes again.
+    """
 
     def __init__(
         self,
@@ -61,24 +62,25 @@ class Waiting:
         self._lock = Lock()
         self._lines: list[dict[str, Any]] = []
         self._listed_until = self._idle_until = 0.0
-        # The one that was looked into longest ago first.
+        # The kind that was examined longest ago comes first.
         self._told: OrderedDict[_Kind, _Told] = OrderedDict()
 
     def reasons(self) -> dict[str, int]:
-        """How many pods wait for which reason: the one of ``lines``; of those that are not looked into yet,
-        what refused most nodes the last time."""
+        """The number of waiting pods by reason: the reason of ``lines``; for pods that are not examined yet,
+        the most frequent reason of the last filter.
+        """
         known = {(line["namespace"], line["name"]): line["reason"] for line in self._listed(_AT_SCRAPE_S)}
         pods = ((each, known.get((each.pod.namespace, each.pod.name))) for each in self._source.pending())
         return dict(Counter(reason or self._reason(each, self._of(each)) for each, reason in pods))
 
     def lines(self) -> list[dict[str, Any]]:
-        """The pods that wait, the highest priority first, then the longest waiting; at most 500.
+        """The waiting pods, the highest priority first, then the longest waiting; at most 500.
 
-        Plain JSON values: ``namespace``, ``name``, ``uid``, ``priority``, ``since``,
-        ``asks``, ``filters`` (how often kube-scheduler asked), ``reason`` (of the node that is nearest to a
-        fit; until that is known, what refused most nodes the last time), ``nearest`` (a sentence, or None),
-        ``commonest`` (the ``reason`` that refuses most, how many ``nodes``, ``of`` how many; or None),
-        ``nominated`` (the node where it waits for others to leave).
+        Plain JSON values: ``namespace``, ``name``, ``uid``, ``priority``, ``since``, ``asks``, ``filters``
+        (how often kube-scheduler asked), ``reason`` (of the node that is nearest to a fit; until that is
+        known, the most frequent reason of the last filter), ``nearest`` (a sentence, or None), ``commonest``
+        (the ``reason`` that refuses most, its number of ``nodes``, ``of`` all; or None), ``nominated`` (the
+        node where it waits for others to leave).
         """
         return self._listed(_AT_ONCE_S)
 
@@ -94,7 +96,7 @@ class Waiting:
         waiting = sorted(self._source.pending(), key=lambda each: (-each.pod.priority, _since(each.pod)))
         pods = waiting[:MOST_LINES]
         kinds = [(each.pod.namespace, spec_of(each.manifest)) for each in pods]
-        # Of each kind the first.
+        # The first pod of each kind.
         alike = dict(zip(reversed(kinds), reversed(pods), strict=True))
         for gone in self._told.keys() - alike.keys():
             del self._told[gone]
@@ -122,7 +124,7 @@ class Waiting:
         except RequestError:
             return None
         except Exception:
-            # One pod that cannot be made sense of must not take the list, nor a scrape, from all others.
+            # One unreadable pod must not take the list, nor a scrape, from all others.
             log.exception("pod %s/%s: cannot be looked into", waiting.pod.namespace, waiting.pod.name)
             return None
 
@@ -163,7 +165,7 @@ class Waiting:
 
 
 def _asks(waiting: PendingPod) -> str:
-    """With what is known of a request that cannot be read; ``nearest`` says what is wrong with it."""
+    """With the known part of an unreadable request; ``nearest`` has the problem."""
     known = asks(waiting.pod.request)
     if waiting.invalid is None:
         return known

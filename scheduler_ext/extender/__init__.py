@@ -1,1 +1,1 @@
-"""One request from bytes to bytes, and the state it is answered from; no HTTP here."""
+"""filter, prioritize and preempt from bytes to bytes, and the state that answers them; no HTTP here."""

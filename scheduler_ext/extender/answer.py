@@ -1,4 +1,4 @@
-"""What the extender replies, and what there is to count about it."""
+"""The extender's reply, with the values that are counted and recorded about it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler_ext.wire.extender_args import ExtenderArgs
 
 
 class Basis(NamedTuple):
-    """What an answer follows from, for whoever records it; ``rows`` are those of the nodes asked about."""
+    """The basis of an answer, for the record; ``rows`` are those of the requested nodes."""
 
     raw_pod: bytes
     decision: Decision
@@ -21,10 +21,10 @@ class Basis(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A reply, and what there is to count about it; ``problem`` is set when the pod's wish is invalid.
+    """A reply and its counts; ``problem`` is set if the pod's request is invalid.
 
-    ``args`` is what the request was read into, for whoever sends the reply to hold until it is out: letting
-    go of thousands of names takes a good part of a millisecond.
+    The sender of the reply holds ``args``, the decoded request, until the reply is out: releasing thousands
+    of names takes a good part of a millisecond.
     """
 
     body: bytes

@@ -1,4 +1,4 @@
-"""The best nodes of one decision, and what they were good at."""
+"""The best nodes of one decision, and their scores."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from scheduler_ext.core.snapshot.name_index import NameIndex
 
 Names = Mapping[str, int]
 
-# kube-scheduler adds scores of its own, and draws lots among the best: the one it takes is among few.
+# kube-scheduler adds its own scores and picks among the best at random, so it takes one of few nodes.
 _KEPT = 5
 _REMEMBERED_INDICES = 4
 
 
 def best_of(decision: Decision, rows: Ints) -> tuple[Candidate, ...]:
-    """The best few of the nodes at ``rows`` that fit and are known by name, best first, equals by name."""
+    """The best few nodes at ``rows`` that fit and are known by name, best first, equal ones by name."""
     snapshot = decision.snapshot
     known = rows[rows >= 0]
     totals = decision.totals[snapshot.state_of[known]]
@@ -47,7 +47,7 @@ def best_of(decision: Decision, rows: Ints) -> tuple[Candidate, ...]:
 
 
 class _Identity:
-    """An index as a key that is equal to itself alone: comparing thousands of names would take longer."""
+    """An index as a key that equals only itself: comparing thousands of names would take longer."""
 
     def __init__(self, index: NameIndex) -> None:
         self.index = index

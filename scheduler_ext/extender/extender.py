@@ -42,13 +42,13 @@ from scheduler_ext.wire.pod import pod_name, pod_priority, pod_request, pod_uid
 
 log = logging.getLogger(__name__)
 
-# filter and prioritize are sent the same bytes of a pod, one after the other.
+# filter and prioritize carry the same bytes of a pod, one after the other.
 _REMEMBERED_PODS = 64
-# Larger pods are not remembered: most have 2 to 10 kB, and anybody may send one.
+# Larger pods are not remembered: most have 2 to 10 kB, and any client may send one.
 _REMEMBERED_POD_BYTES = 64 * 1024
-# In the bytes of a pod for which others leave a node, and of few others: so few are decoded to ask.
+# In the bytes of pods with a nomination and of few others, so that few pods are decoded to check.
 _NOMINATED = b'"nominatedNodeName"'
-# What has all tables looked up that some decision may want.
+# A request that causes the lookup of all tables that any decision may need.
 _SMALLEST_SHARE = GpuRequest(shares=ShareAsk((("", 1),)))
 
 
@@ -63,12 +63,12 @@ class Extender:
         self._resources = config.resource_names()
         self._policy = config.policy()
         self.sizing = Sizing(self._policy, self._resources, config.memory.headroom_percent)
-        # For the memory of pods.
+        # For the remembered pods.
         self._lock = Lock()
-        # For those who change the table.
+        # For writers of the table.
         self._writing = Lock()
         self._table = Table({})
-        # The forecast whose tables are all made.
+        # The forecast whose tables are complete.
         self._looked_up: Forecast | None = None
         self._generation: Generation | None = None
         self._seen = SeenNodes(self.sizing)
@@ -86,9 +86,9 @@ class Extender:
         return generation.snapshot if generation is not None else None
 
     def replace_nodes(self, infos: Iterable[NodeInfo], forecast: Forecast | None = None) -> Snapshot:
-        """Make these the nodes that decisions see, one generation later; for one writer at a time.
+        """Publish these nodes as the next generation; for one writer at a time.
 
-        Without a ``forecast`` of the pods to come the last one stays.
+        Without a ``forecast`` of future demand the last one stays.
         """
         nodes = {info.name: self._known_or_not(info) for info in infos}
         with self._writing:
@@ -102,9 +102,9 @@ class Extender:
         return snapshot
 
     def expect(self, forecast: Forecast) -> None:
-        """Score by another forecast of the pods to come, one generation later.
+        """Publish the next generation with another forecast of future demand.
 
-        Whoever makes it for the ``kinds`` of the latest snapshot lets no writer wait here.
+        A forecast made for the ``kinds`` of the latest snapshot keeps no writer waiting here.
         """
         with self._writing:
             self._table.forecast = forecast
@@ -112,7 +112,7 @@ class Extender:
                 self._publish()
 
     def update_nodes(self, changed: Mapping[str, NodeInfo | None]) -> Snapshot:
-        """The same for the nodes that changed; None is one that is gone."""
+        """Publish changed nodes as the next generation; None is a removed node."""
         nodes = {
             name: self._known_or_not(info) if info is not None else None for name, info in changed.items()
         }
@@ -126,7 +126,7 @@ class Extender:
         return snapshot
 
     def _known_or_not(self, info: NodeInfo) -> Node:
-        """One node that we cannot make sense of must not take the others with it."""
+        """One unreadable node must not take the others with it."""
         try:
             return self._resolved(info)
         except Exception:
@@ -144,13 +144,13 @@ class Extender:
         return snapshot
 
     def _look_up(self, snapshot: Snapshot) -> None:
-        """Make all tables that depend on no pod before anybody decides by them."""
+        """Build all tables that are independent of pods before decisions need them."""
         if snapshot.forecast is self._looked_up:
-            # Columns of nodes, which are looked up in them.
+            # Columns of nodes, which are looked up in these tables.
             _ = snapshot.demand, snapshot.scarcity, snapshot.host_scarcity
             return
         _ = filter_nodes(_SMALLEST_SHARE, snapshot, self._policy).totals
-        # It has the kinds of GPUs that are new, too.
+        # It also has the new kinds of GPUs.
         self._table.forecast = self._looked_up = snapshot.forecast
 
     def filter(self, body: bytes, deadline: float) -> Answer:
@@ -221,7 +221,9 @@ class Extender:
         return {name: refused.pop(name) for name in found if name in refused}
 
     def _request(self, args: ExtenderArgs) -> GpuRequest | InvalidRequest:
-        """What the pod asks; the same bytes ask the same, so those of the last pods are not read again."""
+        """The pod's request; equal bytes have equal requests, so those of the last pods are not parsed
+        again.
+        """
         with self._lock:
             known = self._requests.get(args.raw_pod)
         if known is not None:
@@ -229,7 +231,7 @@ class Extender:
         try:
             request = pod_request(args.pod, self._resources)
         except QuantityError as error:
-            # Not a wish that cannot be meant but JSON that no quantity is written in.
+            # Not an invalid wish, but JSON in which no quantity is written.
             raise RequestError(400, f"Pod.spec: {error}") from None
         if len(args.raw_pod) <= _REMEMBERED_POD_BYTES:
             with self._lock:
@@ -237,10 +239,10 @@ class Extender:
         return request
 
     def _dry_run(self, args: ExtenderArgs, snapshot: Snapshot) -> Snapshot:
-        """A snapshot of the Node objects sent, for this request alone.
+        """A snapshot of the Node objects in the request, for this request alone.
 
-        A node we know (same name and uid) keeps our devices and holdings under the labels and allocatable
-        sent; any other, such as an autoscaler's template, is what its labels say.
+        A known node (same name and uid) keeps its devices and holdings with the labels and allocatable in the
+        request; any other, such as an autoscaler's template, follows from its labels.
         """
         nodes = {}
         for i, (name, node) in enumerate(zip(args.names, args.nodes or (), strict=True)):
@@ -255,14 +257,14 @@ class Extender:
     def _known(name: str, node: kube.Node, snapshot: Snapshot) -> NodeInfo:
         known = snapshot.nodes.get(name)
         uid = node.metadata.uid if node.metadata else None
-        # An inventory without Node objects knows no uids; there the name decides.
+        # An inventory without Node objects has no uids; there the name decides.
         if known is not None and known.info.uid in (None, uid):
             return known.info
         return NodeInfo(name)
 
 
 def _unknown(info: NodeInfo) -> Node:
-    """The node as one of which no GPU is known."""
+    """The node with no known GPU."""
     return Node(NodeInfo(info.name, uid=info.uid, freshness="Missing"), UNKNOWN_NODE, ())
 
 
@@ -270,7 +272,7 @@ _AnyNode = TypeVar("_AnyNode", Node, Node | None)
 
 
 def _without_the_impossible(nodes: Mapping[str, _AnyNode]) -> dict[str, _AnyNode]:
-    """The same, but that no GPU is known of nodes that no table takes."""
+    """The same nodes, except that no GPU is known of nodes that no table accepts."""
     kept = dict(nodes)
     for name, node in nodes.items():
         if node is None:
@@ -284,11 +286,11 @@ def _without_the_impossible(nodes: Mapping[str, _AnyNode]) -> dict[str, _AnyNode
 
 
 def _refusals(names: list[str], codes: Codes) -> tuple[dict[str, str], dict[str, int]]:
-    """Reason by refused name, and how many names each reason refuses."""
+    """The reason by refused name, and the number of names for each reason."""
     counts = np.bincount(codes, minlength=len(REASONS) + 1).tolist()
     refused: dict[str, str] = {}
     rejected = {}
-    # The commonest reason first, because the dict of the first is taken as it is.
+    # The most frequent reason first, because its dict is used without a copy.
     for code in sorted(range(1, len(counts)), key=counts.__getitem__, reverse=True):
         if not counts[code]:
             break

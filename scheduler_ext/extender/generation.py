@@ -15,14 +15,14 @@ from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
-# prioritize follows filter for the same pod, and the pods of a Deployment ask the same. Losing a decision
-# costs its recomputation.
+# prioritize follows filter for the same pod, and the pods of a Deployment have equal requests. A lost
+# decision only costs its recomputation.
 _REMEMBERED_DECISIONS = 64
 _REMEMBERED_OVERLAYS = 16
 # Views of single nodes: more than there are nominated pods at a time.
 _REMEMBERED_NODES = 512
 
-# A node that a pod sees in a way of its own: the pods that count there, and those that it only knows so.
+# A pod's own view of a node: the pods that count there, and those that are only in this view.
 _Seen = tuple[str, tuple[str, ...], tuple[object, ...]]
 
 
@@ -36,8 +36,9 @@ def _key(node: NodeInfo, seen: NodeInfo) -> _Seen:
 
 
 class SeenNodes:
-    """Nodes that differ for some pods, kept from one generation to the next, as most nodes do not change.
-    Safe to use from several threads."""
+    """Nodes that differ for some pods, kept across generations, because most nodes do not change. Safe to use
+    from several threads.
+    """
 
     def __init__(self, sizing: Sizing) -> None:
         self._sizing = sizing
@@ -45,7 +46,7 @@ class SeenNodes:
         self._known: LRUCache[_Seen, tuple[Node, Node]] = LRUCache(_REMEMBERED_NODES)
 
     def resolved(self, node: Node, seen: NodeInfo) -> Node:
-        """The node as ``seen``, which follows from the node and from the pods that count."""
+        """The node in the view ``seen``, which follows from the node and from the pods that count."""
         key = _key(node.info, seen)
         with self._lock:
             known = self._known.get(key)
@@ -86,7 +87,7 @@ class Generation:
         return overlay
 
     def decide(self, request: GpuRequest, seen: Snapshot) -> Decision:
-        """The decision about a request on a view that ``seen_with`` returned."""
+        """The decision about a request on a view from ``seen_with``."""
         with self._lock:
             decision = self._decisions.get((request, seen))
         if decision is None:

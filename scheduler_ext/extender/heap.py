@@ -1,4 +1,4 @@
-"""The memory of a process that answers for weeks: what keeps it from growing."""
+"""Memory of a process that runs for weeks: measures against its growth."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _M_ARENA_MAX = -8
 def share_one_arena() -> None:
     """Have all threads allocate from one heap; for a process that has no other thread yet.
 
-    glibc gives threads heaps of their own, up to eight for each core. What one thread frees, another cannot
-    use, and dozens of threads that take turns keep many times what they need at once. Python lets one thread
-    run at a time, so that they gain nothing by it. Other C libraries have no such heaps.
+    glibc gives threads their own heaps, up to eight for each core. Memory that one thread frees is not
+    available to another, and dozens of alternating threads keep many times the memory that they need at once.
+    Python runs one thread at a time, so they gain nothing from own heaps. Other C libraries have none.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def settle_heap() -> None:
-    """Free what is unreachable, and keep the collector from walking the rest, after much was replaced.
+    """Free unreachable objects, and exempt the rest from garbage collection, after much was replaced.
 
-    All that is reachable is taken for what lives until the next call. Freezing without collecting would keep
-    garbage for ever, and without thawing, the cycles of what was frozen before. Takes a tenth of a second or
-    more for 5,000 nodes, in which no other thread runs.
+    All reachable objects count as living until the next call. Freezing without collecting would keep garbage
+    forever, and without thawing, the cycles of objects that were frozen before. Takes a tenth of a second or
+    more for 5,000 nodes, while no other thread runs.
     """
     gc.unfreeze()
     gc.collect()

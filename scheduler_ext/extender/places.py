@@ -21,12 +21,12 @@ from scheduler_ext.core.node.nominated import room_for_both, seen_differently, w
 from scheduler_ext.core.preemption.victim_candidate import Victims
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
-# A restart of the API server silences a watch for 38 s; a place that was not taken is no longer kept then.
+# A restart of the API server silences a watch for 38 s; later, an unused place is not kept.
 UNHEARD_S = 60.0
 # The nomination and the end of the victims are written within this time.
 BEHIND_S = 5.0
 _REMEMBERED = 128
-# Each filter looks at all nodes of all places, and of hundreds of equal nodes kube-scheduler takes one.
+# Each filter checks all nodes of all places, and of hundreds of equal nodes kube-scheduler takes one.
 _NODES = 16
 
 
@@ -34,9 +34,9 @@ _NODES = 16
 class Place:
     """One pod's place: ``victims`` by node; kube-scheduler chose one of these nodes.
 
-    Of the time when they were named: ``known`` are the uids of victims that were known there, ``leaving`` of
-    those that left already, ``before`` is the node that the pod was nominated to, and ``version`` its
-    resourceVersion. Times are monotonic.
+    From the time of naming: ``known`` are the uids of the victims known there, ``leaving`` of those already
+    leaving, ``before`` is the node that the pod was nominated to, and ``version`` its resourceVersion. Times
+    are monotonic.
     """
 
     pod: BoundPod
@@ -50,7 +50,7 @@ class Place:
 
 
 class Places:
-    """What preempt has named. Safe to use from several threads; false while there is nothing."""
+    """The places that preempt named. Safe to use from several threads; false while there are none."""
 
     def __init__(self, sizing: Sizing, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._sizing = sizing
@@ -59,7 +59,7 @@ class Places:
         # By uid; replaced and never changed, so that readers need no lock.
         self._places: dict[str, Place] = {}
         self._ended: set[str] = set()
-        # Nodes with their places, for every filter asks: by name, with what they follow from.
+        # Nodes with their places, because every filter needs them: by name, with their sources.
         self._laid: dict[str, tuple[NodeInfo, tuple[int, ...], NodeInfo, tuple[Place, ...]]] = {}
 
     def __bool__(self) -> bool:
@@ -74,8 +74,9 @@ class Places:
         *,
         gone: bool = False,
     ) -> None:
-        """Preempt names these victims for a pod, instead of any before. Only nodes count that kube-scheduler
-        can choose. ``gone``: kube-scheduler knows that these victims have left."""
+        """Preempt names these victims for a pod, in place of earlier ones. Only nodes that kube-scheduler can
+        choose count. ``gone``: kube-scheduler knows that these victims have left.
+        """
         now = self._monotonic()
         likely = _chosen_from(victims, snapshot)
         nominated = (snapshot.nodes[name].info for name in snapshot.unsettled)
@@ -95,21 +96,23 @@ class Places:
             self._put(pod.uid, place if likely else None)
 
     def of(self, uid: str) -> Place | None:
-        """A pod's place, if it was named lately."""
+        """A pod's place, if it was named a short time ago."""
         self._expire()
         return self._places.get(uid)
 
     def is_recent(self, place: Place) -> bool:
-        """Whether a place was named so lately that kube-scheduler may not know it of the pod yet."""
+        """Whether a place is so new that kube-scheduler may not have written the nomination yet."""
         return self._monotonic() < place.named_at + BEHIND_S
 
     def forget(self, uid: str) -> None:
-        """A pod has no such place any more."""
+        """Remove a pod's place."""
         with self._lock:
             self._put(uid, None)
 
     def over(self, info: NodeInfo) -> NodeInfo:
-        """A node with the places named on it, as if the watch showed them; the same object without any."""
+        """A node with the places named on it, as if the watch showed them; the same object if there are
+        none.
+        """
         self._expire()
         here = tuple(place for place in self._places.values() if info.name in place.victims)
         if not here:
@@ -122,7 +125,7 @@ class Places:
             seen = with_place(seen, place.pod, place.victims[info.name].uids)
         if any(pod.request.shares is not None for pod in seen.nominated):
             seen = place_nominated(seen, self._sizing)
-        # With the places themselves, so that their ids are of no others.
+        # Together with the places, so that their ids stay unique.
         self._laid[info.name] = info, tuple(map(id, here)), seen, here
         return seen
 
@@ -139,14 +142,15 @@ class Places:
         return seen_differently(self.unsettled(snapshot).values(), uid, priority)
 
     def asked(self, uid: str, nominated: str | None, version: str) -> None:
-        """kube-scheduler asks about a pod, and says where it is nominated."""
+        """kube-scheduler sends a pod with its nomination."""
         with self._lock:
             if (place := self._places.get(uid)) is not None and nominated:
                 self._follow_nomination(place, nominated, _is_newer(version, place.version))
 
     def disprove(self, asking: BoundPod, proposed: Mapping[str, Sequence[str]], snapshot: Snapshot) -> None:
-        """Where kube-scheduler may have chosen one of several nodes for a pod, leave out those where it now
-        proposes victims (uids by node) for another pod and counts no room for both."""
+        """If kube-scheduler may have chosen one of several nodes for a pod, remove those where it now
+        proposes victims (uids by node) for another pod and sees no room for both.
+        """
         for uid, place in list(self._places.items()):
             if len(place.victims) == 1 or uid == asking.uid or place.pod.priority < asking.priority:
                 continue
@@ -165,18 +169,18 @@ class Places:
             }
             with self._lock:
                 if self._places.get(uid) is place:
-                    # Where no node is possible, kube-scheduler has chosen none: nothing came of the answer.
+                    # If no node is possible, kube-scheduler has chosen none: the answer had no effect.
                     self._put(uid, replace(place, victims=possible) if possible else None)
 
     def _certain(self, info: NodeInfo) -> NodeInfo:
-        """The node with those places that are on no other."""
+        """The node with those places that are on no other node."""
         for place in self._places.values():
             if place.victims.keys() == {info.name}:
                 info = with_place(info, place.pod, place.victims[info.name].uids)
         return info
 
     def heard(self, infos: Iterable[NodeInfo]) -> None:
-        """These nodes are published as they are known now."""
+        """These nodes are published in their present state."""
         if not self._places:
             return
         now = self._monotonic()
@@ -193,8 +197,7 @@ class Places:
                         self._shorten(place, now)
 
     def follow(self, pending: Callable[[str], PendingPod | None], is_gone: Callable[[str], bool]) -> set[str]:
-        """Compare with what is heard of the pods themselves; the nodes where places ended since the last
-        call."""
+        """Compare places with the known pods; returns the nodes where places ended since the last call."""
         self._expire()
         now = self._monotonic()
         with self._lock:
@@ -248,9 +251,9 @@ class Places:
 
 
 def likeliest(victims: Mapping[str, Victims], snapshot: Snapshot) -> dict[str, Victims]:
-    """All nodes where there are few; of many, the first of those that kube-scheduler would choose from.
+    """All nodes if there are few; of many, the first of those that kube-scheduler would choose from.
 
-    All of many, too, where the priority of some victim is not known here, as of pods without GPUs.
+    Also all of many, if the priority of some victim is unknown here, as for pods without GPUs.
     """
     if len(victims) <= _NODES or not _are_known(victims, snapshot):
         return dict(victims)
@@ -262,17 +265,18 @@ def _uids(pods: Iterable[BoundPod]) -> set[str]:
 
 
 def _all_leave(place: Place, info: NodeInfo) -> bool:
-    """Whether the node shows of all victims there that they leave; of those that left already when they were
-    named, that they are gone."""
+    """Whether the node shows that all victims there are leaving; for victims that were leaving when they were
+    named, that they are gone.
+    """
     victims = place.known.intersection(place.victims[info.name].uids)
     here = (pod for pod in info.pods if pod.holds and pod.uid in victims)
     return bool(victims) and all(pod.terminating and pod.uid not in place.leaving for pod in here)
 
 
 def _chosen_from(victims: Mapping[str, Victims], snapshot: Snapshot) -> list[str]:
-    """The nodes that are best in kube-scheduler's order; of these it takes one at random.
+    """The nodes that are best in kube-scheduler's order; it takes one of them at random.
 
-    All of them, where the priority of some victim is not known here.
+    All nodes, if the priority of some victim is unknown here.
     """
     if not _are_known(victims, snapshot):
         return list(victims)
@@ -282,7 +286,7 @@ def _chosen_from(victims: Mapping[str, Victims], snapshot: Snapshot) -> list[str
         here = {pod.uid: pod for pod in snapshot.nodes[name].info.pods}
         pods = [here[uid] for uid in leaving.uids]
         highest = max(pod.priority for pod in pods)
-        # Each priority counts from the lowest one there is, so that fewer pods come before a lower sum.
+        # Each priority counts from the lowest possible one, so that fewer pods come before a lower sum.
         total = sum(pod.priority + 2**31 for pod in pods)
         costs[name] = (leaving.violations, highest, total, len(pods))
         started[name] = [pod.started_at for pod in pods if pod.priority == highest]
@@ -302,5 +306,5 @@ def _are_known(victims: Mapping[str, Victims], snapshot: Snapshot) -> bool:
 
 
 def _is_newer(version: str, than: str) -> bool:
-    """Whether a resourceVersion is later than another, where both are numbers."""
+    """Whether a resourceVersion is later than another, if both are numbers."""
     return version.isdecimal() and than.isdecimal() and int(version) > int(than)

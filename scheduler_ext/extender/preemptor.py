@@ -1,4 +1,4 @@
-"""Answers preempt: which of kube-scheduler's candidates help, and who is to leave them."""
+"""Answers preempt: which of kube-scheduler's candidates help, and which pods to evict there."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod import bound_pod, may_preempt, other_requests, pod_request, pod_uid
 from scheduler_ext.wire.preemption_args import PreemptionArgs, decode_preemption, encode_victims
 
-# kube-scheduler looks at a hundred candidates or a tenth of those there are, whichever is more.
+# kube-scheduler examines a hundred candidates or a tenth of all, whichever is more.
 _RESCUABLE = 100
 _RESCUABLE_PART = 10
-# What filter spends on the question whether preemption could help, at most.
+# The maximum time that filter spends on the question whether preemption could help.
 _RESCUE_S = 0.25
-# Of the time for an answer to preempt, what is left for telling it when looking for cheaper victims ends.
+# The part of an answer's time that is left for writing it when the search for cheaper victims ends.
 _RESERVED = 0.1
-# Of so many pods it is known for a while that filter refused them on the node where they have a place.
+# The number of pods for which a refusal by filter on the node of their place is remembered.
 _REMEMBERED = 1024
 
 
 class Preemptor:
-    """Finds victims on the latest snapshot. ``budgets`` are the PodDisruptionBudgets as they are now."""
+    """Finds victims on the latest snapshot. ``budgets`` are the present PodDisruptionBudgets."""
 
     def __init__(
         self,
@@ -54,8 +54,9 @@ class Preemptor:
         self._places = places
 
     def preempt(self, body: bytes, deadline: float) -> Answer:
-        """The reply to preempt. Past the deadline (monotonic) what was found until then; RequestError 503
-        when that is nothing. Raises RequestError (400) naming the field."""
+        """The reply to preempt. Past the deadline (monotonic) the results so far; RequestError 503 if there
+        are none. Raises RequestError (400) naming the field.
+        """
         began = time.monotonic()
         args = decode_preemption(body)
         snapshot = self._snapshot()
@@ -83,7 +84,7 @@ class Preemptor:
         began: float,
         deadline: float,
     ) -> dict[str, Victims]:
-        """Who is to leave which node."""
+        """The victims on each node."""
         unsettled = self._places.unsettled(snapshot)
         infos = {
             name: unsettled.get(name, snapshot.nodes[name].info)
@@ -110,8 +111,9 @@ class Preemptor:
     def _candidates(
         preemption: Preemption, proposals: Mapping[str, Admissible], deadline: float
     ) -> dict[str, Candidate]:
-        """Every node with victims that are good enough, before any is looked at more closely; those first
-        that kube-scheduler would take."""
+        """Every node with sufficient victims, before any is examined more closely; in kube-scheduler's order
+        of preference.
+        """
         candidates: dict[str, Candidate] = {}
         for name in sorted(proposals, key=lambda name: proposals[name].price):
             if time.monotonic() > deadline:
@@ -125,8 +127,8 @@ class Preemptor:
     def refused(self, pod: kube.Pod, nodes: Collection[str]) -> None:
         """Filter has refused a pod on these nodes, where kube-scheduler counts that it fits.
 
-        kube-scheduler may take its nomination back then. Where it waits for pods that are gone
-        by kube-scheduler's knowledge alone, its place is kept.
+        kube-scheduler may then remove the pod's nomination. If the pod waits for pods that only
+        kube-scheduler knows to be gone, its place is kept.
         """
         uid, nominated = pod_uid(pod), _nominated_node(pod)
         self._hear(pod)
@@ -155,19 +157,19 @@ class Preemptor:
     def _on_its_way(
         self, args: PreemptionArgs, preemption: Preemption, snapshot: Snapshot
     ) -> dict[str, Victims] | None:
-        """The answer for a pod whose place is on its way already, so that no other pod needs to leave;
-        None for any other.
+        """The answer for a pod whose place is being made already, so that no other pod needs to leave; None
+        for any other pod.
 
-        kube-scheduler takes it that an unresolvable refusal of the nominated node is for good
-        (PodEligibleToPreemptOthers), and would empty one node after the other for as long as the last victim
-        on the first takes to leave. Where its own filters refuse that node for good, it has not asked filter
-        about it, nor does it propose it: then nobody waits for it.
+        kube-scheduler takes an unresolvable refusal of the nominated node as permanent
+        (PodEligibleToPreemptOthers), and would empty one node after the other while the last victim on the
+        first is leaving. If its own filters refuse that node permanently, it has not asked filter about it
+        and does not propose it; then no pod waits for it.
 
-        kube-scheduler may know of the victims' end before we know of its beginning, and asks before the pod
-        itself says where it is nominated. So the place counts that preempt named; and where the node would
-        take the pod by now though filter has just refused it, kube-scheduler gets no victims and is nudged.
-        Victims that kube-scheduler still proposes may not have been evicted, so they are named again: an
-        empty answer would leave the pod without any event that wakes it.
+        kube-scheduler may know of the victims' end before this extender knows of its beginning, and asks
+        before the pod itself shows its nomination. Therefore the place that preempt named counts; and if the
+        node would accept the pod now although filter has just refused it, kube-scheduler gets no victims and
+        is nudged. Victims that kube-scheduler still proposes may not have been evicted, so they are named
+        again: an empty answer would leave the pod without any event that wakes it.
         """
         self._hear(args.pod)
         uid, nominated = pod_uid(args.pod), _nominated_node(args.pod)
@@ -191,16 +193,17 @@ class Preemptor:
         return None
 
     def _hear(self, pod: kube.Pod) -> None:
-        """Take from a request where kube-scheduler has nominated its pod."""
+        """Read kube-scheduler's nomination of the pod from a request."""
         self._places.asked(pod_uid(pod), _nominated_node(pod), _version(pod))
 
     def _asking(self, pod: kube.Pod, preemption: Preemption) -> BoundPod:
-        """A pod with its wishes, as it is known where it is nominated."""
+        """A pod with its wishes, in the form in which it is known where it is nominated."""
         return replace(bound_pod(pod, self._sizing.resources), request=preemption.request)
 
     def rescuable(self, pod: kube.Pod, names: Sequence[str], snapshot: Snapshot) -> list[str]:
-        """Of nodes that filter refuses, those that would take the pod if pods of lower priority left; as many
-        as kube-scheduler would look at, and as can be told in a moment."""
+        """The nodes refused by filter that would accept the pod if pods of lower priority left; as many as
+        kube-scheduler would examine, and as fit into a moment.
+        """
         preemption = self._preemption(pod)
         if preemption is None:
             return []
@@ -216,7 +219,7 @@ class Preemptor:
         return found
 
     def _preemption(self, pod: kube.Pod) -> Preemption | None:
-        """How a pod looks for victims; None for one that may not, or that cannot be read."""
+        """The pod's search for victims; None for a pod that may not preempt or is unreadable."""
         resources = self._sizing.resources
         if not may_preempt(pod):
             return None
@@ -232,10 +235,10 @@ class Preemptor:
 
 
 def _search(candidates: Mapping[str, Candidate], end: float) -> None:
-    """Find cheaper victims on one node after the other, the best first, for kube-scheduler takes one only."""
+    """Search cheaper victims node by node, the best first, because kube-scheduler takes only one."""
     costs = [(candidate.cost, name) for name, candidate in candidates.items()]
     order = [name for cost, name in sorted((cost, name) for cost, name in costs if cost is not None)]
-    # Where not even all pods together suffice, fewer may: they would free GPUs that are in the way.
+    # If not even all pods together suffice, fewer may: they would free GPUs that are in the way.
     order += [name for cost, name in costs if cost is None]
     for name in order:
         if time.monotonic() > end:
@@ -254,8 +257,9 @@ def _nominated_node(pod: kube.Pod) -> str | None:
 def _named_again(
     args: PreemptionArgs, victims: Mapping[str, Victims], snapshot: Snapshot
 ) -> dict[str, Victims]:
-    """The named victims, by node, that kube-scheduler still proposes and that do not leave;
-    of several nodes none where some victim leaves, for kube-scheduler has chosen that node."""
+    """The named victims, by node, that kube-scheduler still proposes and that are not leaving; with several
+    nodes, none if some victim is leaving, because kube-scheduler has then chosen that node.
+    """
     again: dict[str, Victims] = {}
     for name, named in victims.items():
         if name not in args.proposals or name not in snapshot.nodes:

@@ -1,4 +1,4 @@
-"""Whom kube-scheduler proposes to evict, less those who must not be: it does not check whom we name."""
+"""kube-scheduler's proposed victims without pods that must stay: it does not check the extender's answer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from scheduler_ext.wire.preemption_args import PreemptionArgs, Proposal
 
 @dataclass(frozen=True, slots=True)
 class Admissible:
-    """The proposal for one node: uids that are there as far as is known, the most important first.
+    """The proposal for one node: uids that exist as far as known, the most important first.
 
-    ``staying`` is what pods of no lower priority hold that are named all the same. ``price`` orders nodes
-    roughly as kube-scheduler would.
+    ``staying`` are the holdings of proposed pods of no lower priority. ``price`` orders nodes roughly like
+    kube-scheduler.
     """
 
     info: NodeInfo
@@ -37,8 +37,9 @@ def admissible(
     priority: int,
     resources: ResourceNames,
 ) -> dict[str, Admissible]:
-    """What is proposed for each of these nodes; ``uid`` and ``priority`` are of the pod that looks for a
-    place. Victims that are the pod itself, or on another node, are left out."""
+    """The proposal for each of these nodes; ``uid`` and ``priority`` are of the pod that looks for a place.
+    Victims that are the pod itself, or on another node, are left out.
+    """
     unknown = {
         victim
         for name, info in infos.items()
@@ -61,14 +62,15 @@ def admissible(
 
 
 def _known_anywhere(uids: set[str], snapshot: Snapshot) -> set[str]:
-    """Those of the uids that are of a pod on some node; of those not on the node that they are named for, a
-    pod of another node."""
+    """The uids that belong to a pod on some node; for uids that are not on their proposed node, a pod of
+    another node.
+    """
     if not uids:
         return set()
     return {pod.uid for node in snapshot.nodes.values() for pod in node.info.pods if pod.uid in uids}
 
 
 def _of_no_lower_priority(proposal: Proposal, here: Iterable[str], priority: int) -> dict[str, kube.Pod]:
-    """Of whole pods that are named and not known on the node, those that must stay."""
+    """Proposed whole pods that are unknown on the node and must stay."""
     pods = zip(proposal.uids, proposal.pods, strict=False)
     return {uid: pod for uid, pod in pods if uid not in here and pod_priority(pod) >= priority}

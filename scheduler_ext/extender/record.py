@@ -1,8 +1,8 @@
-"""The last decisions, kept so that they can be asked about: what was asked, what came of it, who bound it.
+"""The last decisions, kept for questions about them: the request, the result, and the binder.
 
 A request leaves a note of constant size in a queue, and is done. A thread of the record reads the notes: it
-decodes the pod, and works out what the best nodes were good at. Nothing is kept per node but one bit: whether
-kube-scheduler asked about it.
+decodes the pod, and computes the scores of the best nodes. Each node takes one bit: whether kube-scheduler
+asked about it.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from scheduler_ext.wire.redacted import redacted_pod
 
 log = logging.getLogger(__name__)
 
-# Notes that wait to be read; more than come in a second, and each holds a snapshot that is replaced soon.
+# Notes in the queue; more than come in a second, and each holds a snapshot that is replaced soon.
 _WAITING = 512
 _READ_EVERY_S = 0.1
 # Besides the pod: numbers, names of nodes and terms, rounded up.
 _ENTRY_BYTES = 4096
-# A node's name in an index of all names: the text, a dict's place for it, and a place among the hashes.
+# A node's name in an index of all names: the text, its place in a dict, and its place among the hashes.
 _NAME_BYTES = 220
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The nodes that kube-scheduler asked about, one bit each; nodes that came later were not there."""
+    """The nodes that kube-scheduler asked about, one bit each; later nodes are not included."""
 
     names: Names
     bits: bytes
@@ -51,15 +51,15 @@ class Offered:
         return row is not None and row >= 0 and bool(self.bits[row >> 3] & (128 >> (row & 7)))
 
     def knows(self, name: str) -> bool:
-        """Whether the node was there when kube-scheduler asked."""
+        """Whether the node existed when kube-scheduler asked."""
         return name in self.names
 
 
 @dataclass(slots=True)
 class Recorded:
-    """What is known of the decisions about one pod. Times are wall time in seconds.
+    """The recorded decisions about one pod. Times are wall time in seconds.
 
-    ``number`` counts every change of any record. ``pod`` is the manifest, redacted. ``nodes_in`` to
+    ``number`` counts every change of any record. ``pod`` is the redacted manifest. ``nodes_in`` to
     ``problem`` are of the last filter, ``candidates`` are the best nodes of the last prioritize.
     """
 
@@ -82,17 +82,17 @@ class Recorded:
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Its approximate size in bytes."""
         return _ENTRY_BYTES + len(self.pod) + (len(self.offered.bits) if self.offered is not None else 0)
 
     @property
     def main_reason(self) -> str | None:
-        """The reason that refused most nodes; None where none was refused."""
+        """The reason that refused most nodes; None if none was refused."""
         return max(self.rejected, key=lambda reason: self.rejected[reason], default=None)
 
 
 class _Note(NamedTuple):
-    """One answered request, without what takes long to let go of."""
+    """One answered request, without the parts that take long to release."""
 
     verb: str
     at: float
@@ -104,10 +104,10 @@ class _Note(NamedTuple):
 
 
 class Record(Background):
-    """The decisions of the last pods, at most so many and of so many bytes. Safe to use from any thread."""
+    """The decisions about the last pods, limited in number and bytes. Safe to use from any thread."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
-        """``most`` 0 keeps nothing."""
+        """With ``most`` 0 nothing is kept."""
         super().__init__("decisions")
         self._most = most
         self._most_bytes = most_bytes
@@ -116,7 +116,8 @@ class Record(Background):
         self._by_uid: OrderedDict[str, Recorded] = OrderedDict()
         self._uid_of: dict[tuple[str, str], str] = {}
         self._bytes = 0
-        # How many entries keep each index of names, by its identity. The latest one is the snapshot's own.
+        # The number of entries that keep each index of names, by its identity. The latest one is the
+        # snapshot's own.
         self._indices: Counter[int] = Counter()
         self._index_bytes = 0
         self._number = 0
@@ -140,14 +141,14 @@ class Record(Background):
                 self._changed(entry, entry.at)
 
     def answered(self, verb: str, answer: Answer) -> None:
-        """A filter or a prioritize was answered; on the path of the request, and done at once."""
+        """Note an answer of filter or prioritize; part of the request, so it returns at once."""
         basis = answer.basis
         if basis is not None and self._most:
             counts = answer.nodes_in, answer.nodes_out, answer.rejected
             self._waiting.append(_Note(verb, time.time(), *counts, answer.problem, basis))
 
     def bound(self, uid: str, namespace: str, name: str, bound: Bound) -> None:
-        """A bind of a pod ended."""
+        """Note the end of a bind."""
         if not self._most:
             return
         with self._reading:
@@ -170,7 +171,7 @@ class Record(Background):
             return self._by_uid.get(uid)
 
     def of_pod(self, pod: BoundPod) -> Recorded | None:
-        """The record of this very pod; one that was never created is known by its name alone."""
+        """The record of this pod; a pod that was never created is identified by its name alone."""
         return self.of_uid(_key(pod.uid, pod.namespace, pod.name))
 
     def recent(self, after: int = 0, most: int = 100) -> list[Recorded]:
@@ -212,7 +213,7 @@ class Record(Background):
     def _take(self, note: _Note) -> None:
         last, (raw_pod, decision, rows) = self._last_pod, note.basis
         if last is None or last[0] != raw_pod:
-            # Filter and prioritize come with the same pod, one after the other.
+            # filter and prioritize come with the same pod, one after the other.
             last = self._last_pod = (raw_pod, *_decoded(raw_pod))
         _, uid, namespace, name, redacted = last
         entry = self._entry(uid, namespace, name, redacted, note.at)
@@ -228,7 +229,7 @@ class Record(Background):
         self._changed(entry, note.at)
 
     def _entry(self, uid: str, namespace: str, name: str, pod: bytes, at: float) -> Recorded:
-        """The record of a pod; whoever gets it tells afterwards that it changed."""
+        """The record of a pod; the caller marks it as changed afterwards."""
         key = _key(uid, namespace, name)
         entry = self._by_uid.get(key)
         if entry is None:
@@ -251,7 +252,7 @@ class Record(Background):
                 del self._uid_of[old.namespace, old.name]
 
     def _count(self, entry: Recorded, change: int) -> None:
-        """Count what an entry keeps (1), or keeps no more (-1)."""
+        """Count the memory that an entry keeps (1), or no longer keeps (-1)."""
         self._bytes += change * entry.size
         if entry.offered is not None:
             names = entry.offered.names
@@ -269,7 +270,7 @@ def _key(uid: str, namespace: str, name: str) -> str:
 
 
 def _decoded(raw_pod: bytes) -> tuple[str, str, str, bytes]:
-    """A pod's uid, namespace, name, and its manifest without what no decision reads."""
+    """A pod's uid, namespace, name, and its manifest reduced to the fields that decisions read."""
     pod = decode_pod(raw_pod)
     namespace, _, name = pod_name(pod).partition("/")
     return pod_uid(pod), namespace, name, redacted_pod(pod)

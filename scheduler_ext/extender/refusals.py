@@ -1,7 +1,7 @@
-"""Requests that no node took, and what would cure them.
+"""Requests that no node accepted, and the changes that cure them.
 
-kube-scheduler looks at a refused pod again when something happens that it can see. What it cannot see (a GPU
-is healthy again, memory came free) it has to be told, but only where that helps a pod that waits.
+kube-scheduler retries a refused pod after an event that it can see. For events that it cannot see (a GPU is
+healthy again, memory is free again) the extender writes one, but only if that helps a waiting pod.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from scheduler_ext.core.snapshot.name_index import NameIndex
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 
-# Distinct requests; pods of any more are looked at again by kube-scheduler's own clock, within five minutes.
+# Distinct requests; kube-scheduler retries the pods of others by its own clock, within five minutes.
 _REMEMBERED = 128
 
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """When, and the rows of the nodes that were asked about."""
+    """The time of the refusal, and the rows of the requested nodes."""
 
     at: float
     rows: Ints
-    # Weak: it would keep alive the names of nodes that are gone, and is only compared.
+    # Weak, because it is only compared and would keep the names of removed nodes alive.
     row_of: ReferenceType[NameIndex]
 
 
 class Refusals:
-    """The last requests that fitted nowhere. Safe to use from several threads."""
+    """The last requests that fit nowhere. Safe to use from several threads."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -45,16 +45,15 @@ class Refusals:
         self._refused: LRUCache[GpuRequest, _Refused] = LRUCache(_REMEMBERED)
 
     def remember(self, request: GpuRequest, rows: Ints, snapshot: Snapshot, now: float) -> None:
-        """None of the nodes at these rows took it."""
+        """Note that none of the nodes at these rows accepted it."""
         with self._lock:
             self._refused[request] = _Refused(now, rows, ref(snapshot.row_of))
 
     def cured(self, snapshot: Snapshot, changed: Mapping[str, float]) -> list[str]:
-        """Of the nodes that changed, as few as every request fits on one of that fits anywhere there now;
-        on each, what was refused since then.
+        """A small set of changed nodes that together can host every previously refused request that now fits.
 
-        kube-scheduler looks at those pods again that may fit on the very node it hears of. A cured request is
-        forgotten: its pods are asked about again, and remembered if that does not help.
+        kube-scheduler retries those pods that may fit on the very node of the event. A cured request is
+        forgotten: its pods are requested again, and remembered if that does not help.
         """
         with self._lock:
             waiting = list(self._refused.items())
@@ -81,7 +80,9 @@ class Refusals:
 
 
 def _asked(refused: _Refused, snapshot: Snapshot, part: Snapshot) -> Bools:
-    """Which nodes of a part of the snapshot were asked about; all, where nodes came or went since."""
+    """The nodes of a part of the snapshot that were requested; all nodes if nodes were added or removed
+    since.
+    """
     if refused.row_of() is not snapshot.row_of:
         return np.ones(len(part.nodes), np.bool_)
     asked: Bools = np.isin(snapshot.rows(list(part.nodes)), refused.rows)
@@ -89,7 +90,7 @@ def _asked(refused: _Refused, snapshot: Snapshot, part: Snapshot) -> Bools:
 
 
 def _covering(cures: Bools) -> list[int]:
-    """A few nodes, by row, on which every request fits that fits on any: the one that serves most first."""
+    """A few nodes, by row, that cover every request that fits on any: the node that serves most first."""
     chosen = []
     left = cures[np.any(cures, axis=1)]
     while len(left):

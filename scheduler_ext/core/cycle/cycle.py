@@ -29,12 +29,12 @@ from scheduler_ext.core.snapshot.table import build_snapshot
 
 FITS = 0
 BEST_POINTS = 10
-# A pod with soft preferences of its own: totals this close to the best count as equal to it.
+# For a pod with soft preferences of its own: totals this close to the best count as equal to it.
 TOLERANCE = 0.05
-# What being reported weighs against all other terms together, where some nodes are and some are not: so much
-# that no estimated node comes within the tolerance of a reported one, whatever those say.
+# The weight of being reported relative to all other terms together, where only some nodes are: so large that
+# no estimated node comes within the tolerance of a reported one.
 REPORTED_TO_OTHERS = (1 + 2 * TOLERANCE) / (1 - 2 * TOLERANCE)
-# Totals closer than this are equal: what differs below it is rounding, not merit.
+# Totals closer than this are equal, because smaller differences come from rounding.
 TOTAL_DECIMALS = 9
 _CODE = {reason: code for code, reason in enumerate(REASONS, start=1)}
 
@@ -44,7 +44,7 @@ Codes = npt.NDArray[np.uint8]
 
 
 class Scored(NamedTuple):
-    """What every state is worth to one request: the applied scores, and their weighted sum."""
+    """The value of every state to one request: the applied scores, and their weighted sum."""
 
     terms: list[tuple[Score, float, Floats]]
     """(score, its part of the total, its values ``[state]``); the parts sum to 1."""
@@ -224,9 +224,9 @@ def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
 def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
     """Totals as kube-scheduler's 0 to 10.
 
-    The best get 10, and only they; the rest 0 to 9, equal totals equal points, never in inverted order.
-    kube-scheduler breaks ties at random, so whoever shares 10 with the best may win. Totals within
-    ``tolerance`` of the best count as the best; -inf (does not fit) gets 0.
+    Only the best get 10; the rest get 0 to 9, with equal points for equal totals and never in inverted order.
+    kube-scheduler breaks ties at random, so any node with 10 may win. Totals within ``tolerance`` of the best
+    count as the best; -inf (does not fit) gets 0.
     """
     best = totals.max(initial=-np.inf)
     if best == -np.inf:
@@ -240,12 +240,12 @@ def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
 
 
 def nearest_miss(request: GpuRequest, node: Node) -> NearestMiss | None:
-    """What was closest on the first filter that refuses a node; None when it fits."""
+    """The nearest miss of the first filter that refuses a node; None if the node fits."""
     alone = build_snapshot({node.info.name: node}, 0)
     return _closest(_stages(request, alone), node, int(alone.state_of[0]))
 
 
-# Filters in their order: the view before each, and which states passed it.
+# Filters in their order: the view before each, and the states that passed it.
 _Stages = list[tuple[Filter, View, Bools]]
 
 

@@ -33,7 +33,8 @@ class Overlay(Snapshot):
     the same devices; only the pods that hold them differ.
 
     The states of ``base`` come first; those of ``part``, the snapshot of the replaced nodes, follow.
-    ``within`` is ``base`` where ``counts_alike``, else None. The joined columns are made when first read.
+    ``within`` is ``base`` if ``counts_alike``, otherwise None. The joined columns are created when first
+    read.
     """
 
     base: Snapshot
@@ -69,8 +70,9 @@ class Overlay(Snapshot):
 
     @property
     def counts_alike(self) -> bool:
-        """Whether everything that decisions compare nodes with is the same as in ``base``, so that a decision
-        on ``base`` holds for all nodes but the replaced ones."""
+        """Whether the replaced nodes leave all values that nodes are compared with unchanged, so that a
+        decision on ``base`` holds for all other nodes.
+        """
         return self.within is not None
 
     def _counts_alike(self) -> bool:
@@ -91,13 +93,13 @@ class Overlay(Snapshot):
 
     @lazy
     def left(self) -> Ints:
-        """How many nodes are still in each state of ``base``, ``[state]``."""
+        """The number of nodes that are still in each state of ``base``, ``[state]``."""
         left = self.base.node.count.copy()
         np.subtract.at(left, self._changed[0], 1)
         return left
 
     def mig_loss(self, resource: str) -> Floats:
-        """As for every snapshot; 0 for states that no node is in any more."""
+        """As for every snapshot; 0 for states without a node."""
         return np.append(
             np.where(self.left > 0, self.base.mig_loss(resource), 0.0), self.part.mig_loss(resource)
         )
@@ -226,7 +228,7 @@ def _is_counted_alike(one: NodeState, other: NodeState) -> bool:
 
 
 def _with(known: tuple[_Value, ...], more: Sequence[_Value]) -> tuple[_Value, ...]:
-    """Each value once; the same object where nothing is new, because lookups are remembered by identity."""
+    """Each value once; the same object if nothing is new, because lookups are remembered by identity."""
     if all(value in known for value in more):
         return known
     return tuple(dict.fromkeys((*known, *more)))

@@ -1,4 +1,4 @@
-"""Which GPUs of one node a pod's shares get: filters and choice of a decision, for this node alone."""
+"""The GPUs of one node that a pod's shares get: filters and choice of a decision, for this node alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scheduler_ext.core.snapshot.table import build_snapshot
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """What turns a node's sources into a decision: the policy, the names of resources, the headroom."""
+    """Settings for decisions about nodes: the policy, the names of resources, the headroom."""
 
     policy: Policy
     resources: ResourceNames
@@ -31,7 +31,7 @@ class Sizing:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The GPU of each share, by container; what the device plugin picks is not in it."""
+    """The GPU of each share, by container; without the devices that the device plugin picks."""
 
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -39,9 +39,9 @@ class Placement:
 def place(
     info: NodeInfo, request: GpuRequest, sizing: Sizing, within: Snapshot | None = None
 ) -> Placement | str:
-    """Where a pod's shares go on a node, or the reason why it does not fit.
+    """The GPUs of a pod's shares on a node, or the reason why the pod does not fit.
 
-    ``within`` is the cluster that scores compare with, as filter and prioritize did.
+    ``within`` is the cluster that scores compare with, as in filter and prioritize.
     """
     node = sizing.resolved(info)
     alone = build_snapshot({info.name: node}, 0, within=within)
@@ -54,7 +54,7 @@ def place(
 
 
 def share_devices(node: Node, state: int, decision: Decision) -> dict[str, tuple[str, ...]]:
-    """The GPU that each container's share gets, as the score assumed."""
+    """The GPU for each container's share, as assumed by the scores."""
     request = decision.request
     if not isinstance(request, GpuRequest) or request.shares is None:
         return {}
@@ -66,9 +66,9 @@ def share_devices(node: Node, state: int, decision: Decision) -> dict[str, tuple
 
 
 def place_nominated(info: NodeInfo, sizing: Sizing) -> NodeInfo:
-    """The node with a GPU for each share of its nominated pods, as if those they wait for had left.
+    """The node with a GPU for each share of its nominated pods, as if the pods that they wait for had left.
 
-    One that does not fit even then is left without: its node takes no new share beside it.
+    A nominated pod that does not fit even then gets none: its node accepts no new share beside it.
     """
     placed: list[BoundPod] = []
     for pod in sorted(info.nominated, key=lambda pod: (-pod.priority, pod.uid)):

@@ -1,4 +1,4 @@
-"""The knobs of a decision, as values."""
+"""The settings of a decision, as values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ STRATEGIES = ("fragmentation", "binpack", "spread")
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How to choose among nodes that fit: weights by score name, the strategy of pods that name none, the
-    priority that counts as high, and how many candidates a filter call gives back (0: all)."""
+    """How to choose among nodes that fit: weights by score name, the strategy of pods without one, the
+    priority that counts as high, and the maximum number of candidates of a filter call (0: all).
+    """
 
     weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_WEIGHTS))
     strategy: str = "fragmentation"
@@ -25,7 +26,7 @@ class Policy:
 def priority_level(priority: int, high: int) -> float:
     """A pod's priority on a scale from 0 (lowest) over 0.5 (no priority) to 1 (``high`` and above).
 
-    Logarithmic, because clusters number their classes by tens as well as by millions.
+    Logarithmic, because some clusters number their classes in tens and others in millions.
     """
     magnitude = min(1.0, math.log1p(abs(priority)) / math.log1p(high))
     return 0.5 + math.copysign(0.5 * magnitude, priority)

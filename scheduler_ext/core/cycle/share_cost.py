@@ -1,6 +1,6 @@
-"""What putting a share on a GPU costs, GPU by GPU: how a node's own choice among its GPUs is made.
+"""The cost of putting a share on each GPU, by which a node's GPU is chosen.
 
-The same terms as those that choose the node, as far as they tell GPUs of one node apart.
+The terms are those that choose the node, if they differ between GPUs of one node.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def share_cost(request: GpuRequest, snapshot: Snapshot, strategy: str, weights: 
 
 
 class LossWeights(NamedTuple):
-    """What the loss of a GPU takes from the total, by score: its weight over the largest loss it tells."""
+    """The effect of a GPU's loss on the total, by score: its weight over the largest loss of the score."""
 
     worth: float
     unusable: float
@@ -63,7 +63,7 @@ class LossWeights(NamedTuple):
 
     @classmethod
     def of(cls, weights: Mapping[str, float]) -> LossWeights:
-        """By the weights of the scores."""
+        """From the weights of the scores."""
         return cls(
             worth=weights.get(ResidualValue.name, 0.0),
             unusable=weights.get(Fragmentation.name, 0.0) / (2 * fragmentation.MOST_GPUS),
@@ -72,7 +72,7 @@ class LossWeights(NamedTuple):
 
 
 class _Packing:
-    """What the pods to come lose."""
+    """The loss of future demand."""
 
     def __init__(self, request: GpuRequest, snapshot: Snapshot, weights: Mapping[str, float]) -> None:
         self._devices = snapshot.devices
@@ -82,7 +82,7 @@ class _Packing:
         self._kept = forecast.kept(per_gpu.worth, per_gpu.unusable)
         self._at = (demand.rows * steps + demand.step) * (WHOLE + 1)
         spoilt, fewer = demand.broken
-        # Beside that, pods of several GPUs lose what is a whole GPU no longer.
+        # In addition, pods of several GPUs lose a GPU that is no longer whole.
         self._breaking = per_gpu.unusable * spoilt + per_gpu.runs * fewer
 
     def __call__(self, before: Ints, after: Ints) -> Floats:
@@ -90,5 +90,5 @@ class _Packing:
         left = part_milli(np.maximum(after, 0), self._devices)
         cost: Floats = self._kept.take(self._at + was) - self._kept.take(self._at + left)
         cost += np.where(was == WHOLE, self._breaking, 0.0)
-        # Best fit decides between placements that cost the same.
+        # Best fit decides between placements of equal cost.
         return cost + TIE * left / WHOLE
