@@ -1,4 +1,4 @@
-"""Requests that are taken: by the type of their body, and by the web page that a browser sends them for.
+"""Accepted requests: by the type of their body, and by the web page from which a browser sends them.
 
 A web page may have a browser send a "simple" request anywhere, also to a listener on loopback: a GET, or a
 POST of text, of a form, or without a type. The page cannot read the answer, but the server works for it.
@@ -20,12 +20,14 @@ MANIFEST_TYPES: Final = (
     *("application/x-yaml", "text/yaml", "text/x-yaml"),
 )
 _SAME_PAGE: Final = ("same-origin", "none")
-# Another page may lead to these by a link.
+# Another page may contain links to these.
 _LINKED_PATHS: Final = ("/", "/page", "/page/")
 
 
 def check_content(environ: Mapping[str, str], types: tuple[str, ...], send: str) -> None:
-    """Raises RequestError (415) for a body that is packed, or of none of these types; "" is one without."""
+    """Raises RequestError (415) for a compressed body, or one of another type; "" is a body without a
+    type.
+    """
     encoding = environ.get("HTTP_CONTENT_ENCODING", "")
     if encoding.lower() not in ("", "identity"):
         raise RequestError(415, f"Content-Encoding: {encoding[:80]!r}; send the body as it is")
@@ -42,7 +44,7 @@ def refuse_browsers(environ: Mapping[str, str]) -> None:
 
 
 def refuse_other_pages(environ: Mapping[str, str]) -> None:
-    """Raises RequestError (403) for a request of another origin's page, but for a link to the live page."""
+    """Raises RequestError (403) for a request of another origin's page, except a link to the live page."""
     origin = environ.get("HTTP_ORIGIN")
     if origin is not None and _host(origin) != _without_default_port(environ.get("HTTP_HOST", "").lower()):
         raise RequestError(403, f"Origin: {origin[:80]!r} is another web page, which may not ask here")
@@ -62,7 +64,7 @@ def _is_link(environ: Mapping[str, str]) -> bool:
 
 
 def _host(origin: str) -> str | None:
-    """The host of an origin of HTTP; None for any other, such as null."""
+    """The host of an HTTP origin; None for any other, such as null."""
     scheme, separator, host = origin.lower().partition("://")
     return _without_default_port(host) if separator and scheme in ("http", "https") else None
 

@@ -25,7 +25,7 @@ from scheduler_ext.wire.extender_args import encode_json
 
 log = logging.getLogger(__name__)
 
-# kube-scheduler sends application/json; curl and simple clients send the second without being asked.
+# kube-scheduler sends application/json; curl and simple clients send the second by default.
 _CONTENT_TYPES = ("", "application/json", "application/x-www-form-urlencoded", "application/octet-stream")
 # kube-scheduler shows it on the pod.
 NO_BIND = encode_binding_result(
@@ -34,7 +34,7 @@ NO_BIND = encode_binding_result(
 )
 Verb = Callable[[bytes, float], Answer]
 
-# environ key; the transport lets go of the environ only when the reply is out.
+# environ key; the transport releases the environ only when the reply is out.
 ANSWER = "scheduler_ext.answer"
 
 
@@ -45,7 +45,7 @@ def api_app(
     max_body_bytes: int,
     decision_deadline_s: float,
 ) -> Flask:
-    """kube-scheduler's verbs and ``/version``; ``binder``, where there is one, has a deadline of its own."""
+    """kube-scheduler's verbs and ``/version``; ``binder``, if there is one, has its own deadline."""
     app = _bare_app("api")
 
     def serve(name: str, verb: Verb, deadline_s: float = decision_deadline_s) -> Response:

@@ -1,4 +1,4 @@
-"""The inspection listener's answers about the cluster: GPUs, who holds them, who waits, and a file of all."""
+"""The inspection listener's answers about the cluster: GPUs, their holders, waiting pods, and a dump."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scheduler_ext.wire.extender_args import encode_json
 def questions_blueprint(
     source: Source, config: Configuration, explainer: Explainer, waiting: Waiting
 ) -> Blueprint:
-    """Everything that can be asked, read-only."""
+    """All read-only routes."""
     routes = Blueprint("questions", __name__)
     resources = config.resource_names()
 

@@ -1,4 +1,4 @@
-"""The inspection listener's answers about one pod: why it went where it is, or waits."""
+"""The inspection listener's answers about one pod: why it is on its node, or why it waits."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from scheduler_ext.wire.manifests import Manifest
 from scheduler_ext.wire.objects import read_manifests
 from scheduler_ext.wire.yaml_values import POSTED
 
-# As much as kubectl applies: YAML is read in Python, which decisions wait for now and then.
+# The limit of `kubectl apply`: YAML is read in Python, and decisions sometimes wait for it.
 MAX_MANIFEST_BYTES = 256 * 1024
-# What is compared with every node. Real pods have a few of each.
+# Fields that are compared with every node. Real pods have a few of each.
 _MAX_REQUIREMENTS = 100
 _MAX_VALUES = 1000
 _MAX_RESOURCES = 100
-# The listener has few threads, which others want as well.
+# The listener has few threads, which other requests need as well.
 _PATIENCE_S = 1.0
 
 
 def explanations_blueprint(explainer: Explainer) -> Blueprint:
-    """Of a pod by name, or by a manifest that is sent; one at a time: they take their time from decisions."""
+    """About a pod by name, or by a posted manifest; one at a time, because they take time from decisions."""
     routes = Blueprint("explanations", __name__)
     turn = Lock()
 
@@ -74,7 +74,7 @@ def _explained(explainer: Explainer, manifest: Manifest) -> dict[str, Any]:
 
 
 def _only_pod(body: bytes) -> Manifest:
-    """The pod of a manifest that was sent. Raises RequestError."""
+    """The pod of a posted manifest. Raises RequestError."""
     try:
         manifests = read_manifests(body, POSTED)
     except InventoryError as error:
@@ -94,7 +94,7 @@ def _only_pod(body: bytes) -> Manifest:
 
 
 def _refuse_laborious(spec: kube.PodSpec) -> None:
-    """Raises RequestError for more than any real pod has of what is compared with every node."""
+    """Raises RequestError for more than any real pod has in the fields that are compared with every node."""
     affinity = spec.affinity.node_affinity if spec.affinity else None
     terms = (affinity.required.node_selector_terms if affinity and affinity.required else None) or ()
     parts = [part for term in terms for part in (*(term.match_expressions or ()), *(term.match_fields or ()))]
@@ -116,7 +116,7 @@ def _refuse_laborious(spec: kube.PodSpec) -> None:
 
 
 def _at_most(answer: dict[str, Any], most: str | None) -> dict[str, Any]:
-    """The answer with so many nodes at most, the best first; all where nothing is said."""
+    """The answer with at most this many nodes, the best first; all by default."""
     if most is None:
         return answer
     if not most.isascii() or not most.isdecimal() or len(most) > 9:

@@ -1,9 +1,9 @@
-"""What every reply of the inspection listener has in common: for browsers on this host, and no other page.
+"""Headers and checks of the inspection listener: only for browsers on this host, and no other page.
 
-A listener on loopback is out of other hosts' reach, not of a web page's: a name that first leads to the
-page's own server and then to 127.0.0.1 (DNS rebinding) makes the browser take us for that server. What it
-cannot do is name us rightly in Host. A page can also send requests here under its own name, which the browser
-puts into Origin and Sec-Fetch-Site.
+A listener on loopback is out of other hosts' reach, but not out of a web page's reach: a name that first
+resolves to the page's own server and then to 127.0.0.1 (DNS rebinding) makes the browser take this server for
+the page's. Such a request still has the page's name in Host. A page can also send requests here under its own
+name, which the browser puts into Origin and Sec-Fetch-Site.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scheduler_ext.server.accepted import refuse_other_pages
 from scheduler_ext.server.replies import problem_reply
 from scheduler_ext.server.server_options import is_loopback
 
-# Trusted Types: no text ever becomes markup or script, but for the fixed templates of lit-html.
+# Trusted Types: no text ever becomes markup or script, except the fixed templates of lit-html.
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -30,8 +30,9 @@ _HEADERS = {
 
 
 def loopback_only(app: Flask) -> None:
-    """Refuse (403) requests for another host than this one and those of other web pages, and tell browsers
-    what no page may do."""
+    """Refuse (403) requests for another host and those of other web pages, and limit in headers what a page
+    may do.
+    """
 
     @app.before_request
     def refuse_others() -> Response | None:

@@ -1,4 +1,4 @@
-"""Replies of all listeners: JSON, also where something is wrong, and text."""
+"""Replies of all listeners: JSON, also for errors, and text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 
 def problem_reply(status: int, message: str, verb: str) -> Response:
-    """What is wrong with a request, also in the log."""
+    """The error of a request, also in the log."""
     log.warning("%s refused with %d: %s", verb, status, message)
     return json_reply(status, encode_json({"error": message}))
 

@@ -1,4 +1,4 @@
-"""What Prometheus sees of the extender: one file for each thing that is looked at."""
+"""The extender's metrics for Prometheus, one file for each subject."""
 
 from scheduler_ext.server.metrics.registry import CONTENT_TYPE, Metrics
 

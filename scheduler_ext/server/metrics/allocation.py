@@ -1,4 +1,4 @@
-"""What is promised to whom: by namespace, and how sure that is."""
+"""Promised GPUs by namespace, and reservations by state."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from scheduler_ext.server.metrics.families import Family
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.views.pod_usage import STATES, PodUsage, pod_usage
 
-# Namespaces that are told apart: those that ask most. The name of all others together is no namespace's.
+# The namespaces with a label value of their own: those with the largest requests. The name for all others is
+# not a valid namespace.
 MAX_NAMESPACES = 1000
 OTHERS = "_others"
 _BYTES_PER_MIB = 2**20
 
 
 class AllocationMetrics(Collector):
-    """Worked out again only for nodes that changed."""
+    """Computed again only for nodes that changed."""
 
     def __init__(self, source: Watched) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""Until when the server's certificate is good."""
+"""Expiry of the server's certificate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler_ext.server.metrics.families import Family, gauge
 
 
 class CertificateMetrics(Collector):
-    """Read when scraped: what is in the file is served within a second, or the log says why not."""
+    """Read when scraped: the content of the file is served within a second, or the log has the reason."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -23,7 +23,7 @@ class CertificateMetrics(Collector):
         try:
             ends = not_after(self._file)
         except (OSError, ValueError):
-            # The end of what is still served is not known; no certificate at all is what it comes to.
+            # The expiry of the certificate in use is unknown; it will end as if there were none.
             ends = 0.0
         yield gauge(
             "gpu_extender_certificate_expiry_timestamp_seconds",

@@ -12,7 +12,7 @@ from scheduler_ext.server.metrics.families import Family
 
 
 class ConnectionMetrics(Collector):
-    """Counted by the transport, which knows nothing of Prometheus."""
+    """Counted by the transport, which does not use Prometheus."""
 
     def collect(self) -> Iterable[Family]:
         cut = CounterMetricFamily(

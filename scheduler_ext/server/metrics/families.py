@@ -1,4 +1,4 @@
-"""Metrics of one sample, in one line each, and what all text of metrics has in common."""
+"""Metrics with one sample, in one line each, and the escaping of all metrics text."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _CONTROL = re.compile(
 
 
 def visible(text: bytes) -> bytes:
-    """Exposition text with control characters of label values spelt out, as a backslash, which the format
-    doubles, and their number."""
+    """Exposition text with control characters of label values escaped as a backslash, which the format
+    doubles, and their number.
+    """
     return _CONTROL.sub(lambda found: f"\\\\x{ord(found[0].decode()):02x}".encode(), text)
 
 

@@ -1,4 +1,4 @@
-"""How much of what nobody holds the pods to come could not use."""
+"""Unallocated GPUs that future demand could not use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler_ext.views.unusable import fragmentation_by_model
 
 
 class FragmentationMetrics(Collector):
-    """By the forecast that decisions go by (core.forecast.demand), so that both speak of the same."""
+    """Computed from the forecast of the decisions (core.forecast.demand), so that both agree."""
 
     def __init__(self, source: Watched) -> None:
         self._source = source

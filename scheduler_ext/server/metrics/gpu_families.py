@@ -1,6 +1,6 @@
-"""The metrics about GPUs that have a series for each model, node or GPU: names, meanings, and their text.
+"""The metrics about GPUs with a series for each model, node or GPU: names, meanings, and their text.
 
-Tens of thousands of series: their text is put together here, some fifty times as fast as from samples.
+Tens of thousands of series: their text is built here, some fifty times as fast as from samples.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ _BYTES_PER_MIB = 2**20
 
 
 class GpuFamily(NamedTuple):
-    """One gauge: a field of Amounts, in GPUs or MiB; ``by_device`` where each GPU may have a series,
-    ``sparse`` where there is none for 0."""
+    """One gauge: a field of Amounts, in GPUs or MiB; ``by_device`` if each GPU may have a series, ``sparse``
+    if there is none for 0.
+    """
 
     name: str
     what: str
@@ -88,7 +89,7 @@ def labels_of(**labels: str) -> str:
 
 
 def headed(family: GpuFamily | InstanceFamily, lines: Iterable[bytes]) -> bytes:
-    """A family's text: what it is, and these lines."""
+    """A family's text: its header, and these lines."""
     head = f"# HELP {family.name} {family.what}\n# TYPE {family.name} gauge\n"
     return head.encode() + b"".join(lines)
 
@@ -131,7 +132,7 @@ def _lines(
 ) -> tuple[bytes, ...]:
     texts = []
     for family in GPU_FAMILIES:
-        # Of the memory of a GPU known by labels only nothing is known, which is not the same as none.
+        # The memory of a GPU that is known by labels only is unknown, which is not the same as 0.
         known = by_device if family.by_device else by_model
         texts += [
             "".join(

@@ -1,4 +1,4 @@
-"""The text of the metrics about GPUs, put together anew for nodes that changed since the last scrape only."""
+"""The text of the metrics about GPUs, built again only for nodes that changed since the last scrape."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler_ext.views.node_usage import Amounts, Instances, NodeUsage, node_u
 
 
 class _Node:
-    """A node as it was at the last scrape. Its GPUs one by one are kept as text only."""
+    """A node at the last scrape. Its single GPUs are kept as text only."""
 
     __slots__ = ("by_model", "info", "instances", "lines")
 
@@ -38,7 +38,7 @@ class GpuText:
         self._rendered: tuple[Snapshot | None, bytes] = (None, b"")
 
     def render(self) -> bytes:
-        """The exposition text, that of the last scrape where nothing has changed."""
+        """The exposition text; that of the last scrape if nothing has changed."""
         snapshot = self._source.snapshot
         if snapshot is None:
             return b""

@@ -1,4 +1,4 @@
-"""What is known of the nodes, and how old it is."""
+"""State and age of the inventory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler_ext.sources.source_status import Watched
 
 
 class InventoryMetrics(Collector):
-    """Read from the source when scraped, so that nothing is kept in step by hand."""
+    """Read from the source when scraped, so that no value is kept in step by hand."""
 
     def __init__(self, source: Watched) -> None:
         self._source = source

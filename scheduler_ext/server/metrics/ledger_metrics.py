@@ -1,4 +1,4 @@
-"""What was promised, bound and advertised, and how far what agents see differs from it."""
+"""Promised, bound and advertised amounts, and their difference from agents' observations."""
 
 from __future__ import annotations
 

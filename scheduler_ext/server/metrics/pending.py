@@ -10,16 +10,16 @@ from prometheus_client.registry import Collector
 from scheduler_ext.server.metrics.families import Family
 
 Pending = Callable[[], Mapping[str, int]]
-"""How many pods wait, by why."""
+"""The number of waiting pods by reason."""
 
 
 def nobody() -> Mapping[str, int]:
-    """No pod waits, as far as anybody knows."""
+    """No known waiting pods."""
     return {}
 
 
 class PendingMetrics(Collector):
-    """Asked when scraped."""
+    """Computed when scraped."""
 
     def __init__(self, pending: Pending) -> None:
         self._pending = pending

@@ -1,4 +1,4 @@
-"""All metrics of one extender. One process, so the plain registry serves."""
+"""All metrics of one extender. One process, so the plain registry is enough."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """Counts requests, and looks at everything else when scraped."""
+    """Counts requests, and reads everything else when scraped."""
 
     def __init__(
         self,
@@ -38,8 +38,10 @@ class Metrics:
         pending: Pending = nobody,
         certificate_file: Path | None = None,
     ) -> None:
-        """``pending`` is how many pods wait, by why; ``certificate_file`` what the API is served with."""
-        # One more series for each one that counts, and nobody reads them; the switch is per process.
+        """``pending`` returns the number of waiting pods by reason; ``certificate_file`` has the certificate
+        of the API.
+        """
+        # Otherwise every counter has one more series, which no query uses; the switch is per process.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self.requests = RequestMetrics(self.registry)
@@ -67,12 +69,13 @@ class Metrics:
         self.requests.observe(verb, code, seconds)
 
     def count(self, verb: str, answer: Answer) -> None:
-        """Count what a request was about."""
+        """Count the content of a request."""
         self.requests.count(verb, answer)
 
     def render(self, asked_at: float = math.inf) -> tuple[bytes, bytes]:
-        """The exposition text in two parts. A scrape that was asked for (monotonic seconds) before the last
-        text was begun gets that very text: scrapes that wait for each other share one."""
+        """The exposition text in two parts. A scrape whose request came (monotonic seconds) before the last
+        text was begun gets that very text: scrapes that wait for each other share one.
+        """
         with self._rendering:
             if self._rendered_at <= asked_at:
                 self._rendered_at = time.monotonic()

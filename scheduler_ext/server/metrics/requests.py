@@ -1,4 +1,4 @@
-"""What kube-scheduler asked, how long it took, and what it was told."""
+"""kube-scheduler's requests: duration, and results."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.extender.answer import Answer
 
-# 1 ms times powers of two, as Kubernetes' own components use, and one below: an answer takes about 1 ms.
+# 1 ms times powers of two, as in Kubernetes' own components, and one bucket below, because an answer takes
+# about 1 ms.
 _SECONDS = (0.0005, *(0.001 * 2**n for n in range(13)))
 _NODES = (0, 1, 10, 100, 500, 1000, 5000, 10_000, 50_000, 100_000)
-# All nodes that are filtered here have passed kube-scheduler's own filters, which are what an autoscaler
-# simulates: to it, whoever is refused here has a node already. What no node could cure is no concern of its.
+# All nodes in a filter request have passed kube-scheduler's own filters, which an autoscaler simulates: for
+# the autoscaler, a pod that is refused here already fits. An invalid request concerns no autoscaler.
 _BLIND = tuple(reason.text for reason in REASONS if reason is not INVALID_REQUEST)
 
 
 class RequestMetrics:
-    """Counted by who answers."""
+    """Counted while a request is answered."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.duration = Histogram(
@@ -56,7 +57,7 @@ class RequestMetrics:
 
     @lru_cache(maxsize=256)  # noqa: B019 (one of these lives as long as the process)
     def _duration(self, verb: str, code: int) -> Histogram:
-        # Looking a child up costs more than observing.
+        # Looking up a child costs more than observing.
         return self.duration.labels(verb, str(code))
 
     @lru_cache(maxsize=16)  # noqa: B019
@@ -68,7 +69,7 @@ class RequestMetrics:
         self._duration(verb, code).observe(seconds)
 
     def count(self, verb: str, answer: Answer) -> None:
-        """Count what a request was about."""
+        """Count the content of a request."""
         nodes_in, nodes_out = self._nodes(verb)
         nodes_in.observe(answer.nodes_in)
         nodes_out.observe(answer.nodes_out)

@@ -1,4 +1,4 @@
-"""How the watches of the API server fare."""
+"""State of the API server's watches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scheduler_ext.sources.source_status import Watched
 
 
 class WatchMetrics(Collector):
-    """One series for each kind of object that is followed."""
+    """One series for each kind of followed object."""
 
     def __init__(self, source: Watched) -> None:
         self._source = source

@@ -1,1 +1,1 @@
-"""The live page: the cluster as a map, who waits, what was decided."""
+"""The live page: the cluster as a map, waiting pods, and decisions."""

@@ -1,4 +1,4 @@
-"""The page's own files, read once: nothing of it comes from anywhere else."""
+"""The page's own files, read once; the page loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Asset:
 
 
 def read_assets() -> dict[str, Asset]:
-    """Every file of the page by its path; those of no known type (licences, notes) are not served."""
+    """Every file of the page by its path; files of unknown types (licences, notes) are not served."""
     return {
         path: Asset(content, _TYPES[path[path.rfind(".") :]], hashlib.sha256(content).hexdigest()[:16])
         for path, content in _walk(files(__package__).joinpath("static"), "")

@@ -1,6 +1,6 @@
-"""What the page is told, kept ready by a thread of its own, so that no request waits for a computation.
+"""The page's data, kept ready by its own thread, so that no request waits for a computation.
 
-It works only while somebody watches, but for one sample of the history now and then.
+The thread works only while the page is open, except for one sample of the history now and then.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from scheduler_ext.wire.extender_args import encode_json
 log = logging.getLogger(__name__)
 
 PendingLines = Callable[[], list[dict[str, Any]]]
-# While somebody watches. The ages of all reports take longer, and matter less.
+# While the page is open. The ages of all reports take longer, and matter less.
 _LOOK_EVERY_S = 0.8
 _STATUS_EVERY_S = 2.0
-# A look takes a moment; where none ended for so long, what is shown is old.
+# An update takes a moment; if none ended for this long, the shown data is old.
 _LATE_S = 15.0
-# A beginning worked out from an age varies by the time that takes.
+# A start time that is computed from an age varies by the duration of the computation.
 _SAME_S = 5.0
-# A page asks every second, and goes on to do so until it is closed.
+# A page asks every second, and continues until it is closed.
 _WATCHED_S = 10.0
 _MOST_DECISIONS = 200
 
 
 class Cluster(Protocol):
-    """What the page is about."""
+    """The subjects of the page."""
 
     @property
     def snapshot(self) -> Snapshot | None: ...
@@ -52,7 +52,9 @@ class Cluster(Protocol):
 
 
 class Seen(NamedTuple):
-    """What a page knows already, as the id of its last event: the process, and a number for each part."""
+    """The state that a page has already, as the id of its last event: the process, and a number for each
+    part.
+    """
 
     process: str = ""
     nodes: int = 0
@@ -62,7 +64,7 @@ class Seen(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Seen:
-        """Nothing where the text is no id."""
+        """Empty for text that is no id."""
         process, *numbers = text.split(".")
         if len(numbers) != 4 or not all(n.isascii() and n.isdigit() and len(n) < 16 for n in numbers):
             return cls()
@@ -97,21 +99,21 @@ class PageFeed(Background):
         self._sample_every_s = sample_every_s
         self._sample_at = self._status_at = 0.0
         self._watched_until = 0.0
-        # When the last look ended, or a browser began to watch after it.
+        # When the last update ended, or a browser opened the page after it.
         self._looked_at = 0.0
         self._failing_since: float | None = None
         self._asked = Event()
 
     def stop(self, wait_s: float = 1.0) -> None:
-        """Keep it no longer."""
+        """Stop keeping it."""
         self.stopped.set()
         self._asked.set()
         super().stop(wait_s)
 
     def since(self, seen: Seen) -> tuple[Seen, bytes] | None:
-        """What a page has not seen yet, as one JSON object; None while nothing is known at all.
+        """The changes that a page has not seen yet, as one JSON object; None while nothing is known at all.
 
-        Parts that did not change are left out.
+        Unchanged parts are left out.
         """
         self._asked_now()
         status, (pending_number, pending) = self.status(), self._pending
@@ -140,7 +142,7 @@ class PageFeed(Background):
         return now, b"{" + b",".join(parts) + b"}"
 
     def status(self) -> dict[str, Any]:
-        """How the source fares, and whether what is shown follows it, as plain JSON values."""
+        """The state of the source, and whether the shown data follows it, as plain JSON values."""
         now = time.monotonic()
         own = []
         if self._failing_since is not None:
@@ -179,7 +181,7 @@ class PageFeed(Background):
             self._asked.clear()
 
     def refresh(self, wall_time: float, *, look: bool = True, take_sample: bool = False) -> None:
-        """Look at the cluster once."""
+        """Read the cluster once."""
         snapshot = self.source.snapshot
         if look:
             self._look_at_status(snapshot, wall_time)
@@ -193,7 +195,7 @@ class PageFeed(Background):
 
     def _look_at_pending(self) -> None:
         lines = self._pending_lines()
-        # Lines are worked out now and then: counted at another moment, these pods would be other ones.
+        # Lines are computed now and then: counted at another moment, these pods would be other ones.
         total = len(lines) if len(lines) < MOST_LINES else len(self.source.pending())
         number, known = self._pending
         encoded = encode_json({"total": total, "lines": lines})
@@ -218,7 +220,7 @@ class PageFeed(Background):
         }
 
     def _as_before(self, problems: Iterable[Problem], wall_time: float) -> Iterable[dict[str, Any]]:
-        """The problems, with the beginning that was said before of those that last."""
+        """The problems; those that last keep the start time that was shown before."""
         for each in _plain(problems, wall_time):
             before = self._problems.get(each["what"])
             if before is not None and abs(before["since"] - each["since"]) < _SAME_S:

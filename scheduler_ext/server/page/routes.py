@@ -14,16 +14,16 @@ from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.extender_args import encode_json
 
-# Each reply to a stream of events is whole, and the browser comes back for the next: no page holds a thread
-# that another request waits for.
+# Each reply to a stream of events is complete, and the browser comes back for the next: no page occupies a
+# thread that another request waits for.
 _COME_BACK_MS = 1000
 _COME_BACK_SOON_MS = 150
-# Below it, the work is worth more than the bytes.
+# Below this size, compressing costs more than the bytes.
 _COMPRESSED_FROM_BYTES = 4096
 
 
 def page_blueprint(feed: PageFeed, config: Configuration) -> Blueprint:
-    """The page over a feed that somebody else starts and stops."""
+    """The page over a feed that its caller starts and stops."""
     page = Blueprint("page", __name__)
     assets = read_assets()
 
@@ -42,7 +42,7 @@ def page_blueprint(feed: PageFeed, config: Configuration) -> Blueprint:
             abort(404)
         response = Response(found.content, content_type=found.content_type)
         response.set_etag(found.tag)
-        # Asked for anew each time, so that a new version of us is a new page at once.
+        # Not cached, so that a new version of the extender shows its new page at once.
         response.headers["Cache-Control"] = "no-cache"
         response.make_conditional(request.environ)
         return response
@@ -55,7 +55,7 @@ def page_blueprint(feed: PageFeed, config: Configuration) -> Blueprint:
             wait = f"retry: {_COME_BACK_SOON_MS}\nevent: wait\ndata: "
             return _events(wait.encode() + encode_json({"status": feed.status()}) + b"\n\n")
         now, state = change
-        # JSON has no line ends of its own, so one line of data is all.
+        # JSON has no line ends of its own, so one line of data is enough.
         head = f"retry: {_COME_BACK_MS}\nid: {now}\nevent: change\ndata: ".encode()
         return _events(head + state + b"\n\n")
 
