@@ -1,4 +1,4 @@
-"""The filters, in the order in which they ask: what can never fit first, what may fit later last."""
+"""The filters in their order: permanent obstacles first, passing ones last."""
 
 from __future__ import annotations
 

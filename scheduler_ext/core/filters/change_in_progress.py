@@ -17,7 +17,7 @@ CHANGE_IN_PROGRESS = Reason(
 
 
 class ChangeInProgress(Filter):
-    """Refuses nodes whose MIG layout or driver is being changed: what they report now will not last."""
+    """Refuses nodes whose MIG layout or driver is being changed, because their report will not last."""
 
     name = "change-in-progress"
     reason = CHANGE_IN_PROGRESS

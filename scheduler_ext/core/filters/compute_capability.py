@@ -29,7 +29,7 @@ COMPUTE_CAPABILITY_TOO_LOW = Reason(
 
 
 class ComputeCapability(Filter):
-    """Keeps GPUs of at least the asked compute capability; one that is unknown does not pass."""
+    """Keeps GPUs of at least the requested compute capability; an unknown one does not pass."""
 
     name = "compute-capability"
     reason = COMPUTE_CAPABILITY_TOO_LOW

@@ -27,7 +27,7 @@ CUDA_TOO_OLD = Reason(
 
 
 class Cuda(Filter):
-    """Refuses nodes whose driver supports a lower CUDA version than asked, or does not say."""
+    """Refuses nodes whose driver supports a lower CUDA version than requested, or an unknown one."""
 
     name = "cuda"
     reason = CUDA_TOO_OLD

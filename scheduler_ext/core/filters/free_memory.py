@@ -87,7 +87,7 @@ class FreeMemory(Filter):
             yield f"with no share above {most:,} MiB", with_mib(most)
 
     def _short(self, needed_mib: int, room_mib: list[int], node: Node) -> NearestMiss:
-        """The GPU with most room left is that much short; none at all has 0."""
+        """The missing amount on the GPU with most room; a node without any has 0."""
         have = max(room_mib)
         uuid = node.uuids[room_mib.index(have)] if have >= 0 and node.uuids else None
         return NearestMiss(self.name, uuid, needed_mib, max(have, 0), "MiB")

@@ -1,4 +1,4 @@
-"""Is anything recent known of the node's GPUs?"""
+"""Is there a recent report of the node's GPUs?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_FRESH_INVENTORY = Reason(
 
 
 class FreshInventory(Filter):
-    """Refuses nodes nobody reports on; nodes known by labels only take whole GPUs, nothing finer."""
+    """Refuses nodes without a report; nodes known by labels only accept whole GPUs, nothing finer."""
 
     name = "fresh-inventory"
     reason = NO_FRESH_INVENTORY
@@ -29,7 +29,7 @@ class FreshInventory(Filter):
     def passes(self, view: View) -> Bools:
         node = view.snapshot.node
         if _needs_report(view.request):
-            # A node without any GPU is no question of freshness: it is refused for what it lacks.
+            # Freshness does not matter for a node without any GPU: another filter refuses it.
             return node.fresh & ~(node.estimated & (node.devices > 0))
         return node.fresh
 

@@ -20,7 +20,7 @@ INSUFFICIENT_GPUS = Reason(
 
 
 class GpuCount(Filter):
-    """Refuses nodes with fewer healthy, unheld GPUs than asked, per resource and per its allocatable."""
+    """Refuses nodes with fewer healthy, unheld GPUs than requested, per resource and per its allocatable."""
 
     name = "gpu-count"
     reason = INSUFFICIENT_GPUS

@@ -19,7 +19,9 @@ UNHEALTHY = Reason(
 
 
 class Health(Filter):
-    """Refuses nodes that lack GPUs only because some are sick; who lacks more is refused by the count."""
+    """Refuses nodes that lack GPUs only because some are unhealthy; the count refuses nodes that lack
+    more.
+    """
 
     name = "health"
     reason = UNHEALTHY
@@ -39,7 +41,7 @@ class Health(Filter):
         shares = view.request.shares
         if shares is not None:
             free = view.snapshot.devices.share_free_mib
-            # Judged by the largest share: only where no healthy GPU takes it, but a sick one would.
+            # Judged by the largest share: only where no healthy GPU accepts it, but an unhealthy one would.
             fits = free >= shares.largest_mib
             passed &= (view.eligible & fits).any(0) | ~(view.shareable & fits).any(0)
         return passed

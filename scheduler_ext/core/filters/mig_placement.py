@@ -27,9 +27,9 @@ NO_MIG_PLACEMENT = Reason(
 
 
 class MigPlacement(Filter):
-    """Refuses nodes with fewer free instances of a profile than asked, per its allocatable.
+    """Refuses nodes with fewer free instances of a profile than requested, per its allocatable.
 
-    Only instances that exist count: nothing creates one for a pod, so a free placement is not enough.
+    Only existing instances count: they are not created for a pod, so a free placement is not enough.
     """
 
     name = "mig-placement"
@@ -60,7 +60,7 @@ class MigPlacement(Filter):
 
 
 def _where_creatable(profile: str, node: Node) -> str | None:
-    """A healthy GPU of the node where such an instance could still be created beside those there are."""
+    """A healthy GPU of the node where such an instance could still be created beside the existing ones."""
     for device in node.info.report.devices if node.info.report else ():
         geometry = device.mig.geometry
         if device.mig.enabled and device.healthy and geometry is not None:

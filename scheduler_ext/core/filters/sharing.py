@@ -33,7 +33,7 @@ class Sharing(Filter):
         node = view.snapshot.node
         if view.request.exclusive:
             return ~node.shared
-        # A node without GPUs is in no sharing mode: it is refused for what it lacks.
+        # A node without GPUs has no sharing mode: another filter refuses it.
         passed: Bools = node.shared | (node.devices == 0)
         return passed
 

@@ -1,1 +1,1 @@
-"""What filters and scores have in common: their interface, reasons and exact allocation."""
+"""Common parts of filters and scores: their interface, reasons and exact allocation."""

@@ -1,8 +1,8 @@
-"""Which GPU each memory share gets: for all node states at once, and exactly.
+"""The GPU of each memory share: for all node states at once, and exactly.
 
-Shares of one pod are placed together. Greedy placement (largest first, each on the GPU that costs least)
-settles nearly all states; where it fails, a search decides, so that a pod is refused only if no placement
-exists. The search is bounded, because the question is bin packing and pods come from anywhere.
+Shares of one pod are placed together. Greedy placement (largest first, each on the GPU of least cost) settles
+nearly all states; where it fails, a search decides, so that a pod is refused only if no placement exists. The
+search is bounded, because the problem is bin packing and pods come from untrusted sources.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import numpy as np
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.request.request import ShareAsk
 
-# Steps of search (a GPU looked at for a share) that one request may spend over all states, about 0.2 s; past
-# it, what is undecided counts as not fitting.
+# Search steps (a GPU tried for a share) that one request may spend over all states, about 0.2 s; undecided
+# states then count as not fitting.
 MAX_SEARCH_STEPS = 2_000_000
 
 _TOO_DEAR = 1e18
 # More than any difference between GPUs, less than the order of wished models.
 _HELD_MORE = 1e8
 
-# What putting a share on a GPU costs, below that: (room before, room after) in MiB, all [slot, state].
+# The cost of putting a share on a GPU, below that: (room before, room after) in MiB, all [slot, state].
 Cost = Callable[[Ints, Ints], Floats]
 
 
@@ -32,7 +32,7 @@ def tightest(_before: Ints, after: Ints) -> Floats:
 
 
 class ShareFit:
-    """Where the shares of one request go in every state.
+    """The places of one request's shares in every state.
 
     ``slots[i]`` is the slot of the i-th share (running ones first, then init ones), ``[state]``, -1 where
     ``fits`` is false; ``load_mib`` is the peak of all of them on each GPU, ``[slot, state]``.
@@ -46,7 +46,7 @@ class ShareFit:
         cost: Cost = tightest,
         steps: list[int] | None = None,
     ) -> None:
-        """``steps[0]`` is what the search may still cost, counted down; without it, MAX_SEARCH_STEPS."""
+        """``steps[0]`` is the remaining number of search steps, counted down; MAX_SEARCH_STEPS by default."""
         states = room_mib.shape[1]
         self._room = room_mib
         self._shares = shares
@@ -57,7 +57,8 @@ class ShareFit:
         self.fits: Bools = np.zeros(states, np.bool_)
         possible = where & self._can_fit()
         self._place_greedily(possible, cost)
-        # What best fit places is never left to the bounded search, so that whatever the cost, the same fit.
+        # States that best fit can place are never left to the bounded search, so that every cost gives the
+        # same fit.
         if cost is not tightest and len(self.slots) > 1 and (possible & ~self.fits).any():
             self._place_greedily(possible & ~self.fits, tightest)
         self._search(possible & ~self.fits, [MAX_SEARCH_STEPS] if steps is None else steps)
@@ -66,7 +67,7 @@ class ShareFit:
             self._hold_less(cost)
 
     def _can_fit(self) -> Bools:
-        """Necessary: the largest share finds a GPU, and the sum does not exceed what all GPUs have."""
+        """Necessary: the largest share fits on a GPU, and the sum does not exceed the total of all GPUs."""
         room = np.maximum(self._room, 0)
         enough: Bools = room.max(0) >= self._shares.largest_mib
         if len(self.slots) > 1:
@@ -74,7 +75,7 @@ class ShareFit:
         return enough
 
     def _place_greedily(self, undecided: Bools, cost: Cost) -> None:
-        """Places all shares in those of the states where no choice leads astray."""
+        """Places all shares in those of the states where greedy choices succeed."""
         running = self._shares.running
         fits = undecided
         slots = list(self.slots)
@@ -89,23 +90,27 @@ class ShareFit:
         self.fits = self.fits | fits
 
     def _cheapest(self, room: Ints, mib: int, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
-        """The slot where a share costs least, ``[state]``, and in which of the states ``fits`` it has one."""
+        """The slot of least cost for a share, ``[state]``, and the states of ``fits`` that have one."""
         after = room - mib
-        # Adding what no cost reaches is several times faster than choosing between two arrays.
+        # Adding an unreachable cost is several times faster than choosing between two arrays.
         price = cost(room, after) + (after < 0) * _TOO_DEAR
         slot = price.argmin(0).astype(np.int32)
         return slot, fits & (after[slot, self._columns] >= 0)
 
     def _place_init(self, slots: list[Ints], load: Ints, fits: Bools, cost: Cost) -> Bools:
-        """Give init containers their slots beside what runs then, and raise ``load`` by them: what fits."""
+        """Give init containers their slots beside the containers that run then, and raise ``load`` by them;
+        returns the states that fit.
+        """
         for j, share in enumerate(self._shares.init, start=len(self._shares.running)):
             there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
             slots[j], fits = self._cheapest_beside(load, there, fits, cost)
         return fits
 
     def _cheapest_beside(self, load: Ints, there: Ints, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
-        """The same where the pod holds ``load`` of each GPU in any phase so far, and ``there`` in that of the
-        share, with it: what it holds anyway comes before all else. ``load`` is raised to what it holds."""
+        """The same if the pod holds ``load`` of each GPU in any phase so far, and ``there`` in the phase of
+        the share, including it: memory that the pod holds anyway is used first. ``load`` is raised to the new
+        peak.
+        """
         after = np.maximum(load, there)
         price = cost(self._room - load, self._room - after)
         price = price + (after > load) * _HELD_MORE + (there > self._room) * _TOO_DEAR
@@ -116,8 +121,9 @@ class ShareFit:
         return slot, fits
 
     def _hold_less(self, cost: Cost) -> None:
-        """Where the app fits into what its init containers leave, it goes there: in the order in which they
-        start all are placed again, and that counts in those states where the pod then holds less in all."""
+        """If the app fits into the memory of its init containers, it goes there: all containers are placed
+        again in their starting order, and that counts in those states where the pod then holds less in total.
+        """
         running = self._shares.running
         early = {i for share in self._shares.init for i in share.beside}
         slots = [np.full(len(self._columns), -1, np.int32) for _ in self.slots]
@@ -138,7 +144,7 @@ class ShareFit:
         self.load_mib = np.where(less, load, self.load_mib)
 
     def _running_load(self, slots: Sequence[Ints], which: Sequence[int]) -> Ints:
-        """What the running shares of those numbers, as far as placed, put on each GPU."""
+        """The load of those running shares on each GPU, as far as placed."""
         load = np.zeros_like(self._room)
         for i in which:
             mib = np.int32(self._shares.running[i][1])
@@ -172,7 +178,7 @@ class ShareFit:
 
 
 def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] | None = None) -> Bools:
-    """In which of the states ``where`` all shares find a GPU; ``room_mib`` is -1 where none may go.
+    """The states of ``where`` in which all shares find a GPU; ``room_mib`` is -1 where none may go.
 
     ``steps`` as for ShareFit.
     """
@@ -183,7 +189,7 @@ def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] 
 
 
 def placeable(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> bool:
-    """Whether the shares find GPUs on one node, as ShareFit says it of many; ``steps`` as there."""
+    """Whether the shares find GPUs on one node, as in ShareFit for many; ``steps`` as there."""
     if len(shares.running) + len(shares.init) == 1:
         return max(room_mib, default=-1) >= shares.largest_mib
     room = [max(mib, 0) for mib in room_mib]
@@ -195,7 +201,7 @@ def placeable(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> bo
 
 
 def _has_places(room_mib: Sequence[int], shares: ShareAsk) -> bool:
-    """Necessary: of each size there are places for all shares that are as large."""
+    """Necessary: for each size there are places for all shares of at least that size."""
     return all(
         sum(mib // size for mib in room_mib if mib >= size) >= count for size, count in shares.at_least
     )
@@ -222,16 +228,16 @@ def _placed_greedily(room_mib: Sequence[int], shares: ShareAsk) -> bool:
 
 
 def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:
-    """The slot of each share (running, then init) on one node, or None when no placement exists.
+    """The slot of each share (running, then init) on one node, or None if no placement exists.
 
-    Depth first, largest first, one representative of equal GPUs; of equal shares none goes before the last.
-    ``steps[0]`` is the budget left and is counted down; when it is used up the answer is None.
+    Depth first, largest first, one representative of equal GPUs; equal shares are tried in one order only.
+    ``steps[0]`` is the remaining budget and is counted down; when it is used up the answer is None.
     """
     running = shares.running
     order = sorted(range(len(running)), key=lambda i: -running[i][1])
     slots = [-1] * len(running)
     left = list(room_mib)
-    # Of the shares that init containers start beside, those on each GPU, a bit each.
+    # The shares that init containers start beside, one bit each, on each GPU.
     beside = {i for share in shares.init for i in share.beside}
     marks = [0] * len(left)
     init_steps = sum(len(share.beside) + len(left) for share in shares.init)
@@ -258,7 +264,7 @@ def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -
         mib = running[i][1]
         mark = 1 << i if i in beside else 0
         tried = set()
-        # Where init containers start beside one of two equal shares, these are not the same.
+        # Two equal shares differ if init containers start beside only one of them.
         first = 0 if depth == 0 or beside or running[order[depth - 1]][1] != mib else slots[order[depth - 1]]
         for slot in range(first, len(left)):
             room = left[slot]

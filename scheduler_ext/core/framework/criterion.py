@@ -1,8 +1,8 @@
-"""The one shape of a filter and the one shape of a score, and what they look at.
+"""The interface of filters and of scores, and their input.
 
 A filter answers for all node states at once: a mask over ``[state]``. Filters run in order on one ``View``;
-those about single devices narrow the view, so that the next ones ask about the same GPUs. A score answers
-with one float per state, 0 (worst) to 1 (best).
+those about single devices narrow the view, so that the next ones consider the same GPUs. A score answers with
+one float per state, 0 (worst) to 1 (best).
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """GPUs as one part of a request meets them, ``[slot, state]``: what a wish about one device compares.
+    """The GPUs for one part of a request, ``[slot, state]``: the values that a wish about one device
+    compares.
 
-    ``candidate`` are the GPUs it could get: all free healthy units where the device plugin picks, every GPU
-    a share may go to where we pick. ``any_gpu`` are those that could ever count.
+    ``candidate`` are the GPUs that the part could get: all free healthy units where the device plugin picks,
+    every GPU that accepts a share where the extender picks. ``any_gpu`` are those that could ever count.
     """
 
     candidate: Bools
@@ -44,20 +45,21 @@ class Offer:
 
 
 class View:
-    """One request looking at one snapshot; ``eligible`` are the GPUs a share may still go to, ``steps`` what
-    placing shares may cost (as for ShareFit)."""
+    """One request on one snapshot; ``eligible`` are the GPUs that a share may still use, ``steps`` the budget
+    for placing shares (as for ShareFit).
+    """
 
     def __init__(self, request: GpuRequest, snapshot: Snapshot, steps: list[int] | None = None) -> None:
         self.steps = steps
         self.snapshot = snapshot
-        # The state in question, where one is.
+        # The state of a question about a single state.
         self.only = 0
         self.request = request
         self.units: list[tuple[UnitAsk, UnitColumns]] = [
             (ask, snapshot.units.get(ask.resource) or snapshot.no_units) for ask in request.units
         ]
         devices = snapshot.devices
-        # Units on sick GPUs that would do if these were healthy, [slot, state], in the order of units.
+        # Units on unhealthy GPUs that would be sufficient if healthy, [slot, state], in the order of units.
         self.sick: list[Ints] = [columns.sick for _, columns in self.units]
         if request.shares is not None:
             self.shareable = devices.share_free_mib >= 0
@@ -66,9 +68,9 @@ class View:
     def narrow(self, test: Callable[[Offer], Bools]) -> Bools:
         """States on which a wish about one device holds; shares keep only the GPUs that meet it.
 
-        kubelet and the device plugin pick whole GPUs and MIG instances, not we, so there the wish holds only
-        if every one of them that is free meets it. Where none is free, any GPU of the node may speak for it,
-        and a node without such GPUs passes: the count is then what refuses it.
+        The kubelet and the device plugin pick whole GPUs and MIG instances, so there the wish holds only if
+        every free one meets it. If none is free, one matching GPU of the node is enough, and a node without
+        such GPUs passes: the count then refuses it.
         """
         passed: Bools | None = None
         devices = self.snapshot.devices
@@ -108,8 +110,8 @@ class View:
     def share_room_mib(self, states: slice = slice(None)) -> Ints:
         """Free MiB per GPU for the request's shares, ``[slot, state]`` of these states; -1 where none may go.
 
-        Where the pod also asks whole GPUs of the same node, the plugin may pick any unheld ones for them, so
-        the shares can only count on what is left if it picks the best.
+        If the pod also requests whole GPUs of the same node, the plugin may pick any unheld ones for them, so
+        the shares can only count on the GPUs that remain if it picks the best.
         """
         free_mib = self.snapshot.devices.share_free_mib[:, states]
         room = np.where(self.eligible[:, states], free_mib, np.int32(-1))
@@ -123,7 +125,7 @@ class View:
         return room
 
     def room_here_mib(self) -> list[int]:
-        """The same of the state in question, ``[slot]``."""
+        """The same for the state in question, ``[slot]``."""
         room: list[int] = self.share_room_mib(slice(self.only, self.only + 1))[:, 0].tolist()
         return room
 
@@ -134,7 +136,7 @@ class View:
         return same
 
     def copy(self) -> View:
-        """The same view, to be narrowed apart from this one."""
+        """A copy that can be narrowed separately."""
         same = copy(self)
         same.sick = list(self.sick)
         return same
@@ -157,17 +159,17 @@ class Filter(ABC):
 
     @abstractmethod
     def applies(self, request: GpuRequest) -> bool:
-        """False when the request makes every node pass."""
+        """False if every node passes for this request."""
 
     @abstractmethod
     def passes(self, view: View) -> Bools:
-        """Which states pass, ``[state]``."""
+        """The states that pass, ``[state]``."""
 
     @abstractmethod
     def miss(self, view: View, node: Node) -> NearestMiss:
         """The closest value on a node that did not pass, the one in question in the view.
 
-        The view is as the filters before left it.
+        The view is as the earlier filters left it.
         """
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
@@ -188,23 +190,23 @@ class Filter(ABC):
 
 
 class Score(Protocol):
-    """One question that a node answers with how well, 0 to 1."""
+    """One question whose answer is a value from 0 to 1."""
 
     name: str
 
     def applies(self, scoring: Scoring) -> bool:
-        """False when the request makes every node equal."""
+        """False if every node is equal for this request."""
 
     def value(self, scoring: Scoring) -> Floats:
-        """How well each state does, ``[state]``, 0 to 1; meaningless where the request does not fit."""
+        """The value of each state, ``[state]``, 0 to 1; meaningless where the request does not fit."""
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """What scores look at: the request on a snapshot, with each share already given its GPU.
+    """The input of scores: the request on a snapshot, with a GPU for each share.
 
-    ``fit`` says where the shares go (None: the pod asks none). ``strategy`` is fragmentation, binpack or
-    spread; ``level`` the pod's priority level, 0 to 1.
+    ``fit`` has the places of the shares (None: the pod requests none). ``strategy`` is fragmentation, binpack
+    or spread; ``level`` is the pod's priority level, 0 to 1.
     """
 
     request: GpuRequest
@@ -216,41 +218,41 @@ class Scoring:
 
     @lazy
     def per_share(self) -> list[tuple[Ints, Ints]]:
-        """(slot, state) index pairs, one per share: where it goes; slot 0 where it does not fit."""
+        """(slot, state) index pairs, one per share: its place; slot 0 where it does not fit."""
         columns = np.arange(len(self.snapshot.states), dtype=np.int32)
         return [(np.maximum(slots, 0), columns) for slots in (self.fit.slots if self.fit else ())]
 
     @lazy
     def packs(self) -> bool:
-        """Whether what is left for the pods to come decides."""
+        """Whether future demand decides."""
         if self.strategy != "fragmentation":
             return False
         if self.request.asks_gpu:
             return self.fit is not None or any(ask.profile is None for ask, _ in self.units)
-        # CPU alone matters to GPUs where it is known how much of it their pods want.
+        # CPU alone matters to GPUs if the CPU requests of GPU pods are known.
         return self.request.cpu_milli > 0 and self.snapshot.forecast.knows_cpu
 
     @lazy
     def gpus(self) -> int:
-        """How many GPUs the request takes something of, MIG instances aside; 1 at least."""
+        """The number of GPUs that the request uses, without MIG instances; at least 1."""
         shares = len(self.fit.slots) if self.fit is not None else 0
         return max(1, shares + sum(ask.count for ask, _ in self.units if ask.profile is None))
 
     @property
     def before(self) -> Demand:
-        """What nodes hold for the pods to come, as they are."""
+        """The nodes' value for future demand, as they are."""
         return self.snapshot.demand
 
     @lazy
     def after(self) -> Demand:
-        """The same once the request is there."""
+        """The same with the request placed."""
         whole = sum(ask.count for ask, _ in self.units if ask.profile is None)
         load = self.fit.load_mib if self.fit is not None else None
         return self.snapshot.demand.after(self.request.cpu_milli, whole, load)
 
     @lazy
     def share_part(self) -> Floats:
-        """How many GPUs' worth the shares take, ``[state]``."""
+        """The GPUs' worth of the shares, ``[state]``."""
         if self.fit is None:
             return np.zeros(len(self.snapshot.states))
         size = self.snapshot.devices.share_size_mib
@@ -263,8 +265,7 @@ class Scoring:
 
     @lazy
     def idle_after(self) -> Floats:
-        """The part of each node's healthy GPUs that nobody would hold once the pod is there, ``[state]``,
-        0 to 1."""
+        """The unheld part of each node's healthy GPUs once the pod is there, ``[state]``, 0 to 1."""
         idle = self.snapshot.idle - self.share_part
         for ask, columns in self.units:
             idle = idle - ask.count * columns.mean_gpu_part
@@ -273,7 +274,7 @@ class Scoring:
 
 
 def shortest_unit(asks: Sequence[UnitAsk], node: Node) -> tuple[UnitAsk, int]:
-    """Of several counted asks, the one the node is furthest from, and how many units it has for it."""
+    """The count that the node is furthest from, of several, and the number of units that it has for it."""
     have = {}
     for ask in asks:
         free = sum(
@@ -290,7 +291,7 @@ def shortest_unit(asks: Sequence[UnitAsk], node: Node) -> tuple[UnitAsk, int]:
 
 
 def offered_units(node: Node, request: GpuRequest) -> list[tuple[str | None, Slot, Unit]]:
-    """Device by device, what a node offers of the resources a request counts."""
+    """The units of a node's devices for the resources that a request counts."""
     asked = {ask.resource for ask in request.units}
     return [
         (uuid, slot, unit)
@@ -301,7 +302,7 @@ def offered_units(node: Node, request: GpuRequest) -> list[tuple[str | None, Slo
 
 
 def shareable_slots(node: Node) -> list[tuple[str | None, Slot]]:
-    """The GPUs of a node that take shares at all, healthy or not."""
+    """The GPUs of a node that accept shares at all, healthy or not."""
     return [
         (u, slot) for u, slot in zip(node.uuids, node.state.slots, strict=True) if slot.share_free_mib >= 0
     ]

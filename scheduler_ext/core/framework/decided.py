@@ -1,4 +1,4 @@
-"""What is remembered of a decision, as plain values: the best nodes, their scores, and who bound the pod."""
+"""The record of a decision, as plain values: the best nodes, their scores, and the result of binding."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One score of a node, 0 to 1; its part of the total, and the mean over the nodes compared."""
+    """One score of a node, 0 to 1; its part of the total, and the mean over the compared nodes."""
 
     name: str
     weight: float
@@ -17,13 +17,13 @@ class Term:
 
     @property
     def ahead(self) -> float:
-        """How much of the total it is better by than the mean node."""
+        """The advantage over the mean node, as part of the total."""
         return self.weight * (self.value - self.mean)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that fits, its total and its terms; ``of`` so many that fit."""
+    """A node that fits, its total and its terms; ``of`` is the number of nodes that fit."""
 
     node: str
     total: float
@@ -32,14 +32,14 @@ class Candidate:
 
     @property
     def strongest(self) -> list[Term]:
-        """The two terms by which it is ahead most; fewer where it is ahead in fewer."""
+        """The two terms with the largest advantages; fewer if fewer have one."""
         ahead = sorted((term for term in self.terms if term.ahead > 0), key=lambda term: -term.ahead)
         return ahead[:2]
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How a bind ended; ``kind`` as in ``BindResult``, ``devices`` UUIDs by container."""
+    """The end of a bind; ``kind`` as in ``BindResult``, ``devices`` UUIDs by container."""
 
     at: float
     node: str

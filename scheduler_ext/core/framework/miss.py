@@ -12,7 +12,7 @@ _NAMED = 8
 
 
 class MissKind(Enum):
-    """What ends a refusal; explanations prefer the node whose refusal ends most easily."""
+    """The end of a refusal; explanations prefer the node whose refusal ends most easily."""
 
     AMOUNT = "other pods release it, or a larger node"
     PASSING = "time, or an operator; never a change of the pod"

@@ -1,8 +1,8 @@
-"""The closed set of reasons a node is refused for.
+"""The closed set of reasons for refusing a node.
 
-kube-scheduler groups nodes by identical text and counts them in the pod's event, and a text that
-varies between attempts wakes the pod again (measured: over a thousand filter calls in ten seconds
-for one pod). So reasons are constants without numbers or names; those belong to ``explain``.
+kube-scheduler groups nodes by identical text and counts them in the pod's event, and a text that varies
+between attempts wakes the pod again (measured: over a thousand filter calls in ten seconds for one pod).
+Therefore reasons are constants without numbers or names; those belong to ``explain``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a node is refused: the text kube-scheduler shows, what it means, what to do."""
+    """Why a node is refused: kube-scheduler's text, its meaning, and the remedy."""
 
     text: str
     meaning: str

@@ -1,4 +1,4 @@
-"""The scores and the weights they have unless the configuration says otherwise."""
+"""The scores and their default weights."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ SCORES: tuple[Score, ...] = (
     Spot(),
 )
 
-# A total is the mean of the terms that apply, by these weights. What a pod says (the order of its models,
-# its priority) outweighs what we would like; packing terms decide among the rest. How those of the
-# first seven were found, and on what, is in docs/concepts/placement.md.
+# A total is the mean of the terms that apply, by these weights. A pod's own settings (the order of its
+# models, its priority) outweigh the operator's; packing terms decide among the rest.
+# docs/concepts/placement.md explains how the weights of the first seven were found.
 DEFAULT_WEIGHTS: dict[str, float] = {
     "residual-value": 0.25,
     "fragmentation": 0.25,

@@ -11,8 +11,9 @@ MOST_GPUS = 2.0
 
 
 class Balance:
-    """1 where the node's GPUs are worth as much to the next pods as before, by the CPU that is left for them;
-    0 where two or more are lost for each GPU of the request."""
+    """1 where the node's remaining CPU keeps its GPUs as valuable to the next pods as before; 0 where two or
+    more are lost for each GPU of the request.
+    """
 
     name = "balance"
 

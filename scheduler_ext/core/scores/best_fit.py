@@ -1,4 +1,4 @@
-"""Fill what is nearly full, or, for spread, take what is emptiest."""
+"""Fill nodes that are nearly full, or, for spread, use the emptiest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GPU_PART = 0.7
 
 
 class BestFit:
-    """1 where least is left over: on the GPUs that take shares, and on the node as a whole."""
+    """1 where least is left over: on the GPUs that get shares, and on the node as a whole."""
 
     name = "best-fit"
 

@@ -1,4 +1,4 @@
-"""Leave idle what the next pods can use."""
+"""Keep idle GPUs usable for the next pods."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MOST_GPUS = 2.0
 
 
 class Fragmentation:
-    """Above one half where the placement makes idle GPUs usable again, below it where it spoils some.
+    """Above one half where the placement makes idle GPUs usable again, below it where it makes some unusable.
 
-    The change of what Weng et al., "Beware of Fragmentation" (USENIX ATC'23), measure, not rounded, for each
-    GPU of the request: 0 where it spoils two or more.
+    The change of the measure of Weng et al., "Beware of Fragmentation" (USENIX ATC'23), not rounded, for each
+    GPU of the request: 0 for two or more.
     """
 
     name = "fragmentation"

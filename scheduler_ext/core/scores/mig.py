@@ -9,7 +9,7 @@ from scheduler_ext.core.node.columns import Floats
 
 
 class MigPlaceability:
-    """1 where holding the instance takes nothing from the MIG pods to come, 0 where it takes a GPU from them.
+    """1 where the instance costs future MIG pods nothing, 0 where it costs them a GPU.
 
     The device plugin picks the instance, so a node is judged by the mean over its GPUs with a free one.
     """

@@ -1,4 +1,4 @@
-"""Leave models that are wanted to the pods that need them."""
+"""Leave scarce models to the pods that need them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler_ext.core.node.columns import Floats
 
 
 class ModelScarcity:
-    """1 on models that no pod asks for, less by how scarce a model is and how much of a GPU is taken."""
+    """1 on models that no pod requests, lower with the scarcity of the model and the used part of a GPU."""
 
     name = "model-scarcity"
 

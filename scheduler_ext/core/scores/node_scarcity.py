@@ -1,4 +1,4 @@
-"""Leave the nodes that few are as large as to the pods that fit on no other."""
+"""Leave the rare large nodes to the pods that fit on no other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scheduler_ext.core.node.columns import Floats
 
 
 class NodeScarcity:
-    """1 on nodes whose size no pod needs, less by how much pods that do ask of such nodes."""
+    """1 on nodes whose size no pod needs, lower with the demand for such nodes."""
 
     name = "node-scarcity"
 

@@ -7,7 +7,7 @@ from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.core.node.node import NOBODY
 
 _EMPTINESS_PART = 0.7
-# It decides where the rest is equal: whoever is to be evicted next matters less than room and health now.
+# It decides between otherwise equal nodes: later evictions matter less than room and health now.
 _NEIGHBOURS_PART = 0.05
 
 
@@ -15,7 +15,7 @@ class Priority:
     """Emptiness after placement (headroom kept), health and neighbours that are not evicted easily, in favour
     of high levels; fullness for low ones.
 
-    A pod with a strategy of its own has said what it thinks of emptiness: then only the others count.
+    For a pod with its own strategy, emptiness does not count.
     """
 
     name = "priority"
@@ -27,12 +27,12 @@ class Priority:
         level = scoring.level
         reliable = level * scoring.snapshot.health + (1 - level) * 0.5
         ranks = (scoring.snapshot.node.neighbours + NOBODY - 1) / (2 * NOBODY - 1)
-        # Pods of low priority go with any neighbour.
+        # Pods of low priority accept any neighbour.
         high = max(0.0, 2 * level - 1)
         steady = high * ranks + (1 - high) * 0.5
         now = reliable
         if scoring.request.strategy is None:
-            # A sick GPU is no headroom.
+            # An unhealthy GPU is no headroom.
             idle = scoring.idle_after * scoring.snapshot.health
             empty = level * idle + (1 - level) * (1 - idle)
             now = _EMPTINESS_PART * empty + (1 - _EMPTINESS_PART) * reliable

@@ -1,4 +1,4 @@
-"""Leave of a GPU what the next pods can fill."""
+"""Leave parts of GPUs that the next pods can fill."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from scheduler_ext.core.node.columns import Floats
 
 
 class ResidualValue:
-    """1 where what is left of the GPUs is worth as much as before, less by the worth that is lost with each
-    GPU of the request (``core.residual_value``).
+    """1 where the rest of the GPUs is as valuable as before, lower by the value that is lost with each GPU of
+    the request (``core.residual_value``).
 
     Whole GPUs lose the same everywhere.
     """

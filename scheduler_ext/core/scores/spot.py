@@ -9,7 +9,7 @@ from scheduler_ext.core.node.columns import Floats
 
 
 class Spot:
-    """On spot nodes the better the lower the pod's priority; on on-demand nodes the reverse."""
+    """On spot nodes higher for lower priorities; on on-demand nodes the reverse."""
 
     name = "spot"
 

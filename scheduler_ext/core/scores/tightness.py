@@ -1,4 +1,4 @@
-"""Of placements that are else alike, take the fullest node."""
+"""Of otherwise equal placements, take the fullest node."""
 
 from __future__ import annotations
 

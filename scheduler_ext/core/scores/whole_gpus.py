@@ -1,4 +1,4 @@
-"""Keep whole GPUs together for pods that ask several."""
+"""Keep whole GPUs together for pods that request several."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ MOST_GPUS = 4.0
 
 
 class WholeGpus:
-    """1 where pods of several GPUs can use as many of the node's whole ones as before, 0 where it is four or
-    more fewer for each GPU of the request.
+    """1 where pods of several GPUs can use as many of the node's whole ones as before, 0 where four or more
+    fewer for each GPU of the request.
 
-    Who asks several has nothing of parts of the same GPU: 0 for it where GPUs are shared.
+    Parts of one GPU are useless to a pod of several: 0 for it where GPUs are shared.
     """
 
     name = "whole-gpus"
