@@ -12,7 +12,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.server.metrics.families import Family
 from scheduler_ext.sources.source_status import Watched
-from scheduler_ext.views.pod_usage import STATES, PodUsage, pod_usage
+from scheduler_ext.views.node_usage import STATES, PodUsage, pod_usage
 
 # Namespaces that are told apart: those that ask most. The name of all others together is no namespace's.
 MAX_NAMESPACES = 1000
