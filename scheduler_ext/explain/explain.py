@@ -25,11 +25,16 @@ from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.request.other_spellings import resource_hint, spelling_hint
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES, unknown_annotations
+from scheduler_ext.core.request.wishes import (
+    ANNOTATION_PREFIX,
+    WISHES,
+    resource_hint,
+    spelling_hint,
+    unknown_annotations,
+)
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.diagnosis import Case, diagnosis
 from scheduler_ext.explain.intree_nodes import InTreeNodes

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from scheduler_ext.core.intree import InTreeRejection, PodNeeds
-from scheduler_ext.core.request.other_spellings import spelling_hint
+from scheduler_ext.core.request.wishes import spelling_hint
 from scheduler_ext.explain.nearest import Refused
 from scheduler_ext.explain.unoffered import one_of
 

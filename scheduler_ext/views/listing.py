@@ -1,4 +1,4 @@
-"""The inventory as a list for people and programs: every GPU, what is used, promised and free."""
+"""The inventory as a list for people and programs: every GPU with its used, requested and free memory."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from scheduler_ext.wire.config import Configuration
 
 NO_AGES: Mapping[str, float] = {}
 NO_PROBLEMS: Mapping[str, str] = {}
+_MEMORY = (
+    *("totalMiB", "reservedMiB", "usedMiB", "unaccountedMiB"),
+    *("requestedMiB", "freeMiB", "requestedAtLeastMiB", "freeAtMostMiB"),
+)
 
 
 def inventory_list(
@@ -25,7 +29,7 @@ def inventory_list(
     ages_s: Mapping[str, float] = NO_AGES,
     problems: Mapping[str, str] = NO_PROBLEMS,
 ) -> dict[str, Any]:
-    """The InventoryList of these nodes, by name; nodes that have no GPU are left out.
+    """The InventoryList of these nodes, by name, without nodes that have no GPU.
 
     By node, ``ages_s`` are the ages of reports, 0 where absent, and ``problems`` why they are refused.
     """
@@ -42,35 +46,23 @@ def inventory_list(
 
 def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | None) -> dict[str, Any]:
     held = holdings_of(info, config.resource_names())
-    unknown = unknown_gpus(info, held)
     attribution = attribute(info, held, config.resource_names())
-    not_known = unattributed(info, attribution.unknown, config.resource_names().share)
-    if info.report is None:
-        return {
-            "node": info.name,
-            "source": "labels",
-            "state": info.freshness,
-            "ageSeconds": age_s,
-            "problem": problem,
-            "unknownDeviceGpus": unknown,
-            "unattributed": not_known,
-            "cordonsUnknown": [],
-            "migFree": {},
-            "devices": _estimated(info),
-        }
-    devices = sorted(info.report.devices, key=lambda device: device.index)
+    report = info.report
     return {
         "node": info.name,
-        "source": "report",
+        "source": "labels" if report is None else "report",
         "state": info.freshness,
         "ageSeconds": age_s,
         "problem": problem,
-        "unknownDeviceGpus": unknown,
-        "unattributed": not_known,
-        "cordonsUnknown": list(info.report.cordoned_strangers),
+        "unknownDeviceGpus": unknown_gpus(info, held),
+        "unattributed": unattributed(info, attribution.unknown, config.resource_names().share),
+        "cordonsUnknown": [] if report is None else list(report.cordoned_strangers),
         "migFree": _mig_free(info, attribution.held),
-        "devices": [
-            _device(info, device, held, attribution, config.memory.headroom_percent) for device in devices
+        "devices": _estimated(info)
+        if report is None
+        else [
+            _device(info, device, held, attribution, config.memory.headroom_percent)
+            for device in sorted(report.devices, key=lambda device: device.index)
         ],
     }
 
@@ -93,6 +85,10 @@ def _device(
     certain = usage
     if may_be_held:
         certain = device_usage(info, device, known.devices[device.uuid], headroom_percent)
+    amounts = (
+        *(memory.total_mib, memory.reserved_mib, memory.used_mib, usage.unaccounted_mib),
+        *(usage.requested_mib, usage.free_mib, certain.requested_mib, certain.free_mib),
+    )
     return {
         "uuid": device.uuid,
         "index": device.index,
@@ -102,16 +98,7 @@ def _device(
         "healthReason": device.health_reason or None,
         "cordoned": device.cordoned,
         "mayBeHeld": may_be_held,
-        "memory": {
-            "totalMiB": memory.total_mib,
-            "reservedMiB": memory.reserved_mib,
-            "usedMiB": memory.used_mib,
-            "unaccountedMiB": usage.unaccounted_mib,
-            "requestedMiB": usage.requested_mib,
-            "freeMiB": usage.free_mib,
-            "requestedAtLeastMiB": certain.requested_mib,
-            "freeAtMostMiB": certain.free_mib,
-        },
+        "memory": dict(zip(_MEMORY, amounts, strict=True)),
         "mig": {
             "enabled": device.mig.enabled,
             "instances": [
@@ -130,25 +117,15 @@ def _device(
 
 
 def mig_place(instance: MigInstance) -> tuple[bool, int, str]:
-    """By start; those whose place is not known last."""
+    """By start; instances whose start is unknown come last."""
     return instance.start is None, instance.start or 0, instance.uuid
 
 
 def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
-    """What labels tell: how many of what; nothing of use, so free memory is not known."""
+    """How many GPUs of which model, by labels; their use, and so their free memory, is unknown."""
     estimate = info.estimate
     if estimate is None:
         return []
-    memory = {
-        "totalMiB": estimate.memory_mib,
-        "reservedMiB": None,
-        "usedMiB": None,
-        "unaccountedMiB": None,
-        "requestedMiB": None,
-        "freeMiB": None,
-        "requestedAtLeastMiB": None,
-        "freeAtMostMiB": None,
-    }
     return [
         {
             "uuid": None,
@@ -159,7 +136,7 @@ def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
             "healthReason": None,
             "cordoned": False,
             "mayBeHeld": False,
-            "memory": dict(memory),
+            "memory": dict.fromkeys(_MEMORY) | {"totalMiB": estimate.memory_mib},
             "mig": {"enabled": estimate.mig_strategy != "none", "instances": []},
         }
         for index in range(estimate.count)

@@ -18,6 +18,7 @@ from scheduler_ext.views.device_usage import device_usage, takes_new
 
 # Less than a CUDA context takes on any GPU, and more than a driver leaves on one that nobody has opened.
 IDLE_BELOW_MIB = 64
+STATES = ("Assumed", "Confirmed", "Nominated")
 
 
 class Amounts(NamedTuple):
@@ -140,3 +141,29 @@ def instances_of(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instan
         key: Instances(count, free[key], count * size[key], free[key] * size[key])
         for key, count in there.items()
     }
+
+
+@dataclass(frozen=True, slots=True)
+class PodUsage:
+    """The requests of a node's pods: ``units`` by (namespace, resource), ``share_mib`` by namespace; and
+    ``states``, how many pods are in each of STATES."""
+
+    units: Counter[tuple[str, str]]
+    share_mib: Counter[str]
+    states: Counter[str]
+
+
+def pod_usage(info: NodeInfo) -> PodUsage | None:
+    """The usage of a node's pods that hold GPUs or are nominated to it; None where it has no pods."""
+    if not info.pods and not info.nominated:
+        return None
+    waiting = sum(pod.request.asks_gpu for pod in info.nominated)
+    usage = PodUsage(Counter(), Counter(), Counter(Nominated=waiting))
+    # A pod that two extenders place differently is in the list twice.
+    for pod in {pod.uid: pod for pod in info.pods if pod.holds and pod.request.asks_gpu}.values():
+        usage.states["Assumed" if pod.uid in info.assumed else "Confirmed"] += 1
+        for ask in pod.request.units:
+            usage.units[pod.namespace, ask.resource] += ask.count
+        if pod.request.shares is not None:
+            usage.share_mib[pod.namespace] += pod.request.shares.total_mib
+    return usage

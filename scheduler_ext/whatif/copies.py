@@ -175,10 +175,9 @@ def _side_by_side(
         assert fit is not None
         columns.hold(np.where(takes, fit.load_mib, 0))
         copies += takes
-    held = [mib.tolist() for mib in columns.held.T]
     return [
-        Fill(int(count), tuple(mib[: len(vessel.rooms)]))
-        for vessel, count, mib in zip(vessels, list(copies), held, strict=True)
+        Fill(int(copies[i]), tuple(columns.held[: len(vessel.rooms), i].tolist()))
+        for i, vessel in enumerate(vessels)
     ]
 
 

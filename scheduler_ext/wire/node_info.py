@@ -21,8 +21,7 @@ from scheduler_ext.core.node.estimate import (
     is_spot,
 )
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.node.node_labels import NVIDIA, lacks_agent_label
-from scheduler_ext.core.node.node_pool import node_pool
+from scheduler_ext.core.node.node_labels import NVIDIA, lacks_agent_label, node_pool
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import allocatable_cpu_milli

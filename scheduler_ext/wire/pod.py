@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Requirement, Toleration, effective_requests
 from scheduler_ext.core.node.node import BoundPod, PendingPod
-from scheduler_ext.core.request.other_spellings import resource_hint
+from scheduler_ext.core.request.pod_kinds import task_class
 from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
 from scheduler_ext.core.request.request import (
     ContainerAsk,
@@ -21,8 +21,7 @@ from scheduler_ext.core.request.request import (
     parse_request,
 )
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.core.request.task_class import task_class
-from scheduler_ext.core.request.wishes import wished_models
+from scheduler_ext.core.request.wishes import resource_hint, wished_models
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.kube import quantity_text, strings

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.views.node_usage import Amounts, Instances, NodeUsage, node_usage, total
-from scheduler_ext.views.pod_usage import pod_usage
+from scheduler_ext.views.node_usage import Amounts, Instances, NodeUsage, node_usage, pod_usage, total
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod

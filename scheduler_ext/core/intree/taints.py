@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from scheduler_ext.core.intree.integers import parse_canonical_int64
+from scheduler_ext.core.intree.affinity import parse_canonical_int64
 
 _SCHEDULING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 

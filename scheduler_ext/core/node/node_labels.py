@@ -69,6 +69,14 @@ _SPOT_LABELS = (
     (f"{GKE}provisioning", "spot"),
     ("kubernetes.azure.com/scalesetpriority", "spot"),
 )
+# Tools that create nodes label them with their group; the instance type remains where no tool did.
+POOL_LABELS = (
+    "karpenter.sh/nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "node.kubernetes.io/instance-type",
+)
 _SHARING = {"time-slicing": "time-slicing", "time-sharing": "time-slicing", "mps": "mps"}
 _SETTLED_UPGRADES = ("", "upgrade-done", "upgrade-required")
 # Devices that one AMD GPU is seen as, by compute partition mode; spx is the whole GPU.
@@ -238,3 +246,8 @@ def _amd_values(labels: Labels, kind: str) -> list[str]:
         if values:
             return values
     return []
+
+
+def node_pool(labels: Labels) -> str:
+    """The node pool that labels name, otherwise the type of instance; "" where no label names either."""
+    return next((labels[name] for name in POOL_LABELS if labels.get(name)), "")

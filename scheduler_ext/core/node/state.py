@@ -12,9 +12,10 @@ from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.mig_instances import instance_memory_mib, mig_room, slice_model
-from scheduler_ext.core.node.neighbours import neighbours
 from scheduler_ext.core.node.node import (
+    NOBODY,
     UNLIMITED,
+    BoundPod,
     MigRoom,
     Node,
     NodeInfo,
@@ -84,6 +85,19 @@ def resolve_held(
         ),
     )
     return Node(info, state, tuple(uuid for _, uuid in slots))
+
+
+def neighbours(pods: Iterable[BoundPod]) -> int:
+    """The rank of the most evictable pod that holds GPUs of a node, -10 to 10; NOBODY where none does.
+
+    It is the number of digits of its priority, so that nodes seldom differ for this alone: clusters number
+    their priority classes by tens as well as by millions.
+    """
+    lowest = min((pod.priority for pod in pods if pod.holds and pod.request.asks_gpu), default=None)
+    if not lowest:
+        return NOBODY if lowest is None else 0
+    digits = len(str(abs(lowest)))
+    return digits if lowest > 0 else -digits
 
 
 def cpu_free_milli(info: NodeInfo) -> int:

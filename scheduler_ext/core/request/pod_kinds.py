@@ -1,13 +1,27 @@
-"""What pods usually ask: kinds of pods and how often each comes.
+"""The demand of pods: kinds of pods, and how often each comes.
 
-What the next pods will ask is not known; what the last ones asked is the best guess, and every score that
-looks ahead looks at one value, a Workload.
+The requests of future pods are unknown; those of past pods are the best estimate. Every score that looks
+ahead looks at one value, a Workload.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+
+from scheduler_ext.core.request.quantity import MAX_COUNT
+from scheduler_ext.core.request.request import MAX_SHARES, GpuRequest
+
+# Pods ask CPU in round numbers, or nearly; finer steps distinguish no nodes.
+_CPU_STEP_MILLI = 500
+# A pod that names more models takes nearly any, and its list need not be kept.
+_MAX_MODELS = 16
+_RESCALE_AT = 1e12
+_FORGOTTEN = 1e-6
+# The lightest classes are searched when there are so many times too many, not with every pod.
+_SLACK = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +39,55 @@ class TaskClass:
     models: tuple[str, ...] = ()
 
 
+def task_class(request: GpuRequest, cpu_milli: int, models: Iterable[str]) -> TaskClass | None:
+    """The kind of pod that a request makes, its CPU rounded up; None where it asks no GPU.
+
+    Shares are not rounded: the tables do so for each kind of GPU (``core.forecast``), and a share of all of a
+    GPU must not become larger. Shares of init containers count only where no other containers have any.
+    """
+    if not request.asks_gpu:
+        return None
+    gpus, mig = 0, Counter[str]()
+    for ask in request.units:
+        if ask.profile is None:
+            gpus += ask.count
+        else:
+            mig[ask.profile] += ask.count
+    wished = sorted(set(models))
+    return _shared(
+        TaskClass(
+            cpu_milli=-(-cpu_milli // _CPU_STEP_MILLI) * _CPU_STEP_MILLI,
+            gpus=min(gpus, MAX_COUNT),
+            shares_mib=_shares(request),
+            mig=tuple(sorted(mig.items())),
+            models=tuple(wished) if len(wished) <= _MAX_MODELS else (),
+        )
+    )
+
+
+def _shares(request: GpuRequest) -> tuple[int, ...]:
+    if request.shares is None:
+        return ()
+    running = sorted((mib for _, mib in request.shares.running), reverse=True)
+    return tuple(running[:MAX_SHARES]) or (request.shares.largest_mib,)
+
+
+@lru_cache(maxsize=1024)
+def _shared(task: TaskClass) -> TaskClass:
+    """Thousands of pods have equal requests: one value serves all of them."""
+    return task
+
+
 @dataclass(frozen=True)
 class Workload:
-    """How often each class comes; with ``unknown``, the part of pods about which nothing can be said, the
-    parts sum to 1."""
+    """How often each class comes. The parts and ``unknown``, that of pods of unknown classes, sum to 1."""
 
     parts: Mapping[TaskClass, float] = field(default_factory=dict)
     unknown: float = 0.0
 
     @classmethod
     def of(cls, counts: Mapping[TaskClass, float], unknown: float = 0.0) -> Workload:
-        """The workload of so many pods of each class, and so many that may ask anything."""
+        """The workload of so many pods of each class, and so many of unknown classes."""
         total = sum(counts.values()) + unknown
         if total <= 0:
             return UNKNOWN
@@ -43,15 +95,14 @@ class Workload:
         return cls(parts, unknown / total)
 
     def distance(self, other: Workload) -> float:
-        """How much of the one would have to become something else to be the other, 0 to 1 (the total
-        variation distance)."""
+        """The total variation distance, 0 to 1."""
         tasks = self.parts.keys() | other.parts.keys()
         apart = sum(abs(self.parts.get(task, 0.0) - other.parts.get(task, 0.0)) for task in tasks)
         return (apart + abs(self.unknown - other.unknown)) / 2
 
     def top(self, part: float) -> Workload:
-        """The commonest classes that make up ``part`` of the pods of which something is known; of equal ones
-        the one that came first.
+        """The commonest classes that make up ``part`` of the pods of known classes; of equal classes the one
+        that came first.
 
         Weng et al., "Beware of Fragmentation" (USENIX ATC'23), look at the first 95 per cent.
         """
@@ -66,17 +117,16 @@ class Workload:
         return Workload.of(counts, self.unknown)
 
 
-# Nothing is known of what will be asked.
+# The demand of a cluster without past pods.
 UNKNOWN = Workload(unknown=1.0)
 
 
 class SeenPods:
-    """The workload of the pods seen so far, of which the older count less: events in, a Workload out."""
+    """The workload of the pods seen so far, where older pods count less: events in, a Workload out."""
 
     def __init__(self, half_life: float, unknown: float = 0.0, max_classes: int | None = None) -> None:
-        """A pod counts half after ``half_life`` others; ``unknown`` pods that may have asked anything came
-        before, as may those of the lightest classes, which are forgotten where there are more than
-        ``max_classes``."""
+        """A pod counts half after ``half_life`` others. ``unknown`` pods of unknown classes came before; the
+        lightest classes join them where there are more than ``max_classes``."""
         self._max_classes = max_classes
         self._growth = 2.0 ** (1.0 / half_life)
         self._counts: dict[TaskClass, float] = {}
@@ -96,7 +146,7 @@ class SeenPods:
             self._rescale()
 
     def workload(self) -> Workload:
-        """What is to be expected."""
+        """The expected demand."""
         return Workload.of(self._counts, self._unknown)
 
     def _keep(self, classes: int) -> None:
@@ -106,7 +156,7 @@ class SeenPods:
         self._counts = {task: count for task, count in self._counts.items() if task in kept}
 
     def _rescale(self) -> None:
-        # Who has not been seen for so long that nothing is left of it is forgotten.
+        # Classes not seen for so long that nothing is left of them are forgotten.
         self._counts = {
             task: count / self._next
             for task, count in self._counts.items()
@@ -114,9 +164,3 @@ class SeenPods:
         }
         self._unknown /= self._next
         self._next = 1.0
-
-
-_RESCALE_AT = 1e12
-_FORGOTTEN = 1e-6
-# The lightest classes are looked for when there are so many times too many, not with every pod.
-_SLACK = 1.25

@@ -9,10 +9,17 @@ from enum import Enum
 
 from scheduler_ext.core.gpu.mig_profile import profile_from_resource
 from scheduler_ext.core.gpu.models import GpuModel
-from scheduler_ext.core.request.other_spellings import MODEL_HINT, part_hint
 from scheduler_ext.core.request.quantity import MAX_COUNT, QuantityError, as_count, parse_quantity
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
-from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WishError, Wishes, parse_wishes, shown
+from scheduler_ext.core.request.wishes import (
+    ANNOTATION_PREFIX,
+    MODEL_HINT,
+    WishError,
+    Wishes,
+    parse_wishes,
+    part_hint,
+    shown,
+)
 
 # Placing shares costs their number squared; no pod of this size has been seen.
 MAX_SHARES = 64

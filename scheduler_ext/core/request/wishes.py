@@ -10,9 +10,17 @@ from typing import Any
 
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.request.quantity import QuantityError, as_mib
+from scheduler_ext.core.request.resource_names import DEFAULT_SHARE
 
 ANNOTATION_PREFIX = "gpu.scheduler-ext.io/"
 MAX_ANNOTATION_CHARS = 4096
+# Spellings of other projects.
+# nvidia.com/gpu.type, nvidia.com/use-gputype (HAMi), nvidia.com/gpu.product (GPU Feature Discovery).
+_MODEL_SPELLING = re.compile(r"gpu[^/]*(type|model|product)")
+# nvidia.com/gpumem (HAMi), aliyun.com/gpu-mem (gpushare), volcano.sh/vgpu-memory, gpu-fraction (KAI).
+_PART_SPELLING = re.compile(r"gpu[^/]*(mem|core|fraction)")
+
+MODEL_HINT = f'choose GPU models with the annotation {ANNOTATION_PREFIX}model, such as "A100"'
 
 
 class WishError(ValueError):
@@ -125,3 +133,28 @@ def unknown_annotations(annotations: Mapping[str, str]) -> list[str]:
 def shown(text: str) -> str:
     """A foreign text fit for one line of message: quoted, control characters escaped, cut at 80."""
     return repr(text if len(text) <= 80 else text[:77] + "...")
+
+
+def part_hint(share: str = DEFAULT_SHARE) -> str:
+    """How a container requests a part of one GPU; ``share`` is the configured resource."""
+    return f"for a part of one GPU ask {share} in MiB, such as 8192"
+
+
+def spelling_hint(name: str, share: str = DEFAULT_SHARE) -> str | None:
+    """How to write a resource, annotation or label of another project here; None where it is no such name.
+
+    Names under our own prefix have a meaning or a message of their own.
+    """
+    if name.startswith(ANNOTATION_PREFIX) or name == share:
+        return None
+    lower = name.lower()
+    if _MODEL_SPELLING.search(lower):
+        return MODEL_HINT
+    return part_hint(share) if _PART_SPELLING.search(lower) else None
+
+
+def resource_hint(name: str, share: str = DEFAULT_SHARE) -> str | None:
+    """The same for a resource: only ``share`` has our prefix, so that any other name is a misspelling."""
+    if name == share:
+        return None
+    return spelling_hint(name.replace(ANNOTATION_PREFIX, "gpu-", 1), share)

@@ -12,7 +12,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.server.metrics.families import Family
 from scheduler_ext.sources.source_status import Watched
-from scheduler_ext.views.pod_usage import STATES, PodUsage, pod_usage
+from scheduler_ext.views.node_usage import STATES, PodUsage, pod_usage
 
 # The namespaces with a label value of their own: those with the largest requests. The name for all others is
 # not a valid namespace.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.node.node_pool import node_pool
+from scheduler_ext.core.node.node_labels import node_pool
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.request.pod_kinds import TaskClass
+from scheduler_ext.core.request.pod_kinds import TaskClass, task_class
 from scheduler_ext.core.request.request import ContainerAsk, Role
-from scheduler_ext.core.request.task_class import task_class
 from tests.core.reported import ONE_G, SHARE, WHOLE, ask, wants
 
 
