@@ -1,1 +1,3 @@
-"""The cluster behind a running extender: Kubernetes' API as lists and watches, and what is made of them."""
+"""The cluster behind a running extender: lists and watches of Kubernetes' API, and the inventory that they
+make.
+"""

@@ -44,7 +44,7 @@ class UnreadableFileError(InventoryError):
 
 
 class ClusterError(SchedulerExtError):
-    """A cluster that cannot be reached as told, or that refuses; the text says what it answered."""
+    """An unreachable cluster, or one that refuses; the text has its answer."""
 
 
 class OverAllocationError(SchedulerExtError):

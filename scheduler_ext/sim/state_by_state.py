@@ -27,8 +27,8 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.sim.node_states import State
 
 DOES_NOT_FIT = -math.inf
-# The filters and scores that this file knows: those that it computes, and those that never tell simulated
-# nodes apart. With any other, the default policy decides all states together.
+# The filters and scores that this file knows: those that it computes, and those that never distinguish
+# simulated nodes. With any other, the default policy decides all states together.
 _KNOWN = frozenset(
     (
         "fresh-inventory",
@@ -101,9 +101,10 @@ class Asked:
 
 
 class _Shape(NamedTuple):
-    """What is the same of all nodes of a shape: the number of their model and their row of the forecast, what
-    residuals are worth and how many of so many whole GPUs pods of several can use, how scarce the model and
-    nodes as large are, and how much CPU is in balance with a GPU."""
+    """The common values of all nodes of a shape: the number of their model and their row of the forecast, the
+    value of residuals and the number of whole GPUs that pods of several can use, the scarcity of the model
+    and of nodes of this size, and the amount of CPU in balance with a GPU.
+    """
 
     model: int
     row: int
@@ -125,7 +126,7 @@ class _Demand(NamedTuple):
     runs: float
 
 
-# Of core.forecast for one step of CPU: unusable and what is kept by residual, several by whole GPUs.
+# From core.forecast for one step of CPU: unusable and kept value by residual, several by whole GPUs.
 _Step = tuple[list[float], list[float], list[float]]
 
 

@@ -1,4 +1,4 @@
-"""What is promised, unexplained and free of one GPU's memory, as lists, page and metrics show it."""
+"""Promised, unexplained and free memory of one GPU, for lists, page and metrics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_
     percent = headroom_percent if info.share_node else 0
     requested = held.requested_mib
     shared = info.report is not None and info.report.sharing_strategy != "none"
-    # Where GPUs are shared, several pods may have what is called one GPU.
+    # Where GPUs are shared, several pods may have units that are called one GPU.
     if held.units and not shared:
         # A whole GPU is promised with all it has.
         requested = max(requested, memory.total_mib - memory.reserved_mib)

@@ -15,9 +15,10 @@ _MOST = 1440
 
 
 class Sample(NamedTuple):
-    """One moment. ``at`` is wall time in seconds; ``gpus`` are there, ``healthy`` of them are well, of which
-    ``held`` are held by pods, parts of GPUs included; ``unusable`` of the ``unallocated`` GPUs without MIG
-    cannot be used by the pods to come; ``waiting`` pods ask GPUs and have no node."""
+    """One moment. ``at`` is wall time in seconds; ``gpus`` exist, ``healthy`` of them are healthy, and pods
+    hold ``held`` of these, parts of GPUs included; future pods cannot use ``unusable`` of the ``unallocated``
+    GPUs without MIG; ``waiting`` pods request GPUs and have no node.
+    """
 
     at: float
     gpus: int

@@ -32,7 +32,7 @@ def node_ledger(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
     held = holdings_of(info, resources)
     pods = [(pod, _state(pod, info)) for pod in info.pods if pod.holds]
     pods += [(pod, "Nominated") for pod in info.nominated]
-    # What is one pod's of it is what there would be without all others; of shares the pod itself says it.
+    # One pod's part is the part that would remain without all others; for shares the pod itself has it.
     nothing = Holdings()
     alone = [
         (pod, state, holdings_of(_only(info, pod), resources) if pod.request.units else nothing)
@@ -77,7 +77,7 @@ def _sizes(pod: BoundPod) -> tuple[tuple[str, int], ...]:
 def _without_device(
     pod: BoundPod, state: str, its: Holdings, info: NodeInfo, resources: ResourceNames
 ) -> Iterator[dict[str, Any]]:
-    """What a pod holds or waits for without anybody having told the GPU: units, and shares in MiB."""
+    """The pod's holdings or nominations on unknown GPUs: units, and shares in MiB."""
     unknown: list[tuple[str | None, str, int]] = [
         (None, name, count) for name, count in its.unknown.items() if count
     ]

@@ -122,7 +122,7 @@ def mig_place(instance: MigInstance) -> tuple[bool, int, str]:
 
 
 def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
-    """How many GPUs of which model, by labels; their use, and so their free memory, is unknown."""
+    """The number of GPUs of each model, by labels; their use, and so their free memory, is unknown."""
     estimate = info.estimate
     if estimate is None:
         return []

@@ -1,4 +1,4 @@
-"""What one node's GPUs are and what is held of them, in numbers that may be summed over nodes."""
+"""One node's GPUs and their holdings, in numbers that may be summed over nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.views.device_usage import device_usage, takes_new
 
-# Less than a CUDA context takes on any GPU, and more than a driver leaves on one that nobody has opened.
+# Less than a CUDA context takes on any GPU, and more than a driver uses on an unopened one.
 IDLE_BELOW_MIB = 64
 STATES = ("Assumed", "Confirmed", "Nominated")
 
@@ -100,11 +100,11 @@ def _estimated(estimate: Estimate, units: int) -> NodeUsage:
 def _amounts(
     info: NodeInfo, device: Device, held: DeviceHoldings, known: DeviceHoldings, headroom_percent: int
 ) -> Amounts:
-    """``held`` counts what is held on devices that are not known, ``known`` does not."""
+    """``held`` includes holdings on unknown devices, ``known`` does not."""
     usage = device_usage(info, device, held, headroom_percent)
     unaccounted = usage.unaccounted_mib or 0
     allocated, seen = _is_held(held), _is_held(known)
-    # Of a partitioned GPU nobody tells which instance uses how much, and instances take some by themselves.
+    # The use of each instance of a partitioned GPU is unknown, and instances take some memory by themselves.
     idle = seen and not device.mig.enabled and device.memory.used_mib - unaccounted < IDLE_BELOW_MIB
     return Amounts(
         gpus=1,

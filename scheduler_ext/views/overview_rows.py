@@ -14,7 +14,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.views.overview import node_row
 from scheduler_ext.wire.extender_args import encode_json
 
-# Nodes that went away are remembered for those who have not heard yet; who asks later gets everything anew.
+# Removed nodes are remembered for pages that have not seen the removal yet; later pages get everything again.
 _MOST_GONE = 10_000
 # So much work at a time, then so long a rest: decisions are made by the same interpreter.
 _WORK_S = 0.001
@@ -44,7 +44,7 @@ class OverviewRows:
         self._nodes: Mapping[str, Node] = {}
         self._rows: dict[str, tuple[int, bytes]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
-        # Who knows less than this is told everything.
+        # Pages with an older version get everything.
         self._known_from = 0
         self._version = 0
         self._generation = 0

@@ -1,4 +1,4 @@
-"""How much of the GPUs that nobody holds the pods to come could not use."""
+"""Unallocated GPUs, and the part that future demand could not use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 
 def fragmentation(snapshot: Snapshot) -> tuple[float, float]:
-    """(unallocated, unusable) in GPUs, by the forecast that decisions go by (``core.forecast.demand``).
+    """(unallocated, unusable) in GPUs, by the forecast of the decisions (``core.forecast.demand``).
 
-    Unallocated is what nobody holds of healthy GPUs that are neither shared by time nor in MIG mode; unusable
-    is the part of it that the pods to come cannot use, by how often those come who cannot. Nodes that are
-    missing do not count.
+    Unallocated is the unheld part of healthy GPUs that are neither shared by time nor in MIG mode; unusable
+    is the part of it that future pods cannot use, weighted by the frequency of those pods. Missing nodes do
+    not count.
     """
     by_model = fragmentation_by_model(snapshot).values()
     return sum(idle for idle, _ in by_model), sum(unusable for _, unusable in by_model)
@@ -39,7 +39,7 @@ def fragmentation_by_model(snapshot: Snapshot) -> dict[str, tuple[float, float]]
 
 
 def _in_parts(state: NodeState) -> bool:
-    """Whether what is asked as a whole GPU there is a replica or an instance, which are no GPUs to sum."""
+    """Whether a requested whole GPU there is a replica or an instance, which must not be summed with GPUs."""
     return any(
         unit.gpu_part < 1 and not unit.resource.startswith(MIG_PREFIX)
         for slot in state.slots

@@ -29,7 +29,7 @@ class Offline:
         return self.waiting
 
     def is_gone(self, uid: str) -> bool:
-        """Never: nobody is remembered beside it who could be."""
+        """Never: deleted pods are not remembered here."""
         return False
 
     def node_facts(self) -> Mapping[str, NodeFacts]:

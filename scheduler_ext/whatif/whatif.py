@@ -131,7 +131,7 @@ class WhatIf:
         )
 
     def miss(self, refused: Refused, asker: Asker) -> dict[str, Any] | None:
-        """What was closest there, as plain values."""
+        """The nearest miss there, as plain values."""
         return miss_of(refused, self._decide(asker.request))
 
     def bind(self, asker: Asker, name: str) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ NUDGE_ANNOTATION = "gpu.scheduler-ext.io/inventory-changed"
 _EVENTS = "/apis/events.k8s.io/v1"
 _NOTE_CHARS = 1024
 _QUEUED = 100
-# Events on pods, hundreds of which may be bound at once: this many per second, after a first burst.
+# Events on pods, because hundreds may be bound at once: this many per second, after a first burst.
 _POD_EVENTS_PER_S = 10.0
 _POD_EVENTS_AT_ONCE = 50.0
 # The same Event about the same node is written once in this time.
@@ -132,7 +132,7 @@ class EventRecorder(Background):
             self.nudge_failures["dropped"] += 1
 
     def run(self) -> None:
-        """Write what is queued."""
+        """Write the queue."""
         while True:
             with self._wake:
                 while not self.stopped.is_set() and (wait_s := self._wait_s()) != 0.0:

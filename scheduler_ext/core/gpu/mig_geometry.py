@@ -107,12 +107,12 @@ def geometry_for(table: str | None) -> Geometry | None:
 def geometry_from_report(
     grid_size: int, profiles: Sequence[Profile], name_of: Callable[[str], str] = parse_profile
 ) -> Geometry:
-    """Return the geometry of what a node reports of a GPU, checked; equal reports give the same object.
+    """Return the checked geometry of a GPU from its node's report; equal reports give the same object.
 
-    Profiles and starts may come in any order. `name_of` gives a profile's canonical name, and raises
-    ValueError for what is none. Raises ValueError naming the field for what no GPU has: a grid outside 1..16,
-    no or too many profiles, an illegal or repeated name, a size, maxInstances or memoryMiB below 1, starts
-    that are missing, too many or off the grid.
+    Profiles and starts may come in any order. `name_of` returns a profile's canonical name, and raises
+    ValueError for invalid ones. Raises ValueError naming the field for impossible values: a grid outside
+    1..16, no or too many profiles, an illegal or repeated name, a size, maxInstances or memoryMiB below 1,
+    starts that are missing, too many or off the grid.
     """
     return _checked_geometry(grid_size, tuple(profiles), name_of)
 

@@ -27,11 +27,11 @@ _QUOTED = 80
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One MIG profile as one GPU model offers it.
+    """One MIG profile of one GPU model.
 
     `size` and `starts` are in placement units of the GPU's grid; an instance takes [start, start + size).
-    `max_instances` caps the instances of this profile per GPU whatever the placements allow (+me: one).
-    `memory_mib` is what NVML reports, less than the GB of the name; None where nobody has measured it.
+    `max_instances` limits the instances of this profile per GPU whatever the placements allow (+me: one).
+    `memory_mib` is NVML's value, less than the GB of the name; None if it was never measured.
     """
 
     name: str

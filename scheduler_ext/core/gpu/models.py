@@ -1,10 +1,10 @@
-"""GPU model names: one canonical name for what NVML, label sources and people write in many ways.
+"""GPU model names: one canonical name for the many spellings of NVML, label sources and people.
 
 A name is read in this order: a `-SHARED` suffix is dropped and a MIG profile suffix set aside; then vendor
-words, form factors and memory sizes are taken out, and what is left must be a product of the table whole,
-never a part of a longer word: `A100` is neither `A1000` nor `A100X`. The size decides between products
-that differ only in memory: the size in the name first, then the measured memory, then the product's
-usual one. Anything else is an unknown product, which keeps its own normalised name.
+words, form factors and memory sizes are removed, and the rest must be a product of the table as a whole,
+never a part of a longer word: `A100` is neither `A1000` nor `A100X`. The size decides between products that
+differ only in memory: the size in the name first, then the measured memory, then the product's usual one.
+Anything else is an unknown product, which keeps its own normalised name.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _NOISE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """A GPU product by its canonical name, with what is known about it.
+    """A GPU product by its canonical name, with its known facts.
 
     `name` is upper-case ("A100-80GB", "T4", "RTX-PRO-6000"); `family` is the same without memory size
-    ("A100"). A MIG slice handed out as a GPU of its own ("A100-80GB-MIG-1G.10GB") is its own family.
-    `memory_mib` is the total the driver reports (MiB), of the slice for a slice; `mig_table` names the
-    built-in MIG table of the physical GPU. None means unknown.
+    ("A100"). A MIG slice that is offered as a GPU of its own ("A100-80GB-MIG-1G.10GB") is its own family.
+    `memory_mib` is the driver's total (MiB), of the slice for a slice; `mig_table` names the built-in MIG
+    table of the physical GPU. None means unknown.
     """
 
     name: str
@@ -68,8 +68,8 @@ def canonical_model(product: str, *, vendor: str = "nvidia", memory_mib: int | N
     """Return the model that a product string names; never fails, an unknown product keeps its own name.
 
     `product` is an NVML name, a gpu.product label or a cloud's label value. `memory_mib` is the device's
-    measured total (MiB): it tells apart products that share a name, within 2 %, and becomes the memory
-    of an unknown product. `vendor` counts only where neither the table nor the string names one.
+    measured total (MiB): it distinguishes products that share a name, within 2 %, and becomes the memory of
+    an unknown product. `vendor` counts only where neither the table nor the string names one.
     """
     return _canonical(_normalise(product[:_MAX_PRODUCT_LENGTH]), vendor, memory_mib)
 

@@ -98,5 +98,5 @@ class Room(NamedTuple):
         return 0 if self.free < needed else (self.unpromised - needed) // each_mib + 1
 
 
-# What is held on a device that no pod holds anything of.
+# The holdings of a device that is free of pods.
 NOTHING_HELD = DeviceHoldings()

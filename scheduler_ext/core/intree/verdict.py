@@ -90,7 +90,7 @@ def intree_rejection(
 
 
 def name_rejection(pod: PodNeeds, name: str) -> InTreeRejection | None:
-    """Return what kube-scheduler says of a node of which nothing but the name is known, or None."""
+    """Return kube-scheduler's verdict on a node that is known by name only, or None."""
     if not pod.node_name or pod.node_name == name:
         return None
     return _unresolvable(

@@ -1,7 +1,8 @@
-"""How much GPU memory a node of shares advertises, for kube-scheduler, quotas and autoscalers to count with.
+"""The GPU memory that a node of shares advertises, for kube-scheduler, quotas and autoscalers.
 
-kube-scheduler compares a pod's request with this amount less what the pods of the node ask, so that it has
-to be what they ask and what can still be had. What is used never counts: which GPU has room our filter says.
+kube-scheduler compares a pod's request with this amount less the requests of the node's pods, so it is the
+sum of these requests and of the memory that is still available. Use never counts: the extender's filter
+decides which GPU has room.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ def advertised_mib(info: NodeInfo, resources: ResourceNames, headroom_percent: i
         return None
     room = {device.uuid: _room_mib(device, headroom_percent) for device in info.report.devices}
     if any(device.cordoned for device in info.report.devices):
-        # A cordoned GPU takes nothing new, but the pods there stay, and kube-scheduler counts what they ask.
-        # With all its room the node would look as if pods fitted that do not, to an autoscaler for one; with
-        # none, as if the other GPUs were full. So it has what is held there, less with each that leaves.
+        # A cordoned GPU accepts nothing new, but its pods stay, and kube-scheduler counts their requests.
+        # With all its room the node would seem to fit pods that it does not, for example to an autoscaler;
+        # with none, the other GPUs would seem full. Therefore it counts with its holdings, which shrink with
+        # each pod that leaves.
         held = holdings_of(info, resources)
         for device in info.report.devices:
             if device.cordoned:

@@ -18,11 +18,11 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """The holdings of a node, with what is held on unknown devices put on as few of them as it takes.
+    """The holdings of a node, with holdings on unknown devices assigned to as few of them as possible.
 
-    ``devices`` and ``instances`` are the UUIDs of those that may be held and may be free: which of them are
-    charged in ``held`` is arbitrary, sums over the node are right. ``unknown`` is how many units of each
-    resource pods hold on devices that are not known.
+    ``devices`` and ``instances`` are the UUIDs of those that may be held and may be free: the choice of those
+    charged in ``held`` is arbitrary, but sums over the node are right. ``unknown`` is the number of units of
+    each resource that pods hold on unknown devices.
     """
 
     held: Holdings

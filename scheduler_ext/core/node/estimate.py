@@ -1,7 +1,7 @@
-"""What a node's labels alone say about its GPUs, for nodes no agent reports on.
+"""The GPUs of a node without a report, estimated from its labels.
 
-Labels tell model, count, total memory and sharing; never free memory, health or placement. A cloud's
-instance type is the last source, because labels describe the machine as it is set up.
+Labels give model, count, total memory and sharing; never free memory, health or placement. A cloud's instance
+type is the last source, because labels describe the machine as it is set up.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who holds what on one node: pods, and what the agent saw of pods nobody else told us about."""
+"""The holdings on one node: those of known pods, and those that only the agent saw."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 @dataclass(slots=True)
 class Holdings:
-    """What is held on one node; ``unknown`` counts units per resource whose device nobody has told yet.
+    """The holdings on one node; ``unknown`` counts units per resource whose device is not known yet.
 
-    ``unplaced`` are the pods with a share whose device is not in their annotations: bound by somebody else.
+    ``unplaced`` are the pods with a share whose device is not in their annotations: another binder bound
+    them.
     """
 
     devices: dict[str, DeviceHoldings] = field(default_factory=dict)
@@ -26,11 +27,11 @@ class Holdings:
 
 
 def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
-    """All that is held on a node.
+    """All holdings on a node.
 
-    A pod's whole GPUs and instances are found through the report's holders; what is not found there is
-    counted, without a device. A share whose device nobody knows is counted on every device it could be
-    on, which can only err towards refusing. Holders that are no known pod hold what the agent saw.
+    A pod's whole GPUs and instances are found through the report's holders; the others are counted without a
+    device. A share on an unknown device counts on every device that it could be on, which can only refuse too
+    much. Holders that are no known pod hold the memory that the agent saw.
     """
     held = Holdings()
     devices = node.report.devices if node.report else ()
@@ -49,7 +50,7 @@ def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
 
 
 def unknown_gpus(node: NodeInfo, held: Holdings) -> int:
-    """How many whole GPUs pods hold without anybody having told which; instances do not count."""
+    """The number of whole GPUs that pods hold on unknown devices; instances do not count."""
     whole = {ask.resource for pod in node.pods for ask in pod.request.units if ask.profile is None}
     return sum(held.unknown[resource] for resource in whole)
 
@@ -81,7 +82,7 @@ def _count_foreign(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldi
 
 def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: ResourceNames) -> None:
     devices = report.devices if report else ()
-    # Who is told by kubelet needs no guess from what it uses: a pod may use a GPU that it does not hold.
+    # Holders from the kubelet need no guess from use: a pod may use a GPU that it does not hold.
     allocated = any(
         holder.memory_mib is None and pod.is_holder(holder) for device in devices for holder in device.holders
     )
@@ -170,13 +171,14 @@ def share_peaks(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...]) ->
 
 
 def _share_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
-    """The devices a container's share is on, as far as known; all when nobody has told."""
+    """The devices that a container's share may be on; all if it is unknown."""
     return known_devices(pod, container, devices) or frozenset(device.uuid for device in devices)
 
 
 def known_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
-    """The devices of a container's share as its pod's annotation says, else as the agent saw it; none where
-    nobody has told."""
+    """The devices of a container's share from its pod's annotation, otherwise from the agent; empty if
+    unknown.
+    """
     told = _annotated(pod, container, devices)
     if told:
         return told

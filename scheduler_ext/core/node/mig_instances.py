@@ -35,7 +35,7 @@ def held_mask(device: Device, held: DeviceHoldings) -> int:
 
 
 def mig_room(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> MigRoom | None:
-    """Where the next of the ``free`` instances, all of one profile, may lie; None where nobody knows."""
+    """The possible places of the next of the ``free`` instances, all of one profile; None if unknown."""
     geometry = device.mig.geometry
     profile = geometry.profile(free[0].profile) if geometry is not None and free else None
     if geometry is None or profile is None:

@@ -1,7 +1,7 @@
-"""One node: what was reported or estimated of its GPUs, what its pods hold, and the state that follows.
+"""One node: the report or estimate of its GPUs, its pods' holdings, and the state that follows.
 
-``NodeInfo`` has names and identities; ``NodeState`` is only what a decision can see, so that equal
-nodes have equal states and are decided once.
+``NodeInfo`` has names and identities; ``NodeState`` only has the values that decisions depend on, so that
+equal nodes have equal states and are decided once.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ NOBODY = 11
 
 @dataclass(frozen=True, slots=True)
 class BoundPod:
-    """A pod on a node, whoever bound it; ``devices`` are the GPU UUIDs known per container.
+    """A pod on a node, with any binder; ``devices`` are the GPU UUIDs known per container.
 
-    A ``finished`` pod (Succeeded, Failed) holds nothing, whatever an older report still says of it; one that
-    ``departed`` (or is taken to, in a dry run) did so after the report, which still counts what it used.
-    ``terminating`` ones hold until they are gone. ``other_requests`` are of resources that are no GPU's.
-    ``asked`` is the kind of pod it was when it came, None where that is not known or no GPU is asked.
+    A ``finished`` pod (Succeeded, Failed) holds nothing, even if an older report still lists it; a
+    ``departed`` pod (also in a dry run) left after the report, which still counts its use. ``terminating``
+    pods hold until they are gone. ``other_requests`` are of resources that are no GPU's. ``asked`` is the
+    kind of pod at its arrival, None if unknown or without a GPU request.
     """
 
     uid: str
@@ -80,12 +80,12 @@ class PendingPod:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A node as its sources know it; ``allocatable`` is None when no Node object is known.
+    """A node from its sources; ``allocatable`` is None without a Node object.
 
-    ``assumed`` are the uids of those pods whose binding is under way. ``nominated`` ones are not bound: they
-    are to come when others have left, and count against some pods only (``core.nominated``).
-    ``cpu_milli`` is the allocatable CPU, None where unknown, ``cpu_elsewhere_milli`` what pods have of it
-    that ask no GPU. ``pool`` is the node pool its labels name, for people to tell nodes apart by.
+    ``assumed`` are the uids of those pods whose binding is in flight. ``nominated`` pods are not bound: they
+    will come when others have left, and count against some pods only (``core.nominated``). ``cpu_milli`` is
+    the allocatable CPU, None if unknown, ``cpu_elsewhere_milli`` the CPU of pods without GPU requests.
+    ``pool`` is the node pool in its labels, for people.
     """
 
     name: str
@@ -118,10 +118,10 @@ class MigRoom:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What one device offers under one resource name: so many units still free, each of this size.
+    """The units of one device under one resource name: how many are free, and the size of each.
 
-    ``gpu_part`` is how much of the GPU one unit is, 0 to 1. ``mig_room`` is where a free MIG instance may
-    lie; None where there is none, or nobody knows.
+    ``gpu_part`` is one unit's part of the GPU, 0 to 1. ``mig_room`` has the possible places of a free MIG
+    instance; None if there is none, or if they are unknown.
     """
 
     resource: str
@@ -135,9 +135,9 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One device as a decision sees it, without identity. ``share_free_mib`` is -1 where no share may go.
+    """One device in a decision, without identity. ``share_free_mib`` is -1 where no share may go.
 
-    ``idle`` is the part of the device that nobody holds, 0 to 1.
+    ``idle`` is the unheld part of the device, 0 to 1.
     """
 
     model: GpuModel
@@ -157,12 +157,13 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """Everything a decision can see of a node. ``limits`` per resource: (resource, held on devices not
-    known, allocatable less requests). ``gpus`` is how many it has (an estimate has one slot for all);
-    ``adrift`` how many GPUs' worth is held on devices nobody told; ``neighbours`` how hard it is to evict the
-    pod that is evicted most easily (``core.neighbours``); ``cpu_milli`` its CPU and ``cpu_free_milli`` what
-    nobody asked of it, in coarse steps, so that more nodes are equal. ``offers_shares`` and
-    ``offers_whole``: whether it hands out memory shares and whole GPUs at all, held or not."""
+    """All values of a node that decisions depend on. ``limits`` per resource: (resource, held on unknown
+    devices, allocatable less requests). ``gpus`` is the number of GPUs (an estimate has one slot for all);
+    ``adrift`` the GPUs' worth of holdings on unknown devices; ``neighbours`` the difficulty of evicting the
+    most evictable pod (``core.neighbours``); ``cpu_milli`` its CPU and ``cpu_free_milli`` the unrequested
+    part, in coarse steps, so that more nodes are equal. ``offers_shares`` and ``offers_whole``: whether it
+    offers memory shares and whole GPUs at all, held or not.
+    """
 
     slots: tuple[Slot, ...] = ()
     gpus: int = 0

@@ -158,7 +158,7 @@ def gfd_memory_mib(labels: Labels) -> int | None:
 
 
 def possible_mib(mib: int | None) -> int | None:
-    """Return an amount of memory that one GPU may have; what is mistyped says nothing."""
+    """Return an amount of memory that one GPU may have; a mistyped value is ignored."""
     return mib if mib and mib <= MAX_MEMORY_MIB else None
 
 
@@ -184,7 +184,7 @@ def amd_partitions(labels: Labels) -> tuple[str, int]:
 
 def sharing(labels: Labels) -> tuple[str, int]:
     """Return the sharing strategy (none, time-slicing, mps) and how many pods may share one GPU (>= 1)."""
-    # 0 replicas is GFD's word for a full GPU in MIG mode, which nobody shares.
+    # 0 replicas is GFD's word for a full GPU in MIG mode, which is not shared.
     replicas = natural(labels.get(f"{NVIDIA}gpu.replicas")) or 1
     strategy = _SHARING.get(labels.get(f"{NVIDIA}gpu.sharing-strategy", "").lower())
     if strategy is not None:
@@ -213,7 +213,7 @@ def cuda_version(labels: Labels) -> tuple[int, ...] | None:
 
 
 def driver_version(labels: Labels) -> str | None:
-    """Return the NVIDIA driver's version, as far as labels tell it ("570.124.06")."""
+    """Return the NVIDIA driver's version from labels, if they have it ("570.124.06")."""
     version = _version(labels, f"{NVIDIA}cuda.driver-version", "major", "minor", "revision")
     version = version or _version(labels, f"{NVIDIA}cuda.driver", "major", "minor", "rev")
     on_gke = labels.get(f"{GKE}gpu-driver-version", "")  # often a channel such as "latest"

@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
 
-# A product that nobody could name.
+# The model name of an unknown product.
 _UNNAMED = "UNKNOWN"
 
 
 def offers(nodes: Iterable[Node]) -> Counter[str]:
-    """On how many nodes each counted GPU resource is offered; memory shares are not told of.
+    """The number of nodes that offer each counted GPU resource; memory shares are left out.
 
-    By allocatable and the sick GPUs that the device plugin withdrew from it, or by all that is known of the
-    GPUs where no Node object is.
+    From allocatable and the unhealthy GPUs that the device plugin removed from it, or from all known GPUs if
+    there is no Node object.
     """
     offered: Counter[str] = Counter()
     for node in nodes:

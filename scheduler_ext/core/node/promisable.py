@@ -21,10 +21,10 @@ def shareable_mib(device: Device) -> int:
 
 
 def overallocated(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> str | None:
-    """Why what a pod is to hold on a node is too much, beside all others there; None when it is not.
+    """Why a pod's future holdings on a node are too much, beside all others there; None if they are not.
 
-    What is used does not matter, nor whether filters would prefer another place: whatever they accept is
-    not too much.
+    Use does not matter, nor whether filters would prefer another place: every placement that they accept is
+    possible.
     """
     return next(_problems(info, pod, resources), None)
 
@@ -99,7 +99,7 @@ def _memory(info: NodeInfo, pod: BoundPod, shares: ShareAsk) -> Iterator[str]:
 def _held_somewhere(
     info: NodeInfo, mine: Mapping[str, int], held: Holdings, resources: ResourceNames
 ) -> Iterator[str]:
-    """Of GPUs that are held whole though nobody told which they are, as many have to stay free of shares."""
+    """For each GPU that is held whole on an unknown device, one must stay free of shares."""
     unknown = {
         vendor_of(name) for name, count in held.unknown.items() if count and not name.startswith(MIG_PREFIX)
     }

@@ -26,7 +26,7 @@ from scheduler_ext.core.node.node import (
 )
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
 
-# What is free of a node's CPU counts in parts of so many: fewer distinct nodes, and no placement the worse.
+# Free CPU of a node is counted in this many parts: fewer distinct nodes, and equally good placements.
 _CPU_STEPS = 16
 
 
@@ -44,8 +44,7 @@ def resolve_held(
     headroom_percent: int,
     known: dict[tuple[str, Hashable], Slot] | None = None,
 ) -> Node:
-    """The same after these holdings, whatever its pods hold and whoever they are; ``known`` are slots of the
-    same report."""
+    """The same after these holdings, whatever pods hold them; ``known`` are slots of the same report."""
     known = {} if known is None else known
     slots: list[tuple[Slot, str | None]] = []
     if info.report is not None:
@@ -65,7 +64,8 @@ def resolve_held(
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
         adrift=_adrift(held, [slot for slot, _ in slots]),
         limits=_limits(info, held, slots, _cordoned(info.report, held, slots)),
-        # A share that somebody else bound may be on any GPU: until it is gone, nothing new is promised there.
+        # A share that another binder bound may be on any GPU: until it is gone, the node promises nothing
+        # new.
         share_limit=0 if held.unplaced else _limit(info, held, resources.share),
         # A Node object that speaks of no GPU says that there is none, which is not the same as unknown.
         fresh=info.freshness == "Fresh"
@@ -88,10 +88,10 @@ def resolve_held(
 
 
 def neighbours(pods: Iterable[BoundPod]) -> int:
-    """The rank of the most evictable pod that holds GPUs of a node, -10 to 10; NOBODY where none does.
+    """The rank of the most evictable pod that holds GPUs of a node, -10 to 10; NOBODY without such a pod.
 
-    It is the number of digits of its priority, so that nodes seldom differ for this alone: clusters number
-    their priority classes by tens as well as by millions.
+    It is the number of digits of its priority, so that nodes seldom differ for this alone: some clusters
+    number their priority classes in tens, others in millions.
     """
     lowest = min((pod.priority for pod in pods if pod.holds and pod.request.asks_gpu), default=None)
     if not lowest:
@@ -101,7 +101,7 @@ def neighbours(pods: Iterable[BoundPod]) -> int:
 
 
 def cpu_free_milli(info: NodeInfo) -> int:
-    """The CPU nobody asked, in coarse steps; UNLIMITED where nothing is known of it."""
+    """The unrequested CPU, in coarse steps; UNLIMITED if unknown."""
     if info.cpu_milli is None:
         return UNLIMITED
     asked = info.cpu_elsewhere_milli + sum(pod.cpu_milli for pod in info.pods if pod.holds)
@@ -109,7 +109,7 @@ def cpu_free_milli(info: NodeInfo) -> int:
 
 
 def coarse_free_milli(cpu_milli: int, asked_milli: int) -> int:
-    """What is left of so much CPU, in the steps by which nodes are told apart."""
+    """The rest of this much CPU, in the steps that distinguish nodes."""
     free = min(UNLIMITED, max(0, cpu_milli - asked_milli))
     return free - free % max(1, cpu_milli // _CPU_STEPS)
 
@@ -151,7 +151,7 @@ def _without_taken(slots: list[tuple[Slot, str | None]], held: Holdings) -> list
 
 
 def _adrift(held: Holdings, slots: list[Slot]) -> float:
-    """How many GPUs' worth is held on devices nobody told."""
+    """The GPUs' worth of holdings on unknown devices."""
     worth = 0.0
     for resource, count in held.unknown.items():
         parts = [unit.gpu_part for slot in slots for unit in slot.units if unit.resource == resource]
@@ -180,8 +180,9 @@ def _limits(
 
 
 def _cordoned(report: Report | None, held: Holdings, slots: Iterable[tuple[Slot, str | None]]) -> set[str]:
-    """Resources of which a cordoned GPU has a unit that kubelet may hand out: it picks, and may pick that
-    one, so that only refusing the node keeps it from taking something new."""
+    """Resources with a unit on a cordoned GPU that the kubelet may hand out: it picks the device, and may
+    pick that one, so that only refusing the node keeps the GPU from new pods.
+    """
     devices = report.devices if report is not None else ()
     # Kubelet knows neither shares nor strangers: without a holder of its own, the GPU is free to it.
     cordoned = {
@@ -199,7 +200,7 @@ def _cordoned(report: Report | None, held: Holdings, slots: Iterable[tuple[Slot,
 
 
 def _unknown(held: Holdings, resource: str) -> int:
-    """Units held on devices nobody has told; one vendor's whole GPUs are one pool under several names."""
+    """Units held on unknown devices; one vendor's whole GPUs are one pool under several names."""
     vendor = vendor_of(resource)
     if resource.startswith(MIG_PREFIX) or vendor is None:
         return min(UNLIMITED, held.unknown[resource])

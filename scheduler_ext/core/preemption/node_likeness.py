@@ -17,10 +17,10 @@ def likeness(
     named: Sequence[str],
     request: GpuRequest,
 ) -> Hashable | None:
-    """What tells a node from others; None where it is not worth telling.
+    """The values that distinguish a node; None if comparing them costs more than it saves.
 
     ``pods`` are those of the node, the most important first, and stand for each other by their place;
-    ``counted`` are their budgets. Ages matter as an order, and use only to a request that asks for memory.
+    ``counted`` are their budgets. Ages matter as an order, and use only to a request for memory.
     """
     by_uid = {pod.uid: i for i, pod in enumerate(pods)}
     by_name = {(pod.namespace, pod.name): i for i, pod in enumerate(pods)}
@@ -42,7 +42,7 @@ def likeness(
     report = info.report
     devices = report.devices if report is not None else ()
     looks = {device.uuid: _device(device, seen, measured) for device in devices}
-    # Which of two that look alike comes first does not matter, but to pods that were told one of them.
+    # The order of equal nodes only matters to pods that were already given one of them.
     order = {uuid: i for i, uuid in enumerate(sorted(looks, key=lambda uuid: repr(looks[uuid])))}
     starts = {start: i for i, start in enumerate(dict.fromkeys(pod.started_at for pod in pods))}
     return (

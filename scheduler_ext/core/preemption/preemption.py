@@ -53,7 +53,7 @@ class Preemption:
         # For all nodes together, since a pod of many shares could otherwise be placed thousands of times.
         # Once these are used up, a share that is not placed at once counts as not fitting, as in filter.
         self._steps = [MAX_SEARCH_STEPS]
-        # By what tells nodes apart.
+        # By the values that distinguish nodes.
         self._cases: dict[Hashable, Case] = {}
         self._rescuable: dict[Hashable, bool] = {}
 

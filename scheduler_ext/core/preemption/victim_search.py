@@ -21,12 +21,12 @@ NO_PRIORITY = -(2**31)
 
 
 class Cost(NamedTuple):
-    """What the loss of some pods costs; less is better, and one pod more is always worse.
+    """The cost of evicting some pods; less is better, and one pod more is always worse.
 
-    ``total_priority`` counts what is above zero only, else a pod more could make a set cheaper; of as many
-    pods, ``sum_of_priorities`` has all of it. kube-scheduler, which compares nodes in this order, adds 2**31
-    to each priority in its total, so that there fewer pods come before a lower sum. ``age`` is the earliest
-    start of those of the highest priority, negated: who started last goes first.
+    ``total_priority`` only counts values above zero, otherwise a pod more could make a set cheaper; for equal
+    numbers of pods, ``sum_of_priorities`` has all values. kube-scheduler, which compares nodes in this order,
+    adds 2**31 to each priority in its total, so that there fewer pods come before a lower sum. ``age`` is the
+    earliest start of those of the highest priority, negated: the latest starter goes first.
     """
 
     violations: int
@@ -45,7 +45,7 @@ class Pricing:
         self._allowed = [budget.allowed for budget in budgets]
         self.counted = budgets_of(pods, budgets)
         self._any_counted = any(self.counted)
-        # Where a pod has several budgets, who leaves before whom matters for the count.
+        # If a pod has several budgets, the order of departures matters for the count.
         self.overlapping = any(len(places) > 1 for places in self.counted)
 
     def over(self, gone: Gone) -> list[bool]:
@@ -70,7 +70,7 @@ class Pricing:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What the pods that go must free together: ``much`` at least, of which the i-th frees ``gains[i]``."""
+    """A need of the evicted pods together: at least ``much``, where the i-th frees ``gains[i]``."""
 
     much: int
     gains: Sequence[int]
@@ -142,7 +142,9 @@ def cheapest_first(
 
 
 def _reaches(have: tuple[int, ...], one: _Class, used: int, much: tuple[int, ...]) -> bool:
-    """Whether so much can become enough with this class, of which so many are used, and those after it."""
+    """Whether this amount can still become enough with this class, partly used already, and those after
+    it.
+    """
     return all(
         had + rest - used * gain >= need
         for had, rest, gain, need in zip(have, one.rest, one.gains, much, strict=True)

@@ -120,7 +120,7 @@ class GpuRequest(Wishes):
     priority: int = 0
     soft_preferences: bool = False
     cpu_milli: int = 0
-    # Which container asks how many of which resource: who gets or holds what, nothing to decide by.
+    # The requested amounts by container and resource: for assignments and displays, not for decisions.
     by_container: tuple[tuple[str, str, int], ...] = field(default=(), compare=False)
 
     @property
@@ -167,10 +167,10 @@ def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | Invalid
 
 
 def parse_holding(pod: PodAsk, resources: ResourceNames) -> GpuRequest:
-    """What a pod that is on a node holds there: its amounts alone, for its wishes no longer matter.
+    """The holdings of a pod on a node: its amounts alone, because its wishes no longer matter.
 
-    What cannot be read holds nothing: no device plugin offers a resource of that name or amount, and a pod
-    that anybody may have created must not keep a whole inventory from being read.
+    Unreadable amounts hold nothing: no device plugin offers a resource of that name or amount, and a pod from
+    an untrusted user must not keep a whole inventory from being read.
     """
     amounts: list[dict[str, int]] = []
     for container in pod.containers:

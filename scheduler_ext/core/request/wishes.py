@@ -106,7 +106,7 @@ def parse_wishes(annotations: Mapping[str, str]) -> dict[str, object]:
         try:
             wishes[attribute] = parse(text.strip())
         except QuantityError as error:
-            # Its text says what was read.
+            # Its text contains the value.
             raise WishError(f"annotation {ANNOTATION_PREFIX}{key}: {error}") from None
         except ValueError as error:
             raise WishError(f"{where} {error}") from None

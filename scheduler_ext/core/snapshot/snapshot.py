@@ -23,12 +23,13 @@ from scheduler_ext.core.snapshot.name_index import NameIndex
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, which
-    names of no node map to, is in the state of an unknown node.
+    """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, for names
+    of no node, is in the state of an unknown node.
 
-    ``unsettled`` names the nodes that not all pods see alike: what is assumed there or nominated does not
-    count against the pod itself. ``within`` is the whole cluster's snapshot where this one holds only the
-    nodes of one request."""
+    ``unsettled`` names the nodes that some pods see differently: a pod's own assumed or nominated place does
+    not count against it. ``within`` is the whole cluster's snapshot if this one only has the nodes of one
+    request.
+    """
 
     generation: int
     nodes: Mapping[str, Node]
@@ -49,7 +50,7 @@ class Snapshot:
 
     @property
     def cluster(self) -> Snapshot:
-        """What is compared with: how scarce a model is, say, is a matter of all nodes."""
+        """The basis of comparisons: the scarcity of a model, for example, depends on all nodes."""
         return self.within or self
 
     def rows(self, names: Sequence[str]) -> Ints:
@@ -58,7 +59,7 @@ class Snapshot:
 
     @lazy
     def forecast(self) -> Forecast:
-        """What is expected of the pods to come, for the GPUs there are."""
+        """The expected demand for the existing GPUs."""
         return self.expected.covering(self.kinds)
 
     @lazy
@@ -150,8 +151,9 @@ class Snapshot:
 
     @lazy
     def idle(self) -> Floats:
-        """Each node's idle GPUs, ``[state]``, less what is held on devices nobody told; a sick GPU is no room
-        for anybody, however idle."""
+        """Each node's idle GPUs, ``[state]``, less holdings on unknown devices; an unhealthy GPU is no room,
+        however idle.
+        """
         seen = np.where(self.node.estimated, self.node.gpus, self._idle_devices.sum(0))
         idle: Floats = np.maximum(seen - self.node.adrift, 0.0)
         return idle

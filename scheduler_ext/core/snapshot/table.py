@@ -1,7 +1,7 @@
 """A cluster's nodes as columns that are kept in step, so that a change of one node costs one column.
 
-A binding or a report changes one node of thousands. Making every column anew for it would take a second at
-5000 nodes; here only the node's own state is written, and what is published is a copy of whole arrays.
+A binding or a report changes one node of thousands. Building every column again for it would take a second at
+5000 nodes; here only the node's own state is written, and a copy of whole arrays is published.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeState
 from scheduler_ext.core.snapshot.name_index import NameIndex
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
-# Columns kept free for states to come, beside a fourth of those in use; without one, all are made anew.
+# Columns kept free for future states, beside a fourth of those in use; without a free one, all are built
+# again.
 _SPARE = 64
 _SPARE_ROOMS, _SPARE_KINDS, _SPARE_SHAPES = 4096, 16, 64
 
@@ -44,8 +45,9 @@ def build_snapshot(
 
 
 class StateColumns:
-    """Columns that states are written into, whoever says which state has which column: resources, models and
-    kinds of GPUs, and shapes of nodes, come with the first state that has them."""
+    """Columns that states are written into, with the columns assigned by the caller: resources, models and
+    kinds of GPUs, and shapes of nodes, appear with the first state that has them.
+    """
 
     _depth: int
     _devices: DeviceColumns
@@ -187,7 +189,7 @@ class Table(StateColumns):
         self._name_rank = rank
 
     def _fill(self) -> None:
-        """Make all columns anew, with room for more."""
+        """Build all columns again, with room for more."""
         numbers: dict[NodeState, int] = {UNKNOWN_NODE: 0}
         self._state_of = np.array(
             [numbers.setdefault(node.state, len(numbers)) for node in self._nodes.values()] + [0], np.int32
@@ -212,8 +214,9 @@ class Table(StateColumns):
         self._most = 2 * rooms + _SPARE_ROOMS, 2 * kinds + _SPARE_KINDS, 2 * shapes + _SPARE_SHAPES
 
     def _numbered(self) -> tuple[int, int, int]:
-        """How many MIG rooms, kinds and shapes have a number. Those that no node has any more keep theirs
-        until all columns are made anew."""
+        """The number of MIG rooms, kinds and shapes with a number. Unused ones keep theirs until all columns
+        are built again.
+        """
         return len(self._mig_rooms), len(self._kinds), len(self._shapes)
 
     def _move(self, row: int, state: NodeState) -> bool:
@@ -277,8 +280,9 @@ def state_models(state: NodeState) -> Iterator[GpuModel]:
 
 
 def slot_kinds(state: NodeState) -> Iterator[DeviceKind]:
-    """The kind of each slot's device; it stays one when it is full, so that what is expected of the pods to
-    come does not follow from what is held."""
+    """The kind of each slot's device; a full device keeps its kind, so that the forecast does not depend on
+    holdings.
+    """
     for slot in state.slots:
         share_mib = slot.share_total_mib if state.offers_shares else 0
         yield DeviceKind(slot.model, share_mib, state.offers_whole)
