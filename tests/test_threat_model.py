@@ -1,4 +1,4 @@
-"""Every sentence in the table of docs/concepts/threat-model.md is held by tests, or listed as words alone."""
+"""Every sentence in the table of docs/concepts/threat-model.md is held by tests, or listed as a statement that no test can show."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ PAGE = ROOT / "docs" / "concepts" / "threat-model.md"
 POLICY = "tests/manifests/test_policy.py::"
 IDENTITIES = "tests/e2e/test_identities.py::"
 HERE = "tests/test_threat_model.py::"
-# How each sentence begins, and the tests that fail when it is not true.
+# The beginning of each sentence, and the tests that fail if it is false.
 HELD: dict[str, tuple[str, ...]] = {
-    "The API is on loopback beside kube-scheduler": (
+    "The API listens on loopback beside kube-scheduler": (
         f"{POLICY}test_notices",
         "tests/e2e/test_documentation.py::test_standalone_refuses_requests_without_a_certificate",
     ),
-    "A NetworkPolicy lets nothing in but Prometheus": (
+    "A NetworkPolicy admits only Prometheus": (
         f"{POLICY}test_notices",
         "tests/manifests/test_metrics_access.py::test_only_prometheus_in_a_labelled_namespace_is_let_in",
     ),
     "`/bind` is off unless shares are installed": (f"{HERE}test_nothing_is_bound_without_shares",),
-    "It binds only pods of the schedulers named": (
+    "It binds only waiting pods of the schedulers": (
         "tests/binding/test_bind.py::test_a_pod_that_is_not_to_be_bound_is_refused",
         "tests/binding/test_bind.py::test_where_nothing_fits_nothing_is_asked",
         "tests/binding/test_bind.py::test_the_fence",
@@ -55,16 +55,16 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/e2e/agents/test_crd_refusals.py::test_both_refuse_what_cannot_be_and_name_it",
         "tests/cluster/test_inventory_handlers.py::test_one_that_contradicts_itself_is_refused_and_the_last_good_one_ages",
     ),
-    "Whole GPUs and MIG instances are capped": (
+    "The allocatable of the node caps": (
         "tests/core/node/test_caps.py::test_a_report_is_only_ever_lowered",
     ),
-    "They only restrict": (f"{HERE}test_annotations_only_restrict",),
-    "What the extender writes": (
+    "Annotations only restrict": (f"{HERE}test_annotations_only_restrict",),
+    "Where shares are installed, an admission policy": (
         "tests/e2e/shares/test_share_assignment.py::test_no_other_user_binds_with",
         "tests/e2e/shares/test_share_assignment.py::test_no_user_afterwards",
         "tests/e2e/shares/test_share_assignment.py::test_no_user_assigns_to_a_waiting_pod",
     ),
-    "What is used beyond is measured": (
+    "Excess use is measured": (
         "tests/core/node/test_drift.py::test_use_beyond_what_is_held",
         "tests/core/gpu/test_foreign_use.py::test_what_is_left_for_shares",
         "tests/cluster/events/test_events.py::test_memory_that_nobody_known_uses_is_an_event_of_its_node",
@@ -96,7 +96,7 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/page/test_content.py::test_the_policy_stops_what_does_get_in",
         "tests/page/test_content.py::test_no_asset_comes_from_elsewhere",
     ),
-    "Pods are kept with names": (
+    "Records of pods have only names": (
         "tests/extender/test_record.py::test_the_pod_is_kept_without_what_no_decision_reads",
         "tests/explain/test_replay.py::test_the_file_tells_nothing_that_no_decision_reads",
     ),
@@ -108,7 +108,7 @@ HELD: dict[str, tuple[str, ...]] = {
         f"{IDENTITIES}test_the_extender",
         "tests/manifests/test_rights.py::test_the_rights",
     ),
-    "Standalone that Lease is its own": ("tests/manifests/test_rights.py::test_the_rights",),
+    "Standalone, that Lease is its own": ("tests/manifests/test_rights.py::test_the_rights",),
     "It creates Events": (
         f"{IDENTITIES}test_a_policy_holds_the_extender_to_one_annotation",
         "tests/e2e/agents/test_agent_policy.py::test_the_extender_changes_nothing_else_of_a_node",
@@ -122,45 +122,45 @@ HELD: dict[str, tuple[str, ...]] = {
         f"{IDENTITIES}test_the_extender_of_shares_does_not",
     ),
     "Its container mounts no other token": (f"{POLICY}test_notices",),
-    "Beside kube-scheduler the token has no end": (
+    "Beside kube-scheduler, the token is valid": (
         f"{IDENTITIES}test_the_extenders_token_is_replaced_as_documented",
     ),
-    "Standalone it lives for an hour": (f"{POLICY}test_the_standalone_extender_keeps_it",),
+    "Standalone, it lives for an hour": (f"{POLICY}test_the_standalone_extender_keeps_it",),
     "With shares, a stolen token binds": (f"{IDENTITIES}test_a_stolen_token_binds_what_waits",),
     "`gpu-scheduler`, bound to Kubernetes' own": (f"{IDENTITIES}test_kube_scheduler",),
     "Its token lives for an hour": (f"{IDENTITIES}test_kube_schedulers_token_ends_with_its_pod",),
     "It patches no Node": (f"{IDENTITIES}test_kube_scheduler_does_not",),
-    "As any kube-scheduler": (f"{IDENTITIES}test_kube_scheduler",),
+    "Like any kube-scheduler": (f"{IDENTITIES}test_kube_scheduler",),
     "Its own GPUNode": ("tests/e2e/agents/test_agent_policy.py::test_an_agent_does_not",),
-    "No Pods, no Nodes to write": (
+    "No rights on Pods": (
         "tests/e2e/agents/test_agent_policy.py::test_an_agent_has_no_other_right",
     ),
     "Its namespace is privileged": (f"{POLICY}test_notices",),
-    "One Lease says who writes": (
+    "One Lease decides which extender": (
         "tests/cluster/events/test_event_recorder.py::test_a_standby_writes_nothing",
         "tests/cluster/test_binder.py::test_two_extenders_never_bind_beyond_what_there_is",
         "tests/e2e/shares/test_shares_two_extenders.py::test_both_bind_and_nothing_is_promised_twice",
     ),
-    "Ages count by the API server's clock": (
+    "Ages use the API server's clock": (
         "tests/cluster/test_live.py::test_a_clock_that_is_set_back_ages_no_report",
         "tests/cluster/test_inventory_handlers.py::test_their_age_is_by_the_servers_clock",
     ),
 }
-# Parts that no test can show: the rest of the cluster's, or a limit.
+# Statements that no test can show: about the rest of the cluster, or about a limit.
 SAID_ONLY = (
-    "A pod on the host's network",
+    "A pod on the host network",
     "kube-scheduler itself may bind",
-    "Whoever has a node may lie",
-    "Less memory in use",
+    "An attacker who controls a node",
+    "A report of less memory in use",
     "A pod may restrict itself",
     "Shares are promised, not enforced",
     "Neighbours may run out",
     "An account that may create thousands",
-    "Where the network plugin enforces",
+    "If the network plugin does not enforce",
     "Logs have names and reasons",
     "Names themselves",
-    "Without any right",
-    "Whoever takes an agent's pod",
+    "Even without any right",
+    "An attacker who takes over",
 )
 
 

@@ -1,7 +1,7 @@
 """What the default policy gives a kind of pod in one state of a simulated node, in plain Python.
 
 After a placement few states are new to a kind of pod, and for so few numpy takes ten times as long to be
-called as to compute (docs/decisions/0020-states-one-by-one.md). The tables are the core's, and so is the
+called as to compute (docs/decisions/0020-state-by-state-simulation.md). The tables are the core's, and so is the
 result, but for what rounding loses.
 """
 
