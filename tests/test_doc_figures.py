@@ -49,7 +49,7 @@ def test_the_time_to_filter() -> None:
         for (case, asks), cell in zip(columns, cells, strict=True):
             p50, p99 = (number(part) for part in cell.split(" / "))
             assert found[int(number(nodes)), case, asks] == (p50, p99)
-    (said,) = re.findall(r"5,000 nodes of eight GPUs takes ([\d.]+) ms", HOME)
+    (said,) = re.findall(r"5,000 nodes of eight GPUs are filtered in ([\d.]+) ms", HOME)
     assert number(said) == found[5000, "fits", "different"][0]
 
 

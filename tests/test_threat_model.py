@@ -1,4 +1,4 @@
-"""Every sentence in the table of docs/concepts/threat-model.md is held by tests, or listed as a statement that no test can show."""
+"""Every sentence in the table of docs/concepts/threat-model.md has tests, or is listed as untestable."""
 
 from __future__ import annotations
 
@@ -55,9 +55,7 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/e2e/agents/test_crd_refusals.py::test_both_refuse_what_cannot_be_and_name_it",
         "tests/cluster/test_inventory_handlers.py::test_one_that_contradicts_itself_is_refused_and_the_last_good_one_ages",
     ),
-    "The allocatable of the node caps": (
-        "tests/core/node/test_caps.py::test_a_report_is_only_ever_lowered",
-    ),
+    "The allocatable of the node caps": ("tests/core/node/test_caps.py::test_a_report_is_only_ever_lowered",),
     "Annotations only restrict": (f"{HERE}test_annotations_only_restrict",),
     "Where shares are installed, an admission policy": (
         "tests/e2e/shares/test_share_assignment.py::test_no_other_user_binds_with",
@@ -132,9 +130,7 @@ HELD: dict[str, tuple[str, ...]] = {
     "It patches no Node": (f"{IDENTITIES}test_kube_scheduler_does_not",),
     "Like any kube-scheduler": (f"{IDENTITIES}test_kube_scheduler",),
     "Its own GPUNode": ("tests/e2e/agents/test_agent_policy.py::test_an_agent_does_not",),
-    "No rights on Pods": (
-        "tests/e2e/agents/test_agent_policy.py::test_an_agent_has_no_other_right",
-    ),
+    "No rights on Pods": ("tests/e2e/agents/test_agent_policy.py::test_an_agent_has_no_other_right",),
     "Its namespace is privileged": (f"{POLICY}test_notices",),
     "One Lease decides which extender": (
         "tests/cluster/events/test_event_recorder.py::test_a_standby_writes_nothing",

@@ -1,8 +1,8 @@
 """What the default policy gives a kind of pod in one state of a simulated node, in plain Python.
 
-After a placement few states are new to a kind of pod, and for so few numpy takes ten times as long to be
-called as to compute (docs/decisions/0020-state-by-state-simulation.md). The tables are the core's, and so is the
-result, but for what rounding loses.
+After a placement few states are new to a kind of pod, and for so few, calling numpy takes ten times as long as
+computing (docs/decisions/0020-state-by-state-simulation.md). The tables are the core's, and so is the result,
+except for rounding.
 """
 
 from __future__ import annotations
