@@ -69,7 +69,7 @@ def test_the_page_on_installing_from_the_inventory_to_removing(reader: Reader) -
     reader.write_pod(("three-a100", "one-more"), ('"3"', '"1"'))
     (block,) = blocks(section((ROOT / "docs/tasks/install.md").read_text(), "## Why a pod waits"), "sh")
     assert "a100-1" in reader.run_block(block)
-    reader.run("docs/tasks/install.md", "## Removing it")
+    reader.run("docs/tasks/install.md", "## Uninstalling")
     left = reader.run_block("kubectl get all,configmaps,leases -n gpu-scheduler -o name")
     assert left == ""
     cluster_wide = "kubectl get namespaces,crds,clusterroles,clusterrolebindings -o name"
@@ -92,7 +92,7 @@ def test_a_narrower_network_policy(reader: Reader) -> None:
 def test_every_block_stands_in_a_section_that_is_run(reader: Reader) -> None:
     sections = (
         *("## Before you install", "## The inventory", "## Another configuration"),
-        *("## The extender's token", "## Why a pod waits", "## Removing it"),
+        *("## The extender's token", "## Why a pod waits", "## Uninstalling"),
     )
     text = (ROOT / "docs/tasks/install.md").read_text()
     assert sum(len(blocks(section(text, each), "sh")) for each in sections) == len(blocks(text, "sh"))

@@ -117,8 +117,8 @@ GPU_MIB = 23034
 ROOM_MIB = 2 * (GPU_MIB - 2304)
 # In the order of the page.
 RUN = (
-    *("## On which nodes", "## Installing", "## A pod", "## A configuration of your own"),
-    *("## Another name for the scheduler", "## Taking it away"),
+    *("## Node preparation", "## Installing", "## Example pod", "## A configuration of your own"),
+    *("## Another name for the scheduler", "## Uninstalling"),
 )
 
 
@@ -194,13 +194,13 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareReader]:
 
 def test_the_page_from_installing_to_taking_away(reader: ShareReader) -> None:
     """One reader runs all of it, on one cluster."""
-    reader.run("docs/tasks/shares.md", "## On which nodes")
+    reader.run("docs/tasks/shares.md", "## Node preparation")
     reader.run("docs/tasks/shares.md", "## Installing")
     assert reader.amounts() == [str(ROOM_MIB)] * 2
     reader.await_scheduler("gpu-scheduler")
 
     (reader.checkout / "chat.yaml").write_text(the_pod())
-    reader.run("docs/tasks/shares.md", "## A pod")
+    reader.run("docs/tasks/shares.md", "## Example pod")
     assert reader.node_of("chat") == NODE
     annotations = reader.api.get(f"{PODS}/chat")["metadata"]["annotations"]
     asked = {each["container"]: each["memoryMiB"] for each in assigned(annotations)["containers"]}
@@ -230,7 +230,7 @@ def test_the_page_from_installing_to_taking_away(reader: ShareReader) -> None:
     assert pod["spec"]["schedulerName"] == "my-scheduler"
     assert assigned(pod["metadata"]["annotations"])["node"] == NODE
 
-    away, rest, by_hand = blocks(section(PAGE, "## Taking it away"), "sh")
+    away, rest, by_hand = blocks(section(PAGE, "## Uninstalling"), "sh")
     reader.run_block("kubectl delete pod with-my-own by-another-name")
     reader.run_block(away)
     assert reader.amounts() == [None, None]
