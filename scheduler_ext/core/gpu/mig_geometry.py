@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from scheduler_ext.core.gpu.mig_profile import MAX_GRID, Profile, media_conflict, parse_profile, window
 from scheduler_ext.core.gpu.mig_tables import FALLBACK_PROFILES
@@ -98,6 +99,10 @@ class Geometry:
         return mask
 
 
+# A geometry stays the one object for its values as long as anything refers to it.
+_IN_USE: WeakValueDictionary[Geometry, Geometry] = WeakValueDictionary()
+
+
 def geometry_for(table: str | None) -> Geometry | None:
     """Return the package's geometry by table name such as "A100-80GB", or None where it has no such table."""
     fallback = FALLBACK_PROFILES.get(table) if table is not None else None
@@ -130,12 +135,8 @@ def _checked_geometry(grid: int, profiles: tuple[Profile, ...], name_of: Callabl
         if count > 1:
             raise ValueError(f"profiles: {name} is listed {count} times; report each profile once")
     checked.sort(key=lambda profile: (profile.size, profile.name))
-    return _shared(Geometry(grid, tuple(checked)))
-
-
-@lru_cache(maxsize=256)
-def _shared(geometry: Geometry) -> Geometry:
-    return geometry
+    geometry = Geometry(grid, tuple(checked))
+    return _IN_USE.setdefault(geometry, geometry)
 
 
 def _checked_profile(field: str, profile: Profile, grid: int, name_of: Callable[[str], str]) -> Profile:

@@ -126,8 +126,9 @@ def test_reports_of_the_same_gpu_share_one_geometry() -> None:
     turned = [
         Profile(p.name.upper(), p.size, p.starts[::-1], p.max_instances, p.memory_mib) for p in profiles
     ]
-    reported = geometry_from_report(grid, turned[::-1])
-    assert reported is A100
+    for size in range(1, 1 + 300):
+        geometry_from_report(16, [Profile("1g.10gb", 1, (0,), 1, size)])
+    assert geometry_from_report(grid, turned[::-1]) is A100
     copy = Geometry(A100.grid, A100.profiles)
     assert copy == A100
     assert hash(copy) == hash(A100)
