@@ -1,16 +1,15 @@
-# What a fresh machine needs: make, Python 3.11 or later with pip, and an index to install from.
-# PYTHON=... chooses the interpreter; ARGS=... is passed on by test and bench.
+# Requirements of a fresh machine: make, Python 3.11 or later with pip, and a package index.
 PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3.14; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
-# Where `make run` serves; the next two ports are health and inspection. A run that ends at once takes any.
+# The port of `make run`; the next two ports are health and inspection. A run that ends at once takes any port.
 PORT ?= $(if $(filter 1,$(ONCE)),0,8888)
 IMAGE ?= scheduler-ext:0.1.0
 SCHEDULER ?= registry.k8s.io/kube-scheduler:v1.36.2
 UV ?= uv
-# Container images of Python set it: then each of the hundreds of processes that tests start compiles all it
-# imports, which takes longer than what it does.
+# Container images of Python set it. Each of the hundreds of processes that tests start would then compile all
+# its imports, which takes longer than its work.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -18,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[.a-z0-9-]+:.*## /{printf "  %-22s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-run: .venv ## Serve a sample cluster, show what is decided for a dozen pods, serve on (ONCE=1: end then)
+run: .venv ## Serve a sample cluster, print the decisions for a dozen pods, keep serving (ONCE=1: exit)
 	@$(BIN)/scheduler-ext demo --port $(PORT) $(if $(filter 1,$(ONCE)),--once)
 
 # Four workers for two cores, because many tests wait for a process. A file's tests share their servers.
@@ -33,14 +32,15 @@ test-process: .venv ## Run the tests that each start a server, an agent or a ben
 test-page: .venv ## Open the live page in a browser and use it (half a minute, chromium and chromedriver)
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadscope -m browser tests/page $(ARGS)
 
-# All that tests/examples.py counts the examples of, and the orders of events that are too many for every change.
+# The laws counted in tests/examples.py with all their examples, and the orders of events that are too many for
+# every change.
 LONG := $(addprefix tests/, core/preemption/test_preemption_oracle.py binding/test_bind_exploration.py \
 	whatif/test_copies.py binding/test_promises.py explain/test_replay.py sim/test_whole_runs.py)
 test-long: .venv ## Try many more orders of events for a GPU that is promised twice, and other laws (minutes)
 	@$(BIN)/python -m pytest --hypothesis-profile=long --numprocesses auto --maxprocesses 4 -rP \
 		$(LONG) $(ARGS)
 
-# Most of them wait; two control planes at once are what two cores can do. 5: ARGS chose none of these.
+# Most of these tests wait, so two control planes run at once on two cores. 5: ARGS chose none of these.
 E2E := $(BIN)/python -m pytest tests/e2e
 e2e: .venv ## Run the end-to-end tests on a real control plane (builds it once: six minutes, Go 1.26 and etcd)
 	@$(BIN)/python -m tests.e2e.cluster.binaries
@@ -62,7 +62,7 @@ bench: .venv ## Measure latency at the wire into benchmarks/results/ (minutes; A
 bench-filter: .venv ## Measure filter for pods that fit everywhere and nowhere (three minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.filtering --json benchmarks/results/filtering.json $(ARGS)
 
-# Pods that ask alike, as those of one Deployment do, or no two the same (ASKS=different).
+# Pods with equal requests, as in one Deployment, or all different (ASKS=different).
 ASKS ?= alike
 bench-scheduler: .venv ## Measure a real kube-scheduler with and without extenders (ten minutes; ARGS=--smoke: one)
 	@$(BIN)/python -m tests.e2e.cluster.binaries
@@ -87,7 +87,7 @@ bench-bind: .venv ## Measure binding beside kube-scheduler's own binder (twenty 
 	@$(BIN)/python -m tests.e2e.cluster.binaries
 	$(BIN)/python -m benchmarks.binding --json benchmarks/results/binding.json $(ARGS)
 
-# TRACES: a folder with the openb traces; without, made-up pods on a made-up cluster.
+# TRACES: a folder with the openb traces. Default: generated pods on a generated cluster.
 bench-placement: .venv ## Compare placement policies by simulation (TRACES=dir: the published table, ten minutes)
 	$(BIN)/python -m benchmarks.placement --png build/placement $(if $(TRACES),--traces $(TRACES) \
 		--csv benchmarks/results/placement.csv) $(ARGS)
@@ -96,7 +96,7 @@ bench-placement-floors: .venv ## Measure the floors of placement, and fail where
 	$(BIN)/python -m benchmarks.placement.floors $(if $(TRACES),--traces $(TRACES) \
 		--json benchmarks/results/placement-floors.json) $(ARGS)
 
-# A link or an anchor that leads nowhere is an error.
+# A broken link or anchor is an error.
 docs: .venv ## Build the documentation as a site into build/site
 	@$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --fresh-env docs build/site
 	@echo "build/site/index.html"
@@ -104,18 +104,18 @@ docs: .venv ## Build the documentation as a site into build/site
 docs-links: .venv ## Ask every address that the documentation links to (needs the Internet)
 	$(BIN)/sphinx-build --quiet --builder linkcheck docs build/links
 
-# URL: where the archive will lie.
+# URL: the future address of the archive.
 krew: .venv ## Build the kubectl plugin for krew into build/krew (URL=https://...)
 	@test -n "$(URL)" || { echo "make krew URL=https://...: where the archive will lie" >&2; exit 2; }
 	@rm -rf build/krew build/lib
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/krew . >/dev/null
 	@$(BIN)/python manifests/krew/build.py build/krew/*.whl requirements/base.txt $(URL) build/krew
 
-# BASE=python:3.11-slim@sha256:...: a base that you have looked at, whatever the tag becomes.
+# BASE=python:3.11-slim@sha256:...: a base that you have inspected, whatever the tag becomes.
 image: ## Build the container image (IMAGE=name:tag; BASE=name@digest)
 	docker build --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) .
 
-# Asked of the registries that the nodes pull from, so that what runs is what was looked at.
+# Read from the registries that the nodes pull from, so that the nodes run the inspected image.
 digests: ## Print `images` for your kustomization, by digest (IMAGE=name:tag, SCHEDULER=name:tag)
 	@echo "images:"
 	@for image in scheduler-ext=$(IMAGE) registry.k8s.io/kube-scheduler=$(SCHEDULER); do \
@@ -124,7 +124,7 @@ digests: ## Print `images` for your kustomization, by digest (IMAGE=name:tag, SC
 		echo "  - {name: $${image%%=*}, newName: $${name%:*}, digest: $$digest}"; \
 	done
 
-# All that is installed anywhere is in one of these, with the hashes of all files of its release.
+# One of these files has every installed package, with the hashes of all files of its release.
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command "make lock"
 lock: ## Renew constraints.txt and requirements/ with uv (ARGS=--upgrade: the newest releases)
@@ -140,8 +140,8 @@ clean: ## Remove everything the other targets made, .venv too
 
 .venv: $(VENV)/installed ## Set up the virtual environment from constraints.txt
 
-# Installed anew when what is to be installed changes. Where Python comes without ensurepip (Debian), its own
-# pip fills the environment.
+# Installed again when the requirements change. If Python comes without ensurepip (Debian), its own pip fills
+# the environment.
 $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "no Python 3.11 or later found; set PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "setting up $(VENV) with $(PYTHON) (a minute, once)"

@@ -43,14 +43,14 @@ def test_the_configuration_of_shares_differs_in_who_binds_only() -> None:
     [
         pytest.param(
             MTLS,
-            ["    # All four, always: without the CA kube-scheduler verifies nothing and does not say so."],
+            ["    # All four are required: without the CA, kube-scheduler silently verifies nothing."],
             id="of mtls",
         ),
         pytest.param(
             SHARES,
             [
-                "    # The extender posts the Binding: it alone knows which GPU a share is on. Its"
-                " configuration has to agree",
+                "    # The extender posts the Binding, because it alone knows the GPU of each share. Its"
+                " configuration must agree",
                 "    # (bind.enabled).",
                 "    # A bind has 4 s (bind.deadline of the extender).",
             ],
