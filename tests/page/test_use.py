@@ -67,8 +67,8 @@ def test_the_table_says_the_same(page: Browser) -> None:
     assert page.script("return document.querySelector('[role=table]').getAttribute('aria-rowcount')") == "10"
     assert "train" in page.text("[role=table]")
     assert cells(page, "sliced")[6] == "unknown", "no agent told what no pod explains"
-    assert cells(page, "busy")[6] == "≥ 1.0 GiB", "one of its two GPUs does not tell"
-    assert "1 of 8 GPUs tell" in page.text("#totals")
+    assert cells(page, "busy")[6] == "≥ 1.0 GiB", "one of its two GPUs does not report it"
+    assert "1 of 8 GPUs report it" in page.text("#totals")
 
 
 CUT = """

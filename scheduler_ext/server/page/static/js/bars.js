@@ -1,4 +1,4 @@
-// One GPU as a bar: what of its memory is promised, what is in use, what nobody explains, what is free.
+// One GPU as a bar: its promised, used, unaccounted and free memory.
 import { html, nothing, svg } from "../vendor/lit-html.js";
 import { memory, visible } from "./text.js";
 
@@ -8,7 +8,7 @@ const WIDTH = 1000;
 export function parts(device) {
   const { requested, free } = device.seen;
   const unaccounted = device.unaccounted ?? 0;
-  // Use by pods beyond what they asked.
+    // Use by pods beyond their requests.
   const beyond = Math.max(0, device.used - unaccounted - requested);
   const kept = Math.max(0, device.total - requested - unaccounted - beyond - free);
   return { requested, unaccounted, beyond, free, kept };
@@ -80,7 +80,7 @@ function slots(device) {
 
 const shortProfile = (profile) => visible(profile).split(".")[0];
 
-/** One line: number, bar, what is free. */
+/** One line: number, bar, free memory. */
 export function gpuLine(device) {
   const classes = `gpu${device.sick === null ? "" : " sick"}${device.cordoned ? " cordoned" : ""}`;
   const { free } = device.seen;

@@ -1,4 +1,4 @@
-// The nodes as the server tells them (docs/reference/page-events.md), and sums over them.
+// The nodes from the server's events (docs/reference/page-events.md), and sums over them.
 
 const KINDS = {
   whole: "whole GPUs",
@@ -14,7 +14,7 @@ export const kindText = (kind) => KINDS[kind] ?? kind;
 function decodeDevice(model, total, row) {
   const [index, reserved, requested, used, unaccounted, free, held] = row;
   const special = row[7] ?? {};
-  // Of a GPU that pods may hold without the agent having seen it: what is so if they do not.
+    // For a GPU that pods on unknown devices may hold: the amounts if they do not hold it.
   const [least, most, part] = special.maybe ?? [requested, free, held];
   const known = row.length > 2;
   return {
@@ -32,12 +32,12 @@ function decodeDevice(model, total, row) {
 
 const SUMS = [
   "nodes", "gpus", "well", "held", "idle", "sick", "stale", "missing", "labelled", "total", "requested", "used",
-  "unaccounted", "free", "measured", "telling", "unattributed",
+  "unaccounted", "free", "measured", "reporting", "unattributed",
 ];
 
-/** Counts, and memory in MiB. What is missing counts as there, and as nothing else. Of the `measured` GPUs, whose use
- is known, those `telling` say what of it nobody explains. `unattributed` counts nodes where pods hold GPUs that are
- not known: these count on some of those that they may be. */
+/** Counts, and memory in MiB. Missing GPUs count only as present. `measured` GPUs have a known use, and for those in
+`reporting` the unaccounted part is known, too. `unattributed` counts nodes where pods hold unknown GPUs: these count on
+some of the possible ones. */
 function sumOf({ kind, state, unattributed }, devices) {
   const sum = Object.fromEntries(SUMS.map((name) => [name, 0]));
   Object.assign(sum, {
@@ -55,11 +55,11 @@ function sumOf({ kind, state, unattributed }, devices) {
     sum.requested += device.requested;
     sum.used += device.used;
     sum.measured += 1;
-    sum.telling += device.unaccounted !== null;
+    sum.reporting += device.unaccounted !== null;
     sum.unaccounted += device.unaccounted ?? 0;
     sum.free += device.free;
   }
-  // Labels do not say which GPU a pod has, only how many are left.
+    // Labels give only the number of free GPUs, not the GPU of each pod.
   if (sum.labelled) sum.idle = Math.floor(sum.well - sum.held + 1e-3);
   return sum;
 }
@@ -73,12 +73,12 @@ export function decodeNode(row) {
   return {
     name, pool, kind, state, marks, namespaces, unattributed, devices, sum, models,
     search: name.toLowerCase(),
-    // Of the GPUs of these models alone.
+        // Only GPUs of these models.
     sumOf: (of) => (models.length < 2 ? sum : sumOf(about, devices.filter((device) => of.includes(device.model)))),
-    // The part of its GPUs that pods hold; null where none is well.
+        // The part of its GPUs that pods hold; null if none is healthy.
     held: sum.well ? sum.held / sum.well : null,
     cordoned: devices.filter((device) => device.cordoned).length,
-    // What needs a look comes first.
+        // Nodes that need attention come first.
     trouble: 4 * sum.missing + (sum.sick ? 2 : 0) + sum.stale,
   };
 }
@@ -101,14 +101,14 @@ export class Cluster {
   status = null;
   #byName = new Map();
 
-  /** This moment as a sample, of the numbers that the rest of the page has. */
+    /** The present numbers of the page as a sample. */
   now() {
     const sum = totals(this.nodes);
     const { at, unallocated, unusable } = this.status;
     return [at, sum.gpus, sum.well, sum.held, unallocated, unusable, this.pending.total];
   }
 
-  /** Take a change; says which parts are new. */
+    /** Apply a change; returns the changed parts. */
   apply(change) {
     const parts = new Set();
     this.status = change.status;

@@ -1,4 +1,4 @@
-// Whether what is shown follows the cluster: the state beside the title, and a banner that says why where it does not.
+// Whether the page is up to date: the state beside the title, and a banner with the reason if it is not.
 import { html, nothing, render } from "../vendor/lit-html.js";
 import { ago, atSecond, visible } from "./text.js";
 
@@ -17,15 +17,15 @@ export class Connection {
     this.#announce = announce;
   }
 
-  /** The server answered: with the state of the cluster, or with nothing but its own where `begun` is false. */
-  told(status, begun = true) {
+    /** The server answered: with the state of the cluster, or only with its own state if `begun` is false. */
+  answered(status, begun = true) {
     this.#status = status;
     this.#begun ||= begun;
     this.#lostAt = null;
     this.#draw();
   }
 
-  /** The server has not answered since then, in seconds. */
+    /** The server has not answered for so many seconds. */
   lost(since) {
     this.#lostAt ??= since;
     this.#draw();

@@ -1,4 +1,4 @@
-// One node in full: every GPU with its UUID, and which pods hold what of it.
+// One node in full: every GPU with its UUID and its holders.
 import { html, nothing, render } from "../vendor/lit-html.js";
 import { memory, named, visible } from "./text.js";
 
@@ -21,7 +21,7 @@ export class Detail {
     await this.refresh();
   }
 
-  /** Ask anew, while it is open. */
+    /** Fetch it again, while it is open. */
   async refresh() {
     const name = this.#name;
     if (name === null) return;
@@ -59,7 +59,7 @@ function deviceRow(node, device, holdings) {
     device.mayBeHeld ? `≥ ${memory(requestedAtLeastMiB)}` : memory(requestedAtLeastMiB), memory(usedMiB), memory(unaccountedMiB),
     device.mayBeHeld ? `≤ ${memory(freeAtMostMiB)}` : memory(freeAtMostMiB),
   ];
-  const nobody = device.mayBeHeld ? "may be held" : requestedAtLeastMiB || !device.uuid && node.unattributed.length ? "not known" : "no pod";
+  const noHolder = device.mayBeHeld ? "may be held" : requestedAtLeastMiB || !device.uuid && node.unattributed.length ? "not known" : "no pod";
   return html`<tr class=${device.healthy ? "" : "sick"}>
     <th scope="row">${device.index}</th>
     <td>${visible(device.model)}<br><small>${memory(totalMiB)}</small><br><small>${device.uuid ? visible(device.uuid) : "by labels"}</small>${device.healthy
@@ -67,7 +67,7 @@ function deviceRow(node, device, holdings) {
       ? html`<br><strong class="warn">⊘ cordoned</strong>` : nothing}</td>
     ${amounts.map((text) => html`<td class="figure">${text}</td>`)}
     <td>${holdings.length ? html`<ul>${holdings.map((each) => html`<li>${holder(each)} <small>${each.profile
-      ? visible(each.profile) : memory(each.memoryMiB)}, ${each.state.toLowerCase()}</small></li>`)}</ul>${device.mayBeHeld ? nobody : nothing}` : nobody}</td></tr>`;
+      ? visible(each.profile) : memory(each.memoryMiB)}, ${each.state.toLowerCase()}</small></li>`)}</ul>${device.mayBeHeld ? noHolder : nothing}` : noHolder}</td></tr>`;
 }
 
 const holder = (each) => html`${named(each.namespace)}/${named(each.name)}${each.container ? html` (${named(each.container)})` : nothing}`;

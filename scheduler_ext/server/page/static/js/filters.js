@@ -1,8 +1,8 @@
-// What of the cluster is shown: kept in the address, so that a view can be passed on.
+// The filters of the page: kept in the address, so that a view can be shared.
 import { html } from "../vendor/lit-html.js";
 import { visible } from "./text.js";
 
-// Longer lists help nobody choose.
+// Longer lists are useless for a choice.
 const MOST_OPTIONS = 300;
 const FIELDS = ["find", "model", "pool", "namespace", "sort", "view"];
 
@@ -55,7 +55,7 @@ export class Filters {
   }
 }
 
-/** The nodes in an order: by name they are already. */
+/** The nodes in the chosen order; they come sorted by name. */
 export function sorted(nodes, order) {
   const by = {
     trouble: (a, b) => b.trouble - a.trouble,
@@ -67,7 +67,7 @@ export function sorted(nodes, order) {
 
 const distinct = (values) => [...new Set(values)].filter(Boolean).sort();
 
-/** What there is to choose from. */
+/** The available choices. */
 export function choices(cluster) {
   const pods = [...cluster.pending.lines, ...cluster.decisions];
   return {
@@ -78,7 +78,7 @@ export function choices(cluster) {
 }
 
 function select(filters, field, label, options, changed) {
-  // What was chosen stays in the list, also when nothing has it any more.
+    // A chosen value stays in the list, also when no node has it any more.
   const listed = options.slice(0, MOST_OPTIONS);
   if (filters[field] && !listed.includes(filters[field])) listed.unshift(filters[field]);
   return html`<label>${label}

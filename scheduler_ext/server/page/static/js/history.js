@@ -1,4 +1,4 @@
-// The last hours as two small charts: parts of the cluster, and how many pods wait.
+// The last hours as two small charts: parts of the cluster, and the number of waiting pods.
 import { html, nothing, svg } from "../vendor/lit-html.js";
 import { atMinute, count, percent, plural } from "./text.js";
 
@@ -10,7 +10,7 @@ const allocation = (each) => (each[2] ? each[3] / each[2] : 0);
 const fragmented = (each) => (each[4] > 0.005 ? each[5] / each[4] : 0);
 const waiting = (each) => each[6];
 
-/** `samples` are of all nodes; the last one is of this moment. */
+/** `samples` cover all nodes; the last one is the present state. */
 export function historyTemplate(samples) {
   const last = samples.at(-1);
   const most = Math.max(4, ...samples.map(waiting));

@@ -1,4 +1,4 @@
-// Puts the page together: a change of the cluster or of the filters is drawn once, with the next frame.
+// Assembles the page: a change of the cluster or of the filters is drawn once, with the next frame.
 import { html, nothing, render } from "../vendor/lit-html.js";
 import { Cluster, totals } from "./cluster.js";
 import { Connection } from "./connection.js";
@@ -24,8 +24,8 @@ const map = new NodeMap(at("map"), at("map-legend"), {
 const list = new NodeList(at("nodes"), (name) => detail.open(name));
 const dirty = new Set();
 let options = choices(cluster);
-// When all nodes were told, and when one of them changed since.
-let toldAt = 0;
+// Time of the last full list of nodes, and of the last change of one of them.
+let listedAt = 0;
 let changedAt = null;
 let heard = false;
 
@@ -113,14 +113,14 @@ function totalsTemplate(sum, shown) {
 function reports(sum) {
   const reporting = sum.nodes - sum.stale - sum.missing - sum.labelled;
   if (reporting === sum.nodes) return "all report";
-  // Where there is no room for all, the ones that need a look are seen.
+    // If there is no room for all, nodes that need attention are shown.
   const kinds = { stale: sum.stale, missing: sum.missing, "by labels": sum.labelled, report: reporting };
   return Object.entries(kinds).filter(([, number]) => number).map(([kind, number]) => `${count(number)} ${kind}`).join(", ");
 }
 
 function explained(sum) {
-  if (sum.measured && !sum.telling) return "no agent can tell";
-  return sum.telling < sum.measured ? `${count(sum.telling)} of ${plural(sum.measured, "GPU")} tell` : "no pod explains it";
+  if (sum.measured && !sum.reporting) return "no agent reports it";
+  return sum.reporting < sum.measured ? `${count(sum.reporting)} of ${plural(sum.measured, "GPU")} report it` : "no pod explains it";
 }
 
 function viewTemplate(shown) {
@@ -138,7 +138,7 @@ function viewTemplate(shown) {
 
 function footTemplate() {
   const { status } = cluster;
-  const when = changedAt ? `a node changed ${atSecond(changedAt / 1000)}` : `no node changed since ${atSecond(toldAt / 1000)}`;
+  const when = changedAt ? `a node changed ${atSecond(changedAt / 1000)}` : `no node changed since ${atSecond(listedAt / 1000)}`;
   return html`<span>Generation ${count(status.generation)}, ${when}</span>
     <span>the list draws the ${count(list.drawn)} in sight</span>
     <span>map drawn in ${map.lastMs.toFixed(1)} ms, list in ${list.lastMs.toFixed(1)} ms</span>
@@ -160,9 +160,9 @@ render(
 const connection = new Connection(at("connection"), at("banner"), at("announce"));
 const stream = new Stream(
   (news) => {
-    connection.told(news.status);
+    connection.answered(news.status);
     const parts = cluster.apply(news);
-    if (news.full) [toldAt, changedAt] = [Date.now(), null];
+    if (news.full) [listedAt, changedAt] = [Date.now(), null];
     else if (parts.has("nodes")) changedAt = Date.now();
     if (parts.has("nodes") || parts.has("pending") || parts.has("decisions")) options = choices(cluster);
     if (parts.has("nodes")) detail.refresh();
@@ -178,7 +178,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 });
 let width = 0;
 new ResizeObserver(([entry]) => {
-  // Its height is our own doing.
+    // The page itself sets its height.
   if (entry.contentRect.width !== width) redraw("nodes");
   width = entry.contentRect.width;
 }).observe(at("map"));

@@ -1,4 +1,4 @@
-// All nodes at once: a group for each model, a cell for each node, drawn on one canvas a group.
+// All nodes at once: a group for each model, a cell for each node, one canvas per group.
 import { html, nothing, render } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { total } from "./cluster.js";
@@ -10,7 +10,7 @@ const MOST_CELLS_HEIGHT = 190;
 const HEAD_HEIGHT = 44;
 const BLOCK_WIDTH = 172;
 const LEAST_BLOCK_WIDTH = 130;
-// Where the names of the models alone are too high, larger cells may cost so much more.
+// If the model names alone are too high, larger cells may add this much.
 const FOR_LARGER_CELLS = 1.25;
 const GAP = 18;
 const MOST_GROUPS = 24;
@@ -172,10 +172,10 @@ function line(pen, fromX, fromY, toX, toY) {
   pen.stroke();
 }
 
-/** What a group has of a node: its GPUs of the group's models. */
+/** A node's part in a group: its GPUs of the group's models. */
 const partIn = (group, node) => node.sumOf(group.models);
 
-/** Nodes by the models of their GPUs, the largest group first; small ones of many together. */
+/** Nodes by the models of their GPUs, the largest group first; many small groups are joined. */
 function grouped(nodes) {
   const byModel = new Map();
   for (const node of nodes) {
@@ -191,7 +191,7 @@ function grouped(nodes) {
   return [...groups, { model: "", models: rest.map((group) => group.model), nodes: together, other: true }];
 }
 
-/** Give each group its columns and rows; says how large a cell may be so that all of it is in sight. */
+/** Give each group its columns and rows; returns the largest cell size that keeps all groups visible. */
 function lay(groups, width) {
   const least = leastHeight(groups, width, SIZES.at(-1)).height;
   const most = Math.max(MOST_HEIGHT, least * FOR_LARGER_CELLS);
@@ -204,7 +204,7 @@ function lay(groups, width) {
   }
 }
 
-/** The number of rows with which groups are least high. */
+/** The number of rows that gives the lowest height of the groups. */
 function leastHeight(groups, width, size) {
   let best = { height: Infinity, rows: 1 };
   for (let rows = 1; rows <= Math.max(1, Math.floor(MOST_CELLS_HEIGHT / size)); rows += 1) {
@@ -214,7 +214,7 @@ function leastHeight(groups, width, size) {
   return best;
 }
 
-/** Groups of at most so many rows side by side, line by line; says how high that is. */
+/** Groups of at most so many rows side by side, line by line; returns their height. */
 function arrange(groups, width, size, rows) {
   const most = Math.max(1, Math.floor(width / size));
   // Two side by side on a phone.

@@ -1,4 +1,4 @@
-// The nodes one by one, as cards or as a table: only what is in sight is in the document.
+// The nodes as cards or as a table: only visible ones are in the document.
 import { html, nothing, render } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { gpuLine } from "./bars.js";
@@ -11,7 +11,7 @@ const CARD_HEAD = 66;
 const NOTE = 20;
 const GPU_LINE = 21;
 const TABLE_LINE = 34;
-// Above and below what is in sight, so that a turn of the wheel meets what is there.
+// Rows above and below the visible ones, so that scrolling meets existing rows.
 const AHEAD = 300;
 
 export class NodeList {
@@ -88,7 +88,7 @@ export class NodeList {
     const inSight = [];
     for (let index = from; index < to; index += 1) inSight.push(index);
     const active = this.#indexOf.get(this.#active);
-    // What has the focus keeps it, also out of sight.
+        // The focused element keeps the focus, also out of sight.
     if (active !== undefined && (active < from || active >= to) && this.port.contains(document.activeElement)) inSight.push(active);
     const entry = active !== undefined && inSight.includes(active) ? active : inSight[0];
     render(this.#view === "table" ? this.#table(inSight, entry) : this.#cards(inSight, entry), this.port);

@@ -1,4 +1,4 @@
-// Who waits for a GPU and why, and what was decided last.
+// The pods that wait for a GPU with the reasons, and the last decisions.
 import { html, nothing } from "../vendor/lit-html.js";
 import { ago, atSecond, count, named, plural, visible } from "./text.js";
 
@@ -6,7 +6,7 @@ const MOST_SHOWN = 50;
 
 const podName = (pod) => html`<span class="pod">${named(pod.namespace)}<wbr>/${named(pod.name)}</span>`;
 
-/** How many wait; of those that the filters leave, as far as they are listed. */
+/** The number of waiting pods; with filters, of the listed ones that pass. */
 export function waitingCount(pending, filters) {
   if (!pending.total) return "";
   if (!filters.namespace) return `(${count(pending.total)})`;
@@ -33,7 +33,7 @@ export function pendingTemplate(pending, filters, now) {
   )}</ul>${more > 0 ? html`<p class="more">and ${count(more)} more</p>` : nothing}`;
 }
 
-/** How many nodes the commonest reason refuses; by its name where the nearest node has another. */
+/** The number of nodes that the commonest reason refuses; with its name if the nearest node has another. */
 function commonest({ reason, commonest: most }) {
   const where = `${count(most.nodes)} of ${plural(most.of, "node")}`;
   return most.reason === reason ? `the same on ${where}` : `commonest, on ${where}: ${visible(most.reason)}`;

@@ -1,5 +1,5 @@
-// The stream of changes. Each reply of the server ends, and the browser comes back with the id of the last
-// event; while the page is hidden nobody asks.
+// The stream of changes. Each reply of the server ends, and the browser asks again with the id of the last
+// event; while the page is hidden there are no requests.
 
 const LOST_AFTER_MS = 4000;
 
@@ -24,7 +24,7 @@ export class Stream {
     this.#source = new EventSource(`events?seen=${encodeURIComponent(this.#id)}`);
     this.#source.addEventListener("wait", (event) => {
       this.#heard();
-      this.connection.told(JSON.parse(event.data).status, false);
+      this.connection.answered(JSON.parse(event.data).status, false);
     });
     this.#source.addEventListener("change", (event) => {
       this.#heard();
@@ -48,7 +48,7 @@ export class Stream {
     if (!this.#source) return;
     const silentMs = performance.now() - this.#heardAt;
     if (silentMs > LOST_AFTER_MS) this.connection.lost((Date.now() - silentMs) / 1000);
-    // After an answer that is none (a proxy's error page) the browser does not come back by itself.
+        // After an invalid reply (a proxy's error page) the browser does not reconnect.
     if (this.#source.readyState === EventSource.CLOSED) {
       this.#source = null;
       const heardAt = this.#heardAt;

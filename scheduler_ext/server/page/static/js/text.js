@@ -1,5 +1,5 @@
-// Names come from the cluster, and anybody may choose one: they are only ever text, each kept to itself, and
-// what cannot be seen in them is spelled out.
+// Names come from the cluster and may be hostile: they are always inserted as isolated text, and invisible
+// characters are spelled out.
 import { html } from "../vendor/lit-html.js";
 
 const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\u034f\u115f\u1160\u3164\uffa0]/gu;
@@ -8,7 +8,7 @@ const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\u034f\u115f\u1160\u3164\uffa0]/gu;
 export const visible = (text) =>
   String(text).replace(UNSEEN, (character) => `\\u{${character.codePointAt(0).toString(16)}}`);
 
-/** A name as an element of its own, whose direction changes nothing around it. */
+/** A name as an isolated element, whose direction does not affect its surroundings. */
 export const named = (text) => html`<bdi title=${visible(text)}>${visible(text)}</bdi>`;
 
 const GIB = 1024;
@@ -19,7 +19,7 @@ const aligned = new Intl.NumberFormat("en", { minimumFractionDigits: 1, maximumF
 export const tenth = (number) => tenths.format(number);
 export const count = (number) => whole.format(number);
 
-/** MiB as people read them. */
+/** MiB in readable units. */
 export function memory(mib) {
   if (mib === null || mib === undefined) return "unknown";
   if (mib >= 100 * GIB * GIB) return `${whole.format(mib / GIB / GIB)} TiB`;
@@ -27,13 +27,13 @@ export function memory(mib) {
   return mib >= 100 * GIB ? `${whole.format(mib / GIB)} GiB` : `${mib ? aligned.format(mib / GIB) : 0} GiB`;
 }
 
-/** A sum's unaccounted memory: a lower bound where some GPUs do not tell, unknown where none does. */
+/** A sum's unaccounted memory: a lower bound if some GPUs do not report it, unknown if none does. */
 export function unaccountedText(sum) {
-  if (!sum.telling) return memory(null);
-  return `${sum.telling < sum.measured ? "≥ " : ""}${memory(sum.unaccounted)}`;
+  if (!sum.reporting) return memory(null);
+  return `${sum.reporting < sum.measured ? "≥ " : ""}${memory(sum.unaccounted)}`;
 }
 
-/** A sum's free memory: an upper bound where pods hold GPUs that are not known. */
+/** A sum's free memory: an upper bound if pods hold unknown GPUs. */
 export const freeText = (sum) => `${sum.unattributed ? "≤ " : ""}${memory(sum.free)}`;
 
 export const bytes = (number) =>
@@ -49,7 +49,7 @@ const minute = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-di
 export const atSecond = (seconds) => clock.format(seconds * 1000);
 export const atMinute = (seconds) => minute.format(seconds * 1000);
 
-/** How long ago, in the unit that matters. */
+/** A past time as an age, in the largest useful unit. */
 export function ago(seconds) {
   if (seconds < 60) return `${Math.max(0, Math.round(seconds))} s`;
   if (seconds < 3600) return `${Math.round(seconds / 60)} min`;
