@@ -237,7 +237,7 @@ def test_whatever_is_read_is_taken_by_the_api_server_and_by_the_reader() -> None
             seen.update(profiles=sum(bool(p["starts"]) for p in gpu.get("mig", {}).get("profiles", [])))
 
     taken()
-    # Not a law about nothing.
+    # The examples cover every kind of part.
     assert min(seen[what] for what in ("instances", "profiles", "unhealthy", "holders", "devices")) > 2, seen
 
 

@@ -28,17 +28,17 @@ NODES = ["h100-01", "h100-02", "share-l4-01", "share-l4-02"]
 # An inventory file has no cluster to watch, to bind in or to write to, and no kube-scheduler or DCGM.
 NOTHING_TO_SHOW = {
     ("Pending pods by reason", "{{reason}}"),
-    ("GPUs by model", "{{modelName}} allocated, which ones is not known"),
+    ("GPUs by model", "{{modelName}} allocated on unknown GPUs"),
     ("Idle GPUs", "{{hostname}} {{modelName}}"),
     ("Drift of the ledger", "{{node}}"),
-    ("Computing on held GPUs (DCGM)", "{{hostname}}{{Hostname}} {{gpu}}"),
+    ("Utilization of held GPUs (DCGM)", "{{hostname}}{{Hostname}} {{gpu}}"),
     ("Pods pending in kube-scheduler", "{{queue}}"),
-    ("Time until placed (kube-scheduler)", "p99"),
+    ("Time to placement (kube-scheduler)", "p99"),
     ("Ages", "watch of {{resource}}"),
-    ("Watches begun anew", "{{resource}} {{reason}}"),
-    ("Binds by how they ended", "{{result}}"),
-    ("Binds by how they ended", "conflict: {{kind}}"),
-    ("Written, refused and cut", "reports refused"),
+    ("Watch restarts", "{{resource}} {{reason}}"),
+    ("Binds by result", "{{result}}"),
+    ("Binds by result", "conflict: {{kind}}"),
+    ("Nudges, refused reports and cut connections", "reports refused"),
 }
 
 pytestmark = needs_prometheus
@@ -88,7 +88,7 @@ def test_panels_agree_with_the_inventory(prometheus: Prometheus) -> None:
         device["memory"]["freeMiB"] or 0 for device in listed if device["healthy"] and not device["cordoned"]
     )
     assert shown["Free memory"] == [({}, free_mib * 2**20)]
-    assert shown["Sick GPUs"] == [({"hostname": "a100-01", "modelName": "NVIDIA A100-SXM4-80GB"}, 1.0)]
+    assert shown["Unhealthy GPUs"] == [({"hostname": "a100-01", "modelName": "NVIDIA A100-SXM4-80GB"}, 1.0)]
 
 
 def test_two_replicas_are_not_two_clusters(prometheus: Prometheus) -> None:

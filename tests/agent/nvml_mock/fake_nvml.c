@@ -153,7 +153,7 @@ PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3, "mps")
 int nvmlEventSetCreate(EventSet **set) {
     ENTER;
     *set = calloc(1, sizeof **set);
-    /* What happened before is not told. */
+    /* Earlier events are not reported. */
     (*set)->next = (unsigned)number("", "event.count");
     return SUCCESS;
 }

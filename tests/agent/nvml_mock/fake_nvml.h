@@ -34,7 +34,7 @@ typedef struct { unsigned fieldId, scopeId; long long timestamp, latencyUsec; un
                  union { double dVal; unsigned uiVal; u64 ullVal; } value; } FieldValue;
 typedef struct { Device *device; u64 eventType, eventData; unsigned gpuInstanceId, computeInstanceId; } EventData;
 
-/* The rest is nobody's business outside the library. */
+/* The rest is private to the library. */
 #pragma GCC visibility push(hidden)
 
 extern int initialised;

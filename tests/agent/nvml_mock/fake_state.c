@@ -1,4 +1,4 @@
-/* The state file behind the fake library, and what is injected by it.
+/* The state file behind the fake library, and its injected faults.
  *
  * $FAKENVML_STATE names the file, which is read again when it changes; $FAKENVML_CALLS, if set, gets one line
  * per call. For one thread at a time.

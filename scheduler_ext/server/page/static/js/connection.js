@@ -40,7 +40,7 @@ export class Connection {
     this.#pill.dataset.state = state;
     this.#pill.textContent = text;
     this.#banner.hidden = !problems.length;
-    const begun = this.#begun ? "This page may be out of date: it shows what was known then." : "Nothing is known of the cluster yet.";
+    const begun = this.#begun ? "This page may be out of date: it shows the state of that time." : "Nothing is known of the cluster yet.";
     render(problems.length
       ? html`<strong>${begun}</strong><ul>${problems.map((each) => html`<li>${visible(each.what)}, since ${atSecond(each.since)}
         (${ago(now - each.since)}): ${visible(each.text)}</li>`)}</ul>`

@@ -22,7 +22,7 @@ export function historyTemplate(samples) {
     </p>
     ${chart(samples, [[allocation, "line-allocation"], [fragmented, "line-fragmentation"]], 1, 96, ["0 %", "50 %", "100 %"],
       `Allocated ${percent(allocation(last))} of healthy GPUs, ${range(samples, allocation)}. `
-      + `Fragmented ${percent(fragmented(last))} of what is unallocated, ${range(samples, fragmented)}.`)}
+      + `Fragmented ${percent(fragmented(last))} of the unallocated GPUs, ${range(samples, fragmented)}.`)}
     <p class="now"><span class="key"><i class="swatch line-waiting"></i>waiting <b>${plural(waiting(last), "pod")}</b></span></p>
     ${chart(samples, [[waiting, "line-waiting"]], most, 56, ["0", count(most)],
       `${plural(waiting(last), "pod")} waiting, at most ${count(Math.max(...samples.map(waiting)))}.`)}`;

@@ -104,7 +104,7 @@ function totalsTemplate(sum, shown) {
     ${tile("Memory in use", memory(sum.used), part(sum.used), "Memory in use by NVML, of the GPUs in service with a report.")}
     ${tile("Unaccounted", unaccountedText(sum), explained(sum), "Memory in use that no pod explains.", sum.unaccounted > sum.total / 50 ? "warn" : "")}
     ${tile("Free memory", freeText(sum), "to be promised", sum.unattributed
-      ? `What pods may still get. On ${plural(sum.unattributed, "node")} pods hold GPUs that are not known: what they take at least is taken off.`
+      ? `Memory that pods may still get. On ${plural(sum.unattributed, "node")} pods hold unknown GPUs: the least amount that they take is subtracted.`
       : "What pods may still get, without the headroom of shares and what drivers reserve.")}
     ${tile("Sick GPUs", count(sum.sick), sum.sick ? "take nothing new" : "all well", "GPUs that their agent reports as unhealthy.", sum.sick ? "bad" : "")}
   </dl>`;
