@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scheduler_ext.core.forecast.forecast import USUAL_PART
 from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
-from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, admits
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, admits, model_of
 from scheduler_ext.sim.world import Cluster, NodesView
 
 # The paper uses the most frequent classes that make up this part of the workload.
@@ -65,7 +65,7 @@ class Fragmentation:
         self._depth = depth + 1
 
     def _eligible(self, cluster: Cluster, task: TaskClass) -> _Rows:
-        admitted = [admits(task.models, model) for model in cluster.models]
+        admitted = [admits(task.models, model_of(model)) for model in cluster.models]
         met = np.arange(self._levels) > np.searchsorted(self._thresholds, task.cpu_milli)
         return np.flatnonzero(np.logical_and.outer(admitted, met))
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.node.columns import Bools, Ints
-from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, admits
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, admits, model_of
 
 Indexes = npt.NDArray[np.intp]
 Longs = npt.NDArray[np.int64]
@@ -75,7 +75,7 @@ class Cluster:
         """The nodes with a GPU of one of these models, ``[node]``; all nodes for no models."""
         if not models:
             return np.ones(len(self), np.bool_)
-        admitted: Bools = np.array([admits(models, model) for model in self.models])[self.model]
+        admitted: Bools = np.array([admits(models, model_of(model)) for model in self.models])[self.model]
         return admitted
 
 

@@ -31,7 +31,7 @@ from scheduler_ext.sim.policies import policy_factory, policy_names
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.scheduler import TIES, Settings
 from scheduler_ext.sim.sweep import PROTOCOLS, run_experiments
-from scheduler_ext.sim.trace_workload import admits
+from scheduler_ext.sim.trace_workload import admits, model_of
 from scheduler_ext.sim.world import NodeShape
 
 # Characters of a model's name in a note: with a broken quote, a cell may hold half a file.
@@ -221,7 +221,7 @@ def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: 
 
 def _report_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
     """A note: the user may simulate a part of a cluster, or may have misspelt a model."""
-    models = {node.model for node in nodes if node.gpus}
+    models = {model_of(node.model) for node in nodes if node.gpus}
     for name, pods in traces.items():
         known = {
             wishes: any(admits(wishes, model) for model in models)
