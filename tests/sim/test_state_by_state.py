@@ -20,7 +20,7 @@ from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind, task_class
 from scheduler_ext.sim.world import Cluster, NodesView, World
 from tests.sim.server_side import clusters, kinds, lived_in, several_kinds, steps, workloads
-from tests.sim.small import cluster_of, share, whole, world_with
+from tests.sim.small import cluster_of, fits, share, whole, world_with
 
 # Totals are rounded to this, and what numpy and Python lose before may differ.
 _LAST_DECIMAL = 1.01e-9
@@ -130,7 +130,7 @@ def test_odd_nodes(node: tuple[int, int, str], kinds: list[PodKind], unknown: fl
     policies = [policy(Target(cluster, workload)) for policy in (Default, Together)]
     for kind in kinds:
         agree(world, kind, policies)
-        if world.fits(kind, 0):
+        if fits(world, kind, 0):
             slots = np.flatnonzero(world.room_milli[:, 0] >= kind.gpu_milli)[: kind.gpus]
             world.place(kind, 0, tuple(slots.tolist()))
             agree(world, kind, policies)

@@ -36,18 +36,15 @@ class _Decided(NamedTuple):
     results: dict[int, _Result]
 
 
-class Default:
+class Default(Policy):
     """Decides like the server: state by state, or by the core where that lacks a part of the policy."""
 
     name = "default"
-    ties: str | None = None
-    local = True
-    filters = True
-    points = True
     # Kept results, of some 150 bytes each; beyond this number all are dropped.
     most_remembered: ClassVar[int] = 2**20
 
     def __init__(self, target: Target) -> None:
+        super().__init__(target)
         cluster = target.cluster
         self._policy = replace(target.knobs, weights={**target.knobs.weights, **_NOT_WEIGHED})
         self._by_core = not knows(self._policy)
@@ -153,6 +150,3 @@ def _by_wishes(workload: Workload) -> Workload:
 
 def _wishes(models: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(wish_of, models)))
-
-
-policy: type[Policy] = Default
