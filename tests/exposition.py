@@ -1,4 +1,4 @@
-"""Every metric there is, with all its labels, as a scrape shows it."""
+"""Every metric with all its labels, as in a scrape."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def exposition() -> list[Metric]:
     source = InventorySource(SAMPLE, nodes, resources)
     source.load()
     nodes.update_nodes({"h100-02": _with_a_pod(source, "h100-02")})
-    # It counts, and is asked nothing.
+    # It counts, and receives no request.
     api = Bindings(Transport(kubernetes.client.Configuration()))
     binder = Binder(LockedCache(Cache(1, 2), extender), api, resources, (), lambda: None, 1.0)
     pending = {REASONS[0].text: 1}

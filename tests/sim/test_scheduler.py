@@ -1,4 +1,4 @@
-"""kube-scheduler in miniature: what it remembers is what is so, and who wins among equals."""
+"""kube-scheduler in miniature: its memory is true, and the winner among equals."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class TestIntree:
 
     def test_balance_prefers_the_node_that_the_pod_evens_out(self) -> None:
         world = World(cluster_of((8000, 1, "A100"), (8000, 1, "A100")))
-        # Node 1 lacks memory, not CPU: a pod that asks CPU evens it out.
+        # Node 1 lacks memory, not CPU: a pod that requests CPU evens it out.
         world.place(PodKind(0, 50_000), 1, ())
         settings = Settings(ties="first", intree={"NodeResourcesBalancedAllocation": 1})
         placement = scheduler_of(world, "first-fit", settings).choose(PodKind(4000, 0))
@@ -168,7 +168,7 @@ class TestIntree:
 
 
 class _Stub(Policy):
-    """A policy that knows the fullest node it has heard of, and that refuses all others if it ``refuses``."""
+    """A policy that remembers the fullest node, and that refuses all others if it ``refuses``."""
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.refuses = refuses
@@ -183,7 +183,7 @@ class _Stub(Policy):
         return Evaluation(score, room.astype(np.int32))
 
 
-class TestWhatPoliciesSee:
+class TestViewOfPolicies:
     def test_one_that_refuses_nodes_has_the_say(self) -> None:
         world = World(cluster_of((8000, 1, "A100"), (8000, 4, "A100")))
         placement = Scheduler(world, _Stub(refuses=True), FIRST).choose(whole(1))
@@ -217,7 +217,7 @@ def test_every_decision_is_timed() -> None:
 
 
 class Counted(BestFit):
-    """Counts the nodes it was asked about."""
+    """Counts the nodes in its requests."""
 
     asked = 0
 

@@ -1,4 +1,4 @@
-"""The drift of every node of shares, worked out anew where something changed."""
+"""The drift of every node of shares, recomputed where it changed."""
 
 from __future__ import annotations
 
