@@ -220,7 +220,7 @@ def test_settings(args: tuple[str, ...]) -> None:
         ),
         pytest.param(("--policy", "fgd", "--jobs", "0"), "'--jobs': 0 runs at a time", id="no jobs"),
         pytest.param(("--jobs", "-2"), "'--jobs': -2 runs at a time", id="all but one core"),
-        pytest.param(("--policy", "best_fit"), "policy best_fit: unknown", id="an underscore"),
+        pytest.param(("--policy", "best_fit"), "best_fit: unknown", id="an underscore"),
         pytest.param(("--policy", "fgd,,random"), "has an empty name", id="a comma too much"),
         pytest.param(("--load", "nan"), "'--load': nan is no finite number", id="load nan"),
         pytest.param(("--load", "inf"), "'--load'", id="load inf"),
