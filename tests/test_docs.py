@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from prometheus_client.metrics_core import Metric
 
-import scheduler_ext.sim.mig.policies
+import scheduler_ext.sim.mig.mig_policies
 import scheduler_ext.sim.policies
 from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
 from scheduler_ext.cli import main
@@ -192,8 +192,8 @@ def test_cli_names_every_option_of_a_command_and_no_other(heading: str) -> None:
 @pytest.mark.parametrize(
     ("heading", "policies"),
     [
-        ("### simulate trace", scheduler_ext.sim.policies.policy_names()),
-        ("### simulate mig", scheduler_ext.sim.mig.policies.policy_names()),
+        ("### simulate trace", list(scheduler_ext.sim.policies.POLICIES)),
+        ("### simulate mig", list(scheduler_ext.sim.mig.mig_policies.MIG_POLICIES)),
     ],
 )
 def test_cli_names_every_policy_of_a_simulation(heading: str, policies: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -15,12 +16,13 @@ from scheduler_ext.cli.simulate.options import Names, Seeds, TargetName, sweep_o
 from scheduler_ext.cli.simulate.results import check_file, check_plots, print_refused, report_text, write_text
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.inflation import run_inflation
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.plots import write_plots
-from scheduler_ext.sim.policies import policy_factory, policy_names
+from scheduler_ext.sim.policies import POLICIES as KNOWN
 from scheduler_ext.sim.scheduler import TIES as TIE_RULES
 from scheduler_ext.sim.scheduler import Settings
-from scheduler_ext.sim.sweep import run_experiments
+from scheduler_ext.sim.sweep import run_all
 
 _target = click.Path(path_type=Path)
 _folder = click.Path(file_okay=False, path_type=Path)
@@ -32,9 +34,9 @@ _folder = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--policy",
     "policies",
-    type=Names(policy_factory),
+    type=Names(KNOWN),
     # Those with published figures, then all others.
-    default=",".join(dict.fromkeys(("default", *POLICIES, *policy_names()))),
+    default=",".join(dict.fromkeys(("default", *POLICIES, *KNOWN))),
     show_default=True,
 )
 @click.option("--seeds", type=Seeds(), default=f"{SEEDS[0]}-{SEEDS[-1]}", show_default=True)
@@ -87,9 +89,8 @@ def main(
         with click.progressbar(
             length=len(experiments), file=sys.stderr, hidden=not sys.stderr.isatty()
         ) as bar:
-            outcomes = run_experiments(
-                "inflation", experiments, jobs=jobs, backend=backend, scheduler=scheduler, progress=bar.update
-            )
+            tasks = [partial(run_inflation, experiment) for experiment in experiments]
+            outcomes = run_all(tasks, jobs=jobs, backend=backend, scheduler=scheduler, progress=bar.update)
         runs = [outcome.run for outcome in outcomes]
         as_published = ties == TIES and target == "trace" and not points
         print_table(HEADER, [cells_of(row) for row in rows_of(runs, as_published=as_published)], wide=True)

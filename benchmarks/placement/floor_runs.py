@@ -11,9 +11,8 @@ from typing import NamedTuple
 from benchmarks.placement.floor_list import CHURN, MIG, MIXES, OURS, Condition, Floor
 from benchmarks.placement.inputs import Inputs
 from scheduler_ext.sim.experiment import Experiment
-from scheduler_ext.sim.mig.geometry import read_geometry
 from scheduler_ext.sim.mig.mig_churn_run import ARRIVALS, MigChurn, run_mig_churn
-from scheduler_ext.sim.mig.mix import parse_mix
+from scheduler_ext.sim.mig.mig_inputs import parse_mix, read_geometry
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.sweep import PROTOCOLS

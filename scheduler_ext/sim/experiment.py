@@ -1,18 +1,24 @@
-"""The settings and the outcome of one simulation."""
+"""The settings of one simulation, its course pod by pod, and its outcome."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.cycle.policy import Policy as Knobs
-from scheduler_ext.sim.scheduler import Settings
+from scheduler_ext.sim.arrivals import constrained, prioritised
+from scheduler_ext.sim.expectation import Expectation
+from scheduler_ext.sim.placement_policy import Target
+from scheduler_ext.sim.policies import POLICIES
+from scheduler_ext.sim.scheduler import Placement, Scheduler, Settings
 from scheduler_ext.sim.simulation_report import Run
-from scheduler_ext.sim.trace_workload import TracePod
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.trace_workload import PodKind, TracePod
+from scheduler_ext.sim.world import Cluster, NodeShape, World
 
 Rooms = npt.NDArray[np.int16]
 
@@ -55,6 +61,79 @@ class Outcome:
     fragmentation_percent: Mapping[int, float]
     rooms_milli: Rooms
     models: tuple[str, ...]
+
+
+class Simulation:
+    """The cluster of an experiment, its pods, and the accounts of those that arrived.
+
+    Demand is in thousandths of a GPU; what arrives is either allocated or rejected. Raises SimulationError
+    for impossible settings.
+    """
+
+    def __init__(self, experiment: Experiment) -> None:
+        self._experiment = experiment
+        self.random = np.random.default_rng(experiment.seed)
+        # Drawn first, so that the order is the same for any pods.
+        order = self.random.permutation(len(experiment.nodes))
+        cluster = Cluster.of([experiment.nodes[index] for index in order])
+        pods = constrained(experiment.pods, cluster, experiment.constrain_percent, self.random)
+        self.pods = prioritised(pods, experiment.priorities, self.random)
+        self._expectation = Expectation(experiment.target, self.pods)
+        self.world = World(cluster)
+        target = Target(cluster, self._expectation.workload, experiment.seed, experiment.knobs)
+        policy = POLICIES[experiment.policy](target)
+        self._scheduler = Scheduler(self.world, policy, experiment.settings, experiment.seed)
+        self.arrived_milli = 0
+        self._allocated_milli = 0
+        self._rejected: Counter[str] = Counter()
+
+    def expect(self, kind: PodKind) -> None:
+        """Tell the policy of an arriving pod."""
+        workload = self._expectation.saw(kind)
+        if workload is not None:
+            self._scheduler.retarget(workload)
+
+    def choose(self, kind: PodKind) -> Placement | None:
+        """The place for the pod now; None if it fits on no node."""
+        return self._scheduler.choose(kind)
+
+    def count(self, kind: PodKind, *, placed: bool) -> None:
+        """Take account of a pod that arrived, and was placed or rejected."""
+        self.arrived_milli += kind.demand_milli
+        if placed:
+            self._allocated_milli += kind.demand_milli
+        else:
+            self._rejected[kind.request_class] += kind.demand_milli
+
+    def outcome(
+        self,
+        allocation_curve: Mapping[int, float] | None = None,
+        fragmentation_curve: Mapping[int, float] | None = None,
+        **measured: Any,
+    ) -> Outcome:
+        """The outcome at the end; ``measured`` are the fields of a Run that a protocol adds."""
+        latencies = np.array(self._scheduler.latencies_s)
+        run = Run(
+            trace=self._experiment.trace,
+            policy=self._experiment.policy,
+            seed=self._experiment.seed,
+            arrived_milli=self.arrived_milli,
+            allocated_milli=self._allocated_milli,
+            rejected_milli=sum(self._rejected.values()),
+            rejected_by_class=dict(sorted(self._rejected.items())),
+            decisions_per_second=1.0 / float(latencies.mean()) if len(latencies) else 0.0,
+            p99_ms=float(np.percentile(latencies, 99)) * 1e3 if len(latencies) else 0.0,
+            **measured,
+        )
+        world, cluster = self.world, self.world.cluster
+        slots = np.arange(len(world.room_milli))[:, None]
+        return Outcome(
+            run=run,
+            allocation_percent=allocation_curve or {},
+            fragmentation_percent=fragmentation_curve or {},
+            rooms_milli=np.where(slots < cluster.gpus, world.room_milli, -1).astype(np.int16),
+            models=tuple(cluster.models[index] for index in cluster.model),
+        )
 
 
 def at_load(curve: Mapping[int, float], load: int) -> float:

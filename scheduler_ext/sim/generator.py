@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from scheduler_ext.sim.openb import Traces
@@ -16,23 +16,14 @@ GENERATOR_SEED = 0
 _Value = TypeVar("_Value")
 
 
-@dataclass(frozen=True, slots=True)
-class _Machine:
-    part: float
-    model: str
-    gpus: int
-    cores: int
-    memory_gib: int
-
-
-# GPUs that a company may have bought over six years; parts of the nodes.
+# GPUs that a company may have bought over six years: CPU, MiB, GPUs and model, and the parts of the nodes.
 _MACHINES = (
-    _Machine(0.22, "A100-80GB", 8, 128, 1024),
-    _Machine(0.10, "H100-80GB", 8, 192, 2048),
-    _Machine(0.18, "L40S", 4, 96, 512),
-    _Machine(0.15, "V100-32GB", 8, 96, 768),
-    _Machine(0.15, "A10", 2, 64, 256),
-    _Machine(0.20, "T4", 2, 48, 192),
+    ((128_000, 1024 * 1024, 8, "A100-80GB"), 0.22),
+    ((192_000, 2048 * 1024, 8, "H100-80GB"), 0.10),
+    ((96_000, 512 * 1024, 4, "L40S"), 0.18),
+    ((96_000, 768 * 1024, 8, "V100-32GB"), 0.15),
+    ((64_000, 256 * 1024, 2, "A10"), 0.15),
+    ((48_000, 192 * 1024, 2, "T4"), 0.20),
 )
 # Parts of the pods with no GPU, a part of one, or whole GPUs.
 _GPUS = ((0, 0.12), (-1, 0.42), (1, 0.36), (2, 0.05), (4, 0.03), (8, 0.02))
@@ -52,17 +43,7 @@ def generate_traces(node_count: int, seed: int = GENERATOR_SEED) -> tuple[tuple[
 def generate_nodes(count: int, seed: int) -> list[NodeShape]:
     """Nodes of several kinds."""
     rng = random.Random(f"nodes {seed}")
-    machines = rng.choices(_MACHINES, [machine.part for machine in _MACHINES], k=count)
-    return [
-        NodeShape(
-            f"node-{index:05}",
-            machine.cores * 1000,
-            machine.memory_gib * 1024,
-            machine.gpus,
-            machine.model,
-        )
-        for index, machine in enumerate(machines)
-    ]
+    return [NodeShape(f"node-{index:05}", *_drawn(rng, _MACHINES)) for index in range(count)]
 
 
 def generate_pods(nodes: Sequence[NodeShape], seed: int) -> list[TracePod]:
@@ -70,9 +51,9 @@ def generate_pods(nodes: Sequence[NodeShape], seed: int) -> list[TracePod]:
     rng = random.Random(f"pods {seed}")
     gpus = [(count, part) for count, part in _GPUS if count <= max(node.gpus for node in nodes)]
     capacity_milli = sum(node.gpus for node in nodes) * GPU_MILLI
-    by_model: dict[str, int] = {}
+    by_model: Counter[str] = Counter()
     for node in nodes:
-        by_model[node.model] = by_model.get(node.model, 0) + node.gpus
+        by_model[node.model] += node.gpus
     pods: list[TracePod] = []
     asked_milli = 0
     while asked_milli < capacity_milli:
@@ -83,14 +64,13 @@ def generate_pods(nodes: Sequence[NodeShape], seed: int) -> list[TracePod]:
 
 
 def _kind(rng: random.Random, gpus: int, by_model: dict[str, int]) -> PodKind:
-    models: tuple[str, ...] = ()
-    if gpus and rng.random() < _CONSTRAINED_PART:
-        models = tuple(
-            sorted(set(rng.choices(list(by_model), list(by_model.values()), k=rng.choice((1, 2)))))
-        )
     if not gpus:
         cores = rng.choice((2, 4, 8, 16, 32))
         return PodKind(cores * 1000, cores * rng.choice((2, 4)) * 1024)
+    models: tuple[str, ...] = ()
+    if rng.random() < _CONSTRAINED_PART:
+        drawn = rng.choices(list(by_model), list(by_model.values()), k=rng.choice((1, 2)))
+        models = tuple(sorted(set(drawn)))
     if gpus == _SHARE:
         share = _drawn(rng, _COMMON_SHARES_MILLI) or rng.randrange(10, GPU_MILLI, 10)
         cores = max(1, round(share / 125 * rng.choice((0.5, 1, 1.5))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ _PACKAGES = ("scheduler-ext", "flask", "gunicorn", "msgspec", "numpy", "werkzeug
 
 def describe_machine() -> dict[str, Any]:
     """CPU, cores this process may use, memory in MiB, load average, platform, Python and package versions."""
+    cpus = Path("/proc/cpuinfo")
+    model = re.search(r"^model name\s*: (.*)", cpus.read_text() if cpus.exists() else "", re.MULTILINE)
     return {
-        "cpu": _cpu_model(),
+        "cpu": model[1] if model else platform.processor() or platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
         "memoryMiB": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20,
         "loadAverage1m": round(os.getloadavg()[0], 2),
@@ -31,16 +34,6 @@ def machine_line(machine: dict[str, Any]) -> str:
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memoryMiB']} MiB, "
         f"load {machine['loadAverage1m']}, {machine['platform']}, Python {machine['python']}, {packages}"
     )
-
-
-def _cpu_model() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        return platform.machine()
-    return platform.processor() or platform.machine()
 
 
 def _version(name: str) -> str | None:

@@ -7,19 +7,17 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
 from scheduler_ext.core.gpu.room import DeviceHoldings
-from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.holdings import Holdings
-from scheduler_ext.core.node.node import NodeInfo, NodeState, Slot
+from scheduler_ext.core.node.node import Node, NodeInfo, Slot
 from scheduler_ext.core.node.state import coarse_free_milli, resolve_held
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.sim.trace_workload import GPU_MILLI, core_cpu_milli, model_of
 from scheduler_ext.sim.world import Cluster
 
 WHOLE_GPU = "nvidia.com/gpu"
+_RESOURCES = ResourceNames()
 _NO_HEADROOM = 0
 
 
@@ -35,66 +33,57 @@ class NodeStates:
     """Node states by key. A GPU of a trace is a device of 1,000 MiB that pods request whole or in shares."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._resources = ResourceNames()
         shapes: dict[tuple[int, int, int], int] = {}
+        each = zip(cluster.gpus.tolist(), cluster.model.tolist(), cluster.cpu_milli.tolist(), strict=True)
         # The shape of each node: GPUs, model and CPU.
-        self.shape_of: Ints = np.array(
-            [
-                shapes.setdefault((int(gpus), int(model), int(cpu)), len(shapes))
-                for gpus, model, cpu in zip(cluster.gpus, cluster.model, cluster.cpu_milli, strict=True)
-            ],
-            np.int32,
-        )
-        self._infos = [
-            self._info(gpus, cluster.models[model], cpu_milli) for gpus, model, cpu_milli in shapes
-        ]
+        self.shape_of = [shapes.setdefault(shape, len(shapes)) for shape in each]
+        self._infos = [_info(gpus, cluster.models[model], cpu) for gpus, model, cpu in shapes]
         self._slots: list[dict[tuple[str, Hashable], Slot]] = [{} for _ in shapes]
 
-    def cpu_free_milli(self, node: int, cpu_free: int) -> int:
-        """A node's free CPU, in the coarse steps of states."""
-        info = self._infos[self.shape_of[node]]
-        assert info.cpu_milli is not None
-        return coarse_free_milli(info.cpu_milli, info.cpu_milli - cpu_free)
+    def key(self, node: int, rooms: list[int], cpu_free: int) -> State:
+        """The key of a node's state: the free CPU is in the coarse steps of states, the rooms are sorted."""
+        cpu_milli = self._infos[self.shape_of[node]].cpu_milli
+        assert cpu_milli is not None
+        coarse = coarse_free_milli(cpu_milli, cpu_milli - cpu_free)
+        return State(self.shape_of[node], tuple(rooms), coarse)
 
-    def of(self, left: State) -> NodeState:
-        """The state in the core."""
-        shape, room_milli, cpu_free_milli = left
-        info = self._infos[shape]
+    def of(self, state: State) -> Node:
+        """A node in this state, as in the core."""
+        info, rooms = self._infos[state.shape], state.room_milli
         assert info.report is not None
-        held = Holdings()
-        for device, room in zip(info.report.devices, room_milli, strict=True):
-            # A full GPU takes no pod, whether one pod holds it or several.
-            full = room == 0
-            held.devices[device.uuid] = DeviceHoldings(
-                units=int(full), requested_mib=0 if full else GPU_MILLI - room
-            )
-        full_ones = room_milli.count(0)
-        held.requested = Counter(
+        # A full GPU takes no pod, whether one pod holds it or several.
+        held = Holdings(
             {
-                WHOLE_GPU: full_ones,
-                self._resources.share: GPU_MILLI * (len(room_milli) - full_ones) - sum(room_milli),
+                device.uuid: DeviceHoldings(units=1)
+                if room == 0
+                else DeviceHoldings(requested_mib=GPU_MILLI - room)
+                for device, room in zip(info.report.devices, rooms, strict=True)
             }
         )
-        state = resolve_held(info, held, self._resources, _NO_HEADROOM, self._slots[shape]).state
-        return replace(state, cpu_free_milli=cpu_free_milli)
+        full = rooms.count(0)
+        shared_milli = GPU_MILLI * (len(rooms) - full) - sum(rooms)
+        held.requested = Counter({WHOLE_GPU: full, _RESOURCES.share: shared_milli})
+        node = resolve_held(info, held, _RESOURCES, _NO_HEADROOM, self._slots[state.shape])
+        return replace(node, state=replace(node.state, cpu_free_milli=state.cpu_free_milli))
 
-    def _info(self, gpus: int, model: str, cpu_milli: int) -> NodeInfo:
-        devices = tuple(
-            Device(
-                uuid=f"GPU-{index}",
-                index=index,
-                vendor="nvidia",
-                product=model,
-                model=model_of(model),
-                compute_capability=None,
-                memory=Memory(GPU_MILLI),
-            )
-            for index in range(gpus)
+
+def _info(gpus: int, model: str, cpu_milli: int) -> NodeInfo:
+    devices = tuple(
+        Device(
+            uuid=f"GPU-{index}",
+            index=index,
+            vendor="nvidia",
+            product=model,
+            model=model_of(model),
+            compute_capability=None,
+            memory=Memory(GPU_MILLI),
         )
-        return NodeInfo(
-            model,
-            report=Report(devices),
-            allocatable={WHOLE_GPU: gpus, self._resources.share: GPU_MILLI * gpus},
-            share_node=True,
-            cpu_milli=core_cpu_milli(cpu_milli),
-        )
+        for index in range(gpus)
+    )
+    return NodeInfo(
+        model,
+        report=Report(devices),
+        allocatable={WHOLE_GPU: gpus, _RESOURCES.share: GPU_MILLI * gpus},
+        share_node=True,
+        cpu_milli=core_cpu_milli(cpu_milli),
+    )

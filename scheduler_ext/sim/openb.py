@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
 
 from scheduler_ext.core.errors import SimulationError
@@ -26,7 +28,8 @@ _LARGEST = 10**12
 _MOST_GPUS = 64
 # Characters of a value in an error: with a broken quote, a cell may hold half a file.
 _SHOWN_CHARACTERS = 80
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+# Python converts no more than 4,300 digits.
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,4000}")
 
 
 class _Row:
@@ -40,9 +43,10 @@ class _Row:
 
     def number(self, column: str, most: int = _LARGEST) -> int:
         text = self.text(column)
-        value = _whole_number(text)
-        if value is None:
+        # ``int`` alone would take 1_000 and the digits of any script.
+        if not _WHOLE_NUMBER.fullmatch(text):
             raise self.error(column, f"{_shown(text)!r} is no whole number; write one of 0 to {most}")
+        value = int(text)
         if not 0 <= value <= most:
             raise self.error(column, f"{_shown(str(value))} is not within 0 to {most}")
         return value
@@ -100,24 +104,12 @@ def read_pods(path: Path) -> list[TracePod]:
 
 def write_nodes(path: Path, nodes: Sequence[NodeShape]) -> None:
     """Write nodes as ``read_nodes`` reads them."""
-    rows = [(node.name, node.cpu_milli, node.memory_mib, node.gpus, node.model) for node in nodes]
-    _write(path, NODE_COLUMNS, rows)
+    _write(path, NODE_COLUMNS, [astuple(node) for node in nodes])
 
 
 def write_pods(path: Path, pods: Sequence[TracePod]) -> None:
     """Write pods as ``read_pods`` reads them; their priorities are not part of the schema."""
-    rows = [
-        (
-            pod.name,
-            pod.kind.cpu_milli,
-            pod.kind.memory_mib,
-            pod.kind.gpus,
-            pod.kind.gpu_milli,
-            "|".join(pod.kind.models),
-            pod.qos,
-        )
-        for pod in pods
-    ]
+    rows = [(pod.name, *astuple(pod.kind)[:-1], "|".join(pod.kind.models), pod.qos) for pod in pods]
     _write(path, POD_COLUMNS + OPTIONAL_POD_COLUMNS, rows)
 
 
@@ -144,42 +136,31 @@ def _rows(path: Path, needed: Sequence[str]) -> Iterator[_Row]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, strict=True)
             columns = reader.fieldnames or ()
-            missing = [column for column in needed if column not in columns]
-            if missing:
-                raise SimulationError(
-                    f"{path}, line 1: no column {missing[0]}; the first line names {', '.join(needed)}"
-                )
+            for column in needed:
+                if column not in columns:
+                    raise SimulationError(
+                        f"{path}, line 1: no column {column}; the first line names {', '.join(needed)}"
+                    )
             # The reader would silently take the last of two equal columns.
-            for column in (
-                column for number, column in enumerate(columns) if column and column in columns[:number]
-            ):
-                raise SimulationError(
-                    f"{path}, line 1, {_shown(column)}: is named twice; keep one of the two"
-                )
-            empty = True
+            for column, count in Counter(filter(None, columns)).items():
+                if count > 1:
+                    raise SimulationError(
+                        f"{path}, line 1, {_shown(column)}: is named twice; keep one of the two"
+                    )
+            row = None
             for values in reader:
-                empty = False
                 row = _Row(path, reader.line_num, values)
                 if None in values:
                     # The cells after the last column.
                     cell = _shown(str(values[None][0]))
                     raise row.error(f"column {len(columns) + 1}", f"{cell!r} has no name in the first line")
                 yield row
-            if empty:
+            if row is None:
                 raise SimulationError(f"{path}: has no rows; write one per line after the column names")
     except OSError as error:
         raise SimulationError(f"{path}: cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise SimulationError(f"{path}: is no CSV in UTF-8: {error}") from None
-
-
-def _whole_number(text: str) -> int | None:
-    """None for anything else; ``int`` alone would take 1_000 and the digits of any script."""
-    try:
-        return int(text) if _WHOLE_NUMBER.fullmatch(text) else None
-    except ValueError:
-        # Thousands of digits.
-        return None
 
 
 def _shown(text: str) -> str:

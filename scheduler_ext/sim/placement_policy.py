@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from scheduler_ext.core.cycle.policy import Policy as Knobs
 from scheduler_ext.core.node.columns import Floats, Ints
@@ -32,33 +31,15 @@ class Target:
     knobs: Knobs = field(default_factory=Knobs)
 
 
-class Policy(Protocol):
-    """A choice of nodes from the pod, the nodes and the expected workload."""
+class Policy:
+    """Base of the policies: a choice of nodes from the pod, the nodes and the expected workload.
+
+    A node's evaluation may depend only on that node, the kind and the workload.
+    """
 
     name: str
     # The tie rule of the policy ("first" or "random"); None leaves it to the scheduler.
-    ties: str | None
-    # Whether a node's evaluation depends only on that node, the kind and the workload.
-    local: bool
-    # Whether it marks nodes without the GPUs (by -inf); otherwise it only sees nodes that have them.
-    filters: bool
-    # Whether its scores reach the scheduler as 0 to 10, like an extender's.
-    points: bool
-
-    def retarget(self, workload: Workload) -> None:
-        """Expect another workload from now on."""
-
-    def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
-        """Score the nodes; all have the CPU and the memory."""
-
-
-class Reference:
-    """Base of most policies: each node is scored by itself, without a forecast."""
-
     ties: str | None = None
-    local = True
-    filters = False
-    points = False
 
     def __init__(self, target: Target) -> None:
         cluster = target.cluster
@@ -67,7 +48,8 @@ class Reference:
         self._largest_gpu_milli = max(int(cluster.gpus.max(initial=0)), 1) * GPU_MILLI
 
     def retarget(self, workload: Workload) -> None:
-        """No effect."""
+        """Expect another workload from now on."""
 
-
-Factory = Callable[[Target], Policy]
+    def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
+        """Score the nodes; all have the CPU, the memory and the GPUs."""
+        raise NotImplementedError

@@ -26,11 +26,14 @@ def write_plots(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
 
     Raises SimulationError where matplotlib is missing, or the folder or a picture cannot be written.
     """
+    by_trace: dict[str, dict[str, list[Outcome]]] = {}
+    for outcome in outcomes:
+        by_trace.setdefault(outcome.run.trace, {}).setdefault(outcome.run.policy, []).append(outcome)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        return [path for trace, group in by_trace.items() for path in _write(folder, trace, group)]
     except OSError as error:
-        raise _unwritable(folder, error) from None
-    return [path for trace in _traces(outcomes) for path in _write(folder, trace, outcomes)]
+        raise SimulationError(f"{error.filename}: cannot be written: {error.strerror}") from None
 
 
 def require_matplotlib() -> None:
@@ -38,31 +41,24 @@ def require_matplotlib() -> None:
     _figure()
 
 
-def _traces(outcomes: Sequence[Outcome]) -> list[str]:
-    return list(dict.fromkeys(outcome.run.trace for outcome in outcomes))
-
-
-def _write(folder: Path, trace: str, outcomes: Sequence[Outcome]) -> list[Path]:
-    by_policy: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        if outcome.run.trace == trace:
-            by_policy.setdefault(outcome.run.policy, []).append(outcome)
-    written = []
+def _write(folder: Path, trace: str, by_policy: Grouped) -> list[Path]:
+    pictures = {}
     if all(outcome.allocation_percent for group in by_policy.values() for outcome in group):
-        allocation = {
-            policy: [outcome.allocation_percent for outcome in group] for policy, group in by_policy.items()
-        }
-        fragmentation = {
-            policy: [outcome.fragmentation_percent for outcome in group]
-            for policy, group in by_policy.items()
-        }
-        written.append(folder / f"{trace}-allocation.png")
-        _draw_curves(written[-1], f"{trace}: allocated", "GPUs allocated, %", allocation, _FROM_PERCENT)
-        written.append(folder / f"{trace}-fragmentation.png")
-        _draw_curves(written[-1], f"{trace}: fragmented", "GPUs idle and fragmented, %", fragmentation, 0)
-    written.append(folder / f"{trace}-cluster.png")
-    _draw_clusters(written[-1], trace, by_policy)
-    return written
+        allocation, fragmentation = (
+            {policy: [getattr(each, name) for each in group] for policy, group in by_policy.items()}
+            for name in ("allocation_percent", "fragmentation_percent")
+        )
+        pictures["allocation"] = _curves(
+            f"{trace}: allocated", "GPUs allocated, %", allocation, _FROM_PERCENT
+        )
+        pictures["fragmentation"] = _curves(
+            f"{trace}: fragmented", "GPUs idle and fragmented, %", fragmentation, 0
+        )
+    pictures["cluster"] = _clusters(trace, by_policy)
+    written = {folder / f"{trace}-{name}.png": figure for name, figure in pictures.items()}
+    for path, figure in written.items():
+        figure.savefig(path, dpi=_DPI)
+    return list(written)
 
 
 def _figure(**options: Any) -> Any:
@@ -75,20 +71,7 @@ def _figure(**options: Any) -> Any:
     return Figure(**options)
 
 
-def _save(figure: Any, path: Path) -> None:
-    try:
-        figure.savefig(path, dpi=_DPI)
-    except OSError as error:
-        raise _unwritable(path, error) from None
-
-
-def _unwritable(path: Path, error: OSError) -> SimulationError:
-    return SimulationError(f"{path}: cannot be written: {error.strerror}")
-
-
-def _draw_curves(
-    path: Path, title: str, label: str, curves: Mapping[str, Sequence[Mapping[int, float]]], start: int
-) -> None:
+def _curves(title: str, label: str, curves: Mapping[str, Sequence[Mapping[int, float]]], start: int) -> Any:
     """A line per policy: the mean over seeds, in the band from the least to the greatest."""
     figure = _figure(figsize=(8, 5))
     axes = figure.subplots()
@@ -104,10 +87,10 @@ def _draw_curves(
     axes.grid(visible=True, alpha=0.3)
     axes.legend(fontsize=8)
     figure.tight_layout()
-    _save(figure, path)
+    return figure
 
 
-def _draw_clusters(path: Path, trace: str, by_policy: Grouped) -> None:
+def _clusters(trace: str, by_policy: Grouped) -> Any:
     """A panel per policy, for its first seed: a column per node, by model, and a cell per GPU."""
     figure = _figure(figsize=(12, 1.0 + 1.5 * len(by_policy)))
     panels = figure.subplots(len(by_policy), 1, squeeze=False)[:, 0]
@@ -126,7 +109,7 @@ def _draw_clusters(path: Path, trace: str, by_policy: Grouped) -> None:
     figure.suptitle(f"{trace}: used part of every GPU at the end, nodes by model and use", fontsize=10)
     figure.tight_layout(rect=(0, 0, 0.92, 0.98))
     figure.colorbar(image, ax=list(panels), label="used, %", fraction=0.03)
-    _save(figure, path)
+    return figure
 
 
 def _cells(outcome: Outcome) -> tuple[Floats, list[tuple[str, int, int]]]:

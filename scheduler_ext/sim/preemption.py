@@ -14,7 +14,7 @@ import heapq
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import islice
 
 import numpy as np
 
@@ -73,14 +73,6 @@ class Residents:
                 self.leave(resident)
 
 
-class _Cost(NamedTuple):
-    """Compared in this order: the highest priority, the demand and the number of the victims."""
-
-    priority: int
-    demand_milli: int
-    pods: int
-
-
 class Preemption:
     """Finds victims in a world, without evicting them."""
 
@@ -101,18 +93,8 @@ class Preemption:
         nodes = np.flatnonzero(able).tolist()
         wanted = max(len(cluster) * _CANDIDATES_PERCENT // 100, _LEAST_CANDIDATES)
         start = self._random.randrange(len(nodes)) if nodes else 0
-        best: tuple[_Cost, list[Resident]] | None = None
-        found = 0
-        for node in nodes[start:] + nodes[:start]:
-            victims = self._victims_on(node, pod)
-            if victims:
-                found += 1
-                cost = _cost(victims)
-                if best is None or cost < best[0]:
-                    best = cost, victims
-            if found >= wanted:
-                break
-        return best[1] if best else []
+        found = filter(None, (self._victims_on(node, pod) for node in nodes[start:] + nodes[:start]))
+        return min(islice(found, wanted), key=_cost, default=[])
 
     def _victims_on(self, node: int, pod: TracePod) -> list[Resident]:
         lower = [resident for resident in self._residents.on(node) if resident.pod.priority < pod.priority]
@@ -154,8 +136,9 @@ class _Left:
         return sum(room >= kind.gpu_milli for room in self._room_milli) >= kind.gpus
 
 
-def _cost(victims: Sequence[Resident]) -> _Cost:
-    return _Cost(
+def _cost(victims: Sequence[Resident]) -> tuple[int, int, int]:
+    """Compared in this order: the highest priority, the demand and the number of the victims."""
+    return (
         max(victim.pod.priority for victim in victims),
         sum(victim.pod.kind.demand_milli for victim in victims),
         len(victims),

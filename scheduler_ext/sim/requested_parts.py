@@ -14,16 +14,6 @@ from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import Longs, NodesView
 
 
-def free_percent(kind: PodKind, nodes: NodesView) -> Longs:
-    """The free part with the pod, ``[resource, node]``: CPU, memory, and GPUs if requested; 0 without any."""
-    return np.array([_percent(left, total) for left, total in _left_and_total(kind, nodes)])
-
-
-def requested_percent(kind: PodKind, nodes: NodesView) -> Longs:
-    """The requested part with the pod, ``[resource, node]``: CPU, memory, and GPUs if requested."""
-    return np.array([_percent(total - left, total) for left, total in _left_and_total(kind, nodes)])
-
-
 def balance_percent(kind: PodKind, nodes: NodesView) -> Longs:
     """The gain in balance between the requested parts of CPU and memory, ``[node]``: 75 is no change, 50 to
     100."""
@@ -34,14 +24,15 @@ def balance_percent(kind: PodKind, nodes: NodesView) -> Longs:
 
 def _balance(kind: PodKind, nodes: NodesView) -> Longs:
     cpu, memory = (
-        np.minimum(1.0 - left / np.maximum(total, 1), 1.0) for left, total in _left_and_total(kind, nodes)[:2]
+        np.minimum(1.0 - left / np.maximum(total, 1), 1.0) for left, total in left_and_total(kind, nodes)[:2]
     )
     # The standard deviation of two is half their distance.
     balance: Longs = ((1.0 - np.abs(cpu - memory) / 2.0) * 100.0).astype(np.int64)
     return balance
 
 
-def _left_and_total(kind: PodKind, nodes: NodesView) -> list[tuple[Longs, Longs]]:
+def left_and_total(kind: PodKind, nodes: NodesView) -> list[tuple[Longs, Longs]]:
+    """What is left with the pod, and the total, ``[node]`` each: of CPU, memory, and GPUs if requested."""
     rows = [
         (nodes.cpu_free - kind.cpu_milli, nodes.cpu_milli),
         (nodes.memory_free - kind.memory_mib, nodes.memory_mib),
@@ -52,14 +43,16 @@ def _left_and_total(kind: PodKind, nodes: NodesView) -> list[tuple[Longs, Longs]
     return rows
 
 
-def _percent(part: Longs, total: Longs) -> Longs:
+def percent_of(part: Longs, total: Longs) -> Longs:
+    """The part of the total; 0 without any."""
     percent: Longs = np.maximum(part, 0) * 100 // np.maximum(total, 1)
     return percent
 
 
 def _least_allocated(kind: PodKind, nodes: NodesView) -> Longs:
     # The default resources are CPU and memory.
-    score: Longs = free_percent(kind, nodes)[:2].sum(axis=0) // 2
+    cpu, memory = (percent_of(left, total) for left, total in left_and_total(kind, nodes)[:2])
+    score: Longs = (cpu + memory) // 2
     return score
 
 

@@ -31,8 +31,8 @@ class Settings:
     """The settings of kube-scheduler.
 
     ``ties`` among the best nodes: any of them ("random", as in kube-scheduler) or the first of an order drawn
-    once ("first", as in the published comparison). ``points`` maps the scores of every policy to 0 to 10, the
-    range of an extender; otherwise only of policies with ``points``. ``sampled_percent`` of the nodes
+    once ("first", as in the published comparison). ``points`` maps scores to 0 to 10, the range
+    of an extender. ``sampled_percent`` of the nodes
     suffice; 100 is all, 0 kube-scheduler's default for this size. ``intree``: weights of kube-scheduler's own
     scores, by name.
     """
@@ -75,8 +75,7 @@ class Scheduler:
         self._policy = policy
         self._settings = settings
         self._first = (policy.ties or settings.ties) == "first"
-        # Points and the totals behind them have the same best nodes, unless other scores are added.
-        self._points = bool(settings.intree) or (settings.points and not policy.points)
+        self._points = bool(settings.intree) or settings.points
         self._random = random.Random(f"ties {seed}")
         self._scored: dict[PodKind, _Scored] = {}
         self._admitting: dict[tuple[str, ...], Bools] = {}
@@ -122,7 +121,7 @@ class Scheduler:
                 self._scored.clear()
             scored = self._scored[kind] = _Scored(self._admits(kind.models))
         changed = None if scored.tick < 0 else self._world.changed_since(scored.tick)
-        if changed is None or not self._policy.local:
+        if changed is None:
             self._evaluate(kind, scored, np.flatnonzero(scored.admits))
         elif len(changed):
             self._evaluate(kind, scored, changed)
@@ -152,9 +151,8 @@ class Scheduler:
         )
         if kind.gpus:
             fits &= admits[nodes]
-            if not self._policy.filters:
-                enough = (world.room_milli.take(nodes, axis=1) >= kind.gpu_milli).sum(0)
-                fits &= enough >= kind.gpus
+            enough = (world.room_milli.take(nodes, axis=1) >= kind.gpu_milli).sum(0)
+            fits &= enough >= kind.gpus
         return fits
 
     def _admits(self, models: tuple[str, ...]) -> Bools:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from typing import Any
+
+import msgspec
+from msgspec import Struct, field
 
 API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     """One policy on one sequence of pods; fields that do not apply are None.
 
     ``allocation_percent`` is by arrived load in per cent, as text. Amounts are in thousandths of a GPU (of a
@@ -30,14 +31,14 @@ class Run:
     arrived_milli: int
     allocated_milli: int
     rejected_milli: int
-    rejected_by_class: Mapping[str, int] = field(default_factory=dict)
+    rejected_by_class: Mapping[str, int] = field(default_factory=dict[str, int])
     evicted_milli: int | None = None
     decisions_per_second: float
     p99_ms: float
 
     def as_json(self) -> dict[str, Any]:
         """As in a SimulationReport: camelCase names, rounded numbers."""
-        values = {_camel(each.name): _rounded(getattr(self, each.name)) for each in fields(self)}
+        values = {name: _rounded(value) for name, value in msgspec.to_builtins(self).items()}
         return values | {"decisionsPerSecond": round(self.decisions_per_second, 1)}
 
 
@@ -74,7 +75,11 @@ def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
             "policy": policy,
             "seeds": len(group),
             "allocationPercent": _mean_by_load([run["allocationPercent"] for run in group]),
-            "rejectedByClass": _mean_by_class([run["rejectedByClass"] for run in group]),
+            # A run without a class rejected nothing of it.
+            "rejectedByClass": {
+                name: _mean([run["rejectedByClass"].get(name, 0) for run in group])
+                for name in sorted({name for run in group for name in run["rejectedByClass"]})
+            },
             **{name: _mean([run[name] for run in group]) for name in _MEANS},
         }
         for (trace, policy), group in groups.items()
@@ -84,7 +89,7 @@ def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
 def as_csv(runs: Sequence[Run]) -> str:
     """One line per run with the values of the JSON; each arrived load and each class with rejected requests
     has a column of its own, after the others."""
-    classes = _classes([run.rejected_by_class for run in runs])
+    classes = sorted({name for run in runs for name in run.rejected_by_class})
     loads = list(dict.fromkeys(load for run in runs for load in run.allocation_percent or {}))
     rows = []
     for run in runs:
@@ -112,32 +117,12 @@ def _mean_by_load(values: Sequence[Mapping[str, float] | None]) -> dict[str, flo
     return {load: mean for load, mean in means.items() if mean is not None}
 
 
-def _mean_by_class(values: Sequence[Mapping[str, int]]) -> dict[str, float]:
-    """A run without a class rejected nothing of it."""
-    return {
-        name: round(sum(value.get(name, 0) for value in values) / len(values), 4) for name in _classes(values)
-    }
-
-
-def _classes(values: Sequence[Mapping[str, int]]) -> list[str]:
-    return sorted({name for value in values for name in value})
-
-
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return _round(sum(known) / len(known)) if known else None
-
-
-def _round(value: float | None) -> float | None:
-    return None if value is None else round(float(value), 4)
+    return round(sum(known) / len(known), 4) if known else None
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _rounded(each) for key, each in value.items()}
-    return _round(value) if isinstance(value, float) else value
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    return round(value, 4) if isinstance(value, float) else value

@@ -1,4 +1,4 @@
-"""What the default policy gives a kind of pod in one state of a simulated node, in plain Python.
+"""The default policy's result for a kind of pod in one state of a simulated node, in plain Python.
 
 After a placement few states are new to a kind of pod. For so few, calling numpy takes ten times as long as
 computing (docs/decisions/0020-state-by-state-simulation.md). The tables are the core's, and so is the result,
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import NamedTuple
-
-import numpy as np
 
 from scheduler_ext.core.cycle.cycle import TOTAL_DECIMALS
 from scheduler_ext.core.cycle.policy import Policy
@@ -19,43 +18,19 @@ from scheduler_ext.core.cycle.share_cost import TIE, LossWeights
 from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.forecast.demand import BALANCE
 from scheduler_ext.core.forecast.forecast import MAX_GPUS, WHOLE
-from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import UNLIMITED
-from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.scores import SCORES, balance, fragmentation, tightness, whole_gpus
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.sim.node_states import State
+from scheduler_ext.sim.trace_workload import PodKind, admits, core_cpu_milli
 
-DOES_NOT_FIT = -math.inf
-# The filters and scores that this file knows: those that it computes, and those that never distinguish
-# simulated nodes. With any other, the default policy decides all states together.
-_KNOWN = frozenset(
-    (
-        "fresh-inventory",
-        "change-in-progress",
-        "model",
-        "compute-capability",
-        "cuda",
-        "total-memory",
-        "sharing",
-        "health",
-        "gpu-count",
-        "mig-placement",
-        "free-memory",
-        "residual-value",
-        "fragmentation",
-        "balance",
-        "whole-gpus",
-        "tightness",
-        "model-scarcity",
-        "node-scarcity",
-        "best-fit",
-        "mig",
-        "model-preference",
-        "priority",
-        "spot",
-    )
-)
+# The filters and scores that are computed here or never distinguish simulated nodes.
+_KNOWN = {
+    *("fresh-inventory", "change-in-progress", "model", "compute-capability", "cuda", "total-memory"),
+    *("sharing", "health", "gpu-count", "mig-placement", "free-memory", "residual-value", "fragmentation"),
+    *("balance", "whole-gpus", "tightness", "model-scarcity", "node-scarcity", "best-fit", "mig"),
+    *("model-preference", "priority", "spot"),
+}
 _TOTAL_SCALE = 10.0**TOTAL_DECIMALS
 
 
@@ -66,38 +41,14 @@ def knows(policy: Policy) -> bool:
     return policy.strategy == "fragmentation" and used <= _KNOWN
 
 
-class Asked:
-    """What a request asks, in numbers, and the part that each score has of its totals."""
+class Asked(NamedTuple):
+    """What a kind of pod asks, and the part that each score has of its totals."""
 
-    def __init__(self, request: GpuRequest, policy: Policy, cluster: Snapshot) -> None:
-        self.cpu_milli = request.cpu_milli
-        self.whole = sum(units.count for units in request.units)
-        self.gpus = max(self.whole, 1)
-        self.share_milli = request.shares.largest_mib if request.shares is not None else None
-        self.models = {
-            number
-            for number, model in enumerate(cluster.models)
-            if not request.models or request.model_rank(model) is not None
-        }
-        asks_gpu, knows_cpu = request.asks_gpu, cluster.forecast.knows_cpu
-        packs = asks_gpu or (request.cpu_milli > 0 and knows_cpu)
-        applies = {
-            "residual-value": request.shares is not None,
-            "fragmentation": packs,
-            "balance": packs and knows_cpu,
-            "whole-gpus": asks_gpu,
-            "tightness": packs,
-            "model-scarcity": asks_gpu and len(cluster.models) > 1,
-            "node-scarcity": asks_gpu,
-            "health": asks_gpu,
-        }
-        weights = {
-            score.name: max(policy.weights.get(score.name, 0.0), 0.0)
-            for score in SCORES
-            if applies.get(score.name)
-        }
-        together = sum(weights.values()) or 1.0
-        self.part = {name: weights.get(name, 0.0) / together for name in applies}
+    cpu_milli: int
+    whole: int
+    share_milli: int | None
+    models: frozenset[int]
+    part: Mapping[str, float]
 
 
 class _Shape(NamedTuple):
@@ -134,57 +85,76 @@ class StateByState:
     """Decides by the strategy ``fragmentation``, for nodes as sim.node_states makes them and for pods as
     traces have them: of one share or some whole GPUs, without a priority."""
 
-    def __init__(self, cluster: Snapshot, shape_of: Ints, policy: Policy) -> None:
-        """``cluster`` has a state for each node, ``shape_of`` the number of its shape, ``[node]``."""
-        self._cluster = cluster
-        self._policy = policy
+    def __init__(self, cluster: Snapshot, shapes: list[int], policy: Policy) -> None:
+        """``shapes`` are the states of ``cluster`` that stand for each shape."""
+        self._cluster, self._policy = cluster, policy
         self._forecast = forecast = cluster.forecast
         self._cpu_amounts = forecast.cpu_milli.tolist()
         # Lists, as Python reads a number of one three times as fast as of an array.
         values, runs = forecast.values.tolist(), forecast.runs.tolist()
-        a_node_of_each = np.unique(shape_of, return_index=True)[1].tolist()
         rows, models = cluster.demand.rows[0].tolist(), cluster.devices.model[0].tolist()
         self._shapes = [
             _Shape(
-                model=models[node],
-                row=rows[node],
-                values=values[rows[node]],
-                runs=runs[rows[node]],
-                scarcity=float(cluster.scarcity[models[node]]),
-                host_scarcity=float(cluster.host_scarcity[node]),
-                cpu_per_gpu_milli=BALANCE * 1000 * float(forecast.cores_per_gpu[rows[node]]),
+                model=models[state],
+                row=rows[state],
+                values=values[rows[state]],
+                runs=runs[rows[state]],
+                scarcity=float(cluster.scarcity[models[state]]),
+                host_scarcity=float(cluster.host_scarcity[state]),
+                cpu_per_gpu_milli=BALANCE * 1000 * float(forecast.cores_per_gpu[rows[state]]),
             )
-            for node in a_node_of_each
+            for state in shapes
         ]
         self._loss = LossWeights.of(policy.weights)
         self._before: dict[State, _Demand] = {}
         self._steps: dict[tuple[int, int], _Step] = {}
 
-    def asked(self, request: GpuRequest) -> Asked:
-        """The request as ``decide`` takes it."""
-        return Asked(request, self._policy, self._cluster)
+    def asked(self, kind: PodKind) -> Asked:
+        """The kind of pod as ``decide`` takes it."""
+        cluster, cpu_milli = self._cluster, core_cpu_milli(kind.cpu_milli)
+        asks_gpu, knows_cpu = kind.gpus > 0, self._forecast.knows_cpu
+        packs = asks_gpu or (cpu_milli > 0 and knows_cpu)
+        applies = {
+            "residual-value": kind.is_share,
+            "fragmentation": packs,
+            "balance": packs and knows_cpu,
+            "whole-gpus": asks_gpu,
+            "tightness": packs,
+            "model-scarcity": asks_gpu and len(cluster.models) > 1,
+            "node-scarcity": asks_gpu,
+            "health": asks_gpu,
+        }
+        names = [score.name for score in SCORES if applies.get(score.name)]
+        weights = {name: max(self._policy.weights.get(name, 0.0), 0.0) for name in names}
+        together = sum(weights.values()) or 1.0
+        return Asked(
+            cpu_milli,
+            whole=0 if kind.is_share else kind.gpus,
+            share_milli=kind.gpu_milli if kind.is_share else None,
+            models=frozenset(i for i, model in enumerate(cluster.models) if admits(kind.models, model)),
+            part={name: weights.get(name, 0.0) / together for name in applies},
+        )
 
     def decide(self, asked: Asked, state: State) -> tuple[float, int]:
         """The total, -inf where it does not fit, and the slot of its share, 0 without one."""
-        rooms, shape = state.room_milli, self._shapes[state.shape]
+        rooms, cpu, shape = state.room_milli, state.cpu_free_milli, self._shapes[state.shape]
         before = self._before.get(state)
         if before is None:
-            idle, whole = sum(rooms) / WHOLE, rooms.count(WHOLE)
-            before = self._before[state] = self._demand(shape, rooms, state.cpu_free_milli, idle, whole)
-        cpu = state.cpu_free_milli
+            before = self._demand(shape, rooms, cpu, sum(rooms) / WHOLE, rooms.count(WHOLE))
+            self._before[state] = before
         if cpu != UNLIMITED:
             cpu = max(cpu - asked.cpu_milli, 0)
         slot, idle, whole, scarce = 0, before.idle - asked.whole, before.whole - asked.whole, shape.scarcity
         if asked.share_milli is not None:
             if shape.model not in asked.models or not rooms or rooms[-1] < asked.share_milli:
-                return DOES_NOT_FIT, 0
+                return -math.inf, 0
             slot = self._cheapest(asked.share_milli, shape, rooms, before, cpu)
             whole -= rooms[slot] == WHOLE
             rooms = (*rooms[:slot], rooms[slot] - asked.share_milli, *rooms[slot + 1 :])
             idle -= asked.share_milli / WHOLE
             scarce = scarce * asked.share_milli / WHOLE
         elif asked.whole and (shape.model not in asked.models or whole < 0):
-            return DOES_NOT_FIT, 0
+            return -math.inf, 0
         after = self._demand(shape, rooms, cpu, idle, whole, asked.whole)
         return _total(asked, before, after, scarce, shape.host_scarcity), slot
 
@@ -200,14 +170,8 @@ class StateByState:
             beside = cpu / max(shape.cpu_per_gpu_milli, 1e-9)
             usable = worth * beside / max(math.cbrt(worth**3 + beside**3), 1e-9)
         alone = sum([unusable[room] for room in rooms]) - taken * unusable[WHOLE]
-        return _Demand(
-            idle=idle,
-            whole=whole,
-            worth=worth,
-            unusable=alone + _missed_by_several(several, whole, idle),
-            usable=usable,
-            runs=shape.runs[min(whole, MAX_GPUS)],
-        )
+        unusable_idle = alone + _missed_by_several(several, whole, idle)
+        return _Demand(idle, whole, worth, unusable_idle, usable, shape.runs[min(whole, MAX_GPUS)])
 
     def _cheapest(
         self, share_milli: int, shape: _Shape, rooms: tuple[int, ...], before: _Demand, cpu: int
@@ -240,8 +204,7 @@ class StateByState:
             forecast, weights = self._forecast, self._loss
             kept = forecast.kept(weights.worth, weights.unusable).reshape(forecast.unusable.shape)
             tables = forecast.unusable, forecast.several, kept
-            unusable, several, kept_ = (table[row, step].tolist() for table in tables)
-            known = self._steps[row, step] = unusable, several, kept_
+            known = self._steps[row, step] = tuple(table[row, step].tolist() for table in tables)
         return known
 
 
@@ -253,7 +216,7 @@ def _missed_by_several(several: list[float], whole: int, idle: float) -> float:
 
 def _total(asked: Asked, before: _Demand, after: _Demand, scarce: float, host_scarcity: float) -> float:
     """The scores in their order, as core.scores has them, each by its part."""
-    part, gpus = asked.part, asked.gpus
+    part, gpus = asked.part, max(asked.whole, 1)
     total = (
         part["residual-value"] * _clip(1.0 - (before.worth - after.worth) / gpus)
         + part["fragmentation"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
 from typing import Any, TypeVar
 
 from scheduler_ext.core.errors import SimulationError
@@ -16,8 +15,6 @@ PROTOCOLS: Mapping[str, Callable[[Experiment], Outcome]] = {
     "inflation": run_inflation,
     "churn": run_churn,
 }
-
-BACKENDS = ("loky", "dask", "ray")
 
 # A running scheduler answers at once; a mistyped address should not take half a minute.
 _CONNECT_TIMEOUT_S = 10
@@ -40,46 +37,20 @@ def run_all(
     """
     import joblib
 
-    results: dict[int, _Result] = {}
-    with _backend(backend, scheduler):
-        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
-        for number, result in parallel(joblib.delayed(_numbered)(i, task) for i, task in enumerate(tasks)):
-            results[number] = result
+    if backend == "loky" and scheduler is not None:
+        raise SimulationError(
+            f"scheduler {scheduler}: backend {backend} runs on this machine; drop it or choose dask"
+        )
+    results: list[_Result] = []
+    with _BACKENDS[backend](scheduler):
+        parallel = joblib.Parallel(n_jobs=jobs, return_as="generator")
+        for result in parallel(joblib.delayed(task)() for task in tasks):
+            results.append(result)
             progress(1)
     lost = len(tasks) - len(results)
     if lost:
         raise SimulationError(f"backend {backend}: {lost} of {len(tasks)} runs never came back; run it again")
-    return [results[number] for number in range(len(tasks))]
-
-
-def run_experiments(
-    protocol: str,
-    experiments: Sequence[Experiment],
-    *,
-    jobs: int = 1,
-    backend: str = "loky",
-    scheduler: str | None = None,
-    progress: Callable[[int], None] = lambda done: None,
-) -> list[Outcome]:
-    """The outcomes in the order of the experiments; other arguments as for ``run_all``."""
-    tasks = [partial(PROTOCOLS[protocol], experiment) for experiment in experiments]
-    return run_all(tasks, jobs=jobs, backend=backend, scheduler=scheduler, progress=progress)
-
-
-def _numbered(number: int, task: Callable[[], _Result]) -> tuple[int, _Result]:
-    return number, task()
-
-
-def _backend(name: str, scheduler: str | None) -> AbstractContextManager[Any]:
-    if name == "dask":
-        return _dask(scheduler)
-    if name == "ray":
-        return _ray(scheduler)
-    if scheduler is not None:
-        raise SimulationError(
-            f"scheduler {scheduler}: backend {name} runs on this machine; drop it or choose dask"
-        )
-    return nullcontext()
+    return results
 
 
 @contextmanager
@@ -123,3 +94,11 @@ def _ray(scheduler: str | None) -> Iterator[None]:
             yield
     finally:
         ray.shutdown()
+
+
+_BACKENDS: Mapping[str, Callable[[str | None], AbstractContextManager[object]]] = {
+    "loky": nullcontext,
+    "dask": _dask,
+    "ray": _ray,
+}
+BACKENDS = tuple(_BACKENDS)

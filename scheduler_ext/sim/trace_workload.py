@@ -89,7 +89,6 @@ def wish_of(name: str) -> str:
         return model_of(name).name
 
 
-def admits(wishes: Sequence[str], model: str) -> bool:
+def admits(wishes: Sequence[str], model: GpuModel) -> bool:
     """Whether a pod that names these models admits GPUs of this one; a pod that names none admits all."""
-    known = model_of(model)
-    return not wishes or any(wish_of(wish) in (known.name, known.family) for wish in wishes)
+    return not wishes or any(wish_of(wish) in (model.name, model.family) for wish in wishes)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.node.columns import Bools, Ints
-from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, admits
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, admits, model_of
 
 Indexes = npt.NDArray[np.intp]
 Longs = npt.NDArray[np.int64]
+_Number = TypeVar("_Number", np.int32, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +62,11 @@ class Cluster:
         """Thousandths of a GPU in all."""
         return int(self.gpus.sum()) * GPU_MILLI
 
-    def ordered(self, order: Indexes) -> Cluster:
-        """The same nodes in another order."""
-        return Cluster(
-            names=tuple(self.names[index] for index in order),
-            models=self.models,
-            cpu_milli=self.cpu_milli[order],
-            memory_mib=self.memory_mib[order],
-            gpus=self.gpus[order],
-            model=self.model[order],
-        )
-
     def admits(self, models: Sequence[str]) -> Bools:
         """The nodes with a GPU of one of these models, ``[node]``; all nodes for no models."""
         if not models:
             return np.ones(len(self), np.bool_)
-        admitted: Bools = np.array([admits(models, model) for model in self.models])[self.model]
+        admitted: Bools = np.array([admits(models, model_of(model)) for model in self.models])[self.model]
         return admitted
 
 
@@ -108,14 +99,6 @@ class World:
         """The first ``count`` free slots of a node."""
         free = np.flatnonzero(self.room_milli[:, node] == GPU_MILLI)[:count]
         return tuple(free.tolist())
-
-    def fits(self, kind: PodKind, node: int) -> bool:
-        """Whether a node has room for the pod now, without regard to the model."""
-        if kind.cpu_milli > self.cpu_free[node] or kind.memory_mib > self.memory_free[node]:
-            return False
-        if not kind.gpus:
-            return True
-        return int(np.count_nonzero(self.room_milli[:, node] >= kind.gpu_milli)) >= kind.gpus
 
     def place(self, kind: PodKind, node: int, slots: tuple[int, ...]) -> None:
         """Put a pod on a node and on these GPUs; raises OverAllocationError where it does not fit."""
@@ -152,14 +135,12 @@ class NodesView:
         """``only`` are indexes of nodes, None for all."""
         self.world = world
         self.only = only
-        cluster = world.cluster
-        if only is None:
-            self.cpu_free, self.memory_free = world.cpu_free, world.memory_free
-            self.room_milli, self.gpus, self.model = world.room_milli, cluster.gpus, cluster.model
-        else:
-            self.cpu_free, self.memory_free = world.cpu_free[only], world.memory_free[only]
-            self.room_milli = world.room_milli.take(only, axis=1)
-            self.gpus, self.model = cluster.gpus[only], cluster.model[only]
+        self.cpu_free, self.memory_free = self._part(world.cpu_free), self._part(world.memory_free)
+        self.room_milli = self._part(world.room_milli)
+        self.gpus, self.model = self._part(world.cluster.gpus), self._part(world.cluster.model)
+
+    def _part(self, values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+        return values if self.only is None else values.take(self.only, axis=-1)
 
     def __len__(self) -> int:
         return len(self.cpu_free)
@@ -167,16 +148,14 @@ class NodesView:
     @property
     def cpu_milli(self) -> Longs:
         """What the nodes have in all."""
-        total = self.world.cluster.cpu_milli
-        return total if self.only is None else total[self.only]
+        return self._part(self.world.cluster.cpu_milli)
 
     @property
     def memory_mib(self) -> Longs:
         """What the nodes have in all."""
-        total = self.world.cluster.memory_mib
-        return total if self.only is None else total[self.only]
+        return self._part(self.world.cluster.memory_mib)
 
     @property
     def tasks(self) -> Ints:
         """As World.tasks, ``[tag, node]``."""
-        return self.world.tasks if self.only is None else self.world.tasks.take(self.only, axis=1)
+        return self._part(self.world.tasks)

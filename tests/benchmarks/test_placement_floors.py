@@ -199,7 +199,7 @@ def test_a_floor_about_other_traces_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     ("args", "told"),
     [
         pytest.param(
-            ("--only", "mig,fgd"), "fgd: no such floors; there are inflation, early, first-300", id="floors"
+            ("--only", "mig,fgd"), "fgd: unknown; known are inflation, early, first-300", id="floors"
         ),
         pytest.param(("--only", "mig,"), "has an empty name", id="a comma too much"),
         pytest.param(("--seeds", "x"), "'x' is no seed", id="no seed"),

@@ -86,8 +86,10 @@ def test_an_error_is_one_line(args: list[str], says: str) -> None:
         pytest.param(["--seeds", "0-99999999"], "more than 10000 seeds", id="a slip of the keyboard"),
         pytest.param(["--load", "0"], "--load", id="no load"),
         pytest.param(["--load", "nan"], "'--load': nan is no finite number", id="a load that is no number"),
-        pytest.param(["--policy", "magic"], "policy magic: not known for MIG", id="an unknown policy"),
-        pytest.param(["--policy", "best_fit"], "choose of best-fit, default", id="an underscore"),
+        pytest.param(
+            ["--policy", "magic"], "magic: unknown; known are best-fit, default, fgd", id="an unknown policy"
+        ),
+        pytest.param(["--policy", "best_fit"], "best_fit: unknown; known are best-fit, default", id="an underscore"),
         pytest.param(["--policy", "mfi,"], "'mfi,' has an empty name", id="a comma too much"),
         pytest.param(["--jobs", "0"], "'--jobs': 0 runs at a time; give 1 or more", id="no jobs"),
         pytest.param(["--jobs", "-2"], "'--jobs': -2 runs at a time; give 1 or more", id="all but one core"),

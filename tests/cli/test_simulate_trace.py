@@ -19,7 +19,7 @@ from click.testing import Result
 from scheduler_ext.cli.simulate.results import report_text
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.openb import POD_COLUMNS, write_nodes, write_pods
-from scheduler_ext.sim.policies import policy_names
+from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
@@ -168,7 +168,7 @@ def test_the_report_is_there_whatever_hinders_the_plots(tmp_path: Path) -> None:
 def test_a_missing_matplotlib_is_told_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace, "run_experiments", None)
+    monkeypatch.setattr(trace, "run_all", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     told = error_of(simulate(*SMALL, "--png", tmp_path / "plots"))
     assert told == "plots: matplotlib is not installed; pip install 'scheduler-ext[bench]'"
@@ -201,7 +201,7 @@ def test_settings(args: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        pytest.param(("--policy", "fgd2"), "policy fgd2: unknown; known are best-fit", id="policy"),
+        pytest.param(("--policy", "fgd2"), "fgd2: unknown; known are best-fit", id="policy"),
         pytest.param(
             ("--policy", "fgd", "--seeds", "9-1"), "9-1: ends before it begins", id="a range backwards"
         ),
@@ -220,7 +220,7 @@ def test_settings(args: tuple[str, ...]) -> None:
         ),
         pytest.param(("--policy", "fgd", "--jobs", "0"), "'--jobs': 0 runs at a time", id="no jobs"),
         pytest.param(("--jobs", "-2"), "'--jobs': -2 runs at a time", id="all but one core"),
-        pytest.param(("--policy", "best_fit"), "policy best_fit: unknown", id="an underscore"),
+        pytest.param(("--policy", "best_fit"), "best_fit: unknown", id="an underscore"),
         pytest.param(("--policy", "fgd,,random"), "has an empty name", id="a comma too much"),
         pytest.param(("--load", "nan"), "'--load': nan is no finite number", id="load nan"),
         pytest.param(("--load", "inf"), "'--load'", id="load inf"),
@@ -274,7 +274,7 @@ def test_errors_are_one_line(traces: tuple[Path, Path], tmp_path: Path) -> None:
     assert "backend loky runs on this machine" in error_of(elsewhere)
 
 
-@pytest.mark.parametrize("policy", policy_names())
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize(
     ("has", "wished", "placed"),
     [
@@ -308,7 +308,7 @@ def test_pods_of_models_that_no_node_has_are_rejected_and_told(
     pods = tmp_path / "elsewhere.csv"
     pods.write_text(f"{','.join(POD_COLUMNS)},gpu_spec,qos\n{strangers}p,1,1,1,500,,\n", encoding="utf-8")
     files = ("--nodes", nodes, "--pods", pods, "--seeds", "1-2", "-o", "json")
-    result = simulate("--policy", ",".join(policy_names()), *files)
+    result = simulate("--policy", ",".join(POLICIES), *files)
     assert result.exit_code == 0
     asked, end = "such as \\x1b[2J or K80", "they count as rejected\n"
     assert result.stderr == f"note: elsewhere: no node has a model that 2 pods ask for, {asked}; {end}"
@@ -331,7 +331,7 @@ def test_pods_of_models_that_no_node_has_are_rejected_and_told(
 def test_what_cannot_be_written_is_told_before_anything_runs(
     option: tuple[str, str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace, "run_experiments", None)
+    monkeypatch.setattr(trace, "run_all", None)
     (tmp_path / "file").write_text("", encoding="utf-8")
     name, target = option[0], tmp_path / option[1]
     assert error_of(simulate(*SMALL, "-o", "json", name, target)) == (
@@ -343,7 +343,7 @@ def test_what_cannot_be_written_is_told_before_anything_runs(
 def test_a_report_without_rights_is_told_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace, "run_experiments", None)
+    monkeypatch.setattr(trace, "run_all", None)
     # The user of the tests may have the right to write anywhere.
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     result = simulate(*SMALL, "-o", "json", "--out", tmp_path / "f.json")

@@ -26,6 +26,7 @@ from scheduler_ext.wire.config import Configuration, FilterSection, MemorySectio
 from scheduler_ext.wire.extender_args import ExtenderArgs, decode_args
 from scheduler_ext.wire.pod import bound_pod
 from tests.kube_objects import ANNOTATION, SHARE, Json, names_body, pod
+from tests.sim.small import fits
 
 RESOURCES = ResourceNames()
 WHOLE = "nvidia.com/gpu"
@@ -218,7 +219,7 @@ def lived_in(cluster: Cluster, steps: Sequence[tuple[PodKind, int, bool]]) -> tu
     for number, (kind, seed, leaves) in enumerate(steps):
         chance = random.Random(seed)
         admits = cluster.admits(kind.models) if kind.gpus else cluster.admits(())
-        nodes = [node for node in range(len(cluster)) if admits[node] and world.fits(kind, node)]
+        nodes = [node for node in range(len(cluster)) if admits[node] and fits(world, kind, node)]
         if nodes:
             node = chance.choice(nodes)
             rooms = world.room_milli[: int(cluster.gpus[node]), node].tolist()

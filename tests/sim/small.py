@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import strategies as st
 
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.sim.placement_policy import Target
-from scheduler_ext.sim.policies import policy_factory
+from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import Cluster, NodeShape, World
@@ -42,6 +43,13 @@ def world_with(cluster: Cluster, *placed: tuple[PodKind, int, tuple[int, ...]]) 
     return world
 
 
+def fits(world: World, kind: PodKind, node: int) -> bool:
+    """Whether a node has room for the pod now, without regard to the model."""
+    if kind.cpu_milli > world.cpu_free[node] or kind.memory_mib > world.memory_free[node]:
+        return False
+    return int(np.count_nonzero(world.room_milli[:, node] >= kind.gpu_milli)) >= kind.gpus or not kind.gpus
+
+
 def scheduler_of(
     world: World,
     policy: str = "best-fit",
@@ -50,7 +58,7 @@ def scheduler_of(
     seed: int = 0,
 ) -> Scheduler:
     target = Target(world.cluster, workload or Workload(), seed)
-    return Scheduler(world, policy_factory(policy)(target), settings or Settings(ties="first"), seed)
+    return Scheduler(world, POLICIES[policy](target), settings or Settings(ties="first"), seed)
 
 
 _models = st.sampled_from([(), ("A100",), ("T4",), MODELS])

@@ -8,7 +8,7 @@ from scheduler_ext.core.cycle.policy import Policy as Knobs
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.sim.placement_policy import Target
-from scheduler_ext.sim.policies import policy_factory
+from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import Cluster, World
@@ -26,7 +26,7 @@ def node_of(world: World, workload: Workload, kind: PodKind, without: str | None
     """The node that the default policy chooses with the shipped weights, one of which may be 0."""
     weights = {name: 0.0 if name == without else weight for name, weight in DEFAULT_WEIGHTS.items()}
     knobs = Knobs(weights=weights)
-    policy = policy_factory("default")(Target(world.cluster, workload, knobs=knobs))
+    policy = POLICIES["default"](Target(world.cluster, workload, knobs=knobs))
     placement = Scheduler(world, policy, Settings(ties="first")).choose(kind)
     assert placement is not None
     return placement.node

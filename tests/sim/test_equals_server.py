@@ -19,7 +19,7 @@ from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.sim.expectation import workload_of
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
-from scheduler_ext.sim.node_states import NodeStates, State
+from scheduler_ext.sim.node_states import NodeStates
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies.default import Default, request_of
 from scheduler_ext.sim.scheduler import Scheduler, Settings
@@ -48,8 +48,7 @@ def simulated(world: World, node: int) -> NodeState:
     """The simulator's state of a node."""
     states = NodeStates(world.cluster)
     rooms = sorted(world.room_milli[: int(world.cluster.gpus[node]), node].tolist())
-    cpu_free = states.cpu_free_milli(node, int(world.cpu_free[node]))
-    return states.of(State(int(states.shape_of[node]), tuple(rooms), cpu_free))
+    return states.of(states.key(node, rooms, int(world.cpu_free[node]))).state
 
 
 def served(world: World, node: int, running: list[Running]) -> Node:

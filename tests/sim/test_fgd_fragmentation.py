@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
-from scheduler_ext.sim.fgd_fragmentation import Fragmentation
+from scheduler_ext.sim.policies.fgd import Fragmentation
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import NodesView, World
-from tests.sim.small import cluster_of, kinds, share, whole, workloads, worlds
+from tests.sim.small import cluster_of, fits, kinds, share, whole, workloads, worlds
 
 HALF = TaskClass(cpu_milli=1000, shares_mib=(500,))
 ONE = TaskClass(cpu_milli=1000, gpus=1)
@@ -81,7 +81,7 @@ def test_after_a_pod_is_what_it_is_then(world: World, workload: Workload, kind: 
     measure = Fragmentation(world.cluster, workload)
     foreseen = measure.after(kind, NodesView(world))
     for node in range(len(world.cluster)):
-        if not world.fits(kind, node):
+        if not fits(world, kind, node):
             continue
         choices = [(slot,) for slot in range(world.cluster.gpus[node])] if kind.is_share else [None]
         for choice in choices:

@@ -10,7 +10,7 @@ from scheduler_ext.sim.preemption import Preemption, Residents
 from scheduler_ext.sim.scheduler import Placement
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, World
-from tests.sim.small import cluster_of, clusters, kinds, scheduler_of, share, whole
+from tests.sim.small import cluster_of, clusters, fits, kinds, scheduler_of, share, whole
 
 Running = list[tuple[PodKind, int, int, tuple[int, ...]]]
 
@@ -94,7 +94,7 @@ def test_the_pod_fits_once_they_are_gone(
     # With any of them restored, the pod would not fit.
     for victim in victims:
         world.place(victim.pod.kind, victim.placement.node, victim.placement.slots)
-        assert not world.fits(kind, victim.placement.node)
+        assert not fits(world, kind, victim.placement.node)
         world.release(victim.pod.kind, victim.placement.node, victim.placement.slots)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.arrivals import constrained, inflated, prioritised
@@ -28,7 +29,7 @@ TARGETS = ("trace", "online", "first:20")
 
 
 def without_pace(outcome: Outcome) -> object:
-    return replace(outcome.run, decisions_per_second=0.0, p99_ms=0.0)
+    return structs.replace(outcome.run, decisions_per_second=0.0, p99_ms=0.0)
 
 
 @settings(max_examples=15)

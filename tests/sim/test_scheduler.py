@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.request.pod_kinds import Workload
-from scheduler_ext.sim.placement_policy import Evaluation, Target
-from scheduler_ext.sim.policies import policy_names
+from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
+from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.policies.published import BestFit
 from scheduler_ext.sim.requested_parts import balance_percent
 from scheduler_ext.sim.scheduler import Scheduler, Settings
@@ -20,7 +20,7 @@ from scheduler_ext.sim.world import Cluster, NodesView, World
 from tests.sim.small import cluster_of, clusters, kinds, scheduler_of, share, whole, workloads
 
 FIRST = Settings(ties="first")
-LOCAL = [name for name in policy_names() if name != "random"]
+LOCAL = [name for name in POLICIES if name != "random"]
 
 
 @given(
@@ -167,58 +167,45 @@ class TestIntree:
         assert placement.node == 1
 
 
-class _Stub:
-    """A policy that remembers the fullest node, and refuses all others when asked."""
+class _Stub(Policy):
+    """A policy that remembers the fullest node, and that refuses all others if it ``refuses``."""
 
-    name = "stub"
-    ties: str | None = None
-    points = False
-
-    def __init__(self, *, filters: bool, local: bool) -> None:
-        self.filters, self.local = filters, local
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.refuses = refuses
         self.seen: list[int] = []
-
-    def retarget(self, workload: Workload) -> None:
-        """Without effects."""
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         self.seen.append(len(nodes))
         room = nodes.room_milli.sum(0)
-        score = np.where(room >= kind.demand_milli, -room.astype(np.float64), -np.inf)
-        if self.filters:
+        score = -room.astype(np.float64)
+        if self.refuses:
             score[1:] = -np.inf
         return Evaluation(score, room.astype(np.int32))
 
 
-class TestShapesOfPolicies:
-    def test_one_that_filters_sees_nodes_without_gpus_and_has_the_say(self) -> None:
-        world = World(cluster_of((8000, 1, "A100"), (8000, 0, ""), (8000, 4, "A100"), (10, 4, "A100")))
-        stub = _Stub(filters=True, local=True)
-        placement = Scheduler(world, stub, FIRST).choose(whole(1))
-        # All nodes except the one without CPU.
-        assert stub.seen == [3]
+class TestViewOfPolicies:
+    def test_one_that_refuses_nodes_has_the_say(self) -> None:
+        world = World(cluster_of((8000, 1, "A100"), (8000, 4, "A100")))
+        placement = Scheduler(world, _Stub(refuses=True), FIRST).choose(whole(1))
         assert placement is not None
         assert placement.node == 0
-        world.place(whole(1), 0, (0,))
-        assert Scheduler(world, stub, FIRST).choose(whole(2)) is None
 
-    def test_one_that_does_not_sees_only_nodes_with_the_gpus(self) -> None:
+    def test_they_see_only_nodes_with_the_gpus(self) -> None:
         world = World(cluster_of((8000, 1, "A100"), (8000, 0, ""), (8000, 4, "A100"), (8000, 4, "T4")))
-        stub = _Stub(filters=False, local=True)
+        stub = _Stub()
         Scheduler(world, stub, FIRST).choose(whole(2, models=("A100",)))
         assert stub.seen == [1]
 
-    @pytest.mark.parametrize(("local", "seen"), [(True, [4, 1]), (False, [4, 4])])
-    def test_only_a_local_one_is_asked_about_changed_nodes_alone(self, local: bool, seen: list[int]) -> None:
+    def test_they_are_asked_about_changed_nodes_alone(self) -> None:
         world = World(cluster_of(*[(8000, 4, "A100")] * 4))
-        stub = _Stub(filters=False, local=local)
+        stub = _Stub()
         scheduler = Scheduler(world, stub, FIRST)
         scheduler.choose(whole(1))
         world.place(whole(1), 2, (0,))
         placement = scheduler.choose(whole(1))
         assert placement is not None
         assert placement.node == 2
-        assert stub.seen == seen
+        assert stub.seen == [4, 1]
 
 
 def test_every_decision_is_timed() -> None:

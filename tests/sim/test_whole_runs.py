@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from scheduler_ext.sim.churn import run_churn
 from scheduler_ext.sim.experiment import Experiment, Outcome
 from scheduler_ext.sim.inflation import run_inflation
-from scheduler_ext.sim.policies import policy_names
+from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.requested_parts import INTREE_SCORES
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
@@ -49,7 +50,7 @@ experiments = st.builds(
     trace=st.just("small"),
     nodes=_nodes,
     pods=_pods,
-    policy=st.sampled_from(policy_names()),
+    policy=st.sampled_from(list(POLICIES)),
     seed=st.integers(0, 2**32),
     load=st.sampled_from((0.7, 1.3)),
     target=st.sampled_from(("trace", "online", "first:3")),
@@ -69,7 +70,7 @@ def run_of(protocol: str, experiment: Experiment) -> tuple[Watched, Outcome]:
 
 
 def without_pace(run: Run) -> Run:
-    return replace(run, decisions_per_second=0.0, p99_ms=0.0)
+    return structs.replace(run, decisions_per_second=0.0, p99_ms=0.0)
 
 
 @examples(100, long=1000)

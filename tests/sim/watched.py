@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from scheduler_ext.core.request.pod_kinds import Workload
-from scheduler_ext.sim import churn, inflation
+from scheduler_ext.sim import experiment, inflation
 from scheduler_ext.sim.scheduler import Placement, Scheduler
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, World
@@ -101,10 +101,8 @@ def watched() -> Iterator[Watched]:
             return placement
 
     with (
-        patch.object(inflation, "World", WatchedWorld),
-        patch.object(churn, "World", WatchedWorld),
-        patch.object(inflation, "Scheduler", WatchedScheduler),
-        patch.object(churn, "Scheduler", WatchedScheduler),
+        patch.object(experiment, "World", WatchedWorld),
+        patch.object(experiment, "Scheduler", WatchedScheduler),
     ):
         yield seen
 

@@ -14,11 +14,9 @@ from scheduler_ext.cli.simulate.options import (
     report_options,
     seeds_option,
 )
-from scheduler_ext.sim.mig.geometry import read_geometry
-from scheduler_ext.sim.mig.mig_churn_run import ARRIVALS, MigChurn, run_mig_churn
-from scheduler_ext.sim.mig.mig_policy import TARGETS
-from scheduler_ext.sim.mig.mix import parse_mix
-from scheduler_ext.sim.mig.policies import policy_factory, policy_names
+from scheduler_ext.sim.mig.mig_churn_run import ARRIVALS, TARGETS, MigChurn, run_mig_churn
+from scheduler_ext.sim.mig.mig_inputs import parse_mix, read_geometry
+from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES
 from scheduler_ext.sim.sweep import run_all
 
 
@@ -47,7 +45,7 @@ from scheduler_ext.sim.sweep import run_all
     show_default=True,
     help="Mean slices in use if every pod were accepted, as a fraction of all slices.",
 )
-@policy_option(policy_factory, policy_names())
+@policy_option(MIG_POLICIES)
 @seeds_option
 @click.option(
     "--arrivals",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,11 +57,11 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 class Names(click.ParamType[tuple[str, ...]]):
-    """Names separated by commas; ``known`` raises SimulationError for an unknown name."""
+    """Some of the known names, separated by commas."""
 
     name = "names"
 
-    def __init__(self, known: Callable[[str], object]) -> None:
+    def __init__(self, known: Collection[str]) -> None:
         self._known = known
 
     def convert(
@@ -71,10 +71,11 @@ class Names(click.ParamType[tuple[str, ...]]):
             return value
         try:
             names = split_names(str(value))
-            for name in names:
-                self._known(name)
         except SimulationError as error:
             self.fail(str(error), param, ctx)
+        for name in names:
+            if name not in self._known:
+                self.fail(f"{name[:80]}: unknown; known are {', '.join(self._known)}", param, ctx)
         return names
 
 
@@ -140,12 +141,12 @@ class Seeds(click.ParamType[tuple[int, ...]]):
 seeds_option = click.option("--seeds", type=Seeds(), default="42-51", show_default=True)
 
 
-def policy_option(known: Callable[[str], object], names: Iterable[str]) -> Callable[[Command], Command]:
+def policy_option(names: Collection[str]) -> Callable[[Command], Command]:
     """The simulated policies, from these ``names``."""
     return click.option(
         "--policy",
         "policies",
-        type=Names(known),
+        type=Names(names),
         default="default",
         show_default=True,
         metavar="NAME,...",

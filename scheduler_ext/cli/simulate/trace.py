@@ -27,11 +27,11 @@ from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.generator import GENERATOR_SEED, generate_traces
 from scheduler_ext.sim.openb import Traces, read_traces, write_traces
 from scheduler_ext.sim.plots import write_plots
-from scheduler_ext.sim.policies import policy_factory, policy_names
+from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.scheduler import TIES, Settings
-from scheduler_ext.sim.sweep import PROTOCOLS, run_experiments
-from scheduler_ext.sim.trace_workload import admits
+from scheduler_ext.sim.sweep import PROTOCOLS, run_all
+from scheduler_ext.sim.trace_workload import admits, model_of
 from scheduler_ext.sim.world import NodeShape
 
 # Characters of a model's name in a note: with a broken quote, a cell may hold half a file.
@@ -73,7 +73,7 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="Requested GPUs at the end (inflation) or at a time (churn), as a fraction of all GPUs.",
 )
-@policy_option(policy_factory, policy_names())
+@policy_option(POLICIES)
 @config_option_with("ExtenderConfiguration file with weights and strategy for the default policy.")
 @seeds_option
 @click.option(
@@ -184,26 +184,29 @@ def trace(
         write_traces(written, shapes, traces)
     _report_missing_models(shapes, traces)
     settings = Settings(ties=ties, points=points, sampled_percent=sample, intree=dict(intree))
-    experiments = [
-        Experiment(
-            trace=name,
-            nodes=shapes,
-            pods=trace_pods,
-            policy=policy,
-            seed=seed,
-            load=load,
-            target=target,
-            settings=settings,
-            constrain_percent=constrain,
-            priorities=priorities,
-            measured=lifetimes,
-            knobs=knobs,
+    tasks = [
+        partial(
+            PROTOCOLS[protocol],
+            Experiment(
+                trace=name,
+                nodes=shapes,
+                pods=trace_pods,
+                policy=policy,
+                seed=seed,
+                load=load,
+                target=target,
+                settings=settings,
+                constrain_percent=constrain,
+                priorities=priorities,
+                measured=lifetimes,
+                knobs=knobs,
+            ),
         )
         for name, trace_pods in traces.items()
         for policy in policies
         for seed in seeds
     ]
-    outcomes = sweep.results(partial(run_experiments, protocol, experiments), len(experiments))
+    outcomes = sweep.results(partial(run_all, tasks), len(tasks))
     # The plots come last: if they fail, the report is there.
     sweep.write([outcome.run for outcome in outcomes])
     if png is not None:
@@ -221,7 +224,7 @@ def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: 
 
 def _report_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
     """A note: the user may simulate a part of a cluster, or may have misspelt a model."""
-    models = {node.model for node in nodes if node.gpus}
+    models = {model_of(node.model) for node in nodes if node.gpus}
     for name, pods in traces.items():
         known = {
             wishes: any(admits(wishes, model) for model in models)

@@ -1,20 +1,118 @@
-"""FGD: the node and the GPU with the least growth of fragmentation."""
+"""FGD: the node and the GPU with the least growth of fragmentation, and this measure, by tables.
+
+Fragmentation is the idle GPUs that pods of a workload cannot use (Weng et al., "Beware of Fragmentation",
+USENIX ATC'23): for a class of pods, all idle GPUs of a node are fragmented if the node lacks CPU, the model,
+or enough GPUs with room; otherwise those with too little room are. The fragmentation of a node is the mean
+over the classes, by frequency.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from scheduler_ext.core.request.pod_kinds import Workload
-from scheduler_ext.sim.fgd_fragmentation import TARGET_PART, Fragmentation
-from scheduler_ext.sim.placement_policy import Evaluation, Policy, Reference, Target
-from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
-from scheduler_ext.sim.world import NodesView
+from scheduler_ext.core.forecast.forecast import USUAL_PART
+from scheduler_ext.core.node.columns import Floats
+from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
+from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, admits, model_of
+from scheduler_ext.sim.world import Cluster, NodesView
 
+# The paper uses the most frequent classes that make up this part of the workload.
+TARGET_PART = USUAL_PART
+# The tables have a row of eight kilobytes for each amount of CPU in requests.
+_MOST_AMOUNTS = 256
 # A difference of zero must not fall to the next lower integer by rounding.
 _ROUNDING = 1e-9
 
+_Rows = npt.NDArray[np.int64]
 
-class Fgd(Reference):
+
+class Fragmentation:
+    """The measure for one workload on one cluster's models.
+
+    A node's row stands for the classes that fit its model and its free CPU. For a row, a class of up to one
+    GPU counts each GPU by itself; a class of several counts the whole node, less its free GPUs if they
+    suffice. So a node's fragmentation is a sum over its GPUs of ``_idle[row, room]`` less ``_usable[row, free
+    GPUs]``.
+    """
+
+    def __init__(self, cluster: Cluster, workload: Workload) -> None:
+        """Classes with several shares or MIG instances are no part of the measure."""
+        asking = {task: part for task, part in workload.parts.items() if task.gpus or task.shares_mib}
+        amounts = sorted({task.cpu_milli for task in asking}, reverse=True)
+        # With very many amounts, some count as the next larger one; the published traces have up to 41.
+        every = max(1, -(-len(amounts) // _MOST_AMOUNTS))
+        self._thresholds = np.array(amounts[::every][::-1], np.int64)
+        self._levels = len(self._thresholds) + 1
+        rows = len(cluster.models) * self._levels
+        depth = int(cluster.gpus.max(initial=1))
+        # For a class that fits on no node, or requests no GPU, all idle GPUs count.
+        eligible_part = np.zeros(rows)
+        too_small = np.zeros((rows, GPU_MILLI + 2))
+        self._usable = np.zeros((rows, depth + 1))
+        for task, part in asking.items():
+            eligible = self._eligible(cluster, task)
+            if task.gpus > 1:
+                free = np.arange(depth + 1)
+                # All idle GPUs count, except the free ones.
+                usable = part * GPU_MILLI * np.where(free >= task.gpus, free, 0)
+                self._usable[eligible] += usable
+            else:
+                eligible_part[eligible] += part
+                too_small[eligible, _milli(task)] += part
+        # A room is too small for every class with a larger request.
+        more = too_small.sum(1, keepdims=True) - np.cumsum(too_small, axis=1)
+        parts = sum(workload.parts.values()) - eligible_part[:, None] + more[:, : GPU_MILLI + 1]
+        self._idle: Floats = (parts * np.arange(GPU_MILLI + 1)).ravel()
+        self._usable_flat: Floats = self._usable.ravel()
+        self._depth = depth + 1
+
+    def _eligible(self, cluster: Cluster, task: TaskClass) -> _Rows:
+        admitted = [admits(task.models, model_of(model)) for model in cluster.models]
+        met = np.arange(self._levels) > np.searchsorted(self._thresholds, task.cpu_milli)
+        return np.flatnonzero(np.logical_and.outer(admitted, met))
+
+    def _row(self, nodes: NodesView, cpu_milli: int) -> _Rows:
+        """The row of each node after this CPU is taken, ``[node]``."""
+        level = np.searchsorted(self._thresholds, nodes.cpu_free - cpu_milli, side="right")
+        rows: _Rows = nodes.model.astype(np.int64) * self._levels + level
+        return rows
+
+    def of(self, nodes: NodesView, cpu_milli: int = 0) -> Floats:
+        """The fragmentation in thousandths of a GPU, ``[node]``, after this CPU is taken."""
+        row = self._row(nodes, cpu_milli)
+        idle = self._idle.take(row * (GPU_MILLI + 1) + nodes.room_milli).sum(0)
+        free = (nodes.room_milli == GPU_MILLI).sum(0)
+        fragmented: Floats = idle - self._usable_flat.take(row * self._depth + free)
+        return fragmented
+
+    def after(self, kind: PodKind, nodes: NodesView) -> Floats:
+        """The fragmentation with the pod: ``[slot, node]`` by the GPU of a share, inf without room; otherwise
+        ``[1, node]``, for nodes that have the GPUs."""
+        row = self._row(nodes, kind.cpu_milli)
+        first = row * (GPU_MILLI + 1)
+        idle = self._idle.take(first + nodes.room_milli)
+        whole = nodes.room_milli == GPU_MILLI
+        free = whole.sum(0)
+        usable = row * self._depth + free
+        if not kind.is_share:
+            taken = kind.gpus * self._idle.take(first + GPU_MILLI) if kind.gpus else 0.0
+            left: Floats = idle.sum(0) - taken - self._usable_flat.take(usable - kind.gpus)
+            return left[None, :]
+        remaining = nodes.room_milli - kind.gpu_milli
+        # A negative room would point into another row; its value is not used.
+        changed = self._idle.take(first + np.maximum(remaining, 0)) - idle
+        result: Floats = idle.sum(0) + changed - self._usable_flat.take(usable - whole)
+        result[remaining < 0] = np.inf
+        return result
+
+
+def _milli(task: TaskClass) -> int:
+    return GPU_MILLI if task.gpus else min(task.shares_mib[0], GPU_MILLI + 1)
+
+
+class Fgd(Policy):
     """Fragmentation gradient descent as published (Weng et al., USENIX ATC'23): the decrease in GPUs through
     a sigmoid, as an integer of 0 to 100; the first of a node's equal GPUs."""
 
@@ -39,6 +137,3 @@ class Fgd(Reference):
         slot = quantised.argmax(axis=0)
         score = quantised[slot, np.arange(len(nodes))]
         return Evaluation(score, slot.astype(np.int32))
-
-
-policy: type[Policy] = Fgd

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from scheduler_ext.core.node.columns import Ints
-from scheduler_ext.sim.placement_policy import Evaluation, Factory, Reference, Target
-from scheduler_ext.sim.requested_parts import free_percent, requested_percent
+from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
+from scheduler_ext.sim.requested_parts import left_and_total, percent_of
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
-from scheduler_ext.sim.world import Longs, NodesView
+from scheduler_ext.sim.world import NodesView
 
 # GPU clustering, each of its four tiers: only equal pods, equal pods among others, no pods, only others.
 _TIER = 25
@@ -30,7 +28,7 @@ def tightest_slot(kind: PodKind, room_milli: Ints) -> Ints:
     return slots
 
 
-class FirstFit(Reference):
+class FirstFit(Policy):
     """The first node that fits, and there the tightest GPU."""
 
     name = "first-fit"
@@ -40,7 +38,7 @@ class FirstFit(Reference):
         return Evaluation(np.zeros(len(nodes)), tightest_slot(kind, nodes.room_milli))
 
 
-class Random(Reference):
+class Random(Policy):
     """Any node that fits, and there any GPU."""
 
     name = "random"
@@ -57,7 +55,7 @@ class Random(Reference):
         return Evaluation(np.zeros(len(nodes)), drawn.argmax(axis=0).astype(np.int32))
 
 
-class BestFit(Reference):
+class BestFit(Policy):
     """The node with the least CPU and GPU left, as compared in Weng et al., USENIX ATC'23: each resource over
     the largest node's, half and half, as an integer of 0 to 100."""
 
@@ -70,7 +68,7 @@ class BestFit(Reference):
         return Evaluation(score, tightest_slot(kind, nodes.room_milli))
 
 
-class DotProduct(Reference):
+class DotProduct(Policy):
     """After Tetris (Grandl et al., SIGCOMM'14), as compared in Weng et al., USENIX ATC'23: the smaller the
     product of request and free resources, each over the largest node's, the better; integers of 0 to 100."""
 
@@ -83,7 +81,7 @@ class DotProduct(Reference):
         return Evaluation(score, tightest_slot(kind, nodes.room_milli))
 
 
-class GpuClustering(Reference):
+class GpuClustering(Policy):
     """Pods with the same number of GPUs share nodes. After Gandiva (Xiao et al., OSDI'18), as compared in
     Weng et al., USENIX ATC'23: within a tier, the fuller node; integers of 0 to 100."""
 
@@ -102,7 +100,7 @@ class GpuClustering(Reference):
         return Evaluation(score.astype(np.float64), slot)
 
 
-class GpuPacking(Reference):
+class GpuPacking(Policy):
     """GPUs in use before free ones, free GPUs of used nodes before those of free nodes. After MLaaS in the
     Wild (Weng et al., NSDI'22), as compared in USENIX ATC'23; integers of 0 to 100."""
 
@@ -124,40 +122,24 @@ class GpuPacking(Reference):
         return Evaluation(score, slot)
 
 
-class _Allocated(Reference):
-    """NodeResourcesFit over CPU, memory and GPUs, of equal weights."""
-
-    def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
-        percent = self._percent(kind, nodes)
-        score = percent.sum(axis=0) // len(percent)
-        return Evaluation(score.astype(np.float64), tightest_slot(kind, nodes.room_milli))
-
-    def _percent(self, kind: PodKind, nodes: NodesView) -> Longs:
-        raise NotImplementedError
-
-
-class LeastAllocated(_Allocated):
-    """The strategy LeastAllocated, kube-scheduler's default: the largest free part."""
+class LeastAllocated(Policy):
+    """NodeResourcesFit over CPU, memory and GPUs, of equal weights, by the strategy LeastAllocated,
+    kube-scheduler's default: the largest free part."""
 
     name = "least-allocated"
+    most = False
 
-    def _percent(self, kind: PodKind, nodes: NodesView) -> Longs:
-        return free_percent(kind, nodes)
+    def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
+        parts = [
+            percent_of(total - left if self.most else left, total)
+            for left, total in left_and_total(kind, nodes)
+        ]
+        score = np.array(parts).sum(axis=0) // len(parts)
+        return Evaluation(score.astype(np.float64), tightest_slot(kind, nodes.room_milli))
 
 
-class MostAllocated(_Allocated):
-    """The strategy MostAllocated: the largest requested part."""
+class MostAllocated(LeastAllocated):
+    """The same by the strategy MostAllocated: the largest requested part."""
 
     name = "most-allocated"
-
-    def _percent(self, kind: PodKind, nodes: NodesView) -> Longs:
-        return requested_percent(kind, nodes)
-
-
-PUBLISHED: Mapping[str, Factory] = {
-    policy.name: policy
-    for policy in (
-        *(FirstFit, Random, BestFit, DotProduct),
-        *(GpuClustering, GpuPacking, LeastAllocated, MostAllocated),
-    )
-}
+    most = True

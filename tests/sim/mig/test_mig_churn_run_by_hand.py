@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from scheduler_ext.sim.mig import mig_churn_run
-from scheduler_ext.sim.mig.geometry import read_geometry
 from scheduler_ext.sim.mig.mig_churn_run import MigChurn, run_mig_churn
+from scheduler_ext.sim.mig.mig_inputs import read_geometry
 from scheduler_ext.sim.simulation_report import Run
 
 A30 = read_geometry("A30-24GB")

@@ -1,22 +1,16 @@
-"""MIG policies: hand-worked choices, the measures against plain Python, and how they are found."""
+"""MIG policies: hand-worked choices, the measures against plain Python."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.forecast.mig_value import shapes
 from scheduler_ext.core.gpu.mig_geometry import Geometry
-from scheduler_ext.sim.mig import policies
-from scheduler_ext.sim.mig.geometry import read_geometry
-from scheduler_ext.sim.mig.mix import parse_mix
-from scheduler_ext.sim.mig.policies import policy_factory, policy_names
-from scheduler_ext.sim.mig.policies.mig_references import fragmentation, fragmentation_score
+from scheduler_ext.sim.mig.mig_inputs import parse_mix, read_geometry
+from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES, fragmentation, fragmentation_score
 from tests.core.gpu.test_mig_profile_oracle import any_geometry
 
 A100 = read_geometry("A100-80GB")
@@ -53,12 +47,12 @@ def index_of(geometry: Geometry, name: str) -> int:
 def test_where_a_policy_places(
     policy: str, masks: list[int], profile: str, placement: tuple[int, int] | None
 ) -> None:
-    chosen = policy_factory(policy)(A100, parse_mix("uniform", A100))
+    chosen = MIG_POLICIES[policy](A100, parse_mix("uniform", A100))
     assert chosen.choose(np.array(masks), index_of(A100, profile)) == placement
 
 
 def test_round_robin_goes_on_after_the_last_gpu_and_past_full_ones() -> None:
-    policy = policy_factory("round-robin")(A100, {})
+    policy = MIG_POLICIES["round-robin"](A100, {})
     masks = np.array([0, FULL, 0])
     seven = index_of(A100, "7g.80gb")
     assert [policy.choose(masks, seven) for _ in range(3)] == [(0, 0), (2, 0), (0, 0)]
@@ -67,7 +61,7 @@ def test_round_robin_goes_on_after_the_last_gpu_and_past_full_ones() -> None:
 
 @pytest.mark.parametrize("policy", ["fgd", "default"])
 def test_a_new_target_changes_where_the_large_ones_are_left_room(policy: str) -> None:
-    chosen = policy_factory(policy)(A100, {"1g.20gb": 1})
+    chosen = MIG_POLICIES[policy](A100, {"1g.20gb": 1})
     three, empty = index_of(A100, "3g.40gb"), np.array([0])
     assert chosen.choose(empty, three) == (0, 0)
     chosen.retarget({"4g.40gb": 1})
@@ -111,20 +105,3 @@ def test_the_score_of_mfi_agrees_with_sets_of_units(geometry: Geometry, data: st
             blocked = [s for s in profile.starts if occupied & set(range(s, s + profile.size))]
             score += profile.size * len(blocked)
     assert fragmentation_score(geometry)[mask] == score
-
-
-def test_every_module_is_a_policy() -> None:
-    assert {"best-fit", "default", "fgd", "first-fit", "mfi", "round-robin"} <= set(policy_names())
-
-
-def test_a_new_policy_needs_its_file_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "last_fit_of_a_test.py").write_text("def policy(geometry, mix):\n    return geometry, mix\n")
-    monkeypatch.setattr(policies, "__path__", [*policies.__path__, str(tmp_path)])
-    assert "last-fit-of-a-test" in policy_names()
-    assert policy_factory("last-fit-of-a-test")(A30, {}) == (A30, {})  # type: ignore[comparison-overlap]
-
-
-@pytest.mark.parametrize("name", ["bestfit", "best_fit", "", "../fgd", "__init__"])
-def test_an_unknown_policy_is_refused_with_the_known_ones(name: str) -> None:
-    with pytest.raises(SimulationError, match="choose of best-fit, default, fgd"):
-        policy_factory(name)

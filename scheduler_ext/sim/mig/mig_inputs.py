@@ -1,17 +1,26 @@
-"""Frequencies of requests by MIG profile, from text or by name."""
+"""The simulated GPU, by name or from a file, and the frequencies of requests, by profile or by name."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
 
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.forecast.mig_value import shapes
-from scheduler_ext.core.gpu.mig_geometry import Geometry
-from scheduler_ext.sim.mig.geometry import profile_name
+from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
+from scheduler_ext.core.gpu.mig_profile import MAX_GRID, Profile, parse_profile
+from scheduler_ext.core.gpu.mig_tables import FALLBACK_PROFILES
 
+# Letters of NVIDIA's own names, and nothing that a mix, a CSV or a terminal reads as more than a name.
+_NAME = re.compile(r"[A-Za-z0-9.+_-]{1,63}")
 UNIFORM = "uniform"
-
 # The shapes of seven slices on eight units, as size and starts, in the order of the parts below.
 _SEVEN_SLICES = (
     (8, (0,)),
@@ -27,6 +36,69 @@ _NAMED = {
     "bimodal": (0.30, 0.15, 0.05, 0.05, 0.15, 0.30),
 }
 MIX_NAMES = (UNIFORM, *_NAMED)
+
+
+class _ProfileEntry(Struct, rename="camel", forbid_unknown_fields=True):
+    """A profile in a file; ``size`` and ``starts`` are in units of the grid."""
+
+    name: str
+    size: int
+    starts: list[int]
+    max_instances: int | None = None
+
+
+class _GeometryFile(Struct, forbid_unknown_fields=True):
+    grid: Annotated[int, Meta(ge=1, le=MAX_GRID)]
+    profiles: list[_ProfileEntry]
+
+
+def read_geometry(name_or_file: str) -> Geometry:
+    """The geometry of a known GPU such as A100-80GB, else of a JSON file ``{"grid":8,"profiles":[...]}``.
+
+    Each profile has ``name``, ``size`` and ``starts`` in units of the grid, and may have ``maxInstances``:
+    without it, or where it is null, as many as fit. Names are ``profile_name``'s.
+    Raises SimulationError naming the file and the field.
+    """
+    known = geometry_for(name_or_file)
+    if known is not None:
+        return known
+    try:
+        file = msgspec.json.decode(Path(name_or_file).read_bytes(), type=_GeometryFile)
+        profiles = [_profile(f"profiles[{i}]", entry) for i, entry in enumerate(file.profiles)]
+        return geometry_from_report(file.grid, profiles, profile_name)
+    except FileNotFoundError:
+        known_gpus = ", ".join(FALLBACK_PROFILES)
+        raise SimulationError(
+            f"geometry {name_or_file}: no such file, and none of the known GPUs {known_gpus}"
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        problem, _, field = str(error).partition(" - at `$.")
+        where = f"{field.rstrip('`')}: " if field else ""
+        raise SimulationError(f"geometry {name_or_file}: {where}{problem}") from None
+
+
+def _profile(field: str, entry: _ProfileEntry) -> Profile:
+    start, count = Counter(entry.starts).most_common(1)[0] if entry.starts else (0, 0)
+    if count > 1:
+        raise ValueError(f"{field}.starts: {start} is listed twice; list each once")
+    # Without a cap of its own only the placements limit a profile.
+    cap = max(len(entry.starts), 1) if entry.max_instances is None else entry.max_instances
+    return Profile(entry.name, entry.size, tuple(entry.starts), cap, None)
+
+
+def profile_name(text: str) -> str:
+    """The canonical name of one of NVIDIA's profiles, and any other name as it is: a GPU may be made up.
+
+    Raises ValueError for a name that a mix could not be written with.
+    """
+    try:
+        return parse_profile(text)
+    except ValueError:
+        if _NAME.fullmatch(text):
+            return text
+        raise ValueError(
+            f"{text[:80]!r} is no name of a profile; write one like 1g.10gb: 1 to 63 letters, digits, .+_-"
+        ) from None
 
 
 def parse_mix(text: str, geometry: Geometry) -> dict[str, float]:

@@ -1,0 +1,165 @@
+"""MIG placement policies: the product's own, and the published ones that it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from scheduler_ext.core.forecast.mig_value import (
+    Masks,
+    MigPlacements,
+    least_cost,
+    mig_worth,
+    room_worth,
+    shapes,
+)
+from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.core.gpu.mig_profile import Profile, window
+from scheduler_ext.core.node.columns import Floats
+
+OccupiedMasks = npt.NDArray[np.int64]
+Placement = tuple[int, int]
+
+# Best index (arXiv 2409.06646) for seven slices on eight units, by size and starts of a profile.
+_ORDERS: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {
+    (4, (0, 4)): (4, 0),
+    (2, (0, 2, 4)): (4, 0, 2),
+    (2, (0, 2, 4, 6)): (6, 4, 0, 2),
+    (1, (0, 1, 2, 3, 4, 5, 6)): (6, 4, 5, 0, 1, 2, 3),
+}
+
+
+class MigPolicy(Protocol):
+    """Chooses a GPU and a start for one instance, from the occupied units."""
+
+    def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
+        """The GPU and the start for one more instance of the geometry's ``profile``, by index.
+
+        ``masks`` ``[gpu]`` are the occupied units of each GPU, all units if the GPU can take no such profile.
+        None if it fits on no GPU.
+        """
+
+    def retarget(self, mix: Mapping[str, float]) -> None:
+        """Expect pods by this ``mix`` from now on."""
+
+
+class CheapestGpu:
+    """The GPU with the least cost for the instance; of equal ones the first."""
+
+    def __init__(self, placements: Callable[[Mapping[str, float]], MigPlacements], mix: Mapping[str, float]):
+        self._placements = placements
+        self.retarget(mix)
+
+    def retarget(self, mix: Mapping[str, float]) -> None:
+        tables = self._placements(mix)
+        # Costs are read for every GPU, the start for one.
+        self._costs = list(tables.cost.T)
+        self._starts = tables.start
+
+    def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
+        costs = self._costs[profile].take(masks)
+        gpu = int(costs.argmin())
+        if costs[gpu] == np.inf:
+            return None
+        return gpu, int(self._starts[masks[gpu], profile])
+
+
+def default(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
+    """The product's placement: the least loss of future demand."""
+    return CheapestGpu(lambda mix: least_cost(geometry, mig_worth(geometry, mix).cost), mix)
+
+
+def first_fit(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
+    """The first GPU with a free start, and its lowest start: every placement costs the same."""
+    placements = least_cost(geometry, lambda before, after: np.zeros(len(after)))
+    return CheapestGpu(lambda mix: placements, mix)
+
+
+def best_fit(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
+    """Best fit with best index: the fullest GPU that fits, and the start that large profiles need least. A
+    placement costs the units that stay free on its GPU."""
+
+    def free_units(before: Masks, after: Masks) -> Floats:
+        free: Floats = (geometry.grid - np.bitwise_count(after)).astype(np.float64)
+        return free
+
+    def best_index(profile: Profile) -> Iterable[int]:
+        # For shapes without an order, from the highest start down.
+        return _ORDERS.get((profile.size, profile.starts), profile.starts[::-1])
+
+    placements = least_cost(geometry, free_units, best_index)
+    return CheapestGpu(lambda mix: placements, mix)
+
+
+def fgd(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
+    """Fragmentation gradient descent (Weng et al., USENIX ATC'23), with its measure taken over MIG masks: a
+    placement costs what it adds to the fragmentation for ``mix``."""
+
+    def placements(mix: Mapping[str, float]) -> MigPlacements:
+        unusable = fragmentation(geometry, mix)
+        return least_cost(geometry, lambda before, after: unusable[after] - unusable[before])
+
+    return CheapestGpu(placements, mix)
+
+
+def fragmentation(geometry: Geometry, mix: Mapping[str, float]) -> Floats:
+    """The free units that pods of ``mix`` cannot use, in the mean over its profiles, ``[mask]``."""
+    masks = np.arange(1 << geometry.grid, dtype=np.int64)
+    usable = geometry.grid * room_worth(geometry, mix, exponent=1.0)
+    unusable: Floats = geometry.grid - np.bitwise_count(masks) - usable
+    return unusable
+
+
+def mfi(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
+    """MFI, minimum fragmentation increment (arXiv 2511.18906), which knows no workload: a placement costs
+    what it adds to the score."""
+    score = fragmentation_score(geometry)
+    placements = least_cost(geometry, lambda before, after: score[after] - score[before])
+    return CheapestGpu(lambda mix: placements, mix)
+
+
+def fragmentation_score(geometry: Geometry) -> Floats:
+    """The score of MFI for every occupancy mask, ``[mask]``; profiles of one shape count once.
+
+    The sum, over the profiles that are no larger than the free units and over the starts of each, of the
+    profile's size where that window overlaps an occupied unit.
+    """
+    masks = np.arange(1 << geometry.grid, dtype=np.int64)
+    free = geometry.grid - np.bitwise_count(masks)
+    score = np.zeros(len(masks))
+    for profile in (geometry.profiles[index] for index in shapes(geometry)):
+        blocked = sum(((masks & window(profile, start)) != 0).astype(np.int64) for start in profile.starts)
+        score += np.where(profile.size <= free, profile.size * blocked, 0)
+    return score
+
+
+class RoundRobin:
+    """The next GPU with a free start after the last chosen one, and its lowest start."""
+
+    def __init__(self, geometry: Geometry, mix: Mapping[str, float]) -> None:
+        self._starts = least_cost(geometry, lambda before, after: np.zeros(len(after))).start
+        self._next = 0
+
+    def retarget(self, mix: Mapping[str, float]) -> None:
+        """No effect."""
+
+    def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
+        gpus = np.flatnonzero(self._starts[:, profile].take(masks) >= 0)
+        if not len(gpus):
+            return None
+        gpu = int(gpus[np.searchsorted(gpus, self._next) % len(gpus)])
+        self._next = gpu + 1
+        return gpu, int(self._starts[masks[gpu], profile])
+
+
+MIG_POLICIES: Mapping[str, Callable[[Geometry, Mapping[str, float]], MigPolicy]] = {
+    "best-fit": best_fit,
+    "default": default,
+    "fgd": fgd,
+    "first-fit": first_fit,
+    "mfi": mfi,
+    "round-robin": RoundRobin,
+}
