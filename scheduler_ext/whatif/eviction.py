@@ -41,7 +41,7 @@ def find_eviction(
     others = other_requests(asker.pod.spec or kube.PodSpec(), cluster.sizing.resources)
     preemption = Preemption(asker.request, asker.uid, others, budgets, cluster.sizing)
     proposals: dict[str, Victims] = {}
-    most = max(_CANDIDATES, len(cluster.names) // _CANDIDATES_PART)
+    most = max(_CANDIDATES, len(cluster.infos) // _CANDIDATES_PART)
     for name, proposal in _proposals(asker, cluster, budgets, preemption, empty_victims):
         proposals[name] = proposal
         if len(proposals) == most:
@@ -61,14 +61,14 @@ def _proposals(
     Without a Node object it has no amounts to count; it is then assumed to leave the choice to the extender.
     """
     counted = cluster.in_tree.refused(asker.needs, with_gpus=True)
-    for name in sorted(cluster.names):
+    for name in sorted(cluster.infos):
         facts, rejection = cluster.in_tree.facts(name), counted.get(name)
         if facts is None or rejection is None:
             asked = asker.request.asks_gpu and (facts is None or empty_victims)
-            if asked and preemption.rescuable(cluster.info(name)):
+            if asked and preemption.rescuable(cluster.infos[name]):
                 yield name, Victims((), 0)
         elif rejection.resolvable:
-            victims = _dry_run(asker, facts, cluster.residents(name), budgets)
+            victims = _dry_run(asker, facts, cluster.residents.get(name, {}), budgets)
             if victims is not None:
                 yield name, victims
 
@@ -102,7 +102,7 @@ def _dry_run(
 def _answered(proposals: dict[str, Victims], preemption: Preemption, cluster: WhatIf) -> dict[str, Victims]:
     """The extender's answer to the proposals: for each node the cheapest victims that make room there."""
     candidates = {
-        name: preemption.candidate(cluster.info(name), proposal.uids, proposal.violations)
+        name: preemption.candidate(cluster.infos[name], proposal.uids, proposal.violations)
         for name, proposal in proposals.items()
     }
     costs = {name: candidate.cost for name, candidate in candidates.items()}
@@ -117,7 +117,7 @@ def _answered(proposals: dict[str, Victims], preemption: Preemption, cluster: Wh
 def _price(name: str, victims: Victims, cluster: WhatIf) -> tuple[float, ...]:
     """kube-scheduler takes the node with the fewest violated budgets, then the lowest highest priority, the
     least sum, the fewest pods, and last the latest start of those of the highest."""
-    residents = cluster.residents(name)
+    residents = cluster.residents.get(name, {})
     pods = [residents[uid].pod for uid in victims.uids]
     highest = max(pod.priority for pod in pods)
     started = [pod.started_at for pod in pods if pod.priority == highest]
