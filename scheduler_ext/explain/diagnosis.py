@@ -104,7 +104,7 @@ def _refused(case: Case) -> list[Refused]:
 
 
 def blockers(node: Node, request: GpuRequest, sizing: Sizing, uid: str) -> list[BoundPod]:
-    """A few pods, of the lowest priorities, without which the request fits on the node; empty if that does not
+    """A few pods, of the lowest priorities, without which the request fits on the node; none if that does not
     help.
 
     One pod if one suffices, otherwise as many of the lowest priorities as needed, and none in vain. ``uid``

@@ -10,6 +10,7 @@ from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_im
 from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Victims
 from scheduler_ext.explain.intree_nodes import with_pods
+from scheduler_ext.extender.places import cost_of
 from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod import may_preempt, other_requests
@@ -19,8 +20,6 @@ _CANDIDATES = 100
 _CANDIDATES_PART = 10
 # Candidates on which cheaper victims are looked for; the cheapest ones by the cost known at once.
 _SEARCHED = 100
-# kube-scheduler adds this to each priority in a sum, so that fewer pods come before a lower sum.
-_ABOVE_ANY_PRIORITY = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +114,10 @@ def _answered(proposals: dict[str, Victims], preemption: Preemption, cluster: Wh
 
 
 def _price(name: str, victims: Victims, cluster: WhatIf) -> tuple[float, ...]:
-    """kube-scheduler takes the node with the fewest violated budgets, then the lowest highest priority, the
-    least sum, the fewest pods, and last the latest start of those of the highest."""
+    """kube-scheduler takes the node of least cost, of equals that with the latest start of the pods of the
+    highest priority."""
     residents = cluster.residents.get(name, {})
     pods = [residents[uid].pod for uid in victims.uids]
-    highest = max(pod.priority for pod in pods)
-    started = [pod.started_at for pod in pods if pod.priority == highest]
-    first = min(float("inf") if at is None else at for at in started)
-    total = sum(pod.priority + _ABOVE_ANY_PRIORITY for pod in pods)
-    return victims.violations, highest, total, len(pods), -first
+    cost = cost_of(victims, pods)
+    started = [pod.started_at for pod in pods if pod.priority == cost[1]]
+    return *cost, -min(float("inf") if at is None else at for at in started)
