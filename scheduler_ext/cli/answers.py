@@ -32,12 +32,11 @@ from scheduler_ext.explain.explain import explain
 from scheduler_ext.explain.explainer import Explainer, other_scheduler
 from scheduler_ext.explain.pod_list import pod_list
 from scheduler_ext.explain.recorded import unschedulable_message
+from scheduler_ext.explain.snapshot_dump import Moment, read_moment
 from scheduler_ext.explain.waiting import Waiting
-from scheduler_ext.extender.record import Record
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.views.listing import inventory_list
-from scheduler_ext.whatif.offline import Offline, offline
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
@@ -208,12 +207,12 @@ class FromObjects:
             self._note = None
 
     @cached_property
-    def _offline(self) -> Offline:
-        return offline(self._state, self._config)
+    def _moment(self) -> Moment:
+        return read_moment(self._state, self._config)
 
     @cached_property
     def _explainer(self) -> Explainer:
-        return Explainer(self._offline, Record(0, 0), self._config)
+        return Explainer(self._moment, self._moment.record, self._config)
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """The Explanation by all of kube-scheduler's filters: all Nodes and pods are known here."""
@@ -264,8 +263,8 @@ class FromObjects:
         return inventory_list(state.infos.values(), self._config, state.ages_s, state.problems)
 
     def ledger(self) -> dict[str, Any]:
-        return ledger_dump(self._offline.snapshot, self._config.resource_names())
+        return ledger_dump(self._moment.snapshot, self._config.resource_names())
 
     def pods(self) -> dict[str, Any]:
-        waiting = Waiting(self._offline, Record(0, 0), self._explainer)
+        waiting = Waiting(self._moment, self._moment.record, self._explainer)
         return pod_list(self._state.infos.values(), waiting.lines())

@@ -15,9 +15,9 @@ from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.filters import BY_NAME, REASONS
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node.columns import Bools
-from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.node.node import BoundPod, Node
+from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.explain.blockers import blockers
 from scheduler_ext.explain.kubernetes_advice import remedy
 from scheduler_ext.explain.nearest import Refused, miss_of, nearest
 from scheduler_ext.explain.relaxations import relaxations
@@ -25,6 +25,8 @@ from scheduler_ext.explain.sentences import leavers, obstacle, visible
 from scheduler_ext.explain.unoffered import nodes_in_words, unoffered
 
 _REMEDIES = {reason.text: reason.remedy for reason in REASONS}
+# A node has a few hundred pods with GPUs at most; larger crowds are reported as a whole.
+_MOST_BLOCKERS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,7 @@ def diagnosis(case: Case) -> dict[str, Any]:
     wouldFitWithout) or None if it fits or there are no nodes; ``advice``, sentences, the best first.
     """
     refused = _refused(case)
-    counts = Counter({each.reason: 0 for each in refused})
-    for each in refused:
-        counts[each.reason] += 1
+    counts = Counter(each.reason for each in refused)
     told: dict[str, Any] = {"counts": dict(counts.most_common()), "nearest": None, "advice": []}
     if len(refused) < len(case.decision.snapshot.nodes):
         return told
@@ -77,11 +77,13 @@ def diagnosis(case: Case) -> dict[str, Any]:
         "text": text,
         "wouldFitWithout": [_leaver(pod, case.namespace) for pod in leaving],
     }
+    numbers = case.decision.nearest_miss(near.node.info.name) if near.in_tree is None else None
+    operators = BY_NAME[numbers.criterion].for_operators(numbers, near.node) if numbers else None
     ways = [_changes(case), _of_kubernetes(refused, near, case)]
     told["advice"] = [
         *unoffered(case.request, case.decision.snapshot, case.sizing.resources),
         *_waiting(near, leaving, case),
-        *_of_operators(near, case),
+        *([operators] if operators else []),
         # The nearest node's needs come first.
         *chain.from_iterable(ways if near.in_tree is None else reversed(ways)),
     ]
@@ -96,15 +98,34 @@ def _refused(case: Case) -> list[Refused]:
     codes = decision.verdict[snapshot.state_of[:-1]].tolist()
     return [
         Refused(node, code, case.in_tree.get(name), case.facts.get(name))
-        for (name, node), code in zip(snapshot.nodes.items(), _in_order(case, codes), strict=True)
-        if code != FITS or name in case.in_tree
+        for name, node in snapshot.nodes.items()
+        if (code := codes[snapshot.row_of[name]]) != FITS or name in case.in_tree
     ]
 
 
-def _in_order(case: Case, codes: Sequence[int]) -> list[int]:
-    """The verdicts in the order of the nodes, whose rows may be in another."""
-    row_of = case.decision.snapshot.row_of
-    return [codes[row_of[name]] for name in case.decision.snapshot.nodes]
+def blockers(node: Node, request: GpuRequest, sizing: Sizing, uid: str) -> list[BoundPod]:
+    """A few pods, of the lowest priorities, without which the request fits on the node; none if that does not
+    help.
+
+    One pod if one suffices, otherwise as many of the lowest priorities as needed, and none in vain. ``uid``
+    is the requesting pod, which does not block itself.
+    """
+    pods = sorted(
+        (pod for pod in node.info.pods if pod.holds and pod.uid != uid and pod.request.asks_gpu),
+        key=lambda pod: (not pod.terminating, pod.priority, pod.namespace, pod.name),
+    )[:_MOST_BLOCKERS]
+    if not pods:
+        return []
+    run = DryRun(node.info, pods, request, sizing)
+    found = run.first_fit([(i,) for i in range(len(pods))])
+    if found is None:
+        found = run.first_fit([tuple(range(count)) for count in range(2, len(pods) + 1)]) or ()
+        # The highest priorities stay first, if they may.
+        for i in reversed(found):
+            fewer = tuple(each for each in found if each != i)
+            if run.fits(fewer):
+                found = fewer
+    return [pods[i] for i in found]
 
 
 def _leaver(pod: BoundPod, namespace: str | None) -> dict[str, Any]:
@@ -140,13 +161,6 @@ def _changes(case: Case) -> list[str]:
         f"{change.change} it would fit on {nodes_in_words(change.nodes)} now"
         for change in relaxations(case.request, snapshot, case.sizing.policy, asked)
     ]
-
-
-def _of_operators(near: Refused, case: Case) -> list[str]:
-    """The nearest node's advice for its operators."""
-    miss = case.decision.nearest_miss(near.node.info.name) if near.in_tree is None else None
-    advice = BY_NAME[miss.criterion].for_operators(miss, near.node) if miss is not None else None
-    return [advice] if advice is not None else []
 
 
 def _of_kubernetes(refused: Sequence[Refused], near: Refused, case: Case) -> list[str]:

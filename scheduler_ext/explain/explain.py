@@ -111,7 +111,7 @@ def diagnosed(
         count = len(decision.snapshot.nodes)
         counts = {INVALID_REQUEST.text: count} if count else {}
         return {"counts": counts, "nearest": None, "advice": [request.message]}
-    needs = _needs(pod)
+    needs = needs_of(pod)
     resources = config.resource_names()
     hides = config.inspection.hide_other_namespaces
     case = Case(
@@ -145,12 +145,13 @@ def _kube_view(pod: kube.Pod, state: ClusterState, config: Configuration) -> Kub
     """The verdicts of kube-scheduler's own filters; the extender judges its resources itself, with better
     numbers.
     """
-    needs = _needs(pod)
+    needs = needs_of(pod)
     nodes = InTreeNodes(state.objects, config.resource_names(), state.infos)
     return KubeView(nodes.refused(needs), nodes.known)
 
 
-def _needs(pod: kube.Pod) -> PodNeeds:
+def needs_of(pod: kube.Pod) -> PodNeeds:
+    """What kube-scheduler's own filters read. Raises PodError for an amount."""
     try:
         return pod_needs(pod)
     except QuantityError as error:

@@ -6,26 +6,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.explain.decision_rows import asks
 from scheduler_ext.explain.explain import API_VERSION
+from scheduler_ext.explain.sentences import asks
+
+_ITEM: dict[str, Any] = dict.fromkeys(
+    (
+        *("namespace", "name", "uid", "state", "node", "priority", "asks", "devices"),
+        *("reason", "nearest", "commonest", "since"),
+    )
+)
 
 
 def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The GPUPodList of these nodes, by namespace and name; ``waiting`` are lines of ``Waiting``."""
-    held = [_held(pod, info) for info in infos for pod in info.pods if pod.holds and pod.request.asks_gpu]
-    items = [*held, *(_waits(line) for line in waiting)]
+    items = [
+        _ITEM
+        | {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "priority": pod.priority}
+        | {
+            "state": "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound",
+            "node": info.name,
+            "asks": asks(pod.request),
+            "devices": held_devices(pod, info),
+        }
+        for info in infos
+        for pod in info.pods
+        if pod.holds and pod.request.asks_gpu
+    ]
+    for line in waiting:
+        waits = {key: value for key, value in line.items() if key in _ITEM}
+        items.append(_ITEM | waits | {"state": "Waiting", "devices": []})
     return {
         "apiVersion": API_VERSION,
         "kind": "GPUPodList",
         "items": sorted(items, key=lambda item: (item["namespace"], item["name"])),
-    }
-
-
-def _held(pod: BoundPod, info: NodeInfo) -> dict[str, Any]:
-    state = "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound"
-    return _item(pod.namespace, pod.name, pod.uid, state, pod.priority, asks(pod.request)) | {
-        "node": info.name,
-        "devices": held_devices(pod, info),
     }
 
 
@@ -46,25 +59,3 @@ def held_devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:
         if pod.is_holder(holder)
     ]
     return [{"container": container, "uuid": uuid} for container, uuid in seen]
-
-
-def _waits(line: Mapping[str, Any]) -> dict[str, Any]:
-    item = _item(line["namespace"], line["name"], line["uid"], "Waiting", line["priority"], line["asks"])
-    return item | {key: line[key] for key in ("reason", "nearest", "commonest", "since")}
-
-
-def _item(namespace: str, name: str, uid: str, state: str, priority: int, asks: str) -> dict[str, Any]:
-    return {
-        "namespace": namespace,
-        "name": name,
-        "uid": uid,
-        "state": state,
-        "node": None,
-        "priority": priority,
-        "asks": asks,
-        "devices": [],
-        "reason": None,
-        "nearest": None,
-        "commonest": None,
-        "since": None,
-    }

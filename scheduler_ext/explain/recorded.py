@@ -1,17 +1,37 @@
-"""The record of a pod's decisions, as plain JSON values."""
+"""The record of a pod's decisions, whole or as the row of a list, as plain JSON values."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from scheduler_ext.core.framework.decided import Bound, Candidate
+from scheduler_ext.core.framework.decided import Candidate
 from scheduler_ext.extender.record import Recorded
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.times import micro_time
 
 
+def decision_row(entry: Recorded) -> dict[str, Any]:
+    """One record: how many of the requested nodes fit, why the others do not, and the chosen node."""
+    best = entry.candidates[0] if entry.candidates else None
+    bound = entry.bound
+    return {
+        "number": entry.number,
+        "at": round(entry.at, 2),
+        "uid": entry.uid,
+        "namespace": entry.namespace,
+        "name": entry.name,
+        "asked": entry.nodes_in,
+        "fitting": entry.nodes_out,
+        "filters": entry.filters,
+        "reason": entry.problem or entry.main_reason,
+        "best": best.node if best is not None else None,
+        "why": [term.name for term in best.strongest] if best is not None else [],
+        "bound": {"node": bound.node, "kind": bound.kind, "error": bound.error} if bound else None,
+    }
+
+
 def recorded_values(record: Recorded) -> dict[str, Any]:
-    """A record."""
+    bound = record.bound
     return {
         "at": micro_time(record.at),
         "firstAt": micro_time(record.first_at),
@@ -22,7 +42,15 @@ def recorded_values(record: Recorded) -> dict[str, Any]:
         "reasons": dict(sorted(record.rejected.items(), key=lambda item: -item[1])),
         "best": _candidate(record.candidates[0]) if record.candidates else None,
         "candidates": [_candidate(candidate) for candidate in record.candidates],
-        "bound": _bound(record.bound) if record.bound is not None else None,
+        "bound": {
+            "at": micro_time(bound.at),
+            "node": bound.node,
+            "result": bound.kind,
+            "error": bound.error or None,
+            "devices": {container: list(uuids) for container, uuids in bound.devices.items()},
+        }
+        if bound is not None
+        else None,
     }
 
 
@@ -33,24 +61,9 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "of": candidate.of,
         "strongest": [term.name for term in candidate.strongest],
         "terms": [
-            {
-                "name": term.name,
-                "weight": round(term.weight, 6),
-                "value": round(term.value, 6),
-                "mean": round(term.mean, 6),
-            }
+            {"name": term.name} | {key: round(getattr(term, key), 6) for key in ("weight", "value", "mean")}
             for term in candidate.terms
         ],
-    }
-
-
-def _bound(bound: Bound) -> dict[str, Any]:
-    return {
-        "at": micro_time(bound.at),
-        "node": bound.node,
-        "result": bound.kind,
-        "error": bound.error or None,
-        "devices": {container: list(uuids) for container, uuids in bound.devices.items()},
     }
 
 

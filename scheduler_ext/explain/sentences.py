@@ -1,4 +1,4 @@
-"""Obstacles between a pod and a node, in sentences."""
+"""Requests, holdings, and obstacles between a pod and a node, in words."""
 
 from __future__ import annotations
 
@@ -9,8 +9,21 @@ from scheduler_ext.core.filters import BY_NAME
 from scheduler_ext.core.framework.miss import NearestMiss, plain_sentence, where
 from scheduler_ext.core.node.holdings import unknown_shares
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
+from scheduler_ext.core.request.request import GpuRequest
 
 _NAMED = 3
+
+
+def asks(request: GpuRequest) -> str:
+    """A pod's GPU request in a few words."""
+    parts = [f"{ask.count} × {ask.resource}" for ask in request.units]
+    if request.shares is not None:
+        parts += [f"{mib} MiB of a GPU" for _, mib in request.shares.by_container]
+    parts += [f"model {' or '.join(request.models)}"] if request.models else []
+    parts += [f"at least {request.min_memory_mib} MiB"] if request.min_memory_mib else []
+    parts += [f"at least {request.min_free_mib} MiB free"] if request.min_free_mib else []
+    parts += ["exclusive"] if request.exclusive else []
+    return ", ".join(parts)
 
 
 def unattributed(info: NodeInfo, unknown: Mapping[str, int], share: str) -> list[dict[str, Any]]:

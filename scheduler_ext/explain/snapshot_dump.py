@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.forecast.forecast import Forecast
@@ -18,7 +18,9 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.extender.candidates import Names
 from scheduler_ext.extender.record import Offered, Record, Recorded
+from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.node_info import node_constraints
 
 
 @dataclass(frozen=True)
@@ -45,27 +47,34 @@ class Dump:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """An extender's state at the time of a dump, as a source for explanations."""
+class Moment:
+    """A cluster at one moment, as the source of an Explainer (``Seen``); ``record`` has the decisions until
+    then, ``gone`` the uids of pods that were known to be deleted."""
 
     snapshot: Snapshot
     waiting: Sequence[PendingPod]
     facts: Mapping[str, NodeFacts]
-    record: Record
     config: Configuration
-    gone: frozenset[str]
+    record: Record = field(default_factory=lambda: Record(0, 0))
+    gone: frozenset[str] = frozenset()
 
     def pending(self) -> Sequence[PendingPod]:
-        """The pods that requested GPUs and had no node."""
         return self.waiting
 
     def is_gone(self, uid: str) -> bool:
-        """Whether a pod was known to be deleted."""
         return uid in self.gone
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
-        """The fields of each Node that kube-scheduler's own filters compare, without amounts."""
         return self.facts
+
+
+def read_moment(state: ClusterState, config: Configuration) -> Moment:
+    """A cluster that was read once, without any decisions."""
+    sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
+    nodes = {name: sizing.resolved(info) for name, info in state.infos.items()}
+    snapshot = build_snapshot(nodes, 1, forecast=Forecast(state.workload, ()))
+    facts = {name: node_constraints(node) for name, node in state.objects.nodes.items()}
+    return Moment(snapshot, state.pending, facts, config)
 
 
 def taken(
@@ -104,7 +113,7 @@ def taken(
     )
 
 
-def revived(dump: Dump) -> Replayed:
+def revived(dump: Dump) -> Moment:
     """A dump, ready for questions."""
     config = dump.configuration
     sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
@@ -118,7 +127,7 @@ def revived(dump: Dump) -> Replayed:
         for each, asked in zip(dump.decisions, dump.asked, strict=True)
     )
     facts = {each.name: each for each in dump.facts}
-    return Replayed(snapshot, dump.waiting, facts, record, config, dump.gone)
+    return Moment(snapshot, dump.waiting, facts, config, record, dump.gone)
 
 
 def _redacted(info: NodeInfo) -> NodeInfo:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.node.node import BoundPod, PendingPod
-from scheduler_ext.explain.decision_rows import asks
-from scheduler_ext.explain.explainer import Explainer, other_scheduler
+from scheduler_ext.explain.explainer import Explainer, Seen, other_scheduler
+from scheduler_ext.explain.sentences import asks
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire.redacted import spec_of
 from scheduler_ext.wire.times import micro_time
@@ -37,12 +37,6 @@ _Kind = tuple[str, bytes]
 _Told = Mapping[str, Any] | None
 
 
-class Waiters(Protocol):
-    """The waiting pods."""
-
-    def pending(self) -> Sequence[PendingPod]: ...
-
-
 class Waiting:
     """Safe to use from any thread. The nearest node is computed once for equal pods, a few kinds at a time,
     so that it takes little time; a result stays until the kind's turn comes again.
@@ -50,7 +44,7 @@ class Waiting:
 
     def __init__(
         self,
-        source: Waiters,
+        source: Seen,
         record: Record,
         explainer: Explainer,
         monotonic: Callable[[], float] = time.monotonic,

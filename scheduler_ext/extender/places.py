@@ -285,10 +285,8 @@ def _chosen_from(victims: Mapping[str, Victims], snapshot: Snapshot) -> list[str
     for name, leaving in victims.items():
         here = {pod.uid: pod for pod in snapshot.nodes[name].info.pods}
         pods = [here[uid] for uid in leaving.uids]
-        highest = max(pod.priority for pod in pods)
-        # Each priority counts from the lowest possible one, so that fewer pods come before a lower sum.
-        total = sum(pod.priority + 2**31 for pod in pods)
-        costs[name] = (leaving.violations, highest, total, len(pods))
+        costs[name] = cost_of(leaving, pods)
+        highest = costs[name][1]
         started[name] = [pod.started_at for pod in pods if pod.priority == highest]
     best = min(costs.values(), default=None)
     tied = [name for name, cost in costs.items() if cost == best]
@@ -297,6 +295,14 @@ def _chosen_from(victims: Mapping[str, Victims], snapshot: Snapshot) -> list[str
         return tied
     firsts = {name: min(at for at in started[name] if at is not None) for name in tied}
     return [name for name in tied if firsts[name] == max(firsts.values())]
+
+
+def cost_of(victims: Victims, pods: Sequence[BoundPod]) -> tuple[int, int, int, int]:
+    """kube-scheduler's order of nodes to preempt on: the fewest violated budgets, then the lowest of the
+    highest priorities, the least sum and the fewest pods."""
+    # Each priority counts from the lowest possible one, so that fewer pods come before a lower sum.
+    total = sum(pod.priority + 2**31 for pod in pods)
+    return victims.violations, max(pod.priority for pod in pods), total, len(pods)
 
 
 def _are_known(victims: Mapping[str, Victims], snapshot: Snapshot) -> bool:

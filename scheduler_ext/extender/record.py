@@ -11,9 +11,8 @@ import logging
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from scheduler_ext.core.cycle.cycle import Decision
 from scheduler_ext.core.framework.decided import Bound, Candidate
 from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.extender.answer import Answer, Basis
+from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.candidates import Names, best_of
 from scheduler_ext.wire.extender_args import decode_pod
 from scheduler_ext.wire.pod import pod_name, pod_uid
@@ -91,18 +90,6 @@ class Recorded:
         return max(self.rejected, key=lambda reason: self.rejected[reason], default=None)
 
 
-class _Note(NamedTuple):
-    """One answered request, without the parts that take long to release."""
-
-    verb: str
-    at: float
-    nodes_in: int
-    nodes_out: int
-    rejected: Mapping[str, int]
-    problem: str | None
-    basis: Basis
-
-
 class Record(Background):
     """The decisions about the last pods, limited in number and bytes. Safe to use from any thread."""
 
@@ -111,7 +98,8 @@ class Record(Background):
         super().__init__("decisions")
         self._most = most
         self._most_bytes = most_bytes
-        self._waiting: deque[_Note] = deque(maxlen=_WAITING)
+        # The verb, the time, and the answer without the parts that take long to release.
+        self._waiting: deque[tuple[str, float, Answer]] = deque(maxlen=_WAITING)
         self._reading = Lock()
         self._by_uid: OrderedDict[str, Recorded] = OrderedDict()
         self._uid_of: dict[tuple[str, str], str] = {}
@@ -142,10 +130,8 @@ class Record(Background):
 
     def answered(self, verb: str, answer: Answer) -> None:
         """Note an answer of filter or prioritize; part of the request, so it returns at once."""
-        basis = answer.basis
-        if basis is not None and self._most:
-            counts = answer.nodes_in, answer.nodes_out, answer.rejected
-            self._waiting.append(_Note(verb, time.time(), *counts, answer.problem, basis))
+        if answer.basis is not None and self._most:
+            self._waiting.append((verb, time.time(), replace(answer, body=b"", args=None)))
 
     def bound(self, uid: str, namespace: str, name: str, bound: Bound) -> None:
         """Note the end of a bind."""
@@ -206,27 +192,28 @@ class Record(Background):
         while self._waiting:
             note = self._waiting.popleft()
             try:
-                self._take(note)
+                self._take(*note)
             except Exception:
                 log.exception("a decision was not recorded")
 
-    def _take(self, note: _Note) -> None:
-        last, (raw_pod, decision, rows) = self._last_pod, note.basis
+    def _take(self, verb: str, at: float, answer: Answer) -> None:
+        assert answer.basis is not None
+        last, (raw_pod, decision, rows) = self._last_pod, answer.basis
         if last is None or last[0] != raw_pod:
             # filter and prioritize come with the same pod, one after the other.
             last = self._last_pod = (raw_pod, *_decoded(raw_pod))
         _, uid, namespace, name, redacted = last
-        entry = self._entry(uid, namespace, name, redacted, note.at)
+        entry = self._entry(uid, namespace, name, redacted, at)
         entry.generation = decision.snapshot.generation
-        if note.verb == "filter":
+        if verb == "filter":
             entry.filters += 1
-            entry.nodes_in, entry.nodes_out = note.nodes_in, note.nodes_out
-            entry.rejected, entry.problem = note.rejected, note.problem
+            entry.nodes_in, entry.nodes_out = answer.nodes_in, answer.nodes_out
+            entry.rejected, entry.problem = answer.rejected, answer.problem
             entry.offered = _offered(decision, rows)
             entry.candidates = ()
         else:
             entry.candidates = best_of(decision, rows)
-        self._changed(entry, note.at)
+        self._changed(entry, at)
 
     def _entry(self, uid: str, namespace: str, name: str, pod: bytes, at: float) -> Recorded:
         """The record of a pod; the caller marks it as changed afterwards."""

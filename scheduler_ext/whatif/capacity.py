@@ -9,21 +9,19 @@ from typing import Any
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds, intree_rejection
-from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.table import build_snapshot
-from scheduler_ext.explain.explain import API_VERSION, asked, warnings, wish
+from scheduler_ext.explain.explain import API_VERSION, asked, needs_of, warnings, wish
 from scheduler_ext.explain.intree_nodes import InTreeNodes, with_pods
 from scheduler_ext.explain.nearest import Refused, miss_of, nearest
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.copies import NO_LIMIT, Vessel, fill_all, filled
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs
+from scheduler_ext.wire.pod import not_modelled, pod_name
 
 
 def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[str, Any]:
@@ -42,11 +40,7 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
             "next": {"node": None, "reason": reason, "nearestMiss": None},
         }
     else:
-        try:
-            needs = pod_needs(pod)
-        except QuantityError as error:
-            raise PodError(f"Pod {pod_name(pod)}: {error}") from None
-        counted = _counted(request, needs, state, config)
+        counted = _counted(request, needs_of(pod), state, config)
     return {
         "apiVersion": API_VERSION,
         "kind": "Capacity",

@@ -10,6 +10,7 @@ from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_im
 from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Victims
 from scheduler_ext.explain.intree_nodes import with_pods
+from scheduler_ext.extender.places import cost_of
 from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod import may_preempt, other_requests
@@ -19,8 +20,6 @@ _CANDIDATES = 100
 _CANDIDATES_PART = 10
 # Candidates on which cheaper victims are looked for; the cheapest ones by the cost known at once.
 _SEARCHED = 100
-# kube-scheduler adds this to each priority in a sum, so that fewer pods come before a lower sum.
-_ABOVE_ANY_PRIORITY = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ def find_eviction(
     others = other_requests(asker.pod.spec or kube.PodSpec(), cluster.sizing.resources)
     preemption = Preemption(asker.request, asker.uid, others, budgets, cluster.sizing)
     proposals: dict[str, Victims] = {}
-    most = max(_CANDIDATES, len(cluster.names) // _CANDIDATES_PART)
+    most = max(_CANDIDATES, len(cluster.infos) // _CANDIDATES_PART)
     for name, proposal in _proposals(asker, cluster, budgets, preemption, empty_victims):
         proposals[name] = proposal
         if len(proposals) == most:
@@ -61,14 +60,14 @@ def _proposals(
     Without a Node object it has no amounts to count; it is then assumed to leave the choice to the extender.
     """
     counted = cluster.in_tree.refused(asker.needs, with_gpus=True)
-    for name in sorted(cluster.names):
+    for name in sorted(cluster.infos):
         facts, rejection = cluster.in_tree.facts(name), counted.get(name)
         if facts is None or rejection is None:
             asked = asker.request.asks_gpu and (facts is None or empty_victims)
-            if asked and preemption.rescuable(cluster.info(name)):
+            if asked and preemption.rescuable(cluster.infos[name]):
                 yield name, Victims((), 0)
         elif rejection.resolvable:
-            victims = _dry_run(asker, facts, cluster.residents(name), budgets)
+            victims = _dry_run(asker, facts, cluster.residents.get(name, {}), budgets)
             if victims is not None:
                 yield name, victims
 
@@ -102,7 +101,7 @@ def _dry_run(
 def _answered(proposals: dict[str, Victims], preemption: Preemption, cluster: WhatIf) -> dict[str, Victims]:
     """The extender's answer to the proposals: for each node the cheapest victims that make room there."""
     candidates = {
-        name: preemption.candidate(cluster.info(name), proposal.uids, proposal.violations)
+        name: preemption.candidate(cluster.infos[name], proposal.uids, proposal.violations)
         for name, proposal in proposals.items()
     }
     costs = {name: candidate.cost for name, candidate in candidates.items()}
@@ -115,12 +114,10 @@ def _answered(proposals: dict[str, Victims], preemption: Preemption, cluster: Wh
 
 
 def _price(name: str, victims: Victims, cluster: WhatIf) -> tuple[float, ...]:
-    """kube-scheduler takes the node with the fewest violated budgets, then the lowest highest priority, the
-    least sum, the fewest pods, and last the latest start of those of the highest."""
-    residents = cluster.residents(name)
+    """kube-scheduler takes the node of least cost, of equals that with the latest start of the pods of the
+    highest priority."""
+    residents = cluster.residents.get(name, {})
     pods = [residents[uid].pod for uid in victims.uids]
-    highest = max(pod.priority for pod in pods)
-    started = [pod.started_at for pod in pods if pod.priority == highest]
-    first = min(float("inf") if at is None else at for at in started)
-    total = sum(pod.priority + _ABOVE_ANY_PRIORITY for pod in pods)
-    return victims.violations, highest, total, len(pods), -first
+    cost = cost_of(victims, pods)
+    started = [pod.started_at for pod in pods if pod.priority == cost[1]]
+    return *cost, -min(float("inf") if at is None else at for at in started)

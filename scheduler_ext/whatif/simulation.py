@@ -75,7 +75,7 @@ class _Run:
         self._budgets = list(budgets)
         self._resources = config.resource_names()
         self._empty_victims = config.preemption.empty_victims
-        taken = {uid for name in cluster.names for uid in cluster.residents(name)}
+        taken = {uid for here in cluster.residents.values() for uid in here}
         self._uids = Counter([*taken, *(pod_uid(pod) for pod in pods)])
 
     def next(self, pod: kube.Pod) -> Json:

@@ -57,9 +57,10 @@ class WhatIf:
     def __init__(self, state: ClusterState, config: Configuration) -> None:
         self.sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
         self.in_tree = InTreeNodes(state.objects, self.sizing.resources, state.infos)
-        self._residents = _residents(state, self.sizing)
+        # The pods on each node by uid, with and without GPUs.
+        self.residents = _residents(state, self.sizing)
         # Pods written by hand have no uid; their names stand for it. As in explain, no pod is nominated.
-        self._infos = {
+        self.infos = {
             name: replace(
                 info,
                 pods=tuple(pod if pod.uid else replace(pod, uid=name_of(pod)) for pod in info.pods),
@@ -67,9 +68,8 @@ class WhatIf:
             )
             for name, info in state.infos.items()
         }
-        self._names = list(self._infos)
         self._table = Table(
-            {name: self.sizing.resolved(info) for name, info in self._infos.items()},
+            {name: self.sizing.resolved(info) for name, info in self.infos.items()},
             forecast=Forecast(state.workload, ()),
         )
         self._generation = 0
@@ -83,36 +83,23 @@ class WhatIf:
         self._table.forecast = self.snapshot.forecast
         self._decisions: dict[GpuRequest, Decision] = {}
 
-    @property
-    def names(self) -> Sequence[str]:
-        """Every node."""
-        return self._names
-
-    def info(self, name: str) -> NodeInfo:
-        """A node as it is now."""
-        return self._infos[name]
-
-    def residents(self, name: str) -> Mapping[str, Resident]:
-        """The pods on a node by uid, with and without GPUs."""
-        return self._residents.get(name, {})
-
     def bound(self) -> dict[str, str]:
         """The node of every pod that is on one, by the pod's name."""
-        nodes = self._residents.items()
+        nodes = self.residents.items()
         return {name_of(each.pod): node for node, here in nodes for each in here.values()}
 
     def best(self, asker: Asker) -> str | None:
         """The node that a pod goes to: of those that fit the one with most points, of equals the one with
         the best total, then the first by name. None where it fits nowhere."""
         totals = self._decide(asker.request).totals[self.snapshot.state_of[:-1]]
-        refused = [name for name in self.in_tree.refused(asker.needs) if name in self._infos]
+        refused = [name for name in self.in_tree.refused(asker.needs) if name in self.infos]
         totals[self.snapshot.rows(refused)] = -np.inf
         best = totals.max(initial=-np.inf)
         if best == -np.inf:
             return None
         ranks = self.snapshot.name_rank[:-1]
         equal = np.flatnonzero(totals == best)
-        return self._names[int(equal[ranks[equal].argmin()])]
+        return list(self.infos)[int(equal[ranks[equal].argmin()])]
 
     def refusal(self, asker: Asker) -> Refused | None:
         """Of a pod that fits nowhere, the refusal that came nearest to a fit; None without nodes."""
@@ -122,7 +109,7 @@ class WhatIf:
         return nearest(
             (
                 Refused(self.snapshot.nodes[name], code, refused.get(name), self.in_tree.facts(name))
-                for name, code in zip(self._names, codes, strict=True)
+                for name, code in zip(self.infos, codes, strict=True)
             ),
             decision,
             asker.needs,
@@ -152,18 +139,18 @@ class WhatIf:
             started_at=None,
         )
         amounts = asker.needs.requests
-        self._residents.setdefault(name, {})[asker.uid] = Resident(pod, amounts)
+        self.residents.setdefault(name, {})[asker.uid] = Resident(pod, amounts)
         self.in_tree.add(name, amounts)
         self._replace(replace(node.info, pods=(*node.info.pods, pod)))
         return devices
 
     def evict(self, name: str, uids: Sequence[str]) -> list[BoundPod]:
         """Take pods away from a node; their use in the last report no longer counts."""
-        gone = [self._residents[name].pop(uid) for uid in uids]
+        gone = [self.residents[name].pop(uid) for uid in uids]
         for resident in gone:
             self.in_tree.remove(name, resident.amounts)
         pods = [resident.pod for resident in gone]
-        info = without(self._infos[name], pods)
+        info = without(self.infos[name], pods)
         # Pods of a live cluster without GPUs are in the node's sum of CPU alone.
         with_gpus = {pod.uid for pod in info.pods}
         left = info.cpu_elsewhere_milli - sum(pod.cpu_milli for pod in pods if pod.uid not in with_gpus)
@@ -172,18 +159,18 @@ class WhatIf:
 
     def fits_without(self, asker: Asker, name: str, uids: Sequence[str]) -> bool:
         """Whether a node would take a pod if these others had left."""
-        gone = [self._residents[name][uid] for uid in uids]
+        gone = [self.residents[name][uid] for uid in uids]
         facts = self.in_tree.facts(name)
         for resident in gone:
             facts = with_pods(facts, resident.amounts, -1) if facts is not None else None
         ours = self.in_tree.ours(asker.needs)
         if facts is not None and intree_rejection(asker.needs, facts, ignore_resources=ours) is not None:
             return False
-        info = without(self._infos[name], [resident.pod for resident in gone])
+        info = without(self.infos[name], [resident.pod for resident in gone])
         return DryRun(info, (), asker.request, self.sizing).fits(())
 
     def _replace(self, info: NodeInfo) -> None:
-        self._infos[info.name] = info
+        self.infos[info.name] = info
         self._table.update({info.name: self.sizing.resolved(info)})
         self._publish()
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.extender.record import Record
+from scheduler_ext.explain.snapshot_dump import read_moment
 from scheduler_ext.sources.clusterstate import file_state
-from scheduler_ext.whatif.offline import offline
 from scheduler_ext.wire.config import Configuration
 from tests.cli.commands import WHOLE, Written, error_of, run
 from tests.kube_objects import Json, pod
@@ -21,7 +20,8 @@ from tests.kube_objects import Json, pod
 def snapshot(cluster: Path) -> Json:
     """The snapshot that an extender would save of these objects."""
     config = Configuration()
-    explainer = Explainer(offline(file_state(cluster, config), config), Record(0, 0), config)
+    moment = read_moment(file_state(cluster, config), config)
+    explainer = Explainer(moment, moment.record, config)
     value: Json = json.loads(gzip.decompress(explainer.snapshot_file()))
     return value
 

@@ -20,7 +20,7 @@ from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.snapshot_dump import Dump, Replayed, revived, taken
+from scheduler_ext.explain.snapshot_dump import Dump, Moment, revived, taken
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, InspectionSection, ScoreSection
 from scheduler_ext.wire.listed_demand import workload_of
@@ -65,7 +65,7 @@ class Running:
     def explainer(self) -> Explainer:
         return Explainer(self, self.extender.record, self.config, self.extender.places)
 
-    def replayed(self) -> Replayed:
+    def replayed(self) -> Moment:
         return revived(decode_snapshot_file(self.explainer().snapshot_file(), Dump))
 
 
@@ -80,7 +80,7 @@ def running(*objects: Json, config: Configuration | None = None) -> Running:
     return Running(extender, waiting(found, resources), facts, config)
 
 
-def replaying(replayed: Replayed) -> Explainer:
+def replaying(replayed: Moment) -> Explainer:
     return Explainer(replayed, replayed.record, replayed.config)
 
 

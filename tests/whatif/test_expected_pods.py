@@ -201,7 +201,7 @@ def test_who_is_evicted_takes_his_cpu_along() -> None:
     infos["used"] = replace(infos["used"], pods=(), cpu_elsewhere_milli=12_000)
     cluster = WhatIf(ClusterState("live", objects, infos), Configuration())
     cluster.evict("used", ["uid-web"])
-    assert cluster.info("used").cpu_elsewhere_milli == 4000
+    assert cluster.infos["used"].cpu_elsewhere_milli == 4000
     (asking,) = read_pods(inventory(pod("p", {"cpu": "2"})))
     cluster.bind(Asker(asking, "uid-p", GpuRequest(), pod_needs(asking)), "used")
-    assert cpu_free_milli(cluster.info("used")) == 56_000
+    assert cpu_free_milli(cluster.infos["used"]) == 56_000

@@ -110,9 +110,9 @@ def test_nothing_is_promised_twice(objects: list[Json], pods: list[Json]) -> Non
         asker = Asker(asked, f"uid-copy-{i}", request, pod_needs(asked))
         best = cluster.best(asker)
         if best is not None:
-            before = cluster.info(best)
+            before = cluster.infos[best]
             cluster.bind(asker, best)
-            assert overallocated(before, cluster.info(best).pods[-1], resources) is None
+            assert overallocated(before, cluster.infos[best].pods[-1], resources) is None
 
 
 @settings(max_examples=60)

@@ -16,7 +16,7 @@ from scheduler_ext.background import Background
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.explain.decision_rows import decision_row
+from scheduler_ext.explain.recorded import decision_row
 from scheduler_ext.explain.waiting import MOST_LINES
 from scheduler_ext.extender.record import Record
 from scheduler_ext.sources.source_status import Problem, SourceStatus
