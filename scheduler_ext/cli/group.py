@@ -16,11 +16,13 @@ from scheduler_ext.cli.output import printable
 from scheduler_ext.core.errors import SchedulerExtError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_MODULES = {"nodes": "node", "reasons": "reference", "check-config": "reference"}
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class LazyCommands(Mapping[str, click.Command]):
-    """The commands of a package, imported on demand; a module has its command's name, with underscores."""
+    """The commands of a package, imported on demand; a command and its module have the same name, except for
+    those in _MODULES."""
 
     def __init__(self, package: str, names: Sequence[str]) -> None:
         self._package = package
@@ -29,8 +31,8 @@ class LazyCommands(Mapping[str, click.Command]):
     def __getitem__(self, name: str) -> click.Command:
         if name not in self._names:
             raise KeyError(name)
-        module = name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"{self._package}.{module}"), module)
+        module = import_module(f"{self._package}.{_MODULES.get(name, name)}")
+        command: click.Command = getattr(module, name.replace("-", "_"))
         return command
 
     def __iter__(self) -> Iterator[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,14 @@ from scheduler_ext.cli.options import (
 )
 from scheduler_ext.cli.output import printable
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
-from scheduler_ext.core.errors import ClusterError, ConfigError, InventoryError, PodError
+from scheduler_ext.core.errors import (
+    ClusterError,
+    ConfigError,
+    InventoryError,
+    PodError,
+    SchedulerExtError,
+    SnapshotFileError,
+)
 from scheduler_ext.sources.clusterstate import ClusterState, file_state, state_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration, load_config
@@ -36,16 +44,23 @@ _STDIN_READ = "scheduler_ext.stdin_read"
 _SHOWN_NAMES = 10
 
 
+@contextmanager
+def naming(source: object, unreadable: type[SchedulerExtError]) -> Iterator[None]:
+    """Errors inside name their source; one of the file system becomes an ``unreadable`` error."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(f"{source}: {error.strerror or error}") from None
+    except (ConfigError, InventoryError, SnapshotFileError) as error:
+        raise type(error)(f"{source}: {error}") from None
+
+
 def read_config(path: Path | None) -> Configuration:
     """The configuration of a file, or the defaults. Raises ConfigError naming file and key."""
     if path is None:
         return Configuration()
-    try:
+    with naming(path, ConfigError):
         return load_config(read_file(path, MAX_CONFIGURATION_BYTES))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or error}") from None
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
 
 
 def read_input(path: Path) -> bytes:
@@ -64,12 +79,8 @@ def read_pod_list(filename: Path, namespace: str, *, only: bool) -> list[Manifes
 
     With ``only``, pods of other namespaces are an error. Raises InventoryError naming the file.
     """
-    try:
+    with naming(filename, InventoryError):
         return in_namespace(read_manifests(read_input(filename)), namespace, only=only)
-    except OSError as error:
-        raise InventoryError(f"{filename}: {error.strerror or error}") from None
-    except InventoryError as error:
-        raise InventoryError(f"{filename}: {error}") from None
 
 
 def read_pod(filename: Path, namespace: str, *, only: bool, name: str | None = None) -> Manifest:
@@ -89,10 +100,8 @@ def read_pod(filename: Path, namespace: str, *, only: bool, name: str | None = N
 
 def every_pod_of(manifests: list[Manifest], filename: Path) -> list[kube.Pod]:
     """All pods of a file's manifests, replicas included. Raises InventoryError naming the file."""
-    try:
+    with naming(filename, InventoryError):
         return every_pod(manifests)
-    except InventoryError as error:
-        raise InventoryError(f"{filename}: {error}") from None
 
 
 def one_source(**flags: object) -> None:
@@ -120,7 +129,10 @@ class Source:
     def state(self, config: Configuration, *, with_objects: bool = False) -> ClusterState:
         """The cluster, on request with its objects. Raises InventoryError, ClusterError."""
         if self.inventory is not None:
-            return self._of_file(self.inventory, config)
+            if str(self.inventory) != STDIN:
+                return file_state(self.inventory, config)
+            with naming("standard input", InventoryError):
+                return state_of(read_objects(read_input(self.inventory)), "standard input", config)
         assert self.kubeconfig is not None
         # The import of the client takes longer than most commands.
         from scheduler_ext.cluster.client.transport import Transport
@@ -136,16 +148,6 @@ class Source:
         for problem in state.problems.values():
             click.echo(printable(f"warning: {problem}"), err=True)
         return state
-
-    def _of_file(self, path: Path, config: Configuration) -> ClusterState:
-        if str(path) != STDIN:
-            return file_state(path, config)
-        try:
-            return state_of(read_objects(read_input(path)), "standard input", config)
-        except OSError as error:
-            raise InventoryError(f"standard input: {error.strerror or error}") from None
-        except InventoryError as error:
-            raise InventoryError(f"standard input: {error}") from None
 
 
 def source_of(

@@ -21,16 +21,8 @@ from scheduler_ext.cli.output import print_notes, print_output, print_table
 from scheduler_ext.views.listing import inventory_list
 
 _NODE_HEADER = (
-    "NODE",
-    "STATE",
-    "SOURCE",
-    "GPUS",
-    "SICK",
-    "CORDONED",
-    "HELD UNSEEN",
-    "MODEL",
-    "FREE MIB",
-    "MIG FREE",
+    *("NODE", "STATE", "SOURCE", "GPUS", "SICK", "CORDONED"),
+    *("HELD UNSEEN", "MODEL", "FREE MIB", "MIG FREE"),
 )
 _DEVICE_HEADER = (
     *("NODE", "GPU", "UUID", "MODEL", "HEALTH", "CORDONED"),
@@ -64,11 +56,15 @@ def print_listing(listing: dict[str, Any], output: str) -> None:
 
 def print_inventory(listing: dict[str, Any], *, wide: bool) -> None:
     """A line for each node, or with ``wide`` for each GPU."""
-    if wide:
-        _print_devices(listing["items"])
-    else:
-        _print_nodes(listing["items"])
-    _print_notes(listing["items"])
+    items = listing["items"]
+    (_print_devices if wide else _print_nodes)(items)
+    for item in items:
+        notes = [each["text"] for each in item["unattributed"]]
+        if item["problem"]:
+            notes.append(f"its report is refused, {item['source']} are shown")
+        if item["cordonsUnknown"]:
+            notes.append(f"cordoned, and no GPU of the node: {', '.join(item['cordonsUnknown'])}")
+        print_notes(f"{item['node']}: {note}" for note in notes)
 
 
 def _print_nodes(items: list[dict[str, Any]]) -> None:
@@ -124,16 +120,6 @@ def _promised_and_free(device: dict[str, Any]) -> tuple[object, object]:
     if device["mayBeHeld"]:
         return f"≥{memory['requestedAtLeastMiB']}", f"≤{memory['freeAtMostMiB']}"
     return memory["requestedMiB"], memory["freeMiB"]
-
-
-def _print_notes(items: list[dict[str, Any]]) -> None:
-    for item in items:
-        notes = [each["text"] for each in item["unattributed"]]
-        if item["problem"]:
-            notes.append(f"its report is refused, {item['source']} are shown")
-        if item["cordonsUnknown"]:
-            notes.append(f"cordoned, and no GPU of the node: {', '.join(item['cordonsUnknown'])}")
-        print_notes(f"{item['node']}: {note}" for note in notes)
 
 
 def _cordoned(item: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``scheduler-ext node``: the GPUs of one node and the pods that hold them."""
+"""``scheduler-ext nodes`` and ``node``: the GPU nodes of a live cluster, and one of them in full."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.answers import Live, live_options
+from scheduler_ext.cli.inventory import print_listing
 from scheduler_ext.cli.kubeconfigs import complete_nodes
 from scheduler_ext.cli.options import without_namespace_options
 from scheduler_ext.cli.output import print_notes, print_output, printable, styled
@@ -19,6 +20,17 @@ _BAR_CELLS = 40
 # free unless a pod holds this GPU and the agent has not seen which GPU the pod holds.
 _PROMISED, _USED, _UNKNOWN, _FREE, _MAYBE = "#", "+", "!", ".", "?"
 _COLOURS = {_PROMISED: "blue", _USED: "cyan", _UNKNOWN: "red"}
+
+
+@click.command()
+@without_namespace_options
+@live_options
+def nodes(live: Live, output: str) -> None:
+    """List the nodes with GPUs, free memory and MIG instances.
+
+    -o wide lists every GPU.
+    """
+    print_listing(live.answers().inventory(), output)
 
 
 @click.command()

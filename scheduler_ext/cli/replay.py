@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.explain import answer_with
-from scheduler_ext.cli.inputs import read_pod
+from scheduler_ext.cli.inputs import naming, read_pod
 from scheduler_ext.cli.options import NamespacedName, filename_option, output_option
 from scheduler_ext.core.errors import PodError, RequestError, SnapshotFileError
 from scheduler_ext.explain.explainer import Explainer
@@ -45,12 +45,8 @@ def replay(
 
 
 def _explained(file: Path, pod: tuple[str, str] | None, filename: Path | None) -> dict[str, Any]:
-    try:
+    with naming(file, SnapshotFileError):
         replayed = revived(decode_snapshot_file(read_file(file), Dump))
-    except OSError as error:
-        raise SnapshotFileError(f"{file}: {error.strerror or error}") from None
-    except SnapshotFileError as error:
-        raise SnapshotFileError(f"{file}: {error}") from None
     explainer = Explainer(replayed, replayed.record, replayed.config)
     try:
         if pod is not None:

@@ -16,6 +16,7 @@ import click
 
 from scheduler_ext.cli.inputs import STDIN, one_source, read_config
 from scheduler_ext.cli.options import (
+    FILE,
     NamespacedName,
     check_context,
     config_option,
@@ -64,25 +65,25 @@ class Listen(click.ParamType[tuple[str, int]]):
 @inventory_option
 @followed_option
 @context_option
-@click.option("--in-cluster", is_flag=True, help="The cluster this pod runs in, followed.")
+@click.option("--in-cluster", is_flag=True, help="Watch the cluster of this pod.")
 @click.option(
     "--lease",
     type=NamespacedName(),
-    help="kube-scheduler's Lease, NAMESPACE/NAME: only where our own pod holds it is anything written to the "
-    "cluster. Without it, always.",
+    help="kube-scheduler's Lease, NAMESPACE/NAME: this extender writes to the cluster only while its pod "
+    "holds the Lease (default: always).",
 )
 @click.option(
     "--own-lease",
     type=NamespacedName(),
-    help="A Lease of the extender's own, NAMESPACE/NAME, where no kube-scheduler is in its pod: of several "
-    "extenders the holder writes to the cluster.",
+    help="A separate Lease, NAMESPACE/NAME, for an extender without a kube-scheduler in its pod: only the "
+    "holder writes to the cluster.",
 )
 @click.option(
     "--pod-name",
     envvar="POD_NAME",
     default=socket.gethostname,
     show_default="$POD_NAME, or the host name",
-    help="What this pod is called, to know its Lease by.",
+    help="Name of this pod, compared with the holder of the Lease.",
 )
 @click.option(
     "--listen", type=Listen(), default="127.0.0.1:8888", show_default=True, help="kube-scheduler's verbs."
@@ -95,14 +96,14 @@ class Listen(click.ParamType[tuple[str, int]]):
 )
 @click.option(
     "--tls-cert-file",
-    type=click.Path(path_type=Path),
-    help="Serve the API over TLS: the certificate, with its intermediates behind it.",
+    type=FILE,
+    help="Serve the API over TLS: its certificate, followed by intermediates.",
 )
-@click.option("--tls-key-file", type=click.Path(path_type=Path), help="The key of that certificate.")
+@click.option("--tls-key-file", type=FILE, help="The key of that certificate.")
 @click.option(
     "--client-ca-file",
-    type=click.Path(path_type=Path),
-    help="Who may ask: clients with a certificate signed by one of these.",
+    type=FILE,
+    help="CA of the required client certificates.",
 )
 @log_format_option
 @click.option("--workers", type=int, hidden=True, help="Anything but 1 is refused.")
@@ -172,9 +173,9 @@ def serve(
             *listen,
         )
     build_source: BuildSource = (
-        file_source(inventory_file)
+        partial(file_source, inventory_file)
         if inventory_file
-        else cluster_source(kubeconfig, context, lease, own_lease, pod_name)
+        else partial(cluster_source, kubeconfig, context, lease, own_lease, pod_name)
     )
     run_server(options, lambda: build_apps(config, build_source, tls.cert_file if tls else None))
 
@@ -195,16 +196,12 @@ def tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Pat
     )
 
 
-def file_source(path: Path) -> BuildSource:
+def file_source(path: Path, extender: Extender, config: Configuration) -> tuple[Source, Callable[[], None]]:
     """An inventory file, read before anything is served. Raises InventoryError."""
-
-    def build(extender: Extender, config: Configuration) -> tuple[Source, Callable[[], None]]:
-        source = InventorySource(path, extender, config.resource_names())
-        source.load()
-        source.start()
-        return source, source.stop
-
-    return build
+    source = InventorySource(path, extender, config.resource_names())
+    source.load()
+    source.start()
+    return source, source.stop
 
 
 def cluster_source(
@@ -213,28 +210,26 @@ def cluster_source(
     lease: tuple[str, str] | None,
     own_lease: tuple[str, str] | None,
     pod_name: str,
-) -> BuildSource:
-    """A cluster, followed from now on; ready when it has been listed. Raises ClusterError."""
+    extender: Extender,
+    config: Configuration,
+) -> tuple[Source, Callable[[], None]]:
+    """A cluster, watched from now on; ready when it has been listed. Raises ClusterError."""
+    from scheduler_ext.cluster.client.transport import Transport
+    from scheduler_ext.cluster.live import LiveInventory
+    from scheduler_ext.cluster.own_lease import Election
+    from scheduler_ext.cluster.scheduler_lease import Leadership
 
-    def build(extender: Extender, config: Configuration) -> tuple[Source, Callable[[], None]]:
-        from scheduler_ext.cluster.client.transport import Transport
-        from scheduler_ext.cluster.live import LiveInventory
-        from scheduler_ext.cluster.own_lease import Election
-        from scheduler_ext.cluster.scheduler_lease import Leadership
-
-        transport = Transport.from_kubeconfig(kubeconfig, context) if kubeconfig else Transport.in_cluster()
-        leader: BuildLeader | None = None
-        if lease is not None:
-            leader = partial(Leadership, namespace=lease[0], name=lease[1], pod=pod_name)
-        elif own_lease is not None:
-            # No other's, nor that of a former life of this pod.
-            identity = f"{pod_name}_{uuid.uuid4()}"
-            leader = partial(Election, namespace=own_lease[0], name=own_lease[1], identity=identity)
-        live = LiveInventory(transport, extender, config, leader, pod_name)
-        live.start()
-        return live, live.stop
-
-    return build
+    transport = Transport.from_kubeconfig(kubeconfig, context) if kubeconfig else Transport.in_cluster()
+    leader: BuildLeader | None = None
+    if lease is not None:
+        leader = partial(Leadership, namespace=lease[0], name=lease[1], pod=pod_name)
+    elif own_lease is not None:
+        # No other's, nor that of a former life of this pod.
+        identity = f"{pod_name}_{uuid.uuid4()}"
+        leader = partial(Election, namespace=own_lease[0], name=own_lease[1], identity=identity)
+    live = LiveInventory(transport, extender, config, leader, pod_name)
+    live.start()
+    return live, live.stop
 
 
 def build_apps(config: Configuration, build_source: BuildSource, certificate_file: Path | None = None) -> Any:

@@ -1,11 +1,13 @@
-"""``scheduler-ext reasons``: the meaning and the remedy of each rejection."""
+"""``scheduler-ext reasons`` and ``check-config``: meanings of rejections, and a configuration's check."""
 
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import click
 
+from scheduler_ext.cli.inputs import read_config
 from scheduler_ext.cli.output import print_structured
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.explain.explain import API_VERSION
@@ -28,3 +30,14 @@ def reasons(output: str) -> None:
         click.echo(reason.text)
         click.echo(textwrap.indent(textwrap.fill(f"means: {reason.meaning}", 96), "    "))
         click.echo(textwrap.indent(textwrap.fill(f"do:    {reason.remedy}", 96), "    "))
+
+
+@click.command("check-config")
+@click.argument("file", type=click.Path(path_type=Path))
+def check_config(file: Path) -> None:
+    """Check an ExtenderConfiguration file.
+
+    If the file is invalid, prints the key and the fix, and exits with 1.
+    """
+    read_config(file)
+    click.echo(f"{file}: ok")
