@@ -6,14 +6,15 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scheduler_ext.core.node.node import NodeInfo, PendingPod
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.snapshot_dump import Moment
 from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, waiting
@@ -184,24 +185,16 @@ def take_picture(path: Path, *, dark: bool = False) -> None:
     unplaced = [asking[i] for i in (3, 4, 5, 6)]
     pods = waiting(read_objects(inventory(*unplaced)), ResourceNames())
     record = server.extender.record
-    server.pending_lines = Waiting(_Waiters(pods), record, Explainer(server, record, Configuration())).lines()
+    snapshot, config = server.extender.snapshot, Configuration()
+    assert snapshot is not None
+    source = Moment(snapshot, pods, {}, config)
+    server.pending_lines = Waiting(source, record, Explainer(server, record, config)).lines()
     with server, Browser(1440, 900, dark=dark) as browser:
         browser.open(server.url)
         browser.eventually(lambda: "train-70b" in browser.text("#pending"), "who waits is drawn")
         browser.eventually(lambda: "speech-tts" in browser.text("#decisions"), "the decisions are drawn")
         time.sleep(0.5)
         browser.screenshot(path)
-
-
-@dataclass(frozen=True)
-class _Waiters:
-    """Pods that are not in any file or cluster."""
-
-    pods: Sequence[PendingPod]
-
-    def pending(self) -> Sequence[PendingPod]:
-        """All of them."""
-        return self.pods
 
 
 def _stamp(seconds: float) -> str:
