@@ -8,11 +8,10 @@ from collections.abc import Iterable
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.server.metrics.families import Family
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.views.node_usage import STATES, PodUsage, pod_usage
+from scheduler_ext.views.per_node import PerNode
 
 # The namespaces with a label value of their own: those with the largest requests. The name for all others is
 # not a valid namespace.
@@ -26,26 +25,18 @@ class AllocationMetrics(Collector):
 
     def __init__(self, source: Watched) -> None:
         self._source = source
-        self._known: dict[str, tuple[NodeInfo, PodUsage | None]] = {}
-        self._told: tuple[Snapshot | None, tuple[Family, ...]] = (None, ())
+        self._usage = PerNode(lambda node: pod_usage(node.info))
+        self._last: tuple[Snapshot | None, tuple[GaugeMetricFamily, ...]] = (None, ())
 
-    def collect(self) -> Iterable[Family]:
+    def collect(self) -> Iterable[GaugeMetricFamily]:
         snapshot = self._source.snapshot
-        if snapshot is None or self._told[0] is not snapshot:
-            self._told = snapshot, _families(self._usage(snapshot))
-        return self._told[1]
-
-    def _usage(self, snapshot: Snapshot | None) -> list[PodUsage]:
-        known = {}
-        for name, node in snapshot.nodes.items() if snapshot is not None else ():
-            before = self._known.get(name)
-            same = before is not None and before[0] is node.info
-            known[name] = before if same and before else (node.info, pod_usage(node.info))
-        self._known = known
-        return [usage for _, usage in known.values() if usage is not None]
+        if snapshot is None or self._last[0] is not snapshot:
+            usage = self._usage.of(snapshot).values()
+            self._last = snapshot, _families([each for each in usage if each is not None])
+        return self._last[1]
 
 
-def _families(usage: list[PodUsage]) -> tuple[Family, ...]:
+def _families(usage: list[PodUsage]) -> tuple[GaugeMetricFamily, ...]:
     units: Counter[tuple[str, str]] = Counter()
     share_mib: Counter[str] = Counter()
     states: Counter[str] = Counter()
