@@ -47,11 +47,13 @@ e2e: .venv ## Run the end-to-end tests on a real control plane (builds it once: 
 	@$(E2E) -m 'e2e and not alone' --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
 	@$(E2E) -m 'e2e and alone' $(ARGS) || [ $$? = 5 ]
 
-check: .venv ## Check format, lint, types and layers
+check: .venv ## Check format, lint, types, layers, spelling and prose
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/proselint check --config proselint.json README.md CHANGELOG.md CONTRIBUTING.md docs
 
 bench: .venv ## Measure latency at the wire into benchmarks/results/ (minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.latency --json benchmarks/results/latency.json \

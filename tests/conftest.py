@@ -23,7 +23,7 @@ _WAITING = ("benchmarks", "cli", "cluster", "monitoring", "server", "sources")
 # Deadlines measure the machine, and a cluster is large data by nature; neither says anything of a law.
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
-# At every change half of the examples that CI tries (full), and always the same ones.
+# For each change half of the examples that CI tries (full), always the same ones.
 settings.register_profile(
     "default", max_examples=50, derandomize=True, deadline=None, suppress_health_check=_QUIET
 )
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def unsettled_heap() -> Iterator[None]:
-    """An inventory that was read does not settle the heap of this process, which holds all tests as well.
+    """A loaded inventory does not settle the heap of this process, which holds all tests as well.
 
     That would walk them for a third of a second each time. test_memory.py runs the real function.
     """

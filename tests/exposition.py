@@ -1,4 +1,4 @@
-"""Every metric there is, with all its labels, as a scrape shows it."""
+"""Every metric with all its labels, as in a scrape."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def exposition() -> list[Metric]:
     source = InventorySource(SAMPLE, nodes, resources)
     source.load()
     nodes.update_nodes({"h100-02": _with_a_pod(source, "h100-02")})
-    # It counts, and is asked nothing.
+    # It counts, and receives no request.
     transport = Transport(kubernetes.client.Configuration())
     watch = Reflector("nodes", transport, "/", Decoder(PodDisruptionBudget), BudgetHandler())
     watch.restarts.inc("nodes", "ended")

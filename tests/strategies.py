@@ -127,7 +127,7 @@ cpu_asks = st.sampled_from((0, 0, 500, 4_000, 12_000, 64_000))
 @cache
 @st.composite
 def requests(draw: DrawFn) -> GpuRequest:
-    """A pod that asks GPUs in any of the ways there are, with any wishes."""
+    """A pod with GPUs in any form of request, with any wishes."""
     kind = draw(_kinds)
     units = draw(unit_asks(max_count=2 if kind == "both" else 4)) if kind != "shares" else ()
     shares = draw(share_asks()) if kind != "units" else None
@@ -138,7 +138,7 @@ def requests(draw: DrawFn) -> GpuRequest:
     return replace(request, exclusive=False) if shared else request
 
 
-# A cluster takes longer to draw than a request: so it is asked about more than one.
+# A cluster takes longer to draw than a request: so it gets more than one.
 several_requests = st.lists(requests(), min_size=3, max_size=3)
 
 
@@ -188,7 +188,7 @@ _cpu_elsewhere_milli = st.sampled_from((0, 0, 7_500, 96_000))
 @cache
 @st.composite
 def node_infos(draw: DrawFn, name: str = "node") -> NodeInfo:
-    """One node: reported, estimated, known to have no GPU, or unheard of; with or without a Node object."""
+    """One node: reported, estimated, without GPUs, or unknown; with or without a Node object."""
     source = draw(_sources)
     report = draw(reports()) if source == "report" else None
     uuids = tuple(device.uuid for device in report.devices) if report else ()

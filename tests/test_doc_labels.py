@@ -1,4 +1,4 @@
-"""The reference of labels names every label that is read of a Node, and no other."""
+"""The reference of labels has exactly the Node labels that are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler_ext.core.node.node_labels import change_in_progress, is_spot, nod
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from tests.pages import ROOT, page, rows
 
-# Which labels are read depends on other labels: nodes of every vendor and cloud, and of none.
+# Labels decide which other labels are read: nodes of every vendor and cloud, and of none.
 A100 = "NVIDIA-A100-SXM4-80GB"
 NODES: tuple[dict[str, str], ...] = (
     {},

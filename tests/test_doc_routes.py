@@ -1,4 +1,4 @@
-"""The reference names every path that is answered, on whichever listener, and no other."""
+"""The reference has exactly the answered paths of all listeners."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def served() -> set[str]:
 
 
 def paths(app: Flask) -> set[str]:
-    """Method and path of every route; files of the page are its own affair."""
+    """Method and path of every route; the page's files are documented elsewhere."""
     return {
         f"{method} {rule.rule}"
         for rule in app.url_map.iter_rules()

@@ -1,4 +1,4 @@
-"""All that is installed is pinned with the hashes of its files, and nothing is installed in another way."""
+"""Every installed package is pinned with the hashes of its files, and none is installed in another way."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_part_is_the_same_as_in_the_whole(file: Path) -> None:
 
 
 def here(file: Path) -> dict[str, str]:
-    """Name to version of everything that a file installs on this Python."""
+    """Name to version of every package that a file installs on this Python."""
     return {
         canonicalize_name(requirement.name): str(requirement.specifier).removeprefix("==")
         for requirement, _ in locked(file)
@@ -96,7 +96,7 @@ def test_the_tests_run_with_what_is_pinned() -> None:
 
 
 def test_releases_are_there_for_every_python() -> None:
-    """Of a package with a marker on Python's version, the lines together leave no version out."""
+    """For a package with a marker on Python's version, the lines together cover every version."""
     for minor in range(11, 15):
         for patch in (0, 4, 5, 9):
             environment = {"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.{patch}"}
@@ -115,7 +115,7 @@ PIP_ITSELF = "install --quiet pip"
 
 @pytest.mark.parametrize("name", INSTALLERS)
 def test_nothing_is_installed_without_hashes(name: str) -> None:
-    """Except pip itself, which some Pythons come without, and this project's own build."""
+    """Except pip itself, which some Pythons lack, and this project's own build."""
     text = re.sub(r"^#.*\n", "", (ROOT / name).read_text(), flags=re.MULTILINE).replace("\\\n", " ")
     commands = [line for line in text.splitlines() if re.search(r"\bpip\b.*\binstall\b", line)]
     assert any("--no-deps" in command for command in commands)
@@ -125,7 +125,7 @@ def test_nothing_is_installed_without_hashes(name: str) -> None:
 
 
 def test_the_command_for_digests_writes_what_kustomize_takes(tmp_path: Path) -> None:
-    """docker is a script here: no registry is asked."""
+    """docker is a script here, without access to a registry."""
     digest = f"sha256:{'ab' * 32}"
     docker = tmp_path / "docker"
     docker.write_text(

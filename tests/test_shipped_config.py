@@ -34,7 +34,7 @@ spec:
 
 
 def defaults() -> dict[str, Any]:
-    """The default configuration, and the same from a file that spells it out."""
+    """The default configuration, and the same from a file with all its values."""
     spelled: dict[str, Any] = msgspec.to_builtins(Configuration())
     spelled["score"]["weights"] = dict(DEFAULT_WEIGHTS)
     return spelled

@@ -190,7 +190,7 @@ def test_the_test_is_there(test: str) -> None:
 
 
 def test_nothing_is_bound_without_shares() -> None:
-    """A complete request is answered with how to change that."""
+    """A complete request gets instructions for a change."""
     args = {"PodName": "p", "PodNamespace": "default", "PodUID": "u", "Node": "h100-02"}
     with Product(inventory=SAMPLE).ready() as server:
         reply = server.post("bind", json.dumps(args).encode())
@@ -199,7 +199,7 @@ def test_nothing_is_bound_without_shares() -> None:
 
 @given(clusters(), several_requests)
 def test_annotations_only_restrict(cluster: Sequence[NodeInfo], asked: list[GpuRequest]) -> None:
-    """Where a pod fits with its annotations, it fits without them."""
+    """A pod that fits with its annotations fits without them."""
     snapshot = snapshot_of(cluster)
     for request in asked:
         plain = replace(GpuRequest(), **{key: getattr(request, key) for key in OF_THE_POD})
@@ -212,7 +212,7 @@ OF_THE_POD = ("units", "shares", "priority", "cpu_milli", "by_container")
 
 
 def test_metrics_name_no_pod(tmp_path: Path) -> None:
-    """At the finest level of detail, of a cluster whose pods have GPUs."""
+    """At the finest level of detail, for a cluster whose pods have GPUs."""
     objects: list[Any] = list(yaml.safe_load_all(SAMPLE.read_bytes()))
     names = {each["metadata"]["name"] for each in objects if each["kind"] == "Pod"}
     assert names

@@ -1,9 +1,9 @@
-"""Two extenders and an API server as a model, and a search through all orders of all their steps.
+"""Model two extenders and an API server, and search all orders of all their steps.
 
-A state of the world is a value: what the API server has, what is on its way to it, and of each extender the
-number of its local state (``bind_states``), the answers on their way to it and what its watches have not told
-yet. A call is two steps, done and answered, with anything in between. Versions count by object, not by
-server, so that equal objects are equal states.
+A state of the world is a value: the objects of the API server, the writes on their way to it, and for each
+extender the number of its local state (``bind_states``), the answers on their way to it and its pending watch
+events. A call has two steps, done and answered, with any other steps in between. Versions count by object,
+not by server, so that equal objects are equal states.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tests.binding.bind_states import GPU_MIB, Held, Locals, Pod, Setting, Task,
 
 CONFLICT, NOT_FOUND, TOO_MANY = 409, 404, 429
 READS = ("get", "list", "read")
-# More than can be next in any state.
+# More than the possible next steps of any state.
 _STEPS = 256
 
 
 class Asked(NamedTuple):
-    """A request of kube-scheduler's: of which extender, for which pod (by name), on which node."""
+    """A request of kube-scheduler: the extender, the pod (by name), the node."""
 
     extender: int
     pod: str
@@ -32,10 +32,11 @@ class Asked(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """How often each thing may happen: answers that are ``lost`` (their write done, not done, or done late),
-    calls that are ``refused`` with 429 or never sent, Bindings refused with 409 though nothing changed
-    (``conflicted``), pods that are ``touched`` by somebody else, that end (``ended``, deleted and made anew),
-    extenders that are ``restarted`` or become active again (``turned``), and looks after what stayed open."""
+    """How often each event may happen: answers that are ``lost`` (their write done, not done, or done late),
+    calls that are ``refused`` with 429 or never sent, Bindings refused with 409 without a change
+    (``conflicted``), pods that others ``touch``, that end (``ended``, deleted and created again), extenders
+    that are ``restarted`` or become active again (``turned``), and checks of open intents.
+    """
 
     lost: int = 0
     refused: int = 0
@@ -48,12 +49,12 @@ class Budget(NamedTuple):
     looked: int = 0
 
     def less(self, name: str) -> Budget:
-        """One fewer."""
+        """The bounds with one fewer of an event."""
         return self._replace(**{name: getattr(self, name) - 1})
 
 
 class Run(NamedTuple):
-    """One extender: its local state, answers on their way to it, and what its watches have yet to tell."""
+    """One extender: its local state, the answers on their way to it, and its pending watch events."""
 
     local: int
     answers: tuple[tuple[Task, Value], ...] = ()
@@ -62,7 +63,7 @@ class Run(NamedTuple):
 
 
 class World(NamedTuple):
-    """Everything; ``orphans`` are writes that somebody sent who waits for no answer."""
+    """The whole world; ``orphans`` are writes whose sender no longer waits for the answer."""
 
     pods: tuple[Pod, ...]
     written: tuple[tuple[str, Written], ...]
@@ -73,19 +74,21 @@ class World(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What happened, and the world after it; of millions of steps few are told."""
+    """A step and the world after it; formatted only when printed, because a search has millions of steps."""
 
     text: str
     of: tuple[Any, ...]
     world: World
 
     def told(self) -> str:
-        """For people."""
+        """The step as a line for the reader of a failure."""
         return self.text.format(*map(shown, self.of))
 
 
 class Found(NamedTuple):
-    """What a search came to: ``problem`` with the ``steps`` that lead there, or none in all ``states``."""
+    """The result of a search: ``problem`` with the ``steps`` that lead there, or no problem in ``states``
+    states.
+    """
 
     states: int
     locals: int
@@ -96,7 +99,9 @@ class Found(NamedTuple):
 
 @dataclass
 class Model:
-    """A setting with its requests, and what may happen. ``watches`` are late by any time; else, for ever."""
+    """A setting with its requests and possible events. With ``watches``, watch events arrive at any time,
+    otherwise never.
+    """
 
     setting: Setting
     asked: tuple[Asked, ...]
@@ -109,13 +114,13 @@ class Model:
         self.locals = [Locals(self.setting, name) for name in self.setting.names]
 
     def start(self) -> World:
-        """Every extender knows every pod; nothing is bound or written."""
+        """The initial world: every extender knows every pod, and no pod is bound."""
         pods = tuple(Pod(f"{name}-1", 1) for name in sorted(self.setting.sizes))
         runs = tuple(Run(local.after(None, ("boot", pods, ()))) for local in self.locals)
         return World(pods, (), frozenset(), runs, frozenset(range(len(self.asked))), self.budget)
 
     def steps(self, world: World) -> Iterator[Step]:
-        """All that can happen next."""
+        """All possible next steps."""
         for extender in range(len(world.runs)):
             yield from self._of_extender(world, extender)
         for write in world.orphans:
@@ -202,7 +207,7 @@ class Model:
             if not any(
                 known == task for known, _ in self.locals[extender].views[after.runs[extender].local].calls
             ):
-                # It did not ask.
+                # The extender did not send it.
                 yield Step("{} looks after {} on {}", (name, str(key), node), after)
                 continue
             answer = self._read(world, ("get", name_of(key[0])))
@@ -248,7 +253,7 @@ class Model:
         raise AssertionError(call)
 
     def _done(self, world: World, write: Value) -> tuple[World, Value]:
-        """A write as the API server does it: the world after it, and the answer."""
+        """A write as the API server performs it: the world after it, and the answer."""
         if write[0] == "post":
             _, uid, version, node, gpu = write
             pod = next((pod for pod in world.pods if pod.uid == uid), None)
@@ -272,7 +277,7 @@ class Model:
         return self._tell(world, written=("heard", node, after)), ("done", after.version)
 
     def _pod(self, world: World, before: Pod, after: Pod) -> World:
-        """A pod is not what it was; under another uid it is another one."""
+        """The pod changes; under another uid it is another pod."""
         pods = tuple(after if pod is before else pod for pod in world.pods)
         world = world._replace(pods=pods)
         if after.uid != before.uid:
@@ -294,7 +299,7 @@ class Model:
     def _given(
         self, world: World, extender: int, given: Value, run: Run | None = None, budget: str | None = None
     ) -> World:
-        """An extender takes an input."""
+        """An extender receives an input."""
         run = run if run is not None else world.runs[extender]
         local = self.locals[extender].after(run.local, given)
         if budget is not None:
@@ -306,7 +311,7 @@ class Model:
         return world._replace(runs=(*world.runs[:extender], run, *world.runs[extender + 1 :]))
 
     def problem(self, world: World) -> str | None:
-        """What is wrong in a state: memory promised twice, or about to be."""
+        """The violation in a state: memory promised twice, or about to be."""
         used: dict[str, int] = {}
         for pod in world.pods:
             if pod.gpu is not None and not pod.finished:
@@ -323,7 +328,7 @@ class Model:
         return self._uncounted(world)
 
     def _uncounted(self, world: World) -> str | None:
-        """A Binding that can still succeed, or a bound pod, that whoever writes next does not count."""
+        """A Binding that can still succeed, or a bound pod, that the next writer would not count."""
         coming = list(self._coming(world))
         written = dict(world.written)
         for uid, version, node, gpu in coming:
@@ -357,9 +362,10 @@ class Model:
 
 
 def search(model: Model, most: int = 2_000_000) -> Found:
-    """Every state that can be reached, nearest first, up to ``most``; ends at the first problem."""
+    """Every reachable state, nearest first, up to ``most``; ends at the first problem."""
     first = model.start()
-    # Each with the one before it, and which of its steps: in one number, for there are millions.
+    # Each state with its predecessor and the step's number, packed in one integer, because there are
+    # millions.
     came: dict[int, int] = {hash(first): 0}
     waiting = deque([first])
     with patch.object(locked_cache, "place", model.setting.place):
@@ -398,7 +404,7 @@ def _way(model: Model, came: dict[int, int], world: World, there: int) -> tuple[
 
 
 def shown(value: Value) -> str:
-    """A call, an answer or an event for people."""
+    """A call, an answer or an event as text."""
     match value:
         case str():
             return value

@@ -1,7 +1,7 @@
-"""One extender as a state machine: the real protocol and ledger, driven by inputs, its states as numbers.
+"""Run one extender as a state machine: the real protocol and ledger, driven by inputs, with numbered states.
 
-Generators cannot be copied. So a state is reached by doing anew what led there, once for each (state, input),
-and two are the same where ledger, fences and the frames of the generators hold the same.
+Generators cannot be copied. A state is therefore reached by repeating the inputs that led there, once for
+each (state, input). Two states are equal if ledger, fences and the frames of the generators are equal.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SHARE = "gpu.scheduler-ext.io/memory-mib"
 Value: TypeAlias = tuple[Any, ...]
 """A call, an answer or an input as a tuple that begins with its kind."""
 Task: TypeAlias = tuple[Any, ...]
-"""What an extender is at: ("bind", which of the requests, uid), or ("settle", node, key)."""
+"""The subject of an extender's work: ("bind", request number, uid), or ("settle", node, key)."""
 
 
 class Pod(NamedTuple):
@@ -61,7 +61,7 @@ class Pod(NamedTuple):
 
 
 class Held(NamedTuple):
-    """An intent as it is written."""
+    """An intent in its written form."""
 
     uid: str
     version: str
@@ -78,7 +78,7 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class Setting:
-    """What there is: GPUs by node, what pods ask, and which classes the extenders are made of."""
+    """The fixed part of a setting: GPUs by node, the pods' requests, and the classes of the extenders."""
 
     gpus: Mapping[str, tuple[str, ...]]
     sizes: Mapping[str, int]
@@ -88,11 +88,11 @@ class Setting:
     known: dict[Hashable, Any] = field(default_factory=dict)
 
     def size(self, uid: str) -> int:
-        """What a pod asks, in MiB."""
+        """The requested memory of a pod, in MiB."""
         return self.sizes[name_of(uid)]
 
     def bound(self, pod: Pod) -> BoundPod:
-        """A pod that holds, or waits, as the wire would read it."""
+        """A pod that holds or waits, as the wire decodes it."""
         key = ("bound", pod.uid, pod.gpu, pod.finished, pod.deleting)
         if key not in self.known:
             size = self.size(pod.uid)
@@ -114,7 +114,7 @@ class Setting:
         return PendingPod(self.bound(pod), str(pod.version), "ours")
 
     def intent(self, held: Held) -> Intent:
-        """An intent as it is read."""
+        """An intent in its decoded form."""
         if held not in self.known:
             pod = self.bound(Pod(held.uid, 0, gpu=held.gpu))
             self.known[held] = Intent(pod, held.version, held.extender)
@@ -122,13 +122,13 @@ class Setting:
         return found
 
     def reservation(self, node: str, written: Written | None) -> Reservation | None:
-        """A reservation as it is read."""
+        """A reservation in its decoded form."""
         if written is None:
             return None
         return Reservation(node, "", str(written.version), tuple(map(self.intent, written.intents)))
 
     def place(self, info: NodeInfo, request: GpuRequest, *_: Any, **__: Any) -> Placement | str:
-        """The real one, which is asked the same very often."""
+        """The real function, memoized because it gets equal arguments very often."""
         pods = tuple((pod.uid, *pod.devices.get("main", ()), pod.holds) for pod in info.pods)
         key = ("place", info.name, pods, request)
         if key not in self.known:
@@ -146,7 +146,7 @@ def name_of(uid: str) -> str:
 
 
 class View(NamedTuple):
-    """What the explorer needs to know of a local state."""
+    """The explorer's view of a local state."""
 
     calls: tuple[tuple[Task, Value], ...]
     turns: frozenset[str]
@@ -173,14 +173,14 @@ class Machine:
             self.locked.cache.update_report(node, report(uuids), 0.0, 0.0)
 
     def take(self, given: Value) -> None:
-        """One input: what is heard, asked or answered."""
+        """Apply one input: an event, a request or an answer."""
         getattr(self, f"_{given[0]}")(*given[1:])
 
     def _boot(self, pods: Sequence[Pod], written: Value) -> None:
         self._listed(pods, written)
 
     def _turned(self, pods: Sequence[Pod], written: Value) -> None:
-        """Active again: everything is listed anew."""
+        """Become active again: everything is listed once more."""
         self.locked.invalidate_fence()
         self._listed(pods, written)
 
@@ -276,7 +276,7 @@ class Machine:
         return PodNow(pod.uid, pod.node, bound, self._setting.pending(pod) if waits else None)
 
     def view(self) -> View:
-        """What the explorer needs."""
+        """The view for the explorer."""
         inventory = self.locked.cache
         nodes = {node: inventory.info(node) for node in self._setting.gpus}
         return View(
@@ -295,7 +295,7 @@ class Machine:
         )
 
     def image(self) -> Hashable:
-        """All that its further life follows from."""
+        """Everything that determines the extender's future."""
         inventory = self.locked.cache
         inventory.take_changes()
         return (
@@ -342,7 +342,7 @@ def _held(intent: Intent) -> Held:
 
 
 def _frames(steps: Any) -> Iterator[Hashable]:
-    """Where a generator is, and what it knows: its frames down to the one that called."""
+    """Position and local variables of a generator: its frames down to the innermost."""
     while isinstance(steps, GeneratorType):
         frame: Any = steps.gi_frame
         known = {name: value for name, value in frame.f_locals.items() if name != "self"}
@@ -350,14 +350,14 @@ def _frames(steps: Any) -> Iterator[Hashable]:
         steps = steps.gi_yieldfrom
 
 
-# Most values are one of these.
+# Most values have one of these types.
 _PLAIN = frozenset((type(None), bool, int, str, float, bytes))
-# The world around a locked cache, which has no state, or the same in all.
+# The surroundings of a locked cache, which have no state or the same state everywhere.
 _CONSTANT = (Extender, Report, NodeRecord, Binding)
 
 
 def frozen(value: Any) -> Hashable:
-    """A value of any depth as one to hash and compare; what it is made of counts, not which object it is."""
+    """A value of any depth as a hashable one; identity of objects does not matter, only content."""
     plain: Hashable = value
     if type(value) in _PLAIN:
         return plain
@@ -373,7 +373,7 @@ def frozen(value: Any) -> Hashable:
                 value.terminating,
             )
         case Reservation():
-            # Every stamp is another one; that there is one counts.
+            # Every stamp differs; only its presence counts.
             return value.node, value.resource_version, frozen(value.intents), bool(value.stamp)
         case OrderedDict():
             return tuple((frozen(key), frozen(part)) for key, part in value.items())
@@ -391,7 +391,7 @@ def frozen(value: Any) -> Hashable:
 
 
 class Locals:
-    """The local states of one extender, by number; each with the shortest known way to it."""
+    """The local states of one extender, by number, each with its shortest known path."""
 
     def __init__(self, setting: Setting, name: str) -> None:
         self._setting = setting
@@ -403,7 +403,7 @@ class Locals:
         self._live: OrderedDict[int, Machine] = OrderedDict()
 
     def after(self, number: int | None, given: Value) -> int:
-        """The state after an input; None is before the first."""
+        """The state after an input; None stands for the state before the first."""
         key = (number, given)
         found = self._after.get(key)
         if found is None:
@@ -419,7 +419,7 @@ class Locals:
             found = self._numbers[image] = len(self._ways)
             self._ways.append((*(self._ways[number] if number is not None else ()), given))
             self.views.append(machine.view())
-            # Likely the next to be asked about; it serves once.
+            # Probably the next query; used once.
             self._live[found] = machine
             if len(self._live) > 2000:
                 self._live.popitem(last=False)

@@ -1,4 +1,4 @@
-"""A cluster in some hundred lines, one step after the other: what is true, whatever an extender believes."""
+"""A simulated cluster that changes step by step and holds the truth, whatever an extender believes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ HALF = "nvidia.com/mig-3g.40gb"
 GPU_MIB = 1000
 NODES = {"a": ("a0", "a1"), "b": ("b0",), "w": ("w0", "w1"), "m": ("m0",)}
 OFFERS: dict[str, Json] = {"a": {SHARE: 2 * GPU_MIB}, "b": {SHARE: GPU_MIB}, "w": {WHOLE: 2}, "m": {HALF: 2}}
-# What a device plugin hands out, and where.
+# The devices that a device plugin hands out, with their nodes.
 HANDED_OUT = {WHOLE: "w", HALF: "m"}
-# Of each GPU for shares, and of each NODE/RESOURCE, there is so much.
+# The capacity of each GPU for shares, and of each NODE/RESOURCE.
 ROOM = {uuid: GPU_MIB for node in "ab" for uuid in NODES[node]} | {f"w/{WHOLE}": 2, f"m/{HALF}": 2}
 
 
 def asking(limits: Json, *init: Json) -> Json:
-    """The containers of a pod that asks this, after init containers or sidecars."""
+    """The containers of a pod with this request, after init containers or sidecars."""
     main = {"name": "main", "resources": {"limits": limits}}
     return {"containers": [main], "initContainers": list(init)}
 
@@ -50,7 +50,7 @@ ASKS: tuple[Json, ...] = (
 
 @dataclass
 class Cluster:
-    """Pods by name, and what each GPU is like."""
+    """Pods by name, and the properties of each GPU."""
 
     pods: dict[str, Json] = field(default_factory=dict)
     gpus: dict[str, Device] = field(default_factory=dict)
@@ -67,19 +67,19 @@ class Cluster:
         self.gpus["m0"] = Device("m0", 0, "nvidia", "A100", a100, (8, 0), Memory(81920), mig=mig)
 
     def create(self, name: str, asks: Json, priority: int) -> Json:
-        """A pod of this name, another one than before."""
+        """A new pod with an old name."""
         self.created += 1
         made = pod(name, schedulerName="ours", priority=priority, **asks)
         made["metadata"]["uid"] = f"{name}-{self.created}"
         return self.write(made)
 
     def change(self, name: str, **status: Any) -> Json:
-        """Somebody writes the pod's status."""
+        """Another client writes the pod's status."""
         there = self.pods[name]
         return self.write(there | {"status": there["status"] | status})
 
     def write(self, changed: Json) -> Json:
-        """A pod is as this says, at a version of its own."""
+        """Set a pod; it gets a version of its own."""
         self.version += 1
         changed["metadata"] = changed["metadata"] | {"resourceVersion": str(self.version)}
         self.pods[changed["metadata"]["name"]] = changed
@@ -91,7 +91,7 @@ class Cluster:
         return [there for there in bound if there["status"]["phase"] not in FINISHED]
 
     def used(self) -> Counter[str]:
-        """What is held of what there is room for."""
+        """Held amounts by capacity."""
         used: Counter[str] = Counter()
         for there in self.pods.values():
             mine = held(there)
@@ -100,7 +100,7 @@ class Cluster:
         return used
 
     def report(self, node: str) -> Report:
-        """What the node's agent sees now: what is handed out, to pods in the order of their uids."""
+        """The view of the node's agent: devices handed out to pods in the order of their uids."""
         takers = [
             Holder(uid=there["metadata"]["uid"])
             for there in sorted(self.on(node), key=lambda there: str(there["metadata"]["uid"]))

@@ -1,4 +1,4 @@
-"""The API server of that cluster, as binding asks it: versions, preconditions, and what may come late."""
+"""The API server of that cluster as binding calls it: versions, preconditions, and late writes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Server(Cluster):
     reservations: dict[str, Reservation] = field(default_factory=dict)
 
     def done(self, call: Call) -> Outcome[Any]:
-        """What a call does, and its answer."""
+        """The effect of a call, and its answer."""
         match call:
             case GetPod(_, name):
                 found = self.pods.get(name)
@@ -77,25 +77,25 @@ class Server(Cluster):
         return Done(None)
 
     def coming(self, calls: list[Call]) -> Iterator[PostBinding]:
-        """Those Bindings among the calls that can succeed still."""
+        """The Bindings among the calls that can still succeed."""
         for call in calls:
             if isinstance(call, PostBinding) and isinstance(self._copy()._bind(call), Done):
                 yield call
 
     def _copy(self) -> Server:
-        """To try things on."""
+        """A copy for trials."""
         other = copy(self)
         other.pods = dict(self.pods)
         return other
 
 
 def holder(there: Json) -> BoundPod:
-    """A bound pod as the wire reads it."""
+    """A bound pod as the wire decodes it."""
     return bound_pod(_read(there), NAMES)
 
 
 def now(there: Json) -> PodNow:
-    """A pod as GET gives it."""
+    """A pod as GET returns it."""
     read = _read(there)
     node = there["spec"]["nodeName"]
     waits = node is None and not is_finished(read)

@@ -1,4 +1,4 @@
-"""One bind, call by call: every outcome of every call, what is asked next, and what stays promised."""
+"""One bind, call by call: every outcome of every call, the next call, and the remaining promises."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ ANSWERS: dict[str, Any] = {
 
 
 class Driven:
-    """An extender that is asked, and whose calls are answered in words: "post 409", "get changed"."""
+    """An extender under test; its calls are answered in words: "post 409", "get changed"."""
 
     def __init__(self) -> None:
         self.locked = LockedCache(Cache(150.0, 300.0), EXTENDER, "me", lambda: 0.0)
@@ -106,12 +106,12 @@ class Driven:
         self.calls: list[Call] = []
 
     def knows(self, waiting: Pod = P, **fields: Any) -> Driven:
-        """It waits for a node, as far as the watch told."""
+        """The pod waits for a node, according to the watch."""
         self.locked.cache.update_pending(replace(SETTING.pending(waiting), **fields))
         return self
 
     def bind(self, *told: str, node: str = "n") -> BindResult:
-        """How it ends, when its calls are these and end so."""
+        """The result of a bind with these calls and answers."""
         result = self.drive(self.binding.bind(Wanted("ns", "p", "p-1", node)), *told)
         assert isinstance(result, BindResult)
         return result
@@ -136,7 +136,7 @@ class Driven:
         return Done(ANSWERS[word])
 
     def holds(self) -> str:
-        """Who holds what: p on g0!, where it is promised."""
+        """Holders by GPU; p on g0! is a promise."""
         words = []
         for info in self.locked.cache.infos():
             for pod in info.pods:
@@ -305,7 +305,7 @@ def test_the_second_bind_on_a_node_reads_nothing() -> None:
     asked = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
     assert driven.drive(asked, "turn ok", "put ok", "post ok") == BindResult("bound")
     written = [call.wanted for call in driven.calls if isinstance(call, PutReservation)]
-    # What is known to be bound is taken out with the next write.
+    # A bound pod is removed with the next write.
     assert [[intent.uid for intent in wanted.intents] for wanted in written] == [["p-1"], ["q-1"]]
     assert [wanted.resource_version for wanted in written] == [None, "10"]
     assert len({wanted.stamp for wanted in written}) == 2
@@ -430,7 +430,7 @@ def test_looking_after_what_stayed_open(told: str, known: bool, holds: str) -> N
 
 
 def test_two_binds_of_one_extender_see_what_one_of_them_read() -> None:
-    """The second was decided before the first read that both GPUs are taken."""
+    """The second was decided before the first one read that both GPUs are taken."""
     driven = Driven().knows().knows(Pod("q-1", 1))
     first = driven.binding.bind(Wanted("ns", "p", "p-1", "n"))
     second = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
@@ -447,7 +447,7 @@ def test_two_binds_of_one_extender_see_what_one_of_them_read() -> None:
 
 
 class TestWaitingForATurn:
-    """q is asked for while p's intent is not written yet."""
+    """The bind of q begins before the intent of p is written."""
 
     def asked(self, driven: Driven) -> tuple[Steps[BindResult], Steps[BindResult]]:
         driven.knows().knows(Pod("q-1", 1))
@@ -460,7 +460,7 @@ class TestWaitingForATurn:
         return binds
 
     def written(self, steps: Steps[BindResult], outcome: Outcome[Any]) -> PutReservation:
-        """The write that comes next."""
+        """The next write."""
         call = steps.send(outcome)
         assert isinstance(call, PutReservation)
         return call

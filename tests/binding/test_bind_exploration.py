@@ -1,9 +1,9 @@
-"""All orders of all steps of two extenders and an API server: no memory is promised twice in any.
+"""All orders of all steps of two extenders and an API server: no order promises memory twice.
 
-Each search is complete: every state that can be reached within what may happen there. What the fence is made
-of is left out piece by piece, too, and each time the search finds how memory is promised twice.
+Each search is complete within its bounds. Each part of the fence is also left out once, and each time the
+search finds the double promise.
 
-``--hypothesis-profile=long`` searches what takes minutes.
+``--hypothesis-profile=long`` runs the searches that take minutes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LONG_ALONE = pytest.mark.skipif(not LONG, reason="takes long; the long profile")
 
 
 def asked(*requests: str) -> tuple[Asked, ...]:
-    """Requests as "A p n": of which extender, for which pod, on which node."""
+    """Requests as "A p n": extender, pod, node."""
     found = []
     for request in requests:
         name, pod, node = request.split()
@@ -51,7 +51,7 @@ def asked(*requests: str) -> tuple[Asked, ...]:
 
 
 def told(found: Found) -> str:
-    """What a search found, step by step."""
+    """The result of a search, step by step."""
     return "\n".join([f"{found.problem}, after", *found.steps])
 
 
@@ -169,7 +169,7 @@ def test_no_memory_is_promised_twice_in_the_long_run(name: str) -> None:
 
 
 class Twice(Locals):
-    """Notes every other way to a state that is known."""
+    """Records every other path to a known state."""
 
     def __init__(self, setting: Setting, name: str) -> None:
         super().__init__(setting, name)
@@ -184,7 +184,7 @@ class Twice(Locals):
 
 
 def test_states_that_look_alike_are_alike() -> None:
-    """Whatever comes next, it leads to states that look alike: so one of them stands for both."""
+    """Every future of the two states is alike, so one of them stands for both."""
     setting = Setting(ONE_GPU, UNEVEN)
     model = Model(setting, asked("A p n", "A q n", "B r n"), Budget(lost=1, looked=1))
     model.locals = [Twice(setting, name) for name in setting.names]
@@ -205,7 +205,7 @@ def test_states_that_look_alike_are_alike() -> None:
 
 
 class NoFence(Binding):
-    """The preconditions of the Binding alone."""
+    """Only the preconditions of the Binding."""
 
     def _fenced(self, reserved: Reserved) -> Steps[Reserved | BindResult]:
         return reserved
@@ -213,7 +213,7 @@ class NoFence(Binding):
 
 
 class BareCounter(LockedCache):
-    """A version that counts up, and says nothing of what is coming."""
+    """A version that counts up, without information on pending writes."""
 
     def with_intent(self, reserved: Reserved) -> Reservation:
         return replace(super().with_intent(reserved), intents=())
@@ -232,7 +232,7 @@ class PodsFirst(Binding):
 
 
 class Impatient(Binding):
-    """A promise is dropped when a time has passed."""
+    """A promise expires after a time."""
 
     def settle(self, node: str, intent: Intent) -> Steps[bool]:
         self.locked.forget(intent.key, node)
@@ -241,7 +241,7 @@ class Impatient(Binding):
 
 
 class Optimist(Binding):
-    """What was not answered was not done."""
+    """An unanswered call is taken as not done."""
 
     def _settle(self, reserved: Reserved, conflict: bool) -> Steps[PendingPod | BindResult]:
         self.locked.forget(reserved.key, reserved.node)
@@ -250,7 +250,7 @@ class Optimist(Binding):
 
 
 class Believer(LockedCache):
-    """What a watch says of a reservation counts, also where we wrote it ourselves."""
+    """A watch event of a reservation counts, even for an object that this extender wrote itself."""
 
     def update_intents(self, node: str, intents: Iterable[Intent]) -> None:
         self.cache.update_intents(node, intents)
@@ -272,7 +272,7 @@ class ChoosesAnew(LockedCache):
 
 
 class ReadsForItself(LockedCache):
-    """What one bind read does not count for another that was decided before."""
+    """The reads of one bind do not count for another that was decided before."""
 
     just_read = False
 
@@ -286,7 +286,7 @@ class ReadsForItself(LockedCache):
 
 
 class WritesForAll(LockedCache):
-    """What was decided before others were read is written for those who wait, too."""
+    """Decisions made before the others were read are written, for waiting pods too."""
 
     def with_intent(self, reserved: Reserved) -> Reservation:
         with self.lock:
@@ -299,7 +299,7 @@ class WritesForAll(LockedCache):
 
 
 class WritesOverOthers(LockedCache):
-    """What another extender wrote of a pod is written anew with others, in our name."""
+    """An intent of another extender is written again with others, in this extender's name."""
 
     def with_intent(self, reserved: Reserved) -> Reservation:
         with self.lock:
@@ -309,14 +309,14 @@ class WritesOverOthers(LockedCache):
 
 
 class ForgetsForOthers(LockedCache):
-    """A refusal settles what others wrote as well."""
+    """A refusal also settles the intents of others."""
 
     def withdraw(self, reserved: Reserved) -> None:
         self.forget(reserved.key, reserved.node)
 
 
 class NoStamp(LockedCache):
-    """A write that changes nothing leaves the version as it was."""
+    """A write without a change keeps the version."""
 
     @staticmethod
     def _stamp() -> str:
@@ -324,7 +324,7 @@ class NoStamp(LockedCache):
 
 
 class AnyVersion(Model):
-    """Bindings that do not name the version of their pod."""
+    """Bindings without the version of their pod."""
 
     def _done(self, world: World, write: Value) -> tuple[World, Value]:
         if write[0] == "post":
@@ -410,20 +410,20 @@ def test_without_a_part_of_the_fence_memory_is_promised_twice(model: Model) -> N
     ],
 )
 def test_without_a_part_of_the_fence_a_coming_pod_is_overlooked(model: Model) -> None:
-    """From here two steps more promise its memory twice, and thousands of states."""
+    """From here two more steps promise its memory twice, among thousands of states."""
     found = search(replace(model, only_memory=False), most=400_000)
     assert found.problem is not None, f"not found in {found.states} states"
     assert "whose Binding may succeed" in found.problem or "does not count" in found.problem
 
 
 def hiding(account: _Account) -> NodePods:
-    """What we assume hides what another extender wrote of the same pod."""
+    """The local assumption hides another extender's intent for the same pod."""
     assumed = account.intents | account.assumed
     return NodePods(tuple(intent.pod for intent in assumed.values()), frozenset(uid for uid, _ in assumed))
 
 
 def test_what_is_assumed_hides_nothing_that_is_written() -> None:
-    """The other one chose another GPU for the same pod."""
+    """The other extender chose another GPU for the same pod."""
     model = planted(TWO_GPUS, THREE, asked=("A p n", "B p n", "B r n"))
     with patch.object(_Account, "pods", hiding):
         found = search(model)

@@ -1,4 +1,4 @@
-"""The inventory behind its lock, with what is written of each node: who is told what, and what counts."""
+"""The inventory behind its lock, and the writes about each node: subscribers, and the holdings that count."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TestReserve:
         assert held(locked, "m") == {"p": ("m0",)}
 
     def test_an_init_container_has_its_gpu_in_the_intent(self) -> None:
-        """Beside its sidecar it asks more than the app: that much is promised."""
+        """Beside its sidecar the pod requests more than its app: the promise has that amount."""
         locked = built()
         asked = ask(
             wants(100, SHARE, "log", Role.SIDECAR), wants(700, SHARE, "load", Role.INIT), wants(300, SHARE)
@@ -144,7 +144,7 @@ class TestFence:
 
     @pytest.mark.parametrize("up", [False, True], ids=["down", "never written"])
     def test_without_a_version_it_is_created(self, up: bool) -> None:
-        """Which is refused where one exists."""
+        """Refused where one exists."""
         locked = built()
         if up:
             locked.fence(Reservation("n"), ())
@@ -242,7 +242,7 @@ def test_filter_sees_a_promise_at_once() -> None:
     found = reserved(locked)
     assert published(extender) == ["p"]
     with locked.publishing:
-        # What is on its way would be overtaken: whoever sends that sends this after it.
+        # The pending write would be overtaken, so its sender also sends this one.
         locked.withdraw(found)
         assert published(extender) == ["p"]
     locked.publish_owed()
@@ -250,7 +250,7 @@ def test_filter_sees_a_promise_at_once() -> None:
 
 
 class TestAPodWhoseBindingIsUnderWay:
-    """kube-scheduler knows it on its node already, and no watch has told of it yet."""
+    """kube-scheduler knows the pod on its node already; the watch event is still to come."""
 
     ASKING = asks_shares("urgent", 600)
     PROPOSED: ClassVar[Json] = {"Pods": [{"UID": "p-1"}]}
@@ -280,7 +280,7 @@ class TestAPodWhoseBindingIsUnderWay:
 
 
 def full(extender: Extender) -> NodeInfo:
-    """The node with two GPUs, of which a pod that stays has one."""
+    """The node with two GPUs; a pod that stays holds one."""
     assert extender.snapshot is not None
     info = extender.snapshot.nodes["n"].info
     stays = replace(SETTING.bound(Pod("r-1", 1, "n", "g1")), priority=1000)

@@ -1,10 +1,10 @@
-"""Any order of anything that can happen to one extender, against a cluster that is told one thing at a time:
-shares in containers, init containers and sidecars, whole GPUs and MIG instances.
+"""Any order of possible events for one extender, against a cluster that reports one change at a time: shares
+in containers, init containers and sidecars, whole GPUs and MIG instances.
 
-After every step: no GPU has more than it has, in truth and in the ledger; whoever is bound, or may be by a
-Binding on its way, is counted. When all has been heard: nothing is counted that is not there, an extender
-that starts anew knows the same, what filter passes is bound, and what preempt frees is passed by filter. For
-each of these a bug is planted that it finds.
+After every step: no GPU holds more than its capacity, in truth and in the ledger, and every pod that is
+bound, or may be by a pending Binding, is counted. After the delivery of all events: nothing else is counted,
+a restarted extender has the same view, filter's answers can be bound, and preempt's victims make room for
+filter. For each of these laws a planted bug is found.
 
 ``--hypothesis-profile=long`` takes 100,000 steps and more.
 """
@@ -64,14 +64,14 @@ PODS = st.sampled_from(("p", "q", "r", "s", "t"))
 SOME_NODE = st.sampled_from(tuple(NODES))
 SOME_GPU = st.sampled_from([uuid for uuids in NODES.values() for uuid in uuids])
 HOW = st.sampled_from(("ok", "ok", "hold", "lost", "late", "undone", "refused", "unsent"))
-# "stop": other things happen before it is made.
+# "stop": other events happen before the call is made.
 WRITES = st.sampled_from(("ok", "lost", "late", "stop", "hold", "ok", "undone", "refused", "unsent"))
 PICK = st.integers(0, 99)
 
 
 @dataclass
 class Under:
-    """A bind, or a look after one, that is under way: its call, and the answer where that is on its way."""
+    """A bind, or its later check, in progress: its call, and the pending answer."""
 
     steps: Steps[Any]
     uid: str
@@ -80,9 +80,9 @@ class Under:
 
 
 class Promises(RuleBasedStateMachine):
-    """One extender and everything that happens to it."""
+    """One extender with all its events."""
 
-    # What tests of planted bugs replace.
+    # Replaced in tests of planted bugs.
     locked_class: ClassVar[type[LockedCache]] = LockedCache
     binding_class: ClassVar[type[Binding]] = Binding
     cache_class: ClassVar[type[Cache]] = Cache
@@ -113,7 +113,7 @@ class Promises(RuleBasedStateMachine):
         self.locked.cache.take_changes()
 
     def built(self, extender: Extender) -> LockedCache:
-        """A locked that knows what a LIST of everything says."""
+        """A locked cache filled from a complete LIST."""
         locked = self.locked_class(self.cache_class(150.0, 300.0), extender, "me", lambda: self.now)
         for node, offer in OFFERS.items():
             locked.cache.update_node(node, NodeRecord(f"uid-{node}", offer), self.now)
@@ -122,7 +122,7 @@ class Promises(RuleBasedStateMachine):
         return locked
 
     def reported(self, locked: LockedCache, node: str, report: tuple[Report, float]) -> None:
-        """A report as a watch tells it."""
+        """A report as a watch delivers it."""
         locked.cache.update_report(node, *report, self.now)
 
     def listed(self, locked: LockedCache) -> None:
@@ -135,7 +135,7 @@ class Promises(RuleBasedStateMachine):
             locked.update_intents(node, found.intents)
 
     def seen(self, locked: LockedCache, there: Json) -> None:
-        """A pod as a watch tells it."""
+        """A pod as a watch delivers it."""
         read = now(there)
         if read.bound is not None and read.node is not None:
             locked.cache.confirm(read.bound, read.node, self.now)
@@ -149,7 +149,7 @@ class Promises(RuleBasedStateMachine):
         if changed:
             self.extender.update_nodes({name: self.locked.cache.info(name) for name in changed})
 
-    # --- what happens in the cluster, and is heard of later ---
+    # --- changes in the cluster, delivered later ---
 
     def happened(self, kind: str, name: str, told: Callable[[LockedCache], object]) -> None:
         self.late[kind, name].append(told)
@@ -217,7 +217,7 @@ class Promises(RuleBasedStateMachine):
         self.now += seconds
         self.locked.cache.tick(self.now)
 
-    # --- what the extender hears, late, twice, in any order of objects ---
+    # --- deliveries to the extender: late, twice, in any order of objects ---
 
     @precondition(lambda self: any(self.late.values()))
     @rule(pick=PICK, twice=st.booleans())
@@ -237,7 +237,7 @@ class Promises(RuleBasedStateMachine):
             self.last[kind, name](self.locked)
 
     def list_reports_again(self, node: str, behind: int) -> None:
-        """From a cache that is behind: an older one after a newer one. Those that follow are told again."""
+        """From a stale cache: an older event after a newer one. Later events are delivered again."""
         count = len(self.late["report", node]) + 1 + behind
         self.late["report", node] = [
             lambda locked, told=told: self.reported(locked, node, told)  # type: ignore[misc]
@@ -252,7 +252,7 @@ class Promises(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Killed: what it had sent may be done still."""
+        """Killed: its sent calls may still be done."""
         sent = [under.call for under in self.under_way if under.answer is None]
         self.orphans += [call for call in sent if isinstance(call, PutReservation | PostBinding)]
         self.begin()
@@ -272,7 +272,7 @@ class Promises(RuleBasedStateMachine):
 
     @rule(name=PODS, node=st.sampled_from("ab"), put=WRITES, post=WRITES)
     def ask_bind(self, name: str, node: str, put: str, post: str) -> None:
-        """All goes well but for what is said of the two writes."""
+        """Every call succeeds, apart from the named outcomes of the two writes."""
         there = self.server.pods.get(name)
         if there is None or (uid := there["metadata"]["uid"]) in self.busy():
             return
@@ -285,7 +285,7 @@ class Promises(RuleBasedStateMachine):
 
     @rule(order=st.permutations("pqrst"), most=st.integers(1, 5))
     def bind_some(self, order: list[str], most: int) -> None:
-        """They find no room, or are bound without a fault."""
+        """Binds end without room, or succeed without a fault."""
         for name in order[:most]:
             self.ask_bind(name, "a", "ok", "ok")
             self.ask_bind(name, "b", "ok", "ok")
@@ -305,7 +305,7 @@ class Promises(RuleBasedStateMachine):
         return under
 
     def send(self, under: Under, outcome: Outcome[Any] | None) -> Any:
-        """The next call, or how it ended."""
+        """The next call, or the result."""
         under.answer = None
         try:
             under.call = under.steps.send(outcome)
@@ -328,7 +328,7 @@ class Promises(RuleBasedStateMachine):
     @precondition(lambda self: self.under_way)
     @rule(pick=PICK)
     def finish(self, pick: int) -> None:
-        """One goes well to its end."""
+        """One bind succeeds to its end."""
         under = self.under_way[pick % len(self.under_way)]
         while under in self.under_way and self.step(under, "ok") != "waits":
             pass
@@ -358,7 +358,7 @@ class Promises(RuleBasedStateMachine):
     @precondition(lambda self: self.orphans)
     @rule(pick=PICK)
     def land(self, pick: int) -> None:
-        """What nobody waits for any more is done."""
+        """Calls whose sender no longer waits are done."""
         self.done(self.orphans.pop(pick % len(self.orphans)))
 
     def done(self, call: Call) -> Outcome[Any]:
@@ -372,7 +372,7 @@ class Promises(RuleBasedStateMachine):
             self.written(self.server.pods[call.reserved.pending.pod.name])
         return outcome
 
-    # --- what has to hold ---
+    # --- laws ---
 
     def check(self, which: str) -> bool:
         return self.checked in (None, which)
@@ -392,7 +392,7 @@ class Promises(RuleBasedStateMachine):
             promised: dict[str, Counter[str]] = defaultdict(Counter)
             for pod in info.pods:
                 if pod.holds:
-                    # One that is promised two places comes to one of them.
+                    # A pod with promises on two nodes arrives on one of them.
                     promised[pod.uid] |= holdings(pod)
             total = sum(promised.values(), Counter())
             assert info.report is not None
@@ -422,10 +422,10 @@ class Promises(RuleBasedStateMachine):
             key = (call.reserved.node, call.reserved.intent.uid, *sorted(call.reserved.devices.items()))
             assert key in counted, f"counted: {key} is on its way"
 
-    # --- what holds when all has been heard ---
+    # --- laws after the delivery of all events ---
 
     def quiet(self) -> None:
-        """All is heard, and looked after."""
+        """All events are delivered and checked."""
         while waiting := sorted(key for key, events in self.late.items() if events):
             self.tell(waiting[0])
         self.look_after_all(self.locked, self.binding)
@@ -541,7 +541,7 @@ class Promises(RuleBasedStateMachine):
             assert self.passed(after, there) == [node], f"preempt: {node} without {uids}"
 
     def teardown(self) -> None:
-        """When everything is over nothing is left."""
+        """When all pods are gone nothing remains."""
         self.orphans.clear()
         for under in list(self.under_way):
             while under in self.under_way and self.step(under, "ok") != "waits":
@@ -561,13 +561,13 @@ class Promises(RuleBasedStateMachine):
 
 
 def asked(there: Json) -> Json:
-    """What a pod's app asks, by resource."""
+    """The request of a pod's app, by resource."""
     limits: Json = there["spec"]["containers"][0]["resources"]["limits"]
     return limits
 
 
 def holdings(pod: BoundPod) -> Counter[str]:
-    """What a pod holds or may: MiB by GPU, and units by resource."""
+    """The holdings of a pod, possible ones included: MiB by GPU, and units by resource."""
     found = Counter({ask.resource: ask.count for ask in pod.request.units})
     if pod.request.shares is not None:
         where = [pod.devices[container] for container, _ in pod.request.shares.by_container]
@@ -576,7 +576,7 @@ def holdings(pod: BoundPod) -> Counter[str]:
 
 
 def known(info: NodeInfo) -> NodeInfo:
-    """What a list tells: without what is promised, and without those who left."""
+    """The content of a list: without promises and departed pods."""
     confirmed = tuple(pod for pod in info.pods if pod.holds and pod.uid not in info.assumed)
     return replace(info, pods=confirmed, assumed=frozenset())
 
@@ -594,7 +594,7 @@ def test_promises_hold() -> None:
 
 
 class Deaf(Cache):
-    """Knows of no pod that is bound, and keeps no promise."""
+    """Ignores bound pods and keeps no promise."""
 
     def confirm(self, pod: BoundPod, node: str, now: float) -> None:
         return
@@ -604,7 +604,7 @@ class Deaf(Cache):
 
 
 class Lavish(LockedCache):
-    """Promises as if each node were empty."""
+    """Promises as on an empty node."""
 
     def reserve(self, pending: PendingPod, node: str) -> Reserved | str:
         info = self.cache.info(node)
@@ -618,7 +618,7 @@ class Lavish(LockedCache):
 
 
 class Optimist(Binding):
-    """What was not answered was not done."""
+    """An unanswered call is taken as not done."""
 
     def _settle(self, reserved: Reserved, conflict: bool) -> Steps[PendingPod | BindResult]:
         self.locked.forget(reserved.key, reserved.node)
@@ -636,7 +636,7 @@ class Keeper(Cache):
 
 
 class FirstWord(Cache):
-    """Of a bound pod the first word counts."""
+    """Only the first event of a bound pod counts."""
 
     def confirm(self, pod: BoundPod, node: str, now: float) -> None:
         if self.node_of(pod.uid) is None:
@@ -644,7 +644,7 @@ class FirstWord(Cache):
 
 
 class Fickle(Extender):
-    """Every other answer is another one."""
+    """Every second answer differs."""
 
     asked = 0
 
@@ -655,7 +655,7 @@ class Fickle(Extender):
 
 
 class Timid(LockedCache):
-    """Binds to nodes alone where nobody is."""
+    """Binds only to empty nodes."""
 
     def reserve(self, pending: PendingPod, node: str) -> Reserved | str:
         info = self.cache.info(node)
@@ -663,7 +663,7 @@ class Timid(LockedCache):
 
 
 class OneVictim(Preemptor):
-    """One victim, whichever, is enough."""
+    """Any one victim is taken as enough."""
 
     def preempt(self, body: bytes, deadline: float) -> Answer:
         proposed = json.loads(body)["NodeNameToMetaVictims"]
@@ -697,7 +697,7 @@ class Generous(Extender):
     ],
 )
 def test_each_finds_its_bug(bug: dict[str, type], found: str) -> None:
-    """The one check alone, without the others that might see it first."""
+    """Only this check, without others that could find the bug first."""
     planted = type("Planted", (Promises,), {**bug, "checked": found.partition(":")[0]})
     quick = settings(max_examples=1000, stateful_step_count=50, phases=[Phase.generate])
     with pytest.raises(AssertionError, match=found):

@@ -1,4 +1,4 @@
-"""``scheduler-ext agent`` as a process, and the node and the cluster that it has around it."""
+"""``scheduler-ext agent`` as a process, with a fake node and cluster around it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Agent(ServerProcess):
 
 
 class World:
-    """All that an agent has around it on the node n; nothing of it runs until it is started."""
+    """The surroundings of an agent on the node n; started only on request."""
 
     def __init__(self, directory: Path, library: Path) -> None:
         self.directory = directory
@@ -42,7 +42,7 @@ class World:
         self._agents: list[Agent] = []
 
     def agent(self, *arguments: str, **environment: str) -> Agent:
-        """One that looks ten times a second."""
+        """An agent that looks ten times a second."""
         started = Agent(*self.cluster, "--interval", "100ms", *arguments, env=self.environment | environment)
         self._agents.append(started)
         return started
@@ -58,14 +58,14 @@ class World:
         self.server.stop()
 
     def reported(self, matches: Callable[[Json], bool] = lambda status: True, name: str = "n") -> Json:
-        """The status once one that matches was written."""
+        """The first written status that matches."""
 
         def is_wanted(request: Request) -> bool:
             path = f"{GPU_NODES}/{name}/status"
             return request.path == path and matches(request.json()["status"])
 
         found: Json = self.server.log.wait_for(is_wanted)[-1].json()["status"]
-        # A request is known before it is done; by then the next one may be.
+        # A request is recorded before it is done; the next one may already be there.
         eventually(lambda: self._is_done(found, self._stored(name)))
         return found
 
@@ -88,5 +88,5 @@ def healthy(count: int) -> Callable[[Json], bool]:
 
 
 def holders(*names: str) -> Callable[[Json], bool]:
-    """Those whom kubelet names; processes of this machine may be there too."""
+    """The pods that kubelet names; processes of this machine may appear too."""
     return lambda status: [h["name"] for h in status["devices"][1].get("holders", ())] == list(names)

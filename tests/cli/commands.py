@@ -1,4 +1,4 @@
-"""The commands, run in this process on one small cluster."""
+"""The commands, run in this process on a small cluster."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ CLUSTER = [
 
 
 def run(*args: str | Path, stdin: bytes | None = None) -> Result:
-    """What a command line prints, and its exit code."""
+    """The output of a command line, and its exit code."""
     return CliRunner().invoke(main, [str(arg) for arg in args], input=stdin, prog_name="scheduler-ext")
 
 
 def error_of(result: Result, code: int = 1) -> str:
-    """The one line an error leaves on stderr."""
+    """The single line of an error on stderr."""
     assert result.exit_code == code, result.output
     assert result.stdout == ""
     assert result.stderr.startswith("Error: ")

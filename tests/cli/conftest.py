@@ -1,4 +1,4 @@
-"""Files that the commands read."""
+"""Input files of the commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.kube_objects import inventory
 
 @pytest.fixture(autouse=True)
 def no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs the tests may have a cluster; none of them asks it."""
+    """The machine may have a kubeconfig; no test uses it."""
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
 
@@ -29,7 +29,7 @@ def cluster(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Callable[[str, Any], Path]:
-    """Writes a value as YAML, or a text as it is, and says where."""
+    """Write a value as YAML, or a text unchanged, and return the path."""
 
     def write(name: str, value: Any) -> Path:
         path = tmp_path / name

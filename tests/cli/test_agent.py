@@ -71,7 +71,7 @@ class TestOnce:
         try:
             assert agent.wait() == 1
             assert agent.lines[-2] == "Error: no GPU can be read: the NVIDIA driver is not loaded"
-            # Once.
+            # One time.
             assert sum("driver is not loaded" in line for line in agent.lines) == 1
         finally:
             agent.close()
@@ -87,7 +87,7 @@ class TestOnce:
         written = world.reported(healthy(1))
         agent.signal(signal.SIGTERM)
         assert agent.wait() == 0
-        # Over, but not for five minutes.
+        # Finished, but less than five minutes ago.
         world.driver.gpus[1].faults = {}
         world.driver.write()
         world.server.log.clear()
@@ -228,7 +228,7 @@ class TestOnANode:
 
         first, began = looks(), seconds()
         eventually(lambda: looks() >= first + 30)
-        # Less than 1 % of a core at one look in five seconds, with room for slow machines.
+        # Less than 1 % of a core at one look in five seconds, with a margin for slow machines.
         assert (seconds() - began) / (looks() - first) < 0.05
         status = Path(f"/proc/{agent.process.pid}/status").read_text()
         (resident,) = re.findall(r"^VmHWM:\s+([0-9]+) kB", status, re.MULTILINE)
@@ -251,7 +251,7 @@ class TestOnANode:
         world.kubelet.stop()
         world.kubelet.pods = [pod("next", *devices(GPU, "GPU-h100-1"))]
         world.kubelet.start()
-        # Holders alone would be told within ten seconds.
+        # A change of holders alone would be reported within ten seconds.
         world.driver.gpus[0].mig = False
         world.driver.write()
         world.reported(holders("next"))
@@ -270,7 +270,7 @@ class TestTheEnd:
         agent = world.on_node()
         world.server.log.wait_for()
         agent.signal(signal.SIGTERM)
-        # It would wait for the answer for half a minute.
+        # The agent would wait half a minute for the answer.
         assert agent.wait(25) == 0
 
 
@@ -303,7 +303,7 @@ class TestFake:
     def test_many_nodes_and_a_file_that_changes(self, world: World, file: Path) -> None:
         agent = world.agent("--fake", str(file))
         world.reported()
-        # There is no such Node yet, which is its own trouble.
+        # The Node does not exist yet, which is a separate problem.
         agent.wait_for_line("m: report not written, trying again")
         world.server.store.put(NODES, node("m", uid="uid-m"))
         assert refusals(world.reported(healthy(2), "m")) == []

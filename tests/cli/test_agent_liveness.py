@@ -1,4 +1,4 @@
-"""``scheduler-ext agent`` as a process that hangs, or is only slow, and the probe of its DaemonSet."""
+"""``scheduler-ext agent`` as a process that hangs or is slow, and the probe of its DaemonSet."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.server.process.server_process import eventually
 DAEMON_SET = yaml.safe_load((ROOT / "manifests/agent/daemonset.yaml").read_text())
 CONTAINER = DAEMON_SET["spec"]["template"]["spec"]["containers"][0]
 COMMAND = CONTAINER["livenessProbe"]["exec"]["command"]
-# Longer than a busy machine may hold up an agent that goes on.
+# Longer than a busy machine may delay a working agent.
 STUCK_S = 4.0
-# One call sleeps for longer than any test lasts.
+# One call sleeps longer than any test.
 FOR_EVER_US = 1_000_000_000
 
 
@@ -36,7 +36,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Node(World):
-    """Its agent takes a call of four seconds for one that hangs."""
+    """This agent takes a call of four seconds as hanging."""
 
     @property
     def heartbeat(self) -> Path:
@@ -47,7 +47,7 @@ class Node(World):
         return ("--stuck-after", f"{STUCK_S:g}s", "--heartbeat", str(self.heartbeat))
 
     def probe(self) -> subprocess.CompletedProcess[str]:
-        """What kubelet runs, on this machine's file."""
+        """The probe's command, on a file of this machine."""
         command = [sys.executable, *COMMAND[1:-1], str(self.heartbeat)]
         return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
@@ -89,7 +89,7 @@ def test_a_long_pause_between_two_looks_passes(node: Node) -> None:
 
 @pytest.mark.process
 def test_a_driver_that_only_answers_slowly_passes(node: Node) -> None:
-    """Each call takes a tenth of the bound, and all of a look more than the bound."""
+    """Each call takes a tenth of the bound, and a whole look more than the bound."""
     agent = node.agent("--node-name", "n", *node.local, *node.watched)
     node.reported()
     slow = ("nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2")
@@ -119,7 +119,7 @@ def test_a_driver_call_that_hangs_ends_the_agent(node: Node) -> None:
 
 @pytest.mark.process
 def test_a_library_that_hangs_while_it_is_loaded_fails(node: Node, tmp_path: Path) -> None:
-    """It keeps Python's lock, so nothing in the process can notice."""
+    """The call keeps Python's lock, so that no other thread runs."""
     source, hanging = tmp_path / "hang.c", tmp_path / "libhang.so"
     source.write_text(
         "#include <unistd.h>\n__attribute__((constructor)) static void hang(void) { for (;;) pause(); }\n"
@@ -186,7 +186,7 @@ def test_the_probe_needs_its_file() -> None:
 
 
 def test_the_probe_imports_next_to_nothing() -> None:
-    """It runs on every GPU node, over and over."""
+    """The probe runs on every GPU node, again and again."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", "import scheduler_ext.agent.alive"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""``scheduler-ext agent`` as a process: what makes a GPU healthy again, and what does not."""
+"""``scheduler-ext agent`` as a process: events that make a GPU healthy again, and others that do not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Node(World):
-    """The second GPU of its node breaks; silence of 0.2 s is enough where silence is a cure."""
+    """The second GPU of its node breaks; a silence of 0.2 s is enough where silence is a cure."""
 
     def run(self, recover_after: str = "200ms") -> Agent:
         self.server.log.clear()
@@ -42,7 +42,7 @@ class Node(World):
         assert agent.wait() == 0
 
     def look(self, times: int = 5) -> None:
-        """Wait until the agent has looked so often."""
+        """Wait for so many looks of the agent."""
         first = self.looks()
         eventually(lambda: self.looks() >= first + times)
 
@@ -103,7 +103,7 @@ def test_neither_silence_nor_a_new_agent_heals_a_broken_gpu(node: Node, xid: int
 
 @pytest.mark.process
 def test_silence_heals_what_it_can(node: Node) -> None:
-    # Longer than a busy machine may hold up the report that tells of it.
+    # Longer than a busy machine may delay the report.
     node.run("5s")
     node.health()
     node.breaks(63)
@@ -152,7 +152,7 @@ def test_a_driver_that_is_reloaded_heals_nothing(node: Node) -> None:
     node.end(agent)
     node.driver.faults = {"*": 9}
     node.driver.write()
-    # NVML is not there for this one at all.
+    # This agent runs without NVML.
     agent = node.run()
     assert node.health(healthy(0))["reason"] == DBE
     node.end(agent)

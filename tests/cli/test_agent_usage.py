@@ -1,4 +1,4 @@
-"""``scheduler-ext agent``: what it is told on the command line, and what it prints of a file."""
+"""``scheduler-ext agent``: its command line, and its output for a readings file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scheduler-ext capacity: its forms, its exit codes, and what its table says."""
+"""scheduler-ext capacity: its forms, its exit codes, and the content of its table."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class TestInventory:
             run("inventory", "--inventory", cluster, "--config", config, "-o", "json").stdout
         )
         held = {item["node"]: item["devices"][0]["memory"]["requestedMiB"] for item in listing["items"]}
-        # The pod there asks for a resource that this configuration does not know.
+        # The sample pod requests a resource that this configuration lacks.
         assert held["a100-2"] == 0
 
     def test_an_empty_cluster(self, written: Written) -> None:

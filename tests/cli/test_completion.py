@@ -1,4 +1,4 @@
-"""Names that a shell completes: from the kubeconfig and from its cluster, and nothing where these fail."""
+"""Names that a shell completes: from the kubeconfig and its cluster, and none where these fail."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def listed(names: list[str]) -> Answer:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take longer than a user waits for names."""
+    """A busy machine may exceed the time limit of completion."""
     monkeypatch.setattr(kubeconfigs, "_TIMEOUT_S", 60.0)
 
 
@@ -53,7 +53,7 @@ def server() -> Iterator[ApiServer]:
 
 @pytest.fixture
 def kubeconfig(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What kubectl reads: a context of the namespace team, and one of a server that is away."""
+    """A kubeconfig with a context of the namespace team, and one of an unreachable server."""
     path = server.kubeconfig(tmp_path / "kubeconfig")
     config = json.loads(path.read_text())
     config["contexts"][0]["context"]["namespace"] = "team"
@@ -106,7 +106,7 @@ def test_a_silent_server_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(kubeconfigs, "_TIMEOUT_S", 0.1)
     hanging = server.faults.place(Hang())
-    # Whoever waits for longer than he should is answered.
+    # Completion ends before the user loses patience.
     late = threading.Timer(10.0, hanging.lift)
     late.start()
     assert completed("node", "") == []
@@ -119,7 +119,7 @@ def test_kubectl_is_told_names_and_nothing_else(kubeconfig: Path, context: str, 
     command = [str(SCRIPTS / "kubectl_complete-gpu_placement"), "why", "--context", context, "tr"]
     for _ in range(5):
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
-        # A busy machine may take longer than a user waits for names.
+        # A busy machine may exceed the time limit of completion.
         if done.stdout.splitlines() == lines:
             break
     assert (done.returncode, done.stdout.splitlines(), done.stderr) == (0, lines, "")

@@ -1,4 +1,4 @@
-"""The demo as a process: how it ends by itself, and what it shows while it serves on."""
+"""The demo as a process: its end by itself, and its output while it serves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_demo_that_serves_on_shows_no_warning_about_its_own_pods(tmp_path: Pat
         shown = ""
         while SERVES not in shown:
             shown += os.read(ours, 65536).decode()
-        # Whatever the pods of the demo caused comes at once.
+        # Later output of the demo's pods arrives at once.
         while select.select([ours], [], [], 1)[0]:
             shown += os.read(ours, 65536).decode()
         demo.send_signal(2)

@@ -1,4 +1,4 @@
-"""Where a command has its cluster from: exactly one place, and what is said where that is nothing."""
+"""The source of a command's cluster: exactly one, and the error where there is none."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def server() -> Iterator[ApiServer]:
     with ApiServer() as running:
         for found in CLUSTER:
             running.store.put(PATHS[found["kind"]], found)
-        # A file may have reports of nodes it does not have; a cluster has the nodes.
+        # A file may have reports on absent nodes; in a cluster the Nodes count.
         for name in ("a100-1", "a100-2", "mig-1"):
             running.store.put(NODES, node(name, {WHOLE: "2"}))
         yield running
@@ -139,7 +139,7 @@ def test_a_cluster_that_is_away_is_named(
 def test_what_kube_scheduler_refuses_live_is_explained(
     server: ApiServer, written: Written, tmp_path: Path
 ) -> None:
-    """Its own filters count every pod of a node, also those that ask no GPU."""
+    """kube-scheduler's own filters count every pod of a node, also pods without GPUs."""
     server.store.put(PODS, pod("large", {"cpu": "60"}, on="a100-1"))
     server.store.put(PODS, pod("over", {"cpu": "60"}, on="a100-1", phase="Succeeded"))
     taints = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]

@@ -1,4 +1,4 @@
-"""Kubeconfigs are read as kubectl reads them, and what is wrong with one is told on one line."""
+"""Kubeconfigs are read as kubectl reads them, and a fault in one is reported on one line."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_credential_plugin_that_gives_none_is_one_error(
         assert problem in told
         assert "[Errno" not in told
     assert server.log.count() == 0
-    # What the client logs is no second message.
+    # Log lines of the client are not repeated.
     assert capfd.readouterr().err == ""
 
 

@@ -1,4 +1,4 @@
-"""why, nodes, node and pods: asked of a running extender through a port-forward, and without one."""
+"""why, nodes, node and pods: answered by a running extender through a port-forward, and without one."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def without(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def beside(without: World, product: Product) -> World:
-    """Two extenders, of which the second holds the Lease."""
+    """Two extenders; the second holds the Lease."""
 
     def hook(request: Request) -> Answer | None:
         if request.path == OURS and "labelSelector" in request.query:
@@ -232,7 +232,7 @@ def test_nodes(world: World) -> None:
 def test_a_node_with_its_bars_slots_and_holders(world: World) -> None:
     code, out, _ = world.run("node", "shared")
     assert code == 0
-    # 20,000 of 80,000 promised, 10,000 used by nobody known.
+    # 20,000 of 80,000 promised, 10,000 used by unknown holders.
     assert f"[{'#' * 10}{'!' * 5}{'.' * 25}] 42,000 of 80,000 MiB free" in out
     assert "default/part (main): 20,000 MiB" in out
     _, out, _ = world.run("node", "node/mig")

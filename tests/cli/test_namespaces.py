@@ -1,4 +1,4 @@
-"""Which namespace a manifest's pod is in where it names none, and what -n does."""
+"""The namespace of a manifest without one, and the effect of -n."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ every_command = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMAN
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> Iterator[Path]:
-    """Of a context in the namespace research; the only GPU is held by a pod of it."""
+    """A context in the namespace research; a pod of it holds the only GPU."""
     with ApiServer() as server:
         server.store.put(NODES, node("n", {WHOLE: "1"}))
         server.store.put(

@@ -1,4 +1,4 @@
-"""Tables, data and errors as they are printed: what others wrote does not act on a terminal."""
+"""Printed tables, data and errors: text of other authors cannot control a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kubectl gpu-placement: found by kubectl, completed by it, and about the cluster that kubectl would ask."""
+"""kubectl gpu-placement: found by kubectl, completed by it, and about kubectl's cluster."""
 
 from __future__ import annotations
 

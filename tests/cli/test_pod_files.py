@@ -1,4 +1,4 @@
-"""Files of workloads, and standard input: what people have instead of a file with one Pod."""
+"""Files of workloads, and standard input, in place of a file with one Pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""scheduler-ext replay: files that were edited, and what is said where there is no such pod."""
+"""scheduler-ext replay: edited files, and the error for an absent pod."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.kube_objects import Json, pod
 
 
 def snapshot(cluster: Path) -> Json:
-    """What an extender would have saved of these objects."""
+    """The snapshot that an extender would save of these objects."""
     config = Configuration()
     explainer = Explainer(offline(file_state(cluster, config), config), Record(0, 0), config)
     value: Json = json.loads(gzip.decompress(explainer.snapshot_file()))

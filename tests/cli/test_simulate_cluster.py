@@ -1,4 +1,4 @@
-"""scheduler-ext simulate cluster: its forms, its exit codes, its order, and files it cannot use."""
+"""scheduler-ext simulate cluster: its forms, exit codes, order, and refused files."""
 
 from __future__ import annotations
 

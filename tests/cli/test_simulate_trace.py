@@ -1,4 +1,4 @@
-"""scheduler-ext simulate trace: its forms, its exit codes, and what it refuses."""
+"""scheduler-ext simulate trace: its forms, its exit codes, and refused input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from scheduler_ext.sim.world import NodeShape
 from scheduler_ext.wire.config import API_VERSION as CONFIG_VERSION
 from tests.cli.commands import error_of, run
 
-# The module; its package has the command by this name.
+# The module, because the package has the command under this name.
 trace = import_module("scheduler_ext.cli.simulate.trace")
 SMALL = ("--generate", "10", "--policy", "fgd,random", "--seeds", "42-43")
 
@@ -101,7 +101,7 @@ def test_a_report_that_cannot_be_written_whole_leaves_the_one_before(tmp_path: P
     out = tmp_path / "runs.json"
     out.write_text("the one before", encoding="utf-8")
     arguments = ["simulate", "trace", *SMALL, "-o", "json", "--out", str(out)]
-    # A file of one block is too small for it.
+    # A file of one block is too small for the device.
     limited = ["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", sys.executable, "-m", "scheduler_ext", *arguments]
     done = subprocess.run(limited, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
@@ -344,7 +344,7 @@ def test_a_report_without_rights_is_told_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trace, "run_experiments", None)
-    # Whoever runs the tests may be allowed to write anywhere.
+    # The user of the tests may have the right to write anywhere.
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     result = simulate(*SMALL, "-o", "json", "--out", tmp_path / "f.json")
     assert error_of(result).endswith("f.json: cannot be written: Permission denied")

@@ -1,4 +1,4 @@
-"""What every command prints as JSON and YAML says first what it is."""
+"""JSON and YAML of every command begin with their kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import pod
 
-# Every command that prints data: what is asked of it, and the kind that answers.
+# Every command that prints data: its arguments, and the kind of its answer.
 ASKED: dict[str, tuple[list[str], str]] = {
     "why": (["waits", "--kubeconfig", "KUBECONFIG"], "Explanation"),
     "nodes": (["--kubeconfig", "KUBECONFIG"], "InventoryList"),
@@ -34,7 +34,7 @@ ASKED: dict[str, tuple[list[str], str]] = {
 
 
 def forms() -> dict[str, list[str]]:
-    """The forms of data that each command knows, of commands that know any."""
+    """The data formats of each command."""
     found: dict[str, list[str]] = {}
     for name, command in main.commands.items():
         below = command.commands if isinstance(command, click.Group) else {"": command}

@@ -1,4 +1,4 @@
-"""The commands on a real terminal; and as processes whose output cannot be written."""
+"""The commands on a real terminal, and as processes with a broken output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROGRAM = [sys.executable, "-m", "scheduler_ext"]
 
 @contextlib.contextmanager
 def stdout_at(descriptor: int) -> Iterator[None]:
-    """Standard output of this process leads to a descriptor."""
+    """Standard output of this process goes to a descriptor."""
     with open(descriptor, "w", closefd=False) as output, contextlib.redirect_stdout(output):
         yield
 
@@ -162,7 +162,7 @@ def test_a_bar_is_coloured_by_runs_and_its_node_told_as_piped(tmp_path: Path) ->
     assert COLOUR.sub("", shown) == plain
     runs = [("\x1b[34m", "#" * 10), ("\x1b[36m", "+" * 10), ("\x1b[31m", "!" * 5)]
     assert "".join(f"{colour}{cells}\x1b[0m" for colour, cells in runs) in shown
-    # What is on no GPU in particular does not look like one more line of the last.
+    # Rows without a GPU are visibly apart from the last GPU.
     assert plain.endswith("\n\non a GPU nobody has told: 1 nvidia.com/gpu of default/lost\n")
 
 

@@ -1,4 +1,4 @@
-"""A cluster that does not answer: one clear error, no note of an answer, and no second try."""
+"""An unreachable cluster: one clear error, no note of an answer, and no second try."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server() -> Iterator[ApiServer]:
 
 @pytest.fixture
 def strangers_certificate() -> Iterator[int]:
-    """The port of a server whose certificate nobody knows."""
+    """The port of a server with an unknown certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -42,7 +42,7 @@ def strangers_certificate() -> Iterator[int]:
             try:
                 connection, _ = listener.accept()
             except OSError:
-                # The test asked another server, and is over.
+                # Another server answered, and the test is over.
                 return
             try:
                 context.wrap_socket(connection, server_side=True).close()
@@ -88,7 +88,7 @@ def test_a_silent_server_is_asked_once(
     monkeypatch.setattr(answers, "_FIND_S", 0.1)
     monkeypatch.setattr(transport_module, "READ_S", 0.1)
     hanging = server.faults.place(Hang())
-    # Whoever waits for longer than he should is answered.
+    # The command ends before the user loses patience.
     late = threading.Timer(10.0, hanging.lift)
     late.start()
     path = server.kubeconfig(tmp_path / "kubeconfig")

@@ -1,4 +1,4 @@
-"""why of a pod that was decided about and is there no more, asked of an extender that follows the cluster."""
+"""why for a pod that was decided and deleted, asked of an extender that follows the cluster."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def replace(world: World, asking: Json) -> None:
     scope="module",
 )
 def gone(request: pytest.FixtureRequest, world: World) -> Iterator[World]:
-    """A pod that is too large and one that fits were decided about, told to wait, and went."""
+    """A pod that is too large and one that fits were decided, and then deleted."""
     go: Callable[[World, Json], None] = request.param
     assert world.product is not None
     for name, amount, code in (("large", "9", 3), ("small", "1", 0)):

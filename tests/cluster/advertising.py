@@ -1,4 +1,4 @@
-"""An advertiser of a server, and what stands on its nodes."""
+"""An advertiser of a server, and the amounts on its nodes."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class Advertising:
             server.store.put(NODES, node(name, labels={"team": "x"}))
 
     def seen(self, name: str) -> Seen:
-        """What stands there, as the watch would tell."""
+        """The amounts on the nodes, as a watch would deliver them."""
         line = b'{"type":"MODIFIED","object":%s}' % self.server.store.get(NODES, name).body
         found = Decoder(Node).event(line).object
         assert isinstance(found, Node)
         return node_record(found, ResourceNames()).advertised
 
     def stands(self, name: str, amount: int | None) -> None:
-        """Wait until this is advertised, and tell so."""
+        """Wait for this amount, and deliver it."""
         eventually(lambda: self.seen(name) == (amount, amount))
         self.advertiser.update(name, amount, (amount, amount))
 
     def set(self, name: str, amount: str) -> None:
-        """Somebody else writes an amount."""
+        """Another client writes an amount."""
 
         def change(before: dict[str, dict[str, dict[str, str]]]) -> dict[str, dict[str, dict[str, str]]]:
             status = {key: before["status"][key] | {SHARE: amount} for key in ("capacity", "allocatable")}
@@ -47,5 +47,5 @@ class Advertising:
         self.server.store.update(NODES, name, change)
 
     def written(self) -> list[str]:
-        """The nodes that were written to."""
+        """The written nodes."""
         return [request.path.split("/")[4] for request in self.server.log.all(writes(NODES))]

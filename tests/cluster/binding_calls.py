@@ -1,4 +1,4 @@
-"""What the tests of the calls that binding needs have in common."""
+"""Shared parts of the tests of binding's calls."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ INTENT = Intent(HELD, "12", "extender-a")
 
 
 def soon() -> float:
-    """A deadline that nothing here comes near to."""
+    """A deadline that no call here approaches."""
     return time.monotonic() + 60
 
 
 def value(outcome: Outcome[Any]) -> Any:
-    """What was answered."""
+    """The answers."""
     assert isinstance(outcome, Done), outcome
     return outcome.value
 

@@ -1,4 +1,4 @@
-"""Candidates of an election on one server, that try when they are told to, by a clock that stands still."""
+"""Candidates of an election on one server, that try on command, by a clock that stands still."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 
 
 class Clock:
-    """A monotonic clock that stands still until it is moved."""
+    """A monotonic clock that moves on command only."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -25,7 +25,7 @@ class Clock:
 
 
 class Candidates:
-    """Candidates by name, on one server and one clock, that try when they are told to."""
+    """Candidates by name, on one server and one clock, that try on command."""
 
     def __init__(self, server: ApiServer, transport: Transport) -> None:
         self.server = server
@@ -35,7 +35,7 @@ class Candidates:
         self.all: dict[str, Election] = {}
 
     def stand(self, name: str) -> Election:
-        """A new one."""
+        """A new candidate."""
 
         def turned(active: bool) -> None:
             self.turns.append((name, active))
@@ -45,7 +45,7 @@ class Candidates:
         return built
 
     def active(self) -> str:
-        """The names of those that are active."""
+        """The names of the active ones."""
         return "".join(name for name, one in self.all.items() if one.active)
 
     def each(self, *names: str) -> str:

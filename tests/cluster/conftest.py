@@ -1,4 +1,4 @@
-"""An API server, and the way there."""
+"""An API server, and a client for it."""
 
 from __future__ import annotations
 
@@ -91,13 +91,13 @@ def advertising(
 def living(
     server: ApiServer, transport: Transport, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Living]:
-    """Publishes within milliseconds; when it has stopped, nothing of it runs."""
+    """Publishes within milliseconds; after its stop no thread of it runs."""
     monkeypatch.setattr(live_module, "_TICK_S", 0.02)
     monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
     built = Living(server, transport)
     yield built
     server.faults.lift()
     built.live.stop()
-    # A stop waits for seconds only; on a busy machine a thread may need more to find out.
+    # A stop waits for seconds only; on a busy machine a thread may need more to notice it.
     eventually(lambda: not any(thread.name.startswith("watch-") for thread in threading.enumerate()))
     eventually(lambda: not built.live.is_alive)

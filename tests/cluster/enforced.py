@@ -55,7 +55,7 @@ class Enforced:
         return asking
 
     def bind(self, name: str, on: str, uid: str = "") -> str:
-        """What kube-scheduler is told; empty when it is bound."""
+        """The reply to kube-scheduler; empty when the pod is bound."""
         binder = self.live.binder
         assert binder is not None
         asked = {
@@ -86,6 +86,6 @@ class Enforced:
 
 
 def held_by(server: ApiServer, holder: str) -> None:
-    """Let somebody hold the Lease; "me_1" is a scheduler in our own pod."""
+    """Give the Lease to a holder; "me_1" is a scheduler in the extender's own pod."""
     metadata = {"name": "gpu-scheduler", "namespace": "gpu-scheduler", "uid": "lease"}
     server.store.put(LEASES, {"metadata": metadata, "spec": {"holderIdentity": holder}})

@@ -1,4 +1,4 @@
-"""What is heard of a cluster that is followed, and how to wait for it."""
+"""The recorded events of a followed cluster, and how to wait for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 
 class Heard(EventHandler[Node]):
-    """A handler that records its calls, one word each; ``fail`` is called before a word is taken."""
+    """A handler that records its calls, one word each; ``fail`` is called before a word is handled."""
 
     together = 1000
 
@@ -54,7 +54,7 @@ class Heard(EventHandler[Node]):
         self._take("end")
 
     def wait(self, *words: str) -> None:
-        """Wait until exactly these were heard, and forget them."""
+        """Wait for exactly these words, and forget them."""
         eventually(lambda: len(self.words) >= len(words))
         assert self.words == list(words)
         self.words.clear()
@@ -68,12 +68,12 @@ def _name(node: Node) -> str | None:
     return node.metadata.name if node.metadata else None
 
 
-# What is told of the Nodes a and b.
+# The events of the Nodes a and b.
 LISTED = ("begin", "seen a", "seen b", "end")
 
 
 class Followed:
-    """A reflector of Nodes, what it tells, and its server."""
+    """A reflector of Nodes, its events, and its server."""
 
     def __init__(self, server: ApiServer, transport: Transport) -> None:
         self.server = server
@@ -81,7 +81,7 @@ class Followed:
         self.reflector = Reflector("nodes", transport, NODES, Decoder(Node), self.heard)
 
     def start(self, *words: str) -> None:
-        """Follow, hear the list and be watching."""
+        """Follow, receive the list and start the watch."""
         self.reflector.start()
         self.heard.wait(*words)
         self.watched()

@@ -1,4 +1,4 @@
-"""An extender on a cluster that is followed."""
+"""An extender on a followed cluster."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ class Living:
         self.server.store.put(GPU_NODES, found)
 
     def bind(self, name: str, on: str) -> None:
-        """A pod is bound that asks for a GPU."""
+        """Bind a pod that requests a GPU."""
         self.server.store.put(PODS, pod(name, {WHOLE: "1"}, on=on))
 
     def start(self) -> None:
-        """Follow the cluster, and wait until requests are answered and every watch is there."""
+        """Follow the cluster, and wait until requests are answered and every watch runs."""
         self.live.start()
         eventually(lambda: self.live.snapshot is not None)
         self.server.wait_for_watches(len(self.live.status().watches))
 
     def greeted(self) -> None:
-        """Wait for the nudge of the beginning, and forget it."""
+        """Wait for the first nudge, and forget it."""
         self.server.log.wait_for(writes(NODES))
         eventually(lambda: self.live._recorder.nudges.total() == 1)
         self.server.log.clear()
@@ -71,28 +71,28 @@ class Living:
         return self.live.snapshot.nodes[name].info
 
     def healthy(self, name: str) -> bool:
-        """Whether all its GPUs are."""
+        """Whether all its GPUs are healthy."""
         report = self.info(name).report
         return report is not None and all(device.healthy for device in report.devices)
 
     def fitting(self, asking: Json = ONE) -> str:
-        """Which of the nodes a to c filter gives back."""
+        """The nodes of a to c that filter returns."""
         answer = self.extender.filter(names_body(asking, list("abc")), time.monotonic() + 60)
         return "".join(json.loads(answer.body)["NodeNames"])
 
     def fits(self, names: str, asking: Json = ONE) -> None:
-        """Wait until filter gives back these nodes."""
+        """Wait until filter returns these nodes."""
         eventually(lambda: self.fitting(asking) == names)
 
     def notes(self) -> dict[str, str]:
-        """What readiness says of each check."""
+        """The state of each readiness check."""
         return {check.name: check.says for check in self.live.status().checks}
 
     def ready(self) -> bool:
         return is_ready(self.live.status())
 
     def nudged(self) -> list[str]:
-        """The nodes that were nudged."""
+        """The nudged nodes."""
         return [request.path.rpartition("/")[2] for request in self.server.log.all(writes(NODES))]
 
 

@@ -1,4 +1,4 @@
-"""What nodes advertise is written by the active extender, again where it does not stay, never in a storm."""
+"""The active extender writes the advertised amounts of nodes, again where they change, never in a storm."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_it_is_written_until_the_watch_confirms(advertising: Advertising) -> Non
     advertising.advertiser.start()
     advertising.advertiser.update("a", 7, (None, None))
     eventually(lambda: advertising.seen("a") == (7, 7))
-    # A kubelet sets it to 0, and nobody hears of that: the watch is lost.
+    # A kubelet sets it to 0, and no event arrives: the watch is lost.
     advertising.set("a", "0")
     advertising.stands("a", 7)
     assert advertising.advertiser.wrong == 0
@@ -113,7 +113,7 @@ def test_a_late_word_from_before_the_write_changes_nothing(
         advertising.advertiser.update("a", 7, (None, None))
     advertising.advertiser.update("a", 7, (7, 7))
     for _ in range(20):
-        # Nor is somebody else who writes another amount answered at his pace.
+        # Another writer of other amounts is not answered at its own pace.
         advertising.advertiser.update("a", 7, (8, 8))
     advertising.advertiser.update("b", 7, (None, None))
     advertising.stands("b", 7)
@@ -125,7 +125,7 @@ def test_a_standby_writes_nothing_until_it_is_active(advertising: Advertising) -
     advertising.advertiser.start()
     advertising.advertiser.update("a", 7, (None, None))
     advertising.advertiser.update("b", 8, (None, None))
-    # Several times as long as it takes to ask.
+    # Several times as long as the calls take.
     time.sleep(0.1)
     assert advertising.written() == []
     advertising.active = True
@@ -144,7 +144,7 @@ def test_never_two_at_once(advertising: Advertising) -> None:
     hanging.lift()
     advertising.stands("a", 19)
     first, *rest = [amount(request) for request in all_writes(advertising)]
-    # Until it is confirmed the last may be written again.
+    # Until a confirmation the last one may be written again.
     assert (first, set(rest)) == ("7", {"19"})
 
 
@@ -221,12 +221,12 @@ def test_a_node_that_is_gone_is_let_go(advertising: Advertising) -> None:
 
 
 class TestFollow:
-    """From what is known of a node to what is written."""
+    """From the state of a node to the written amount."""
 
     def follow(self, advertising: Advertising, info: NodeInfo, seen: Seen) -> list[Request]:
         advertising.advertiser.follow(info, seen)
         advertising.advertiser.start()
-        # The other is written after it, if it is at all.
+        # The other is written later, if at all.
         advertising.advertiser.update("b", 1, (None, None))
         advertising.stands("b", 1)
         return [request for request in all_writes(advertising) if "/a/" in request.path]

@@ -1,4 +1,4 @@
-"""Many nodes whose amounts are wrong at once: several are written together, while all goes well."""
+"""Many nodes with wrong amounts at once: several are written together while all goes well."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MANY = [f"n{i}" for i in range(40)]
 @pytest.fixture(autouse=True)
 def many(advertising: Advertising, monkeypatch: pytest.MonkeyPatch) -> Advertising:
     """Forty more nodes, and one that was written without trouble."""
-    # Nobody tells what stands there, and it is not written again for that.
+    # No event shows the amount, which is not written again for that.
     monkeypatch.setattr(advertise_module, "_UNCONFIRMED_S", (60.0, 60.0))
     for name in MANY:
         advertising.server.store.put(NODES, node(name))
@@ -42,7 +42,7 @@ def test_a_slow_server_is_asked_for_several_at_once(advertising: Advertising) ->
     advertising.server.faults.place(Delay(delay_s), writes(NODES), times=None)
     tell_all(advertising)
     eventually(lambda: advertising.advertiser.writes.total() == 1 + len(MANY))
-    # One after the other none comes before the last was answered.
+    # In sequence: no write before the answer to the last.
     came_at = sorted(request.at for request in advertising.server.log.all(writes(NODES)))
     assert any(later - earlier < delay_s for earlier, later in itertools.pairwise(came_at))
     assert sorted(advertising.written()) == sorted(MANY)
@@ -55,7 +55,7 @@ def test_not_more_than_eight_and_no_node_twice(advertising: Advertising) -> None
     eventually(lambda: len(advertising.written()) == 8)
     for amount in range(8, 20):
         for name in MANY:
-            # Right for a moment, and wrong again: that is another word on the same node.
+            # Right for a moment, and wrong again: another event of the same node.
             advertising.advertiser.update(name, 7, (7, 7))
             advertising.advertiser.update(name, amount, (0, 0))
     time.sleep(0.1)
@@ -66,13 +66,13 @@ def test_not_more_than_eight_and_no_node_twice(advertising: Advertising) -> None
 
 
 def test_the_first_of_all_is_written_alone(advertising: Advertising) -> None:
-    """Who may not write finds out once."""
+    """A writer without the right learns it once."""
     advertising.server.faults.place(Refuse(503), writes(NODES), times=1)
     advertising.server.faults.place(Hang(), writes(NODES), times=None)
     advertising.advertiser.update("b", 7, (0, 0))
     eventually(lambda: advertising.advertiser.failures.total() == 1)
     tell_all(advertising)
-    # The one that is refused, and the next.
+    # The refused one, and the next.
     eventually(lambda: len(advertising.written()) == 2)
     time.sleep(0.1)
     assert len(advertising.written()) == 2

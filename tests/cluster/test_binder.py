@@ -46,7 +46,7 @@ def reads_pod(request: Request) -> bool:
 
 
 class Extending:
-    """An extender with one GPU on each of two nodes, and what it binds through."""
+    """An extender with one GPU on each of two nodes, and its calls."""
 
     def __init__(self, server: ApiServer, transport: Transport, deadline_s: float = 60.0) -> None:
         self.server = server
@@ -64,7 +64,7 @@ class Extending:
         self.pool = ThreadPoolExecutor(8)
 
     def waits(self, name: str, mib: int = 600, known: bool = True) -> None:
-        """A pod is created, and known of."""
+        """A pod is created and known."""
         there = self.server.store.put(PODS, pod(name, {SHARE: str(mib)}, schedulerName="ours")).object()
         if known:
             with self.locked.lock:
@@ -83,7 +83,7 @@ class Extending:
         return self.pool.submit(self.bind, name, node)
 
     def bound(self) -> dict[str, str]:
-        """Where pods are, as the API server has it."""
+        """The pods' nodes, by the API server."""
         found = {}
         for name in ("one", "two", "three"):
             try:
@@ -95,7 +95,7 @@ class Extending:
         return found
 
     def held(self, node: str = "a") -> set[str]:
-        """Who holds something there, or may."""
+        """The certain and possible holders there."""
         with self.locked.lock:
             info = self.locked.cache.info(node)
         return {held.name for held in info.pods} if info is not None else set()
@@ -112,7 +112,7 @@ def extending(server: ApiServer, transport: Transport) -> Iterator[Extending]:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stays open is looked after at once."""
+    """Open binds are checked at once."""
     monkeypatch.setattr(binder_module, "_FIRST_LOOK_S", 0.05)
     monkeypatch.setattr(binder_module, "_TICK_S", 0.02)
 
@@ -180,7 +180,7 @@ def test_while_one_binding_is_on_its_way_others_write(server: ApiServer, extendi
     first = extending.binding("one")
     server.log.wait_for(posts_binding)
     assert extending.bind("two") == ""
-    # The first may come still: who reads this knows.
+    # The first may still succeed; a reader of the object sees it.
     spec = server.store.get(GPU_RESERVATIONS, "a").object()["spec"]
     assert [intent["name"] for intent in spec["intents"]] == ["one", "two"]
     held.lift()
@@ -188,7 +188,7 @@ def test_while_one_binding_is_on_its_way_others_write(server: ApiServer, extendi
 
 
 def test_no_two_threads_write_to_a_node_at_once(server: ApiServer, extending: Extending) -> None:
-    """They would conflict, and each read what the other wrote."""
+    """They would conflict, and each read the other's write."""
     for name in ("one", "two", "three"):
         extending.waits(name, 300)
     server.faults.place(Delay(0.1), RESERVATIONS, None)
@@ -209,13 +209,13 @@ def test_all_that_wait_for_their_turn_are_written_at_once(server: ApiServer, ext
     eventually(lambda: len(extending.held()) == 9)
     held.lift()
     assert [future.result() for future in futures] == [""] * 8
-    # The first of all, the one that was held up, and one for the rest.
+    # The first of all, the delayed one, and one for the rest.
     assert server.log.count(RESERVATIONS) <= 3
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second for the Binding, and nearly a minute to read what became of it."""
+    """A second for the Binding, and nearly a minute to read its result."""
     monkeypatch.setattr(binder_module, "_POST_PART", 1 / 60)
 
 
@@ -297,7 +297,7 @@ def test_a_write_without_an_answer_is_not_relied_on(server: ApiServer, extending
     server.faults.place(After(Reset()), RESERVATIONS)
     assert "the reservation of node a was not written" in extending.bind("one")
     assert extending.bound() == {}
-    # It is written all the same, so that nobody else gets the place; the pod itself does.
+    # It is written all the same, so that no other pod gets the place; the pod itself does.
     assert "no longer fits" in extending.bind("two")
     assert extending.bind("one") == ""
 
@@ -320,7 +320,7 @@ def test_an_answer_that_does_not_come_is_found_out(
         eventually(lambda: extending.locked.cache.assumed() == [])
         assert extending.locked.cache.node_of("uid-one") == "a"
         return
-    # At the same version it may come still; kube-scheduler writes the pod's condition, and then it may not.
+    # At the same version it may still succeed; after kube-scheduler writes the pod's condition it cannot.
     server.store.update(PODS, "one", lambda before: before | {"status": {"message": "failed"}}, "default")
     eventually(lambda: extending.locked.cache.assumed() == [])
     assert extending.held() == set()
@@ -330,7 +330,7 @@ def test_an_answer_that_does_not_come_is_found_out(
 def test_after_an_outage_what_is_open_is_looked_at_again_soon(
     server: ApiServer, extending: Extending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long the last looks were in vain."""
+    """However long the last checks failed."""
     monkeypatch.setattr(binder_module, "_FIRST_LOOK_S", 1e9)
     monkeypatch.setattr(binder_module, "_TICK_S", 0.02)
     extending.waits("one")

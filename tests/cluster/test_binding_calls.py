@@ -1,4 +1,4 @@
-"""The calls that binding needs: what each does, and how each says that it ended, whatever went wrong."""
+"""The calls of a bind: their effects and their results, after any failure."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def reserved(server: ApiServer) -> bool:
 
 
 def sent(bindings: Bindings, write: Write, patience_s: float) -> Outcome[Any]:
-    """How a write ends that was sent: one that a busy machine did not send in time is tried again."""
+    """The result of a sent write; one that a busy machine did not send in time is repeated."""
     while isinstance(outcome := write(bindings, time.monotonic() + patience_s), Unsent):
         patience_s *= 2
         assert patience_s < 60
@@ -152,7 +152,7 @@ class TestWrites:
         server.faults.place(After(fault) if done else fault)
         patience_s = 0.3 if isinstance(fault, Hang) else 60.0
         assert isinstance(sent(bindings, write, patience_s), Unknown)
-        # The server may do it a moment after it is given up.
+        # The server may do it shortly after the caller gives up.
         eventually(lambda: happened(server) is done)
         server.faults.lift()
 

@@ -1,4 +1,4 @@
-"""The reads that binding needs, and GPUReservations: each says how it ended, whatever went wrong."""
+"""The reads of a bind, and GPUReservations: their results, after any failure."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class TestReads:
         server.store.put(GPU_RESERVATIONS, {"metadata": {"name": "a"}})
         server.faults.place(fault)
         began = time.monotonic()
-        # Where a busy machine sends nothing in time, it is not asked yet.
+        # A busy machine that sends nothing in time does not ask.
         while isinstance(outcome := read(bindings, time.monotonic() + 0.2), Unsent):
             assert time.monotonic() - began < 60
         assert isinstance(outcome, Unknown)
         assert outcome.message
-        # No tight bound: only that drips of nearly a minute are not waited for.
+        # A loose bound: slow pieces over nearly a minute are not waited for.
         assert time.monotonic() - began < 30
         server.faults.lift()
         assert isinstance(read(bindings, soon()), Done)

@@ -50,7 +50,7 @@ def test_filter_sees_a_promise_at_once(enforced: Enforced) -> None:
     for name in "pqrs":
         assert enforced.fitting(enforced.there("t")) == "ab"
         assert enforced.bind(name, "a") == ""
-    # What the watch has just told may be on its way to filter, and the last promise right behind it.
+    # An event of the watch may be on its way to filter, with the last promise right behind it.
     eventually(lambda: enforced.fitting(enforced.there("t")) == "b")
     assert "no longer fits on node a" in enforced.bind("t", "a")
     assert enforced.bind("t", "b") == ""
@@ -112,7 +112,8 @@ def test_a_place_is_kept_until_it_is_known_what_became_of_its_binding(enforced: 
     assert held == ["p"]
     asked.lift()
     read.lift()
-    # It was not bound, nothing is on its way, and somebody touches it: as kube-scheduler does after an error.
+    # It was not bound, no write is pending, and another client changes it, as kube-scheduler does after an
+    # error.
     changed = enforced.there("p")
     changed["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
     enforced.server.store.put(PODS, changed)
@@ -186,7 +187,7 @@ class TestAdvertising:
     def test_no_share_is_bound_on_a_node(
         self, enforced: Enforced, room: dict[str, str], labels: dict[str, str]
     ) -> None:
-        """Whatever it advertises: the amount may be somebody else's, and may not be ours to take away."""
+        """With any advertised amount: it may be another component's, and must not be removed."""
         enforced.server.faults.place(Refuse(403), writes(NODES), times=None)
         enforced.server.store.put(NODES, node("a", room, labels=labels))
         asking = enforced.share("p")

@@ -1,4 +1,4 @@
-"""What is bound beyond one share in one container: what a device plugin picks, init containers, sidecars."""
+"""Binds beyond one share in one container: device plugins, init containers, sidecars."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def passes(enforced: Enforced, asking: Json, on: str) -> bool:
 
 
 def intent(enforced: Enforced, on: str) -> Json:
-    """What the reservation of a node says that its one pod will hold."""
+    """The pod's holdings in the reservation of its node."""
     written = enforced.server.store.get(GPU_RESERVATIONS, on).object()
     (only,) = written["spec"]["intents"]
     found: Json = only["pod"]
@@ -108,7 +108,7 @@ class TestWhatADevicePluginPicks:
         assert intent(enforced, on) == {"priority": 0, "units": [{"resource": resource, "count": 2}]}
 
     def test_what_is_promised_is_refused_to_others(self, enforced: Enforced, resource: str, on: str) -> None:
-        """To filter, and to a bind that filter had let pass."""
+        """To filter, and to a bind after filter's consent."""
         for name in "pqr":
             waits(enforced, name, {resource: "1"})
         enforced.start()
@@ -116,7 +116,7 @@ class TestWhatADevicePluginPicks:
         for name in "pq":
             assert passes(enforced, late, on)
             assert enforced.bind(name, on) == ""
-        # What the watch has just told may be on its way to filter, and the promise behind it.
+        # An event of the watch may be on its way to filter, with the promise behind it.
         eventually(lambda: not passes(enforced, late, on))
         assert "no longer fits on node" in enforced.bind("r", on)
         assert enforced.there("r")["spec"]["nodeName"] is None
@@ -146,7 +146,7 @@ def test_an_instance_has_no_device_until_kubelet_tells(enforced: Enforced) -> No
 
 
 def test_init_containers_and_sidecars_have_their_gpus(enforced: Enforced) -> None:
-    """In the intent, in the annotations, and in the ledger: the same of each, and the same peak."""
+    """In the intent, in the annotations, and in the ledger: equal holdings, and the same peak."""
     beside = container("beside", {SHARE: "10000"}, restartPolicy="Always")
     waits(enforced, "p", {SHARE: "30000"}, beside, container("load", {SHARE: "60000"}))
     enforced.start()

@@ -1,4 +1,4 @@
-"""When an extender that binds does not: what it knows is too old, or it has just become active."""
+"""When a binding extender refuses to bind: its data is too old, or it has just become active."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 
 @pytest.fixture
 def enforced(server: ApiServer, transport: Transport) -> Iterator[Enforced]:
-    """One that may be active or not, as the Lease says."""
+    """An extender that is active by the Lease, or not."""
     built = Enforced(server, transport, lease=True)
     yield built
     server.faults.lift()
@@ -47,7 +47,7 @@ def active(enforced: Enforced) -> None:
 
 
 def lose(enforced: Enforced, path: str) -> Placed:
-    """Nothing is heard of a collection any more."""
+    """No event of a collection arrives any more."""
 
     def asked(request: Request) -> bool:
         return lists(path)(request) or watches(path)(request)
@@ -77,7 +77,7 @@ def test_nothing_is_bound_while_a_watch_is_lost_for_too_long(
     enforced.share("p")
     eventually(lambda: enforced.live.locked.cache.pending("uid-p") is not None)
     refusal = lose(enforced, path)
-    # A watch that is lost for a moment is nothing.
+    # A watch that is lost for a moment does not matter.
     assert why_not(enforced) == ""
     enforced.live._oldest_s = 0.2
     eventually(lambda: f"the watch of {name} is lost for" in why_not(enforced))
@@ -113,7 +113,7 @@ def test_who_is_active_again_reads_what_another_wrote_meanwhile(enforced: Enforc
     eventually(lambda: enforced.bind("first", "a") == "")
     held_by(enforced.server, "other_1")
     eventually(lambda: not enforced.live.active())
-    # The other is about to bind two pods to the node where we wrote last.
+    # The other is about to bind two pods to the node of this extender's last write.
     intents = []
     for i in range(2):
         asking = enforced.share(f"theirs-{i}", 70_000)

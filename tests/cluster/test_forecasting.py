@@ -1,4 +1,4 @@
-"""The pods that come, followed: what is expected changes with them, seldom, and before anybody asks."""
+"""The followed pods: the forecast changes with them, seldom, and before any request."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_list_counts_in_the_order_of_creation() -> None:
     listed.pods.end()
     told.see_pods(*(asking(f"p{i}", gpus) for i, gpus in enumerate((1, 1, 2, 2))))
     assert listed.inventory.demand.workload() == told.inventory.demand.workload()
-    # The next list brings nothing new.
+    # The next list has nothing new.
     listed.pods.begin()
     listed.see_pods(created("a", 2, 30))
     listed.pods.end()

@@ -1,4 +1,4 @@
-"""What Nodes, GPUNodes and Pods say, as the inventory is told it; and what a list does not bring is gone."""
+"""Nodes, GPUNodes and Pods as events for the inventory; an object that a list lacks is gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
 
 WHOLE = "nvidia.com/gpu"
 _T = TypeVar("_T")
-# The server's clock when it is asked, at this moment of ours.
+# The server's clock at this moment of the local one.
 NOON = 1_800_000_000.0
 
 
@@ -31,7 +31,7 @@ def at(seconds_ago: float) -> str:
 
 
 def reported(name: str, *devices: Json, ago_s: float = 0, owner: str | None = None, **status: Any) -> Json:
-    """A GPUNode whose status was written so long ago."""
+    """A GPUNode with a status of this age."""
     found = gpu_node(name, devices or [gpu(0)], **status)
     found["metadata"] |= {
         "managedFields": [
@@ -45,7 +45,7 @@ def reported(name: str, *devices: Json, ago_s: float = 0, owner: str | None = No
 
 
 def read(kind: type[_T], *objects: Json) -> list[_T]:
-    """Objects as a list brings them."""
+    """Objects as in a list."""
     return Decoder(kind).page(json.dumps({"items": objects}).encode()).items
 
 
@@ -90,7 +90,7 @@ class Told:
         return info.freshness
 
     def waking(self) -> bool:
-        """Whether anybody was told since the last call."""
+        """Whether a subscriber was notified since the last call."""
         woken, self.woken = self.woken, 0
         return woken > 0
 
@@ -119,7 +119,7 @@ class TestNodes:
         told.see_nodes(node("a"))
         told.see_nodes(node("d"))
         told.nodes.broken(Broken("c", "uid-c", "cannot be read"))
-        # Until the list is complete, nothing is concluded from it.
+        # Until the list is complete, absence proves nothing.
         assert told.inventory.nodes() == {"a", "b", "c", "d"}
         told.nodes.end()
         assert told.inventory.nodes() == {"a", "c", "d"}
@@ -166,7 +166,7 @@ class TestPods:
         assert told.waking()
 
     def test_of_several_words_on_one_the_last_counts(self, told: Told) -> None:
-        """A pod that is created and bound at once comes twice in one piece."""
+        """A pod that is created and bound at once arrives twice in one piece."""
         told.see_pods(
             pod("p", {WHOLE: "1"}),
             pod("p", {WHOLE: "1"}, on="a"),
@@ -182,7 +182,7 @@ class TestPods:
         told.pods.gone(read(kube.Pod, pod("q"))[0])
         told.pods.gone(Broken("default/r", "uid-r", "cannot be read"))
         assert told.inventory.holding() == {"uid-s": "a"}
-        # Nothing is kept of those that are gone: months may pass before the next list.
+        # Departed objects leave nothing behind: months may pass before the next list.
         assert told.pods._listed == {"uid-p", "uid-s"}
 
     def test_what_a_list_does_not_bring_is_gone(self, told: Told) -> None:

@@ -1,4 +1,4 @@
-"""A running extender on a cluster: when it is ready, what it knows, and what it says when it knows less."""
+"""A running extender on a cluster: its readiness, its knowledge, and its messages when it knows less."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 
 
 class Rounds(threading.Event):
-    """Counts how often the publisher has looked for what to publish."""
+    """Counts the publisher's looks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ def test_a_server_that_is_away_is_served_on_without(living: Living) -> None:
 
 
 def problems(living: Living) -> dict[str, str]:
-    """Why what is known may be out of date."""
+    """The reason for outdated data."""
     return {each.what: each.text for each in living.live.status().problems}
 
 
@@ -224,7 +224,7 @@ class TestRefusedReports:
         assert "devices[1].index" in event["note"]
         assert living.live._report_problems.refusals == {"a": 1}
         assert living.fitting() == "ab"
-        # The same again counts, but is not written again.
+        # The same again counts, but is not logged again.
         living.report("a", gpu(0), gpu(0, "GPU-1"))
         eventually(lambda: living.live._report_problems.refusals == {"a": 2})
         assert living.server.log.count(writes()) == 1
@@ -244,7 +244,7 @@ class TestRefusedReports:
         assert living.live._report_problems.refusals == {"a": 1, "b": 1, "c": 1}
         living.server.store.delete(GPU_NODES, "a")
         eventually(lambda: living.live._report_problems.refusals == {"b": 1, "c": 1})
-        # Also of those that went while nobody watched.
+        # Also pods that left while no watch ran.
         refusal = living.server.faults.place(Refuse(503), watches(GPU_NODES), times=None)
         living.server.faults.place(End(), watches(GPU_NODES))
         living.server.wait_for_watches(0, watches(GPU_NODES))
@@ -255,7 +255,7 @@ class TestRefusedReports:
 
 
 class TestCordonsOfNoGpu:
-    """A mistyped UUID closes nothing: who wrote it has to hear of that."""
+    """A mistyped UUID cordons no GPU: its author has to learn of that."""
 
     def events(self, living: Living, count: int) -> list[Json]:
         found = living.server.log.wait_for(writes(EVENTS), count)
@@ -281,7 +281,7 @@ class TestCordonsOfNoGpu:
 
 
 class TestErrorsOfOurOwn:
-    """What was not published is still to be published."""
+    """Unpublished changes are still to be published."""
 
     @pytest.mark.parametrize("method", ["replace_nodes", "update_nodes"])
     def test_nothing_is_lost(self, living: Living, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
@@ -326,7 +326,7 @@ def test_stopping_while_every_list_hangs_takes_no_longer_than_one(
     living.live.start()
     living.server.log.wait_for(lists(), 3)
     living.live.stop()
-    # One after the other each would wait for as long.
+    # In sequence, each would wait for as long.
     assert len(waited_s) == len(living.live.status().watches)
     assert sum(waited_s) < 1.5 * live_module._STOP_S
     living.server.faults.lift()
@@ -344,7 +344,7 @@ def test_a_first_list_that_fails_is_no_lost_watch(living: Living, caplog: pytest
 
 
 def test_one_node_that_cannot_be_keeps_nobody_waiting(living: Living) -> None:
-    """Its label says 9000 TiB; what labels cannot mean they do not say."""
+    """Its label has 9000 TiB; impossible labels have no meaning."""
     labels = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.vram": "9000T"}
     living.server.store.put(NODES, node("c", {"amd.com/gpu": "8"}, labels=labels))
     living.start()

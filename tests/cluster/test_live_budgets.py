@@ -1,4 +1,4 @@
-"""A running extender counts the PodDisruptionBudgets of the cluster where pods are to leave."""
+"""A running extender counts the cluster's PodDisruptionBudgets for victims."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_budget_keeps_its_pod_where_another_would_do(living: Living) -> None:
     urgent = pod("urgent", {WHOLE: "1"}, priority=100)
 
     def leaves() -> list[str]:
-        # Without its memory of the last answer: a place that was named stays the pod's.
+        # Without its memory of the last answer: a named place stays the pod's.
         living.extender.places.forget("uid-urgent")
         return preempt(living.extender, urgent, {"a": uids("low")}).get("a", [])
 

@@ -1,4 +1,4 @@
-"""A cluster read once knows what an extender would know by now."""
+"""A cluster read once gives the state that an extender would have."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_every_node_and_how_old_what_is_known_of_it_is(server: ApiServer, transp
 
 
 def test_objects_are_kept_for_who_asks(server: ApiServer, transport: Transport) -> None:
-    """What kube-scheduler's own filters look at: nodes, and the pods that hold resources there."""
+    """The objects for kube-scheduler's own filters: nodes, and the pods with resources there."""
     server.store.put_all(NODES, [node("a", {WHOLE: "1"}), node("cpu")])
     phases = {"holds": "Running", "done": "Succeeded", "failed": "Failed"}
     server.store.put_all(PODS, [pod(name, on="cpu", phase=phase) for name, phase in phases.items()])

@@ -1,6 +1,6 @@
-"""After an API server was away, everything that asks it goes on at once, whatever it waited for.
+"""After an outage of the API server all its clients continue at once, whatever they waited for.
 
-All own waits but the first are of an hour here: what goes on does not go on by them.
+All own waits except the first last an hour here: no client continues by them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Patient(Backoff):
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An outage is known at the first lost request; tries in turns follow each other soon."""
+    """An outage is known at the first lost request; tries in turns follow quickly."""
     monkeypatch.setattr(availability_module, "QUIET_S", 0.0)
     monkeypatch.setattr(availability_module, "PROBE_S", 0.02)
     monkeypatch.setattr(live_module, "_TICK_S", 0.02)
@@ -76,7 +76,7 @@ ALL = {"nodes", "gpunodes", "pods", "poddisruptionbudgets"}
 
 @pytest.fixture
 def away(living: Living) -> Living:
-    """Every watch knows that the server is away."""
+    """Every watch knows of the outage."""
     living.server.stop()
     eventually(lambda: not connected(living))
     eventually(
@@ -97,12 +97,12 @@ def test_every_watch_is_back_when_the_server_is(away: Living, compacted: bool) -
 
 
 def but(kept: str) -> Match:
-    """Watches of everything else."""
+    """Watches of all other kinds."""
     return lambda request: request.watch and request.path != kept
 
 
 def test_when_one_watch_is_back_the_others_are_tried(away: Living) -> None:
-    """A server that has just started refuses some of them, once."""
+    """A starting server refuses some of them once."""
     refusals = {
         path: away.server.faults.place(Refuse(503), watches(path), times=2) for path in (NODES, PODS, BUDGETS)
     }
@@ -132,7 +132,7 @@ def test_what_the_server_asked_for_is_waited_for_all_the_same(away: Living) -> N
 
 
 def test_a_server_that_answers_errors_is_not_probed(living: Living) -> None:
-    """All watches end, and every try is answered with an error: each waits by itself."""
+    """All watches end, and every try gets an error: each waits by itself."""
     refusal = living.server.faults.place(Refuse(503), times=None)
     living.server.faults.place(End("connection"), watches(), times=4)
     eventually(lambda: not connected(living))
@@ -142,7 +142,7 @@ def test_a_server_that_answers_errors_is_not_probed(living: Living) -> None:
 
 
 def test_a_connection_that_died_unseen_is_renewed(living: Living) -> None:
-    """Nothing came on it since before the outage: the server may have forgotten it."""
+    """No event came on it since before the outage: the server may have forgotten it."""
     mute = living.server.faults.place(Mute(), watches(BUDGETS))
     eventually(lambda: mute.hits == 1)
     living.server.log.clear()
@@ -158,14 +158,14 @@ def test_a_connection_that_died_unseen_is_renewed(living: Living) -> None:
 
 
 def test_a_word_on_a_watch_is_an_answer(living: Living) -> None:
-    """Requests may be lost where watches go on: the server is there."""
+    """Requests may be lost while watches continue: the server is reachable."""
     server = living.live._server
 
     def lost() -> bool:
         server.unanswered()
         return bool(server.away)
 
-    # The word of the beginning's nudge may come in between.
+    # The first nudge may come in between.
     eventually(lost)
     living.report("b", gpu(0, "GPU-9"))
     eventually(lambda: not server.away)
@@ -174,7 +174,7 @@ def test_a_word_on_a_watch_is_an_answer(living: Living) -> None:
 def test_a_watch_that_is_not_answered_is_begun_again(
     server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A balancer may keep a connection to a server that is gone; each time there is more patience."""
+    """A balancer may keep a connection to a dead server; each time the patience grows."""
     monkeypatch.setattr(reflector_module, "ANSWER_S", 0.1)
     monkeypatch.setattr(reflector_module, "Backoff", lambda: Backoff(0.01, 0.01))
     asked: list[float] = []
@@ -192,7 +192,7 @@ def test_a_watch_that_is_not_answered_is_begun_again(
     try:
         eventually(lambda: len(asked) >= 4)
         assert hanging.hits == 3
-        # A slow machine may not answer the fourth in time either.
+        # A slow machine may miss the fourth in time too.
         assert asked[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
     finally:
         hanging.lift()

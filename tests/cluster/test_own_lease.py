@@ -1,4 +1,6 @@
-"""Who is active by a Lease of our own: never two, another one soon, whatever happens to the API server."""
+"""The active extender by a Lease of its own: never two, soon a new one, through any fault of the API
+server.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def test_the_next_takes_it_when_it_has_been_still_for_long(candidates: Candidate
     while candidates.each("b") == "a":
         candidates.clock.now += 1
     assert candidates.clock.now == began + 10
-    # Nobody is, for the time that separates them.
+    # No candidate is active for the time between them.
     while candidates.each("b") == "":
         candidates.clock.now += 1
     assert candidates.clock.now == began + 15
@@ -108,7 +110,7 @@ def test_turns_are_told_before_one_is_active_and_after(candidates: Candidates) -
     election.attempt()
     candidates.clock.now += 10
     assert not election.active
-    # Paused, it was not active, though nobody else was and it is again at once.
+    # Paused, it was not active, though no other candidate was and it is again at once.
     election.attempt()
     assert election.active
     election.stop()
@@ -152,7 +154,7 @@ class TestOutage:
         candidates.clock.now += 20
         assert candidates.each() == ""
         placed.lift()
-        # It is still theirs who had it: nobody could take it meanwhile.
+        # It still belongs to its holder: no other candidate could take it meanwhile.
         assert candidates.each("a", "b") == "a"
         assert candidates.all["a"].problem is None
         assert candidates.turns == [("a", True), ("a", False), ("a", True)]
@@ -164,7 +166,7 @@ class TestOutage:
         candidates.clock.now += 5
         candidates.server.faults.place(After(Reset()), writes(LEASES))
         candidates.each("a")
-        # The Lease was renewed, which its holder has not heard.
+        # The Lease was renewed, and its holder did not get the answer.
         candidates.clock.now += 4.9
         assert candidates.active() == "a"
         placed = candidates.server.faults.place(Reset(), writes(LEASES), times=None)
@@ -201,7 +203,7 @@ class TestOutage:
         candidates.server.faults.place(Hang(), times=None)
         began = time.monotonic()
         assert not attempted()
-        # No tight bound: only that it does not wait for as long as other requests may.
+        # A loose bound: only shorter than other requests may wait.
         assert time.monotonic() - began < READ_S
         candidates.server.faults.lift()
         # A slow machine may not answer the first in time.

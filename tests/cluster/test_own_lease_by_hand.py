@@ -44,7 +44,7 @@ class TestByHand:
     def test_taken_away_it_is_not_another_s_at_once(self, candidates: Candidates) -> None:
         candidates.each()
         candidates.edit(holderIdentity="")
-        # The holder has not heard of it yet.
+        # The holder does not know yet.
         assert candidates.each("b") == "a"
         assert candidates.each("a") == ""
         candidates.clock.now += 15
@@ -133,7 +133,7 @@ class TestThreads:
             assert (first.active, second.active) == (True, False)
             assert time.monotonic() < end
             time.sleep(0.01)
-        # Given back, it is not waited for.
+        # A returned Lease is taken without a wait.
         first.stop(60)
         eventually(lambda: second.active)
         assert not first.active
@@ -146,5 +146,5 @@ class TestThreads:
         candidates.server.stop()
         eventually(lambda: not (first.active or second.active))
         candidates.server.start()
-        # Who is looked at first may be active until then, and the other right after.
+        # The first one in the order may be active until then, and the other right after.
         eventually(lambda: first.active or second.active)

@@ -22,13 +22,13 @@ Steps = Sequence[Callable[[], object]]
 
 
 class Slow(Transport):
-    """Things happen while a request is on its way, and while its answer is."""
+    """Events during a request, and during its answer."""
 
     there: Steps = ()
     back: Steps = ()
 
     def _whole(self, *args: Any) -> Reply:
-        # What happens meanwhile may be requests, which are quick.
+        # Those events may be requests, which are quick.
         there, back = self.there, self.back
         self.there = self.back = ()
         for step in there:
@@ -51,7 +51,7 @@ def test_an_answer_that_comes_late_makes_nobody_active(server: ApiServer, tmp_pa
     def pass_by() -> None:
         candidates.clock.now += 15
 
-    # The first renews it, and is paused before it hears so. The second sees that, waits, and takes it.
+    # The first renews it, and is paused before the answer. The second sees that, waits, and takes it.
     slow.back = [lambda: candidates.each("b"), pass_by, lambda: candidates.each("b")]
     assert candidates.each("a") == "b"
     assert candidates.each("a") == "b"
@@ -62,12 +62,13 @@ _SERVER = ApiServer()
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Two candidates in any order of tries, with requests that take time, are lost, or whose answers are;
-    pauses of a candidate are the time that passes without its trying."""
+    """Two candidates in any order of tries, with requests that take time, are lost, or whose answers are
+    lost; a candidate pauses while it does not try.
+    """
 
     names = st.sampled_from("ab")
     moments = st.sampled_from((0.1, 5.0, 9.9, 15.0))
-    # While a request of one is on its way: time passes, or (None) the other one tries.
+    # During a request of one candidate: time passes, or (None) the other one tries.
     events = st.lists(st.one_of(st.none(), moments), max_size=5)
 
     def __init__(self) -> None:

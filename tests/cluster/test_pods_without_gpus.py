@@ -1,4 +1,4 @@
-"""Pods that ask no GPU are heard of for the CPU that they have of their node."""
+"""Pods without GPUs are followed for the CPU that they take of their node."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_they_go(told: Told) -> None:
     told.pods.gone(read(kube.Pod, web("p"))[0])
     told.pods.gone(Broken("default/q", "uid-q", "cannot be read"))
     assert elsewhere(told) == 16_000
-    # Of those that a list brings nothing is kept for the next one: they are known by their nodes.
+    # A list's pods are not kept for the next list: their nodes have them.
     assert told.pods._listed == set()
 
 

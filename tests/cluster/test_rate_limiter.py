@@ -1,4 +1,4 @@
-"""Background work takes turns, and rests only while somebody may be waiting."""
+"""Background work takes turns, and rests only while a request may wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler_ext.cluster.rate_limiter import RateLimiter
 
 @pytest.fixture
 def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The rests that were taken, without their time."""
+    """Records the rests, without their time."""
     taken: list[float] = []
     monkeypatch.setattr("time.sleep", taken.append)
     return taken

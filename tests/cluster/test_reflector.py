@@ -1,4 +1,4 @@
-"""A kind of object that is followed: everything is heard once, in order, whatever happens on the way."""
+"""A followed kind of object: every event arrives once, in order, through any fault."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_every_word_comes_with_the_servers_time(followed: Followed) -> None:
 
 def test_a_bookmark_is_where_the_next_watch_begins(followed: Followed) -> None:
     followed.start(*LISTED)
-    # Changes elsewhere: they move the cluster's version, of which only bookmarks tell.
+    # Changes of other objects move the cluster's version, which only bookmarks carry.
     followed.server.store.put_all(PODS, [pod("p"), pod("q")])
     followed.server.store.bookmark(NODES)
     version = followed.server.store.version
@@ -103,7 +103,7 @@ def test_an_object_that_cannot_be_read_is_told_of_by_its_name(
     followed.start(*LISTED)
     followed.server.faults.place(Line(BROKEN % kind))
     followed.heard.wait(word)
-    # It counts as heard: nothing is asked for again.
+    # The event counts as received: it is not requested again.
     assert followed.reflector._version == "99"
     assert followed.lists() == 1
 

@@ -1,4 +1,4 @@
-"""A watch that breaks: what is known stays, and it goes on where it ended, or is listed anew."""
+"""A broken watch: known objects stay, and it continues at its end, or everything is listed again."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_server_that_is_away_and_back_again(followed: Followed, caplog: pytest
         followed.server.start()
         followed.heard.wait("seen c")
     assert followed.lists() == 1
-    # Said once, not at every try, and when it is over.
+    # Logged once, not at every try, and at the end.
     lost, found = (record.getMessage() for record in caplog.records)
     assert lost.startswith("watch of nodes lost, what is known is served on: ")
     assert found == "watch of nodes goes on"
@@ -152,7 +152,7 @@ def test_silence_is_a_lost_watch(
 
 
 class _Noted:
-    """A Backoff that says what it was asked."""
+    """A Backoff that records its questions."""
 
     def __init__(self) -> None:
         self.asked: list[float | None] = []

@@ -1,4 +1,4 @@
-"""What a reflector tries again from where it is, what it lists anew for, and what it says of time."""
+"""A reflector's retries: what it continues, when it lists again, and the ages that it reports."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_server_says_how_long_a_page_waits(followed: Followed, monkeypatch: 
 def test_what_cannot_be_read_three_times_is_listed(followed: Followed, line: Line) -> None:
     followed.start(*LISTED)
     for times in (1, 2, 3):
-        # Else the last watch, which is given up, may be what the fault meets.
+        # Otherwise the fault may meet the last watch, which is given up.
         followed.watched()
         followed.server.faults.place(line, watches(NODES))
         eventually(lambda times=times: followed.restarts("garbled") == times)  # type: ignore[misc]
@@ -119,7 +119,7 @@ def test_what_a_watch_brings_was_written_after_its_last_word(followed: Followed)
     for name in "cd":
         followed.put(name)
         followed.heard.wait(f"seen {name}")
-    # Across watches: the next one begins where this one ended.
+    # Across watches: the next one begins at the end of this one.
     followed.server.faults.place(End("connection"))
     eventually(lambda: followed.restarts("unreachable") == 1)
     followed.watched()
@@ -131,7 +131,7 @@ def test_what_a_watch_brings_was_written_after_its_last_word(followed: Followed)
 
 
 def test_a_silent_watch_is_missed_before_its_reports_are_stale() -> None:
-    """A report may be as old as agents let it be when its watch falls silent."""
+    """A report may reach its permitted age when its watch falls silent."""
     stale_after_s, _ = Configuration().inventory_ages_s()
     assert stale_after_s > REFRESH_S * (1 + REFRESH_SPREAD) + SILENCE_S
     # Bookmarks come every minute, or a little later.

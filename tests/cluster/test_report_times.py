@@ -1,4 +1,4 @@
-"""How old a report is: by the API server's clock, and never younger for being seen again."""
+"""The age of a report: by the API server's clock, and never younger for being seen again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def told() -> Told:
 )
 @pytest.mark.parametrize("stamped", [False, True])
 def test_one_seen_again_is_no_younger(told: Told, stamped: bool, numbers: Json, age_s: int) -> None:
-    """Who cordons a GPU of a node whose agent is dead does not bring the agent back."""
+    """Cordoning a GPU on the node of a dead agent does not revive the agent."""
     first = gpu_node("a", [gpu(0)], sequence=5, bootID="x")
     told.see_nodes(node("a"))
     told.see_reports(first)
@@ -42,7 +42,7 @@ def test_one_seen_again_is_no_younger(told: Told, stamped: bool, numbers: Json, 
 
 @pytest.mark.parametrize(("uid", "gpus"), [("uid-1", 1), ("uid-2", 2)], ids=["the same", "a new object"])
 def test_an_object_that_was_made_again_counts_from_the_start(told: Told, uid: str, gpus: int) -> None:
-    """It went and came while no watch ran; the API server compares numbers within one object only."""
+    """It went and returned while no watch ran; the API server compares versions within one object only."""
     for uid_, sequence, devices in (("uid-1", 500, [gpu(0)]), (uid, 1, [gpu(0), gpu(1)])):
         report = gpu_node("a", devices, sequence=sequence, bootID="x")
         report["metadata"]["uid"] = uid_
@@ -64,7 +64,7 @@ def test_one_without_number_or_stamp_is_as_old_as_what_it_says(told: Told) -> No
 
 
 def test_one_that_a_watch_brings_was_written_after_its_last_word(told: Told) -> None:
-    """Whatever clock the API server was set to since that watch began."""
+    """For any clock of the API server since the watch began."""
     told.see_reports(reported("a", gpu(0), ago_s=600, sequence=1), not_before_ago_s=40)
     assert told.age_s() == 40
     told.see_reports(reported("a", gpu(0), ago_s=20, sequence=2), not_before_ago_s=40)
@@ -89,7 +89,7 @@ def test_when_a_report_was_received(times: list[tuple[str | None, float]], at_s:
 
 def test_a_stream_tells_the_servers_time_once() -> None:
     fields = [ManagedFields(subresource="status", time=at(-500))]
-    # The watch began at 100 by our clock; at 630 comes what was written 500 s after its beginning.
+    # The watch began at 100 by the local clock; at 630 arrives an object written 500 s after its beginning.
     assert received_at(GpuNodeMeta(managed_fields=fields), ServerClock(NOON, 100.0), 630.0) == 600.0
 
 

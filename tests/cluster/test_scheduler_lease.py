@@ -1,4 +1,4 @@
-"""Which extender writes: that whose own pod holds the Lease."""
+"""The writing extender: the one whose own pod holds the Lease."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def test_it_changes_hands(server: ApiServer, leading: Leadership, caplog: pytest
         follow(leading)
         server.store.put(PATH, lease("me-7f9_1"))
         eventually(lambda: leading.active)
-        # Renewed every few seconds, which is nothing new.
+        # Renewed every few seconds, without news.
         server.store.put(PATH, lease("me-7f9_1"))
         server.store.put(PATH, lease("other_2"))
-        # It is told of once it is so.
+        # It is notified afterwards.
         eventually(lambda: len(caplog.records) == 2)
     assert not leading.active
     assert [record.getMessage() for record in caplog.records] == [
@@ -112,7 +112,7 @@ def test_one_that_cannot_be_read_says_nothing_new(server: ApiServer, leading: Le
     server.faults.place(Line(line))
     eventually(lambda: leading.reflectors[0]._version == "9")
     assert leading.active
-    # Listed anew, it is there as well.
+    # A new list contains it too.
     leading.begin()
     leading.broken(Broken("gpu-scheduler/gpu-scheduler", "", "spec: Expected `object`"))
     leading.end()
@@ -120,11 +120,11 @@ def test_one_that_cannot_be_read_says_nothing_new(server: ApiServer, leading: Le
 
 
 class TestALostWatch:
-    """Who does not hear of the Lease cannot know whether another holds it by now."""
+    """Without events of the Lease an extender cannot know its holder."""
 
     @pytest.fixture(autouse=True)
     def clock(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
-        """What the watch's silence is measured by: it stands still until it is moved."""
+        """The clock of the watch's silence: it moves on command only."""
         clock = Clock()
         monkeypatch.setattr(reflector_module, "time", SimpleNamespace(monotonic=clock))
         return clock
@@ -196,7 +196,8 @@ class TestALostWatch:
         assert not leading.active
         refusal.lift()
         eventually(lambda: leading.active)
-        # As at any turn: told before it can be seen, so that pods are listed anew before the first bind.
+        # As at any change of the holder: notified before it is visible, so that pods are listed again before
+        # the first bind.
         assert turns == [(True, False), (False, False), (True, False)]
 
     def test_it_is_not_when_another_leads_by_then(

@@ -1,4 +1,4 @@
-"""Requests and nodes in a few words, for tests whose rows are sentences."""
+"""Build requests and nodes from a few words, for tests whose rows are sentences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from tests.core.reported import device
 
-# A pod that nobody told us of holds the device whole.
+# A pod with unreported devices holds the device whole.
 HELD = (Holder(uid="someone"),)
 
 
@@ -44,7 +44,7 @@ def t4(index: int = 0, **fields: Any) -> Device:
 
 
 def labelled(product: str, count: int = 8, memory_mib: int | None = None) -> NodeInfo:
-    """A node known by its labels only, which may not tell the memory."""
+    """A node known by its labels only, which may not contain the memory."""
     model = canonical_model(product)
     estimate = Estimate(
         "nvidia", model, count, memory_mib, model.compute_capability, None, None, "none", 1, "none"

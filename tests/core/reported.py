@@ -1,4 +1,4 @@
-"""Reports, pods and nodes as values, with what a test does not care about filled in."""
+"""Reports, pods and nodes as values, with defaults for irrelevant parts."""
 
 from __future__ import annotations
 

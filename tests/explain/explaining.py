@@ -1,4 +1,4 @@
-"""explain, asked with plain values."""
+"""explain with plain values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def only(explanation: Json) -> Json:
 
 
 def mig(*instances: tuple[str, int, int], held: tuple[int, ...] = ()) -> Json:
-    """MIG on, with (profile, start, size) instances; a stranger holds those whose start is in ``held``."""
+    """MIG on, with (profile, start, size) instances; an unknown holder has those whose start is in
+    ``held``.
+    """
     return {
         "enabled": True,
         "instances": [

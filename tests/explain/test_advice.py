@@ -1,4 +1,4 @@
-"""explain: what there is instead of what a pod asks for, and which node is nearest then."""
+"""explain: the alternatives to a pod's wishes, and the nearest node then."""
 
 from __future__ import annotations
 

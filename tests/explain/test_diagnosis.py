@@ -1,4 +1,4 @@
-"""explain: what is nearest to a fit, who is in the way, and what would help, in words."""
+"""explain: the nearest miss, the pods in the way, and the change that would help, in words."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_it_fits_on_the_nearest_node_without_those_in_the_way_and_not_with_one_o
     names = [leaver["name"] for leaver in nearest["wouldFitWithout"]]
 
     def fits_without(gone: list[str]) -> bool:
-        # An agent's word on pods that have left outlives them, so they are there as finished ones.
+        # An agent's report on departed pods outlives them, so they appear as finished ones.
         left = [
             each | {"status": {"phase": "Succeeded"}} if each["metadata"]["name"] in gone else each
             for each in objects

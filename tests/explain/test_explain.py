@@ -1,4 +1,4 @@
-"""explain: the contract of its JSON, the order of its nodes, and what lower priorities hold."""
+"""explain: the contract of its JSON, the order of its nodes, and the holdings of lower priorities."""
 
 from __future__ import annotations
 

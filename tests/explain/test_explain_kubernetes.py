@@ -1,4 +1,4 @@
-"""explain: what kube-scheduler itself would say, what is not modelled, and what to warn about."""
+"""explain: the verdicts of kube-scheduler itself, the parts without a model, and the warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pod is meant by a name, when one had it before."""
+"""Which pod a name means, when an earlier pod had the same name."""
 
 from __future__ import annotations
 

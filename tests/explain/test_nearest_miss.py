@@ -1,4 +1,4 @@
-"""explain: what was closest on a node that does not fit, in numbers."""
+"""explain: the nearest miss on a node that does not fit, in numbers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ SICK = {"state": "Unhealthy", "reason": "XID 79"}
             pod("p", containers=[{"name": c, "resources": {"limits": {SHARE: "40000"}}} for c in "abc"]),
             [gpu_node("n", [gpu(0, total=100000), gpu(1, total=20000)])],
             "Insufficient GPU memory on one device",
-            # 90000 and 18000 for shares: two go on the first, which leaves 10000.
+            # 90000 and 18000 for shares: two fit on the first GPU, which leaves 10000.
             ("free-memory", "GPU-1", 40000, 18000, "MiB"),
             id="the share that finds no GPU any more",
         ),

@@ -1,4 +1,4 @@
-"""A snapshot of decisions, replayed elsewhere: it answers as the extender did."""
+"""A snapshot of decisions, replayed elsewhere: the answers equal the extender's."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Running:
     waiting: Sequence[PendingPod]
     facts: Mapping[str, NodeFacts]
     config: Configuration
-    # The uids of pods that were asked about and are not there any more.
+    # The uids of decided pods that are gone.
     gone: Set[str] = frozenset()
 
     @property
@@ -86,7 +86,7 @@ def replaying(replayed: Replayed) -> Explainer:
 
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[list[Json], list[Json], Configuration]:
-    """A cluster, pods that were decided about, and a configuration."""
+    """A cluster, decided pods, and a configuration."""
     objects = draw(clusters())
     names = draw(st.lists(st.sampled_from("pqr"), min_size=1, max_size=3, unique=True))
     pods = [draw(askers(name)) for name in names]

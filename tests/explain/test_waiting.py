@@ -1,4 +1,4 @@
-"""The pods that wait, with their reasons, and how much time goes into finding them."""
+"""Waiting pods with their reasons, and the time that the search for them takes."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_of_an_amount_that_cannot_be_read_the_rest_is_told(limits: Json, asks: s
 
 
 class Slow:
-    """Looks into pods as the explainer does, so many seconds each by the clock."""
+    """Examines pods as the explainer does, and takes so many seconds of the clock for each."""
 
     def __init__(self, clock: Clock, monkeypatch: pytest.MonkeyPatch, seconds: float = 1.0) -> None:
         self.looked: list[str] = []
@@ -209,7 +209,7 @@ def test_little_time_goes_into_it_and_every_kind_has_its_turn(monkeypatch: pytes
     pods = [pod(f"p{i}", {WHOLE: str(10 + i)}, priority=9 - i) for i in range(3)]
     found = board(running(*whole_node("n", None), *pods), clock)
     assert [line["nearest"] is None for line in found.lines()] == [False, True, True]
-    # A second is a twentieth of the next twenty, in which nobody is looked into.
+    # A second is a twentieth of the next twenty, during which no pod is examined.
     clock.now += 19.0
     found.lines()
     assert slow.looked == ["p0"]

@@ -1,4 +1,4 @@
-"""simulate cluster and capacity, asked with plain values; and random clusters to ask about."""
+"""simulate cluster and capacity with plain values, and random clusters for them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read(*pods: Json) -> list[kube.Pod]:
 
 
 def foreseen(pods: Sequence[Json], *objects: Json, config: Configuration | None = None) -> list[Json]:
-    """What happens to these pods, item by item."""
+    """The outcome of these pods, item by item."""
     simulation = simulate(read(*pods), state_of(*objects), config or Configuration())
     json.dumps(simulation)  # plain values only
     items: list[Json] = simulation["items"]
@@ -49,7 +49,7 @@ def counted(asking: Json, *objects: Json) -> Json:
 
 
 def counts(answer: Json) -> dict[str, int | None]:
-    """The count of each node; None without end."""
+    """The count of each node; None is unlimited."""
     return {entry["node"]: entry["count"] for entry in answer["nodes"]}
 
 
@@ -65,7 +65,7 @@ def asks(name: str, *containers: Json, **spec: Any) -> Json:
 
 @st.composite
 def askers(draw: DrawFn, name: str = "asker") -> Json:
-    """A pod that asks whole GPUs, a MIG instance, shares, some of them or none, and CPU."""
+    """A pod with whole GPUs, a MIG instance, shares, several of them or none, and CPU."""
     cpu = {"cpu": draw(st.sampled_from(("100m", "2", "9")))}
     share = st.sampled_from(("1000", "7000", "8192", "30000", "60000")).map(lambda mib: {SHARE: mib})
     whole = st.sampled_from(("1", "1", "2", "3")).map(lambda count: {WHOLE: count})
@@ -89,7 +89,7 @@ def askers(draw: DrawFn, name: str = "asker") -> Json:
 
 @st.composite
 def _holding(draw: DrawFn, name: str, where: str, uuids: Sequence[str]) -> Json:
-    """A pod on a node: on a GPU that somebody told, on one that nobody told, or on none."""
+    """A pod on a node: on a reported GPU, on an unreported one, or without GPU."""
     kind = draw(st.sampled_from(("share", "share", "whole", "none")))
     limits = {"share": {SHARE: "5000"}, "whole": {WHOLE: "1"}, "none": {}}[kind]
     told = {_DEVICE + "main": draw(st.sampled_from(uuids))} if kind == "share" else {}

@@ -1,4 +1,4 @@
-"""An extender over an inventory that is asked to preempt, and nodes of shares and of whole GPUs for it."""
+"""An extender over an inventory for preempt, and nodes of shares and of whole GPUs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def extender_on(*objects: Json, empty_victims: bool = False) -> Extender:
 
 
 def tell(extender: Extender, *objects: Json) -> None:
-    """These are all there is from now on."""
+    """From now on these objects are all."""
     infos = assemble(read_objects(inventory(*objects)), Configuration().resource_names())
     extender.replace_nodes(infos.values())
 
 
 def whole_node(name: str, *held_by: str | None) -> list[Json]:
-    """A GPU for each, that this pod holds or nobody."""
+    """A GPU for each entry, held by this pod or free."""
     devices = [
         gpu(i, f"GPU-{name}-{i}") | ({"holders": [holder(by)]} if by else {}) for i, by in enumerate(held_by)
     ]
@@ -71,7 +71,7 @@ def leaving(one: Json) -> Json:
 
 
 def nominated(one: Json, where: str) -> Json:
-    """The pod, for which others leave that node."""
+    """The pod with a nomination to that node."""
     return one | {"status": one["status"] | {"nominatedNodeName": where}}
 
 
@@ -90,7 +90,7 @@ def preempt_body(asking: Json, proposed: Json, *, whole_pods: bool = False) -> b
 def preempt(
     extender: Extender, asking: Json, proposed: Json, *, whole_pods: bool = False, within_s: float = 60.0
 ) -> dict[str, list[str]]:
-    """Who is to leave, by node, by name; the node's violations stand last where there are any."""
+    """The victims by node, by name; the node's violations come last if there are any."""
     body = preempt_body(asking, proposed, whole_pods=whole_pods)
     reply = json.loads(extender.preemptor.preempt(body, time.monotonic() + within_s).body)
     return {
@@ -101,6 +101,6 @@ def preempt(
 
 
 def filtered(extender: Extender, asking: Json, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What passes, and what is refused but may be preempted for."""
+    """The nodes that pass, and the refused ones where preemption may help."""
     reply = json.loads(extender.filter(names_body(asking, names), time.monotonic() + 60).body)
     return reply["NodeNames"], sorted(reply["FailedNodes"])

@@ -1,4 +1,4 @@
-"""Requests with whole Node objects: judged by what they say and what we know, changing nothing."""
+"""Requests with whole Node objects: judged by their content and the inventory, which stays unchanged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def extender() -> Extender:
 
 
 def filtered(extender: Extender, asking: Json, *nodes: Json) -> tuple[list[Any], dict[str, str]]:
-    """(the Node objects that fit, the names of those that do not and why); the snapshot stays the same."""
+    """(the Node objects that fit, the names of the others with reasons); the snapshot stays the same."""
     before = extender.snapshot
     reply: dict[str, Any] = json.loads(extender.filter(nodes_body(asking, nodes), time.monotonic() + 60).body)
     assert reply["NodeNames"] is None
@@ -111,7 +111,7 @@ def test_prioritize_answers_for_exactly_the_nodes_sent(extender: Extender) -> No
     reply = json.loads(extender.prioritize(nodes_body(ONE, sent), time.monotonic() + 60).body)
     assert [entry["Host"] for entry in reply] == ["template", "n", "cpu"]
     scores = {entry["Host"]: entry["Score"] for entry in reply}
-    # What is only estimated never stands above what is reported.
+    # An estimated node never ranks above a reported one.
     assert scores["n"] == 10
     assert scores["template"] < 10
     assert scores["cpu"] == 0

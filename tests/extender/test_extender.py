@@ -1,4 +1,4 @@
-"""The extender's promises to kube-scheduler, whatever it is asked."""
+"""The extender's promises to kube-scheduler for any request."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def deadline() -> float:
 
 
 def filtered(extender: Extender, body: bytes) -> tuple[list[str], dict[str, str]]:
-    """(what fits, what does not and why)"""
+    """(nodes that fit, nodes that do not with reasons)"""
     reply: dict[str, Any] = json.loads(extender.filter(body, deadline()).body)
     assert (reply["Nodes"], reply["FailedNodes"], reply["Error"]) == (None, {}, "")
     return reply["NodeNames"], reply["FailedAndUnresolvableNodes"]
@@ -87,7 +87,7 @@ def test_every_node_asked_about_gets_exactly_one_answer(
     assert not set(fitting) & set(refused)
     withheld = len(names) - len(fitting) - sum(name in refused for name in names)
     if max_candidates == 0 or asking["metadata"]["name"] == "none":
-        # A pod that asks no GPU is none of our business: nothing is withheld from it.
+        # A pod without a GPU request fits every node.
         assert fitting == [name for name in names if name not in refused]
         assert withheld == 0
     else:

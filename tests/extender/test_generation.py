@@ -1,4 +1,4 @@
-"""Answers to pods for which some nodes differ, while snapshots are published."""
+"""Answers to pods that see some nodes differently, while snapshots are published."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def until() -> float:
 
 
 def listed(there: Running) -> None:
-    # A pod that cannot be looked into stays in the list, without its nearest node.
+    # A pod that cannot be examined stays in the list, without its nearest node.
     assert all(line["nearest"] is not None for line in board(there).lines())
 
 
@@ -166,7 +166,7 @@ def test_an_answer_names_the_generation_that_decided() -> None:
     for count in (1, 2):
         basis = extender.filter(names_body(ASKING, NAMES), until()).basis
         assert basis is not None
-        # A view of the snapshot: n0 differs for the pod.
+        # A view of the snapshot in which n0 differs for the pod.
         assert basis.decision.snapshot is not extender.snapshot
         assert basis.decision.snapshot.generation == count
         extender.update_nodes({"n5": infos(*cluster())["n5"]})
@@ -203,13 +203,13 @@ def test_what_was_begun_before_a_publication_is_no_answer_after_it(
         return made(*args)
 
     monkeypatch.setattr(generation, step, late)
-    # The generation that the request found decides.
+    # The generation of the request decides.
     assert fitting(extender) == NAMES[1:]
     assert fitting(extender) == [name for name in NAMES[1:] if name != "n5"]
 
 
 def test_pods_that_see_the_same_share_a_decision() -> None:
-    """Two pods for which the same nodes differ."""
+    """Two pods that see the same nodes differently."""
     extender = running(*cluster()).extender
     answers = [
         extender.filter(names_body(asking, NAMES), until()).basis

@@ -19,7 +19,7 @@ SHORT = "Insufficient nvidia.com/gpu per device"
 SICK = "node(s) had unhealthy GPUs"
 CHANGING = "node(s) had a GPU change in progress"
 
-# case -> (nodes that fit, in the order they were sent; nodes that do not, and why)
+# case -> (nodes that fit, in the order of the request; other nodes with reasons)
 FILTERED: dict[str, tuple[str, dict[str, str]]] = {
     "cache-01-gpu1": (
         "gpu-node-01 gpu-node-03 gpu-node-05 gpu-node-04 mig-node-08 gpu-node-00 gpu-node-07",
@@ -36,7 +36,7 @@ FILTERED: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "cache-03-mig-1g": ("mig-node-08 mig-node-09", {}),
-    # Resources of somebody else: the pod asks no GPU of ours, so every node is fine.
+    # Resources of another owner: the pod requests no GPU, so every node fits.
     "cache-04-mem-ignored": (
         "cpu-node-00 gpu-node-00 gpu-node-02 gpu-node-01 gpu-node-03 gpu-node-05 gpu-node-04 gpu-node-06 "
         "mig-node-08 gpu-node-07 mig-node-09",
@@ -48,7 +48,7 @@ FILTERED: dict[str, tuple[str, dict[str, str]]] = {
         {"gpu-node-02": SHORT},
     ),
     "cache-11-preempt": ("gpu-node-04", {}),
-    # The labels sent count: those of gpu-node-06 say that its change is over by now.
+    # The labels in the request count: those of gpu-node-06 end its change.
     "full-01-gpu1": (
         "gpu-node-00 gpu-node-03 gpu-node-05 gpu-node-04 gpu-node-06 mig-node-08 gpu-node-07 gpu-node-01",
         {"gpu-node-02": SHORT, "mig-node-09": SHORT},
@@ -99,7 +99,7 @@ def extender() -> Extender:
 
 
 def sent(case: str, verb: str) -> tuple[bytes, list[str]]:
-    """A body and the names it asks about, in order."""
+    """A body and its node names, in order."""
     body = (GOLDEN / f"{case}.{verb}.json").read_bytes()
     request = json.loads(body)
     nodes = request["Nodes"]

@@ -1,4 +1,4 @@
-"""One node that nobody can make sense of is one without known GPUs, and takes no other with it."""
+"""A node with impossible data is a node without known GPUs, and does not affect others."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def good(name: str) -> NodeInfo:
 
 
 def impossible(name: str) -> NodeInfo:
-    """A node whose memory no column takes, as a mistyped label once said."""
+    """A node with more memory than a column can hold, as from a mistyped label."""
     estimate = estimate_from_labels({"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "1"}, {})
     assert isinstance(estimate, Estimate)
     return NodeInfo(name, uid="u", estimate=replace(estimate, memory_mib=2**40), allocatable={WHOLE: 1})
 
 
 class Asked:
-    """An extender, and what it gives back of the nodes a to e."""
+    """An extender, and its answers about the nodes a to e."""
 
     def __init__(self) -> None:
         self.extender = Extender(Configuration())
@@ -56,7 +56,7 @@ def test_it_comes_later(asked: Asked) -> None:
     asked.extender.replace_nodes([good(name) for name in "abcd"])
     asked.extender.update_nodes({"b": impossible("b"), "d": None, "e": good("e")})
     assert asked.fitting() == "ace"
-    # And again among others: nothing of the first time is left.
+    # Once more among others: nothing of the first time remains.
     asked.extender.update_nodes({"b": impossible("b")})
     asked.extender.update_nodes({"c": None})
     assert asked.fitting() == "ae"

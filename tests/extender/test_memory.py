@@ -1,4 +1,4 @@
-"""Past inventories, forecasts and indices of names are freed, and so is garbage between two reloads."""
+"""Past inventories, forecasts and name indices are freed, and garbage between two reloads too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FOREVER = float("inf")
 
 
 class Cycle:
-    """Unreachable only for the collector."""
+    """Unreachable, but found by the collector only."""
 
     def __init__(self) -> None:
         self.self = self
@@ -33,7 +33,7 @@ class Cycle:
 
 @pytest.fixture(autouse=True)
 def thawed() -> Iterator[None]:
-    """Leave the collector of this process as it was, and let no collection by itself help a test."""
+    """Restore the collector of this process, and prevent collections that would help a test by chance."""
     gc.disable()
     yield
     gc.unfreeze()
@@ -52,7 +52,7 @@ def served(extender: Extender, *objects: Json) -> None:
 
 
 def asked(extender: Extender, name: str, gpus: int = 1) -> None:
-    """As the server does: filter, what came of it in the record, and prioritize."""
+    """As the server does: filter, the entry in the record, and prioritize."""
     answer = extender.filter(names_body(pod(name, {WHOLE: str(gpus)}), ["a", "b", "c"]), FOREVER)
     extender.record.answered("filter", answer)
     passed = json.loads(answer.body)["NodeNames"]
@@ -146,7 +146,7 @@ def test_a_refused_request_does_not_keep_the_names_of_nodes_that_are_gone() -> N
 
 
 def test_recorded_decisions_keep_few_indices_of_names() -> None:
-    """As many as the bound on their bytes has room for, and always those of the latest inventory."""
+    """As many as the bound on bytes admits, and always those of the latest inventory."""
     extender = Extender(Configuration(inspection=InspectionSection(decision_bytes=2**16)))
     past: list[weakref.ref[object]] = []
     for number in range(12):

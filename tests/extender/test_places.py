@@ -1,4 +1,4 @@
-"""What preempt has named is that pod's place, while no watch says so yet: rows are sentences."""
+"""A node that preempt named is the pod's place before the watch shows it: rows are sentences."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.extender.preempting import (
 from tests.kube_objects import Json, gpu, gpu_node, node, pod
 
 HALF = "nvidia.com/mig-3g.40gb"
-# The one of priority 10 is called dear, the other one cheap.
+# The pod of priority 10 is called dear, the other cheap.
 WHOLE_NODE = (*whole_node("n", None, None), on_gpu("dear", "n", 10), on_gpu("cheap", "n", 0))
 HALVES = [{"uuid": f"MIG-{start}", "profile": "3g.40gb", "start": start, "size": 4} for start in (0, 4)]
 MIG_NODE = (
@@ -78,12 +78,12 @@ def asks(name: str, limits: Json = ONE, priority: int = 1000, version: str = "5"
 
 
 def without(objects: Sequence[Json], *names: str) -> list[Json]:
-    """All objects but these pods."""
+    """All objects except these pods."""
     return [each for each in objects if each["kind"] != "Pod" or each["metadata"]["name"] not in names]
 
 
 def with_leaving(objects: Sequence[Json], *names: str) -> list[Json]:
-    """The same objects, of which these pods are being deleted."""
+    """The same objects, with these pods being deleted."""
     return [
         leaving(each) if each["kind"] == "Pod" and each["metadata"]["name"] in names else each
         for each in objects
@@ -104,7 +104,7 @@ class TestTheSecondOfOnePriority:
         assert preempt(extender, asks("x2", limits), BOTH) == {}
 
     def test_also_when_the_victim_is_gone(self, objects: Sequence[Json], limits: Json) -> None:
-        """And the watch has not shown the nomination yet."""
+        """Before the watch shows the nomination."""
         extender = extender_on(*objects)
         preempt(extender, asks("x0", limits), {"n": uids("cheap")})
         tell(extender, *without(objects, "cheap"))
@@ -117,7 +117,7 @@ class TestTheSecondOfOnePriority:
         extender = extender_on(*objects)
         preempt(extender, asks("x0", limits), {"n": uids("cheap")})
         assert preempt(extender, asks("higher", limits, 1001), {"n": uids("cheap")}) == {"n": ["cheap"]}
-        # Then the first one needs another.
+        # Then the first pod needs another place.
         assert preempt(extender, asks("x0", limits), BOTH)["n"][0] == "dear"
 
     def test_and_passes_filter(self, objects: Sequence[Json], limits: Json) -> None:
@@ -139,7 +139,7 @@ class TestAPodThatAsksAgain:
         assert preempt(self.extender(), asking, BOTH | {"m": uids("other")}) == {"n": ["cheap"]}
 
     def test_gets_none_where_another_pod_is_in_its_way(self) -> None:
-        """Its own victim is gone by kube-scheduler's count; that of the other one is not yet."""
+        """Its own victim is gone by kube-scheduler's count; that of the other pod is still there."""
         extender = self.extender()
         assert preempt(extender, asks("x1"), BOTH) == {"n": ["dear", "cheap"]}
         assert preempt(extender, nominated(asks("x0"), "n"), {"n": uids("dear")}) == {}
@@ -148,7 +148,7 @@ class TestAPodThatAsksAgain:
         assert preempt(self.extender(), asks("x0"), {"m": uids("other")}) == {}
 
     def test_gets_others_later_where_kube_scheduler_refuses_the_node_for_good(self) -> None:
-        """It was cordoned, say: kube-scheduler neither proposes it nor asks filter about it."""
+        """For example a cordoned node: kube-scheduler neither proposes it nor asks filter about it."""
         extender = self.extender()
         clock = Clock(extender)
         extender.places._places.clear()
@@ -158,7 +158,7 @@ class TestAPodThatAsksAgain:
         assert preempt(extender, waiting, {"m": uids("other")}) == {"m": ["other"]}
 
     def test_gets_none_elsewhere_where_filter_refused_it_on_the_node(self) -> None:
-        """kube-scheduler knows that the victim is gone, and took the nomination back."""
+        """kube-scheduler knows that the victim is gone, and withdrew the nomination."""
         extender = self.extender()
         clock = Clock(extender)
         clock.now = extender.places._places["uid-x0"].named_at + 2 * BEHIND_S
@@ -168,7 +168,7 @@ class TestAPodThatAsksAgain:
 
 
 class TestOneOfSeveralNodes:
-    """kube-scheduler chose one of those that preempt named."""
+    """kube-scheduler chose one of the named nodes."""
 
     N = (*whole_node("n", "a"), *whole_node("m", "b"))
 
@@ -189,7 +189,7 @@ class TestOneOfSeveralNodes:
         assert preempt(extender, asks("x0"), self.EACH) == {}
 
     def test_a_place_ends_where_kube_scheduler_counts_it_on_none(self) -> None:
-        """It proposes each node to another pod, and neither has room for both."""
+        """kube-scheduler proposes each node to the other pod too, and neither node has room for both."""
         extender = extender_on(*self.TIED)
         assert preempt(extender, asks("x0"), self.EACH) == self.NAMED
         assert preempt(extender, asks("x1"), self.EACH) == self.NAMED
@@ -205,7 +205,7 @@ class TestOneOfSeveralNodes:
         assert there.explainer().of_manifest(manifest)["fits"]
 
     def test_a_node_is_laid_out_once_while_nothing_changes(self) -> None:
-        """Every filter asks."""
+        """Every filter request asks."""
         extender = extender_on(*self.TIED)
         preempt(extender, asks("x0"), self.EACH)
         assert extender.snapshot is not None
@@ -265,7 +265,7 @@ class TestOneOfSeveralNodes:
     def test_of_equal_ones_that_where_kube_scheduler_counts_no_room_for_both_is_not(self) -> None:
         extender = extender_on(*self.N, on_gpu("a", "n", 1), on_gpu("b", "m", 1))
         assert len(preempt(extender, asks("x0"), {"n": uids("a"), "m": uids("b")})) == 2
-        # It proposes no node where a pod is nominated that needs the whole node.
+        # kube-scheduler proposes no node with a nominated pod that needs the whole node.
         assert preempt(extender, asks("x1"), {"m": uids("b")}) == {"m": ["b"]}
         assert preempt(extender, asks("x2"), {"n": uids("a")}) == {}
         assert preempt(extender, asks("x2"), {"m": uids("b")}) == {}
@@ -285,13 +285,13 @@ class TestOneOfSeveralNodes:
             "n": ["n-cheap"],
             "m": ["m-cheap"],
         }
-        # The first one is on m, so that both have to leave there.
+        # The first pod is on m, so that both victims have to leave there.
         second = {"n": uids("n-cheap"), "m": uids("m-dear", "m-cheap")}
         assert preempt(extender, asks("x1"), second)["n"] == ["n-cheap"]
         third = {"n": uids("n-dear", "n-cheap"), "m": uids("m-dear", "m-cheap")}
         answer = preempt(extender, asks("x2"), third)
         assert {name: victims[0] for name, victims in answer.items()} == {"n": "n-dear", "m": "m-dear"}
-        # The third one is on n: on m only one place is left.
+        # The third pod is on n: m has only one place left.
         fourth = {"m": uids("m-dear", "m-cheap")}
         assert preempt(extender, asks("x3"), fourth)["m"][0] == "m-dear"
 
@@ -320,7 +320,9 @@ class TestOneOfSeveralNodes:
         assert preempt(extender, asks("x1"), {"n": uids("a")}) == {"n": ["a"]}
 
     def test_an_older_nomination_says_nothing(self) -> None:
-        """The pod waited for another node before; kube-scheduler and the watch may not know better yet."""
+        """The pod waited for another node before; kube-scheduler and the watch may still have the old
+        state.
+        """
         waiting = nominated(asks("x0"), "m")
         objects = (*self.N, on_gpu("a", "n", 1), on_gpu("b", "m", 5000), waiting)
         extender = extender_on(*objects)
@@ -331,7 +333,7 @@ class TestOneOfSeveralNodes:
 
 
 class TestHowLong:
-    """Until the watch shows it, or shows that it is void."""
+    """Until the watch shows the nomination or its end."""
 
     OBJECTS = (*whole_node("n", None), on_gpu("cheap", "n", 0))
 
@@ -419,7 +421,7 @@ class TestHowLong:
 
 
 class TestAPlaceThatFilterRefuses:
-    """kube-scheduler knows that the victims are gone, asks, is refused, and takes the nomination back."""
+    """kube-scheduler knows that the victims are gone, asks, is refused, and withdraws the nomination."""
 
     OBJECTS = (*whole_node("n", None), leaving(on_gpu("cheap", "n", 0)))
     WAITING = nominated(asks("x0"), "n")
@@ -438,7 +440,7 @@ class TestAPlaceThatFilterRefuses:
         assert filtered(extender, asks("x1"), ["n"])[0] == (["n"] if names else [])
 
     def test_is_kept_until_they_are_gone_that_preempt_named(self) -> None:
-        """The watch shows first that they leave."""
+        """The watch first shows the victims' deletion."""
         objects = (*whole_node("n", None), on_gpu("cheap", "n", 0))
         extender = extender_on(*objects)
         clock = Clock(extender)
@@ -459,7 +461,7 @@ class TestAPlaceThatFilterRefuses:
 
 
 def test_bind_gives_no_pod_the_place_of_another() -> None:
-    """Filter may have accepted it the moment before."""
+    """Filter may have accepted the pod just before."""
     shares = GpuRequest(shares=ShareAsk((("main", ROOM_MIB),)))
 
     def pending(name: str, priority: int) -> PendingPod:

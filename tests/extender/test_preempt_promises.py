@@ -1,4 +1,6 @@
-"""Whatever preempt accepts, filter then accepts, and nobody else leaves meanwhile: random nodes of shares."""
+"""filter accepts every node that preempt returns, and no other pod leaves meanwhile: random nodes of
+shares.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ PRIORITY = 50
 
 
 class Cluster:
-    """Nodes of shares with their pods, of which some are leaving."""
+    """Nodes of shares with their pods; some pods are leaving."""
 
     def __init__(self, nodes: dict[str, int], pods: dict[str, Json]) -> None:
         self.nodes = nodes
@@ -37,7 +39,7 @@ class Cluster:
 
     @property
     def objects(self) -> list[Json]:
-        """All there is."""
+        """All objects."""
         nodes = [each for name, gpus in self.nodes.items() for each in share_node(name, gpus)]
         return [*nodes, *self.pods.values()]
 
@@ -72,7 +74,7 @@ requests = st.lists(st.sampled_from(SIZES), min_size=1, max_size=4)
 
 
 def pick(extender: Extender, cluster: Cluster, asking: Json, named: bool) -> dict[str, list[str]]:
-    """What preempt answers for all nodes, where kube-scheduler names all lower pods or none."""
+    """preempt's answer for all nodes, where kube-scheduler proposes all lower pods or none."""
     proposed = {node: uids(*(cluster.lower(node) if named else ())) for node in cluster.nodes}
     return preempt(extender, asking, proposed)
 
@@ -95,7 +97,7 @@ def test_once_its_victims_are_gone_the_pod_passes_and_till_then_nobody_else_leav
 def follow(
     extender: Extender, cluster: Cluster, waiting: Json, node: str, named: bool, random: object
 ) -> None:
-    """Let those who leave the node go, one after the other."""
+    """Delete the leaving pods of the node one after the other."""
     to_go = cluster.lower(node, only_leaving=True)
     random.shuffle(to_go)  # type: ignore[attr-defined]
     while True:
@@ -110,7 +112,7 @@ def follow(
 
 
 def crowded(name: str, rooms: Sequence[int]) -> list[Json]:
-    """A node whose GPUs have so much room left, less what stays."""
+    """A node whose GPUs have this room left, less the pods that stay."""
     pods = [
         on_share(f"{name}-{i}", ROOM_MIB - room, name, i, 500)
         for i, room in enumerate(rooms)
@@ -121,8 +123,9 @@ def crowded(name: str, rooms: Sequence[int]) -> list[Json]:
 
 @pytest.mark.parametrize("others", [0, 1, 3])
 def test_what_others_cost_does_not_keep_the_nominated_node(others: int) -> None:
-    """Half a million steps find the place on one node, and no number of them on others; all states of the
-    cluster share two millions."""
+    """Half a million steps find the place on one node, and no number of steps on others; all states of the
+    cluster share two millions.
+    """
     asking = asks_shares("urgent", 40_000, 30_000, 30_000, 20_000, *[20_500 + i * i for i in range(10)])
     hard = [each for j in range(others) for each in crowded(f"a{j}", [41_500 + 10 * j + i for i in range(8)])]
     rooms = [70_000, 50_000, *[42_000] * 5]

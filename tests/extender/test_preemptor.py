@@ -1,4 +1,4 @@
-"""What the extender answers to preempt, and what filter says to begin it: rows are sentences."""
+"""The extender's answers to preempt, and filter's reasons before it: rows are sentences."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TWO = (
 
 
 def cpu(name: str, priority: int, amount: str = "1") -> Json:
-    """A pod of which nobody here knows, for it asks no GPU."""
+    """A pod without GPUs, unknown to the extender."""
     asking = pod(name, {"cpu": amount}, on="n1", priority=priority)
     asking["spec"]["containers"][0]["resources"]["requests"] = {"cpu": amount}
     return asking
@@ -95,7 +95,7 @@ def test_whole_pods_tell_their_priority(named: list[Json], asks: Json, victims: 
 
 
 def test_what_else_the_pod_asks_must_be_freed_too() -> None:
-    """Of two that hold a GPU, the one whose CPU kube-scheduler counts on, though the other is cheaper."""
+    """Of two holders of a GPU, the one whose CPU kube-scheduler counts on, though the other is cheaper."""
     dear = on_gpu("b", "n1", 5)
     dear["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "4"
     extender = extender_on(*whole_node("n1", "a", "b"), on_gpu("a", "n1", 1), dear)
@@ -134,7 +134,7 @@ def test_nobody_leaves_for_a_pod_that(asking: Json, *, empty_victims: bool) -> N
 
 
 class TestAPlaceOnItsWay:
-    """Nobody else leaves for a pod while those leave for whom it waits."""
+    """No further pod leaves while the victims of the waiting pod leave."""
 
     ASKING = asks_shares("urgent", 60_000)
     WAITING = nominated(ASKING, "first")
@@ -144,7 +144,7 @@ class TestAPlaceOnItsWay:
     def second(
         self, *objects: Json, asking: Json = WAITING, asked: bool = True, empty_victims: bool = False
     ) -> dict[str, list[str]]:
-        """Who is to leave the second node, once kube-scheduler has asked filter about the first."""
+        """The victims on the second node, after kube-scheduler has asked filter about the first."""
         extender = extender_on(*self.FIRST, *objects, empty_victims=empty_victims)
         if asked:
             filtered(extender, asking, ["first"])
@@ -154,7 +154,7 @@ class TestAPlaceOnItsWay:
         assert self.second(leaving(self.LOW)) == {}
 
     def test_but_where_kube_scheduler_does_not_ask_about_it_any_more(self) -> None:
-        """It was cordoned, say: whoever leaves there may take an hour, and make room for nobody."""
+        """For example a cordoned node: its victims may take an hour and free nothing."""
         assert self.second(leaving(self.LOW), asked=False) == {"second": ["b"]}
 
     def test_but_where_it_is_not_nominated(self) -> None:
@@ -175,7 +175,7 @@ class TestAPlaceOnItsWay:
         assert self.second(leaving(self.LOW), asking=asking) == {"second": ["b"]}
 
     def test_but_where_its_place_is_free_and_kube_scheduler_does_not_take_it(self) -> None:
-        """It has reasons of its own: a taint, say."""
+        """kube-scheduler has reasons of its own: a taint, for example."""
         assert self.second() == {"second": ["b"]}
 
     @pytest.mark.parametrize("empty_victims", [False, True])
@@ -218,7 +218,7 @@ class TestAPlaceOnItsWay:
 def test_a_victim_leaves_that_makes_room_exactly(
     stays: tuple[int, ...], leaves: int, asks: tuple[int, ...]
 ) -> None:
-    """Not one MiB is left then."""
+    """Not one MiB remains then."""
     extender = extender_on(
         *share_node("n", len(stays)),
         *(on_share(f"stays{i}", mib, "n", i, 500) for i, mib in enumerate(stays)),
@@ -231,7 +231,7 @@ def test_a_victim_leaves_that_makes_room_exactly(
 
 
 class TestEmptyVictims:
-    """Releases that take victims where they named none are told which nodes to preempt for."""
+    """Releases that accept victims on unproposed nodes get the nodes to preempt on."""
 
     OBJECTS = (*TWO, *whole_node("n3", "c"), on_gpu("c", "n3", 500))
     NAMES = ("n1", "n2", "n3", "nosuch")
@@ -249,7 +249,7 @@ class TestEmptyVictims:
         assert filtered(extender, URGENT, [*self.NAMES, "free"]) == (["free"], [])
 
     def test_a_share_that_the_nodes_sum_would_take(self) -> None:
-        """Room for it on no GPU, but on both together: only this way somebody leaves."""
+        """No GPU alone has room, both together have: only this search finds victims."""
         objects = [
             *share_node("n", 2),
             on_share("a", 50_000, "n", 0, 1),
@@ -261,7 +261,7 @@ class TestEmptyVictims:
         assert preempt(extender, asking, {"n": uids()}) == {"n": ["a"]}
 
     def test_a_hundred_nodes_that_are_alike_take_no_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What is found of one serves all, so that the clock hardly matters."""
+        """The result for one serves all, so that the clock hardly matters."""
         looked_at: list[NodeInfo] = []
         real = Preemption._is_rescuable
 
@@ -284,7 +284,7 @@ class TestEmptyVictims:
         assert len(looked_at) == 1
 
     def test_of_a_thousand_nodes_a_tenth_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """kube-scheduler looks at no more."""
+        """kube-scheduler examines no more."""
         monkeypatch.setattr(preemptor, "_RESCUABLE", 3)
         monkeypatch.setattr(preemptor, "_RESCUE_S", 60.0)
         names = [f"m{i}" for i in range(50)]
@@ -293,7 +293,7 @@ class TestEmptyVictims:
 
 
 def test_a_nominated_pod_holds_one_gpu_and_not_all() -> None:
-    """Only those that could be its own are lost to others, as soon as the extender hears of it."""
+    """Only victims that could be the pod's own are lost to others, as soon as the extender learns of it."""
     waiting = nominated(asks_shares("waiting", 70_000, priority=50), "n")
     extender = extender_on(*share_node("n", 2), waiting)
     lower = asks_shares("lower", 50_000, priority=50)
@@ -311,7 +311,7 @@ def test_its_own_place_does_not_count_against_a_pod() -> None:
 
 
 class Ticking:
-    """A clock on which every look is a second."""
+    """A clock that advances a second with each reading."""
 
     def __init__(self, ends_after: int) -> None:
         self.end = float(ends_after)
@@ -344,7 +344,7 @@ class TestTheDeadline:
     def test_within_it_all_nodes_are_answered_before_any_is_searched(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """kube-scheduler's own proposal is what stays where there is no time for a better one."""
+        """kube-scheduler's own proposal stays where no time is left for a better one."""
         monkeypatch.setattr(preemptor, "_RESERVED", 2.0)
         cheap = {
             name: (
@@ -371,7 +371,7 @@ def test_without_an_inventory_nobody_leaves() -> None:
 
 
 def test_negative_priorities_count_where_as_many_leave() -> None:
-    """Two of one GPU either way, one of them of priority 0; the other two are not."""
+    """Two victims of one GPU either way, one with priority 0; the other two without."""
     low = (on_share("b", 30_000, "n", 0, -1), on_share("d", 30_000, "n", 1, -5))
     equal = [on_share(f"a{i}", 40_000, "n", i, 0) for i in range(2)]
     for one, start in zip(equal, ("2026-11-20T00:00:00Z", "2026-01-20T00:00:00Z"), strict=True):
@@ -386,7 +386,7 @@ def test_nobody_leaves_for_a_pod_that_cannot_be_read_though_kube_scheduler_names
 
 
 class TestTwoThatWaitForOnePlace:
-    """Of one priority; preempt answered the second before it had heard of the first."""
+    """Equal priorities; preempt answered the second before it learned of the first."""
 
     HELD = (on_share("h", 48_000, "n", 1, 500), *share_node("n", 2))
     ONE = nominated(asks_shares("aaa", 60_000, priority=50), "n")

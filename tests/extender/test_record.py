@@ -1,4 +1,4 @@
-"""The record of decisions: what it keeps of requests that the extender answered, and how much."""
+"""The record of decisions: its content for each answered request, and its bounds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def extender_of(*objects: Json, config: Configuration | None = None) -> Extender
 
 
 def ask(extender: Extender, asking: Json, names: list[str] | None = None) -> None:
-    """What kube-scheduler does with a pod: filter, then prioritize for what passed."""
+    """kube-scheduler's requests for a pod: filter, then prioritize for the nodes that passed."""
     answer = extender.filter(names_body(asking, names or NAMES), FOREVER)
     extender.record.answered("filter", answer)
     passed = json.loads(answer.body)["NodeNames"]
@@ -192,7 +192,7 @@ def test_there_are_never_more_entries_nor_bytes_than_allowed(
         kept = list(record)
         assert len(kept) <= most
         assert sum(entry.size for entry in kept) <= most_bytes
-        # Who is there is found by name, and nobody else.
+        # Only existing pods are found by name.
         found = [record.of("default", f"p{i}") for i in range(13)]
         assert {entry.uid for entry in found if entry is not None} == {entry.uid for entry in kept}
 

@@ -1,4 +1,4 @@
-"""Requests that fitted nowhere, and which changes are worth telling kube-scheduler."""
+"""Requests that fitted no node, and the changes that kube-scheduler should know of."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def infos(*objects: Json) -> dict[str, NodeInfo]:
 
 
 class Refusing:
-    """An extender whose nodes a, b and c have one sick GPU each, under a clock of its own."""
+    """An extender whose nodes a, b and c have one sick GPU each, with a clock of its own."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
@@ -35,7 +35,7 @@ class Refusing:
         self.extender.filter(names_body(asking, list(names)), deadline=self.now + 60)
 
     def change(self, *objects: Json) -> None:
-        """These nodes are so from now on."""
+        """From now on these nodes have this state."""
         self.extender.update_nodes(dict(infos(*objects)))
 
     def cured(self, changed: str, since: float = 0.0) -> set[str]:
@@ -61,7 +61,7 @@ def test_a_gpu_that_is_healthy_again_cures(refusing: Refusing) -> None:
     assert refusing.cured("abc") == set()
     refusing.change(gpu_node("b", [gpu(0)]))
     assert refusing.cured("b") == {"b"}
-    # Once: kube-scheduler asks again now, and is refused again if that was not enough.
+    # Once: kube-scheduler asks again now, and is refused again if the change is not enough.
     assert refusing.cured("b") == set()
     refusing.change(gpu_node("b", [gpu(0, **SICK)]))
     refusing.ask(ONE)
@@ -148,7 +148,7 @@ def test_what_was_refused_before_is_left_alone(refusing: Refusing) -> None:
     refusing.now += 6.0
     refusing.ask(TWO)
     refusing.change(gpu_node("b", [gpu(0), gpu(1)]))
-    # Of a release that kube-scheduler has seen itself, only those that it asked about just before.
+    # After a release that kube-scheduler sees itself, only the pods that it asked about just before.
     assert refusing.cured("b", since=refusing.now - 5.0) == {"b"}
     assert refusing.cured("b", since=refusing.now - 5.0) == set()
     assert refusing.cured("b") == {"b"}
@@ -162,7 +162,7 @@ def test_each_node_cures_what_was_refused_since_its_own_change(refusing: Refusin
 
 @pytest.mark.parametrize("count", [2, 40])
 def test_one_node_that_serves_all_is_enough(refusing: Refusing, count: int) -> None:
-    """Each nudge is a patch, and has kube-scheduler look at every pod that may fit there."""
+    """Each nudge is a patch, and makes kube-scheduler examine every pod that may fit there."""
     for number in range(count):
         refusing.ask(pod("p", {SHARE: str(1000 + number)}))
     refusing.change(*(gpu_node(name, [gpu(0)]) for name in "cab"))
@@ -171,7 +171,7 @@ def test_one_node_that_serves_all_is_enough(refusing: Refusing, count: int) -> N
 
 
 def test_as_few_nodes_as_serve_all(refusing: Refusing) -> None:
-    """kube-scheduler looks only at pods that may fit on the node that it hears of."""
+    """kube-scheduler examines only pods that may fit on the changed node."""
     t4 = {"gpu.scheduler-ext.io/model": "T4"}
     refusing.ask(ONE)
     refusing.ask(TWO)

@@ -16,7 +16,7 @@ from tests.pages import ROOT, section
 
 RUNBOOKS = ROOT / "docs" / "runbooks"
 UNIT_TESTS = sorted((Path(__file__).parent / "alerts").glob("*.yaml"))
-HEADINGS = ("## What it means", "## How to look", "## What to do")
+HEADINGS = ("## Meaning", "## Diagnosis", "## Mitigation")
 
 
 @needs_prometheus

@@ -1,4 +1,4 @@
-"""The API under another WSGI server, which hands it a stream instead of a body."""
+"""The API under another WSGI server, which provides a stream in place of a body."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_names_asked_about_live_on_in_the_environ(api: Flask) -> None:
 
 
 class Recorder:
-    """Binds nothing, and remembers how long it had."""
+    """Binds no pod, and records its deadline."""
 
     deadline_s = 4000.0
 

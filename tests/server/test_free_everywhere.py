@@ -1,4 +1,4 @@
-"""Free amounts are the same in the terminal, in JSON, on the page and in metrics."""
+"""Free amounts agree in the terminal, in JSON, on the page and in metrics."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def in_the_terminal(infos: list[NodeInfo]) -> dict[str, int]:
 
 
 def on_the_page(infos: list[NodeInfo]) -> dict[str, int]:
-    """The amounts that the page sums up, from the wire."""
+    """The amounts that the page adds up, from the wire."""
     rows = [node_row(resolve(info, NAMES, 10), NAMES, CONFIG.memory.headroom_percent) for info in infos]
     told = json.loads(json.dumps([row for row in rows if row is not None]))
     return {
@@ -61,7 +61,7 @@ def on_the_page(infos: list[NodeInfo]) -> dict[str, int]:
 
 
 def in_the_metrics(infos: list[NodeInfo]) -> dict[str, int]:
-    """Nodes whose agent is Missing have no series, which sums take for nothing."""
+    """Nodes with a Missing agent have no series, which sums count as zero."""
     source = Fixed()
     source.set(infos)
     sums = dict.fromkeys(in_json(infos), 0)
@@ -98,7 +98,7 @@ def of(name: str) -> NodeInfo:
 
 
 def held(info: NodeInfo, *units: UnitAsk) -> NodeInfo:
-    """The node with a pod that runs there, whose GPUs the agent has not seen yet."""
+    """The node with a running pod whose GPUs the agent has not seen yet."""
     late = BoundPod("late", "default", "late", 0, GpuRequest(units=units))
     return replace(info, pods=(*info.pods, late))
 

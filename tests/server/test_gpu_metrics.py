@@ -157,7 +157,7 @@ def test_fragmentation_is_of_what_nobody_holds() -> None:
     found = scraped(metrics_of(source, "cluster"))
     idle, lost = (found[name] for name in ("gpu_extender_gpus_unallocated", "gpu_extender_gpus_unusable"))
     assert idle[("modelName", "NVIDIA H100 80GB HBM3"),] == 11
-    # Two have MIG, and one is sick; of the T4 two are time-sliced.
+    # Two have MIG, and one is unhealthy; two T4 are time-sliced.
     assert idle[("modelName", "NVIDIA A100-SXM4-80GB"),] == 2
     assert idle[("modelName", "Tesla T4"),] == 4
     assert all(0 <= lost[labels] <= idle[labels] for labels in idle)
@@ -189,7 +189,7 @@ def test_reservations_by_state() -> None:
     waiting = BoundPod("u", "ns", "p", 0, GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),)))
     held = [replace(waiting, uid=uid) for uid in ("a", "b", "c")]
     source = Fixed()
-    # Of one another extender chose another GPU: either may come true.
+    # For one of them another extender chose another GPU: either may come true.
     source.set([NodeInfo("n", pods=(*held, held[0]), assumed=frozenset("a"), nominated=(waiting,))])
     metrics = metrics_of(source)
     found = scraped(metrics)["gpu_extender_reservations"]
@@ -256,7 +256,7 @@ def test_control_characters_of_label_values_are_spelt_out(detail: Detail) -> Non
     text = b"".join(metrics.render()).decode()
     lines = text.split("\n")
     assert all(line.isprintable() for line in lines)
-    # The exposition still parses, and no value of a label became another's.
+    # The exposition still parses, and no label value changed into another.
     found = scraped(metrics)
     values = {value for samples in found.values() for labels in samples for _, value in labels}
     assert f"T4{SEEN}" in values
@@ -294,7 +294,7 @@ def test_scrapes_that_wait_for_each_other_share_one_text() -> None:
     first = threading.Thread(target=lambda: texts.append(metrics.render(asked_at)))
     first.start()
     assert source.begun.wait(30)
-    # These arrive while the first text is being built, which may be older than they are.
+    # These arrive while the first text is built, which may be older than they are.
     asked_at = time.monotonic()
     others = [threading.Thread(target=lambda: texts.append(metrics.render(asked_at))) for _ in range(8)]
     for other in others:
@@ -303,7 +303,7 @@ def test_scrapes_that_wait_for_each_other_share_one_text() -> None:
     for thread in (first, *others):
         thread.join()
     assert len({id(head) for head, _ in texts}) == 2
-    # One for all nodes, as nothing has changed.
+    # One for all nodes, because no node changed.
     assert len({id(nodes) for _, nodes in texts}) == 1
 
 

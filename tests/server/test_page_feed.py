@@ -76,7 +76,7 @@ def test_before_the_first_inventory_nothing_is_known(source: CountingSource, fee
 def test_nothing_is_worked_out_while_nobody_watches(
     source: CountingSource, feed: PageFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # However long this test takes, one viewer is looked for once.
+    # However long this test takes, a viewer is looked up once.
     monkeypatch.setattr(feed_module, "_STATUS_EVERY_S", 3600.0)
     source.learn()
     feed.start()
@@ -133,7 +133,7 @@ def test_another_process_tells_everything(source: CountingSource, feed: PageFeed
 
 
 def state(feed: PageFeed) -> dict[str, Any]:
-    """The whole content of a page without any knowledge."""
+    """The whole content of a page without data."""
     feed.refresh(1000.0)
     told = feed.since(Seen())
     assert told is not None

@@ -1,4 +1,4 @@
-"""Who came to run under churn, and who left, when: beside the accounts that churn gives itself."""
+"""Arrivals and departures under churn, beside the accounts of churn itself."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ Events = list[tuple[float, int]]
 
 
 class Movements:
-    """When pods began, ended in their time or were evicted, in thousandths of a GPU each; the worlds where
-    that was, and who runs there in the end."""
+    """Start, end or eviction of pods, in thousandths of a GPU each; the worlds of the run, and the pods at
+    its end.
+    """
 
     def __init__(self) -> None:
         self.began: Events = []
@@ -27,13 +28,13 @@ class Movements:
         self.residents: list[Residents] = []
 
     def held_milli(self, time: float) -> int:
-        """What was held before that time."""
+        """The holdings before that time."""
         return (
             self._before(self.began, time) - self._before(self.ended, time) - self._before(self.evicted, time)
         )
 
     def ended_milli(self, since: float) -> int:
-        """What ended in its time, from then on."""
+        """The pods that finished from then on."""
         return sum(milli for when, milli in self.ended if when >= since)
 
     @staticmethod
@@ -43,7 +44,7 @@ class Movements:
 
 @contextmanager
 def moving() -> Iterator[Movements]:
-    """Whoever moves within is written down; for one run."""
+    """Records all movements within; for one run."""
     seen = Movements()
 
     class WatchedResidents(Residents):

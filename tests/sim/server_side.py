@@ -1,4 +1,4 @@
-"""A simulated cluster as the server knows one: nodes with reports, pods bound to their GPUs, JSON."""
+"""A simulated cluster in the server's form: nodes with reports, pods bound to their GPUs, JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.kube_objects import ANNOTATION, SHARE, Json, names_body, pod
 
 RESOURCES = ResourceNames()
 WHOLE = "nvidia.com/gpu"
-# As NVML and people write them, and one that no table has.
+# Spellings of NVML and of users, and an unknown one.
 MODELS = ("NVIDIA-A100-SXM4-80GB", "Tesla T4", "G2")
 _DEVICES = "devices.gpu.scheduler-ext.io/main"
 _DEADLINE_S = 60.0
@@ -47,7 +47,7 @@ class Running:
 
 
 def asking(kind: PodKind, number: int = 0, running: Running | None = None) -> Json:
-    """The pod as the API server has it: waiting, or bound by us."""
+    """The pod in the form of the API server: waiting, or bound by the extender."""
     limits = {}
     if kind.is_share:
         limits = {SHARE: str(kind.gpu_milli)}
@@ -70,7 +70,9 @@ def uuid_of(node: int, slot: int) -> str:
 
 
 def info_of(cluster: Cluster, node: int, running: Sequence[Running]) -> NodeInfo:
-    """One node with its pods; one without GPUs has no report, and pods that ask none are CPU elsewhere."""
+    """One node with its pods; a node without GPUs has no report, and pods without GPUs count as CPU of
+    others.
+    """
     gpus, model = int(cluster.gpus[node]), cluster.models[cluster.model[node]]
     here = [each for each in running if each.node == node]
     return NodeInfo(
@@ -103,7 +105,7 @@ def _bound(running: Running) -> BoundPod:
 
 
 class Server(Extender):
-    """The extender on a simulated cluster: no headroom, and models are as good as another."""
+    """The extender on a simulated cluster: without headroom, and with equal models."""
 
     def __init__(
         self,
@@ -126,18 +128,18 @@ class Server(Extender):
         self._publish()
 
     def follow(self, node: int, running: Sequence[Running]) -> None:
-        """The pods of one node are others."""
+        """Replace the pods of one node."""
         self.update_nodes({self._cluster.names[node]: info_of(self._cluster, node, running)})
 
     def fitting(self, kind: PodKind, names: Sequence[str]) -> list[str]:
-        """What filter answers."""
+        """The answer of filter."""
         reply = json.loads(self.filter(names_body(asking(kind), names), time.monotonic() + _DEADLINE_S).body)
         assert (reply["Error"], reply["FailedNodes"]) == ("", {})
         found: list[str] = reply["NodeNames"]
         return found
 
     def points(self, kind: PodKind, names: Sequence[str]) -> dict[str, int]:
-        """What prioritize answers."""
+        """The answer of prioritize."""
         reply = json.loads(
             self.prioritize(names_body(asking(kind), names), time.monotonic() + _DEADLINE_S).body
         )
@@ -161,7 +163,7 @@ class Server(Extender):
 
 
 def _as_asked(workload: Workload) -> Workload:
-    """The same, with models as pods' wishes are read."""
+    """The same, with models as in pods' annotations."""
     counts: dict[TaskClass, float] = {}
     for task, part in workload.parts.items():
         task = replace(task, models=tuple(sorted(normalise_wish(model) for model in task.models)))
@@ -196,7 +198,7 @@ _nodes = st.tuples(
 
 @st.composite
 def clusters(draw: st.DrawFn, most: int = 7) -> Cluster:
-    """A few nodes, some of them equal, whose names are in another order than they."""
+    """A few nodes, some of them equal; the order of names differs from theirs."""
     nodes = draw(st.lists(_nodes, min_size=1, max_size=most))
     names = draw(st.permutations([f"n{index}" for index in range(len(nodes))]))
     return Cluster.of(
@@ -211,7 +213,7 @@ steps = st.lists(st.tuples(kinds, st.integers(0, 2**20), st.sampled_from((False,
 
 
 def lived_in(cluster: Cluster, steps: Sequence[tuple[PodKind, int, bool]]) -> tuple[World, list[Running]]:
-    """A world after pods came, each to any node and any GPUs with room for it, and some left."""
+    """A world after pods came, each to any node and any GPUs with room, and some left."""
     world, running = World(cluster), list[Running]()
     for number, (kind, seed, leaves) in enumerate(steps):
         chance = random.Random(seed)

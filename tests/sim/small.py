@@ -1,4 +1,4 @@
-"""Small clusters and pods, and how Hypothesis draws them."""
+"""Small clusters and pods, and their Hypothesis strategies."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ workloads = st.dictionaries(_classes, st.integers(1, 9), max_size=8).map(
 
 
 def busy_world(cluster: Cluster, pods: list[PodKind]) -> World:
-    """A world with those of the pods that find a place, the first that fits."""
+    """A world with the pods that find a place, each in the first that fits."""
     world = World(cluster)
     scheduler = scheduler_of(world, "first-fit")
     for kind in pods:

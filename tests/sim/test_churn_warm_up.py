@@ -1,4 +1,4 @@
-"""The warm-up of churn: who came in it is held, and is in no account."""
+"""The warm-up of churn: its pods hold GPUs, and no account has them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOBODY_COMES = 1e-9
 
 
 def run_of(warm_up: float, measured: float, seed: int = 1) -> Run:
-    """Three nodes, twice what they have is asked, and half of the pods may evict others."""
+    """Three nodes, requests of twice their capacity, and half of the pods may evict others."""
     experiment = Experiment(
         trace="small",
         nodes=NODES,
@@ -37,7 +37,7 @@ def run_of(warm_up: float, measured: float, seed: int = 1) -> Run:
 
 
 def accounts(run: Run, measured: float) -> Counter[str]:
-    """All that is counted of a run, amounts and what they took of the time."""
+    """All counts of a run, amounts and their times."""
     assert run.mean_allocation_percent is not None
     assert run.evicted_milli is not None
     return Counter(

@@ -10,8 +10,8 @@ from scheduler_ext.sim.inflation import run_inflation
 from scheduler_ext.sim.scheduler import Settings
 
 SEEDS = (42, 43, 44)
-# It is about half a point and more in the mean of the seeds; on some of the clusters less than this, or less
-# than nothing, without the worth of residuals, scarcity, tightness or whole GPUs.
+# About half a point or more in the mean of the seeds; on some clusters it is less, or negative, without the
+# value of residuals, scarcity, tightness or whole GPUs.
 _LEAST_POINTS = 0.2
 
 

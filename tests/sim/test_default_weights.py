@@ -1,4 +1,4 @@
-"""What the shipped weights of the default policy are for: nodes that one term alone asks for."""
+"""The purpose of each shipped weight of the default policy: nodes that one term alone prefers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from scheduler_ext.sim.world import Cluster, World
 from tests.sim.small import cluster_of, share
 
 Placed = list[tuple[PodKind, int, tuple[int, ...]]]
-# Whole GPUs with four cores each. No node here runs so low that none of them fits.
+# Whole GPUs with four cores each. No node here gets so low that none of them fits.
 WITH_FOUR_CORES = Workload.of({TaskClass(cpu_milli=4000, gpus=1): 1})
-# Four of the one or two of the other fill a GPU: what is left is worth its part of the GPU, in quarters.
+# Four of the one or two of the other fill a GPU: a residual is worth its part of the GPU, in quarters.
 QUARTERS_AND_HALVES = Workload.of({TaskClass(shares_mib=(250,)): 1, TaskClass(shares_mib=(500,)): 1})
 TWO_ALIKE = cluster_of((8000, 1, "A100"), (8000, 1, "A100"))
 
 
 def node_of(world: World, workload: Workload, kind: PodKind, without: str | None = None) -> int:
-    """Where the default policy puts the pod by the shipped weights, of which one may be 0."""
+    """The node that the default policy chooses with the shipped weights, one of which may be 0."""
     weights = {name: 0.0 if name == without else weight for name, weight in DEFAULT_WEIGHTS.items()}
     knobs = Knobs(weights=weights)
     policy = policy_factory("default")(Target(world.cluster, workload, knobs=knobs))
@@ -36,7 +36,7 @@ def node_of(world: World, workload: Workload, kind: PodKind, without: str | None
     ("term", "cluster", "placed", "workload", "kind"),
     [
         # 2.4 cores beside each GPU are balance. The first node's GPU has 3.3 times that, and would have 1.7:
-        # it loses 0.05 GPUs of worth. Each of the second's has 6.7 times that, and loses next to nothing.
+        # it loses 0.05 GPUs of value. Each of the second's has 6.7 times that, and loses almost nothing.
         pytest.param(
             "balance",
             cluster_of((8000, 1, "A100"), (32_000, 2, "A100")),
@@ -55,8 +55,8 @@ def node_of(world: World, workload: Workload, kind: PodKind, without: str | None
             PodKind(8000, 1000, 1, 1000),
             id="nor does one that asks much CPU beside its GPU leave two GPUs four cores",
         ),
-        # Either node loses a quarter of a GPU. What stays on the first, half of the pods cannot use; what
-        # stays on the second, all can.
+        # Either node loses a quarter of a GPU. Half of the pods cannot use the rest on the first, all can use
+        # the rest on the second.
         pytest.param(
             "fragmentation",
             TWO_ALIKE,
@@ -70,7 +70,7 @@ def node_of(world: World, workload: Workload, kind: PodKind, without: str | None
 def test_a_term_decides(
     term: str, cluster: Cluster, placed: Placed, workload: Workload, kind: PodKind
 ) -> None:
-    """The second node is the one that the term asks for; without it the first is taken, which is fuller."""
+    """The term prefers the second node; without it the first one wins, which is fuller."""
     world = World(cluster)
     for held, node, slots in placed:
         world.place(held, node, slots)

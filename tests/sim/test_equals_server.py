@@ -1,4 +1,4 @@
-"""The simulator decides as the server does: the same states, nodes, points and GPUs."""
+"""The simulator decides as the server does: equal states, nodes, points and GPUs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SHIPPED = ScoreSection()
 
 
 def simulated(world: World, node: int) -> NodeState:
-    """The state that the simulator gives to a node."""
+    """The simulator's state of a node."""
     states = NodeStates(world.cluster)
     rooms = sorted(world.room_milli[: int(world.cluster.gpus[node]), node].tolist())
     cpu_free = states.cpu_free_milli(node, int(world.cpu_free[node]))
@@ -53,16 +53,16 @@ def simulated(world: World, node: int) -> NodeState:
 
 
 def served(world: World, node: int, running: list[Running]) -> Node:
-    """The node as the server has it."""
+    """The server's state of the node."""
     return resolve(info_of(world.cluster, node, running), RESOURCES, _HEADROOM)
 
 
 def without_what_nobody_sees(state: NodeState) -> NodeState:
-    """The state but for the only differences there may be.
+    """The state without the permitted differences.
 
-    Whether a GPU that is full has one pod or several; what is left of the node's amounts, which are never
-    less than what is left of its GPUs; how easily its pods are evicted, which only pods with a priority look
-    at; and whether a node without GPUs has a report.
+    Whether a full GPU has one pod or several; the remaining amounts of the node, which are never less than
+    those of its GPUs; how easily its pods are evicted, which matters only to pods with a priority; and
+    whether a node without GPUs has a report.
     """
     return replace(
         state,
@@ -80,7 +80,7 @@ def _full(slot: Slot) -> Slot:
 
 
 def limits_bind(state: NodeState) -> bool:
-    """Whether a node's amounts allow less than its GPUs have."""
+    """Whether a node's amounts allow less than its GPUs."""
     left = {name: limit for name, _, limit in state.limits}
     units = [unit for slot in state.slots for unit in slot.units]
     return state.share_limit < sum(max(slot.share_free_mib, 0) for slot in state.slots) or any(
@@ -140,9 +140,9 @@ class Both:
         self.limit, self.first = limit, ties == "first"
 
     def agree(self, kind: PodKind, order: random.Random) -> Running | None:
-        """Where the pod goes, once it is shown that both say so."""
+        """The chosen node; both choose the same."""
         world, names = self.world, self.world.cluster.names
-        # kube-scheduler's own filters come first; of the nodes they leave it asks in any order.
+        # kube-scheduler's own filters run first; it asks about the remaining nodes in any order.
         able = np.flatnonzero((world.cpu_free >= kind.cpu_milli) & (world.memory_free >= kind.memory_mib))
         evaluation = self.policy.evaluate(kind, NodesView(world, able))
         fits = evaluation.score > -np.inf
@@ -153,7 +153,7 @@ class Both:
         order.shuffle(asked)
         theirs = self.server.fitting(kind, asked)
         if kind.gpus and self.limit and len(ours) > self.limit:
-            # The server keeps the best back; names decide among equals at the edge.
+            # The server returns the best nodes only; names decide among equals at the edge.
             assert len(theirs) == self.limit
             assert set(theirs) <= set(ours)
             worst = min(ours[name] for name in theirs)

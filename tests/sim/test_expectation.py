@@ -1,4 +1,4 @@
-"""What a policy is told to expect, and that it is never told of pods to come."""
+"""The expectation given to a policy, which never contains future pods."""
 
 from __future__ import annotations
 

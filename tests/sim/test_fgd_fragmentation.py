@@ -1,4 +1,4 @@
-"""The measure of fragmentation: by hand, and by the definition itself."""
+"""The measure of fragmentation: by hand, and by its definition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TWO = TaskClass(cpu_milli=1000, gpus=2)
 
 
 def by_definition(workload: Workload, cpu_milli: int, rooms_milli: list[int], model: str) -> float:
-    """Of one node, class by class as the paper words it."""
+    """For one node, class by class as in the paper."""
     total = 0.0
     for task, part in workload.parts.items():
         count, asked = (task.gpus, 1000) if task.gpus else (len(task.shares_mib), sum(task.shares_mib))
@@ -100,7 +100,7 @@ def test_a_share_on_a_whole_gpu_takes_it_from_a_pod_of_two() -> None:
     world.place(share(100), 0, (2,))
     measure = Fragmentation(world.cluster, Workload.of({TWO: 1}))
     assert measure.of(NodesView(world)).tolist() == [900]
-    # On a whole GPU it leaves 700 + 1000 + 900 of which nothing can be used, else the 600.
+    # On a whole GPU it leaves 700 + 1000 + 900 of unusable room, otherwise the 600.
     assert measure.after(share(300), NodesView(world))[:, 0].tolist() == [2600, 2600, 600]
 
 
@@ -122,5 +122,5 @@ def test_of_very_many_amounts_of_cpu_some_count_as_the_next_larger_one() -> None
         world.cpu_free[0] = cpu
         exact = by_definition(workload, cpu, [1000, 1000], "A100")
         measured = float(measure.of(NodesView(world))[0])
-        # At most three of the thousand amounts are taken for larger ones.
+        # At most three of the thousand amounts are rounded up.
         assert exact <= measured + 1e-6 <= exact + 3 * 2000 / len(amounts) + 1e-3

@@ -1,4 +1,4 @@
-"""What inflation reports of a load, worked out by hand: a mean over arrivals, and the commonest classes."""
+"""The inflation report at a load, worked out by hand: a mean over arrivals, and the most frequent classes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.sim.watched import arriving
 
 
 def run_of(gpus: int, arrivals: list[PodKind], trace: list[PodKind]) -> Run:
-    """These pods arrive, in this order, at one node, where those of the trace are expected."""
+    """These pods arrive in this order at one node, with the expectation of the trace."""
     experiment = Experiment(
         trace="small",
         nodes=(NodeShape("n", 64_000, 64_000, gpus, "A100"),),
@@ -62,7 +62,7 @@ SMALL, ONE = share(100), whole(1)
 @pytest.mark.parametrize(
     ("trace", "percent"),
     [
-        # Two rooms of 100 of 2,000 are left, which shares of 100 can use and whole GPUs cannot.
+        # Two rooms of 100 of 2,000 remain, usable by shares of 100 and not by whole GPUs.
         pytest.param([SMALL] * 19 + [ONE], 0.0, id="one pod in twenty is left out"),
         pytest.param([SMALL] * 18 + [ONE] * 2, 1.0, id="two in twenty are not"),
         pytest.param([ONE] * 19 + [SMALL], 10.0, id="the others count as if they were all"),

@@ -1,4 +1,4 @@
-"""Pods that fit on few nodes find these free, for the default policy leaves them to last."""
+"""Pods that fit on few nodes find these free, because the default policy fills them last."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 
-# One node in ten has the CPU for pods of eight GPUs and 120 cores; the others balance what singles ask.
+# One node in ten has the CPU for pods of eight GPUs and 120 cores; the others balance the requests of
+# singles.
 NODES = tuple(
     NodeShape(f"node-{index:02}", (128 if index % 10 == 0 else 96) * 1000, 786_432, 8, "G2")
     for index in range(40)

@@ -1,4 +1,4 @@
-"""The CSV files of traces: what is read, and what an error names."""
+"""The CSV files of traces: their content, and the names in errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures of outcomes."""
+"""The plots of outcomes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_trace_has_three_pictures(tmp_path: Path) -> None:
 
 
 def lines_of(monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: Sequence[Outcome]) -> list[Any]:
-    """The curves of what is allocated, as they are drawn."""
+    """The drawn curves of allocation."""
     figure = pytest.importorskip("matplotlib.figure")
     drawn = []
 
@@ -61,7 +61,7 @@ def test_a_curve_goes_over_all_loads_where_a_pod_is_several_per_cent(
     loads = line.get_xdata().tolist()
     assert loads == list(range(60, loads[-1] + 1))
     assert 100 < loads[-1] <= 130
-    # The mean of what each seed had allocated with the last pod before.
+    # The mean over seeds of the allocation before the last pod.
     held = [max(load for load in outcome.allocation_percent if load <= 100) for outcome in outcomes]
     mean = sum(o.allocation_percent[load] for o, load in zip(outcomes, held, strict=True)) / 10
     assert line.get_ydata()[loads.index(100)] == pytest.approx(mean)

@@ -1,4 +1,4 @@
-"""The reference policies: how they are found, and what each prefers."""
+"""The reference policies: how they are found, and their preferences."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_preferences(
 
 class TestFgd:
     def test_the_gpu_whose_rest_is_still_asked_for(self) -> None:
-        # 500 left on one GPU, 600 on the other: whoever asks 600 later needs the second one.
+        # 500 left on one GPU, 600 on the other: a later pod of 600 needs the second one.
         world = world_with(TWO_NODES, (share(500), 0, (0,)), (share(400), 0, (1,)), (whole(2), 1, (0, 1)))
         expected = Workload.of({TaskClass(cpu_milli=1000, shares_mib=(600,)): 1})
         placement = scheduler_of(world, "fgd", workload=expected).choose(share(500))
@@ -159,7 +159,7 @@ class TestFgd:
         world = world_with(TWO_NODES, (share(400), 0, (0,)), (share(500), 0, (1,)), (whole(2), 1, (0, 1)))
         scheduler = scheduler_of(world, "fgd", workload=Workload.of({TaskClass(shares_mib=(600,)): 1}))
         first = scheduler.choose(share(500))
-        # Whoever asks 100 can use the rest of either, and the first of equals is taken.
+        # A pod of 100 can use the rest of either, and the first of equals is taken.
         scheduler.retarget(Workload.of({TaskClass(shares_mib=(100,)): 1}))
         second = scheduler.choose(share(500))
         assert first is not None
@@ -186,7 +186,7 @@ def test_whatever_is_chosen_has_room(world: World, kind: PodKind, workload: Work
         return
     assert placement is not None
     assert placement.node in fitting
-    # Raises where it is given twice.
+    # Raises if it is given twice.
     world.place(kind, placement.node, placement.slots)
 
 
@@ -204,7 +204,7 @@ def test_as_much_cpu_as_a_trace_may_ask_is_placed(name: str) -> None:
 
 
 def test_the_largest_node_has_cpu_left_to_the_default() -> None:
-    # Amounts are capped in the core: what is beyond the cap is free all the same.
+    # Amounts are capped in the core: the part beyond the cap is free all the same.
     states = NodeStates(cluster_of((10**12, 2, "A100")))
     assert states.cpu_free_milli(0, 10**12) == states.cpu_free_milli(0, 10**12 - 3 * 10**9) == UNLIMITED
     assert states.cpu_free_milli(0, 1000) < UNLIMITED

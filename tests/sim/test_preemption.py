@@ -1,4 +1,4 @@
-"""Who has to go for a more important pod."""
+"""The victims of a more important pod."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_node_of_the_cheapest_victims() -> None:
     residents = residents_of(world, running)
     for seed in range(5):
         chosen = Preemption(world, residents, seed).victims(TracePod("urgent", whole(1), priority=2))
-        # The least held of the lowest priority, not the least held.
+        # The smallest of the lowest priority, not the smallest of all.
         assert [victim.pod.name for victim in chosen] == ["1"]
 
 
@@ -91,7 +91,7 @@ def test_the_pod_fits_once_they_are_gone(
     for victim in victims:
         residents.leave(victim)
     assert (scheduler.choose(kind) is not None) is bool(victims)
-    # With any of them back, it would not fit there.
+    # With any of them restored, the pod would not fit.
     for victim in victims:
         world.place(victim.pod.kind, victim.placement.node, victim.placement.slots)
         assert not world.fits(kind, victim.placement.node)

@@ -1,4 +1,4 @@
-"""Inflation and churn: every pod is accounted for, and a seed decides all."""
+"""Inflation and churn: every pod is accounted for, and a seed determines everything."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class TestInflation:
     def test_little_load_is_all_placed(self) -> None:
         outcome = run_inflation(replace(SMALL, load=0.3))
         assert outcome.run.rejected_milli == 0
-        # The next pod would have asked 8 GPUs of the cluster's at most.
+        # The next pod would have requested 8 GPUs of the cluster's at most.
         assert list(outcome.run.allocation_percent or {}) == ["30"]
         assert dict(outcome.run.allocation_percent or {})["30"] == pytest.approx(30, abs=15)
         assert outcome.run.fragmentation_percent_at_90 is None
@@ -117,7 +117,7 @@ class TestInflation:
         nodes = (NodeShape("n", 8000, 8000, 2, "A100"),)
         run = run_inflation(replace(SMALL, nodes=nodes, pods=(TracePod("p", whole(2)),))).run
         assert run.allocation_percent == {"100": 100.0, "130": 100.0}
-        # At load 90 nobody had come.
+        # At load 90 no pod had come.
         assert run.fragmentation_percent_at_90 == 0.0
 
     def test_policies_meet_the_same_pods(self) -> None:

@@ -1,4 +1,4 @@
-"""kube-scheduler in miniature: what it remembers is what is so, and who wins among equals."""
+"""kube-scheduler in miniature: its memory is true, and the winner among equals."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class TestIntree:
 
     def test_balance_prefers_the_node_that_the_pod_evens_out(self) -> None:
         world = World(cluster_of((8000, 1, "A100"), (8000, 1, "A100")))
-        # Node 1 lacks memory, not CPU: a pod that asks CPU evens it out.
+        # Node 1 lacks memory, not CPU: a pod that requests CPU evens it out.
         world.place(PodKind(0, 50_000), 1, ())
         settings = Settings(ties="first", intree={"NodeResourcesBalancedAllocation": 1})
         placement = scheduler_of(world, "first-fit", settings).choose(PodKind(4000, 0))
@@ -168,7 +168,7 @@ class TestIntree:
 
 
 class _Stub:
-    """A policy that knows the fullest node it has heard of, and that refuses all others if it is asked."""
+    """A policy that remembers the fullest node, and refuses all others when asked."""
 
     name = "stub"
     ties: str | None = None
@@ -179,7 +179,7 @@ class _Stub:
         self.seen: list[int] = []
 
     def retarget(self, workload: Workload) -> None:
-        """Nothing follows."""
+        """Without effects."""
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         self.seen.append(len(nodes))
@@ -195,7 +195,7 @@ class TestShapesOfPolicies:
         world = World(cluster_of((8000, 1, "A100"), (8000, 0, ""), (8000, 4, "A100"), (10, 4, "A100")))
         stub = _Stub(filters=True, local=True)
         placement = Scheduler(world, stub, FIRST).choose(whole(1))
-        # All but the one that has no CPU for it.
+        # All nodes except the one without CPU.
         assert stub.seen == [3]
         assert placement is not None
         assert placement.node == 0
@@ -230,7 +230,7 @@ def test_every_decision_is_timed() -> None:
 
 
 class Counted(BestFit):
-    """Counts the nodes it was asked about."""
+    """Counts the nodes in its requests."""
 
     asked = 0
 

@@ -1,4 +1,4 @@
-"""What reports tell of runs: every figure in each form, means over seeds."""
+"""The reports of runs: every figure in each form, means over seeds."""
 
 from __future__ import annotations
 

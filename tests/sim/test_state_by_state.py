@@ -1,4 +1,4 @@
-"""A state decided on its own gets what all states decided together get from the core."""
+"""A state decided on its own gets the same values as from the core, which decides all states together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from scheduler_ext.sim.world import Cluster, NodesView, World
 from tests.sim.server_side import clusters, kinds, lived_in, several_kinds, steps, workloads
 from tests.sim.small import cluster_of, share, whole, world_with
 
-# Totals are rounded to this, and what numpy and Python lose before may differ.
+# Totals are rounded to this; the losses of numpy and Python before it may differ.
 _LAST_DECIMAL = 1.01e-9
 _weights = st.fixed_dictionaries(
     {name: st.sampled_from((0.0, weight, 1.0)) for name, weight in DEFAULT_WEIGHTS.items()}
@@ -55,7 +55,7 @@ class Forgetful(Default):
 
 
 def agree(world: World, kind: PodKind, policies: Sequence[Default]) -> int:
-    """How many nodes fit, once it is shown that all of these give every node the same."""
+    """The number of nodes that fit, equal in all ways for every node."""
     first, *others = (policy.evaluate(kind, NodesView(world)) for policy in policies)
     fits = first.score > -np.inf
     for other in others:

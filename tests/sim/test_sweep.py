@@ -1,4 +1,4 @@
-"""Many runs side by side: none is lost, and a cluster of machines that is not there is told soon."""
+"""Many runs side by side: none is lost, and an absent cluster of machines is reported soon."""
 
 from __future__ import annotations
 

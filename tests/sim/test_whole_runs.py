@@ -1,4 +1,4 @@
-"""Whole runs of any policy: nothing is lost, nothing is given twice, nobody sees the future."""
+"""Whole runs of any policy: nothing is lost, nothing is assigned twice, and no policy sees the future."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _shapes = st.builds(
     st.sampled_from((0, 1, 2, 4)),
     st.sampled_from(MODELS),
 )
-# The last node has GPUs for any pod at any load, and the last pod asks some.
+# The last node has GPUs for any pod at any load, and the last pod requests some.
 _nodes = st.lists(_shapes, max_size=6).map(
     lambda shapes: (*shapes, NodeShape("n", 16_000, 100_000, 6, MODELS[0]))
 )
@@ -63,7 +63,7 @@ protocols = st.sampled_from(sorted(RUNS))
 
 
 def run_of(protocol: str, experiment: Experiment) -> tuple[Watched, Outcome]:
-    """A run that was watched."""
+    """A recorded run."""
     with watched() as seen:
         return seen, RUNS[protocol](experiment)
 
@@ -80,7 +80,7 @@ def test_all_that_arrives_is_placed_where_it_fits_or_rejected(protocol: str, exp
     rejected = {name: milli for name, milli in (run.rejected_by_class or {}).items() if milli}
     assert run.arrived_milli == run.allocated_milli + sum(rejected.values())
     if protocol == "churn" and experiment.priorities != "none":
-        # Whoever evicts others is looked at twice.
+        # Pods that evict others are examined twice.
         return
     assert run.arrived_milli == sum(kind.demand_milli for kind, _ in seen.decisions)
     assert rejected == seen.rejected
@@ -99,7 +99,7 @@ def test_what_was_given_and_neither_ended_nor_was_evicted_is_held(
         seen, outcome = run_of("churn", experiment)
     run, (world,), (residents,) = outcome.run, moved.worlds, moved.residents
     assert run.evicted_milli is not None
-    # What was held when counting began is no part of the accounts.
+    # The holdings at the start of counting are in no account.
     given = moved.held_milli(warm_up) + run.allocated_milli
     held = given - run.evicted_milli - moved.ended_milli(warm_up)
     assert world.allocated_milli == held
@@ -134,7 +134,7 @@ def test_other_pods_to_come_change_no_decision_before(
     future: list[TracePod],
     other: list[TracePod],
 ) -> None:
-    # Who is constrained is drawn pod by pod, and would be drawn for the others as well.
+    # Constraints are drawn pod by pod, for all pods.
     experiment = replace(experiment, target=target, constrain_percent=0.0)
     before = []
     for to_come in (future, other):

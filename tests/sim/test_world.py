@@ -1,4 +1,4 @@
-"""The simulated cluster: nothing is given twice, and what leaves leaves no trace."""
+"""The simulated cluster: nothing is assigned twice, and departures leave no trace."""
 
 from __future__ import annotations
 

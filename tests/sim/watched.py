@@ -1,4 +1,4 @@
-"""Runs of the simulator that are watched step by step, in plain Python beside its arrays."""
+"""Runs of the simulator with a check of every step, in plain Python beside its arrays."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from scheduler_ext.sim.world import Cluster, World
 
 
 class Watched:
-    """What was decided, in order, and what is left of each node, held to it at every step."""
+    """The decisions in order, and the free amounts of each node, checked at every step."""
 
     def __init__(self) -> None:
         self.decisions: list[tuple[PodKind, Placement | None]] = []
-        # What was expected from which decision on.
+        # The expectation, by the number of the decision from which it held.
         self.expected: list[tuple[int, Workload]] = []
         self.left: list[_Left] = []
 
     @property
     def rejected(self) -> dict[str, int]:
-        """Demand by class of the pods that were not placed; classes that ask no GPU left out."""
+        """Demand by class of unplaced pods; classes without GPUs left out."""
         demand: Counter[str] = Counter()
         for kind, placement in self.decisions:
             if placement is None:
@@ -34,7 +34,7 @@ class Watched:
 
 
 class _Left:
-    """What is left of one node."""
+    """The free amounts of one node."""
 
     def __init__(self, cluster: Cluster, node: int) -> None:
         self.model = cluster.models[cluster.model[node]]
@@ -61,7 +61,7 @@ class _Left:
 
 @contextmanager
 def watched() -> Iterator[Watched]:
-    """Whatever protocol runs within is watched."""
+    """Records any protocol that runs within."""
     seen = Watched()
 
     class WatchedWorld(World):
@@ -111,6 +111,6 @@ def watched() -> Iterator[Watched]:
 
 @contextmanager
 def arriving(arrivals: Sequence[TracePod]) -> Iterator[None]:
-    """Just these pods arrive under inflation, in this order."""
+    """Only these pods arrive under inflation, in this order."""
     with patch.object(inflation, "inflated", lambda *_: list(arrivals)):
         yield

@@ -1,4 +1,4 @@
-"""The inventory file behind a running extender: changed, broken, gone, and back again."""
+"""The inventory file behind a running extender: changed, broken, gone, and restored."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_running_source_follows_its_file(
         checked_at = served.source.checked_at
         eventually(lambda: served.source.checked_at > checked_at)
 
-        # As a mounted ConfigMap changes: another file takes the name.
+        # As for a mounted ConfigMap: another file takes the name.
         def swap(text: bytes) -> None:
             new = served.path.with_suffix(".new")
             new.write_bytes(text)
@@ -156,7 +156,7 @@ def test_a_running_source_follows_its_file(
         assert served.fitting() == ["b"]
         checked_at = served.source.checked_at
         time.sleep(0.1)
-        # Said once, not at every look; and the age of what is served grows meanwhile.
+        # Logged once, not at every look; meanwhile the age of the served inventory grows.
         assert [record.levelname for record in caplog.records] == ["ERROR"]
         assert "the old one stays" in caplog.text
         assert served.source.checked_at == checked_at
@@ -167,7 +167,7 @@ def test_a_running_source_follows_its_file(
 
 
 def swap_pipe(path: Path) -> None:
-    """Put a pipe that nothing writes to where the file was."""
+    """Replace the file by a pipe without a writer."""
     pipe = path.with_suffix(".pipe")
     os.mkfifo(pipe)
     pipe.replace(path)
@@ -177,7 +177,7 @@ def swap_pipe(path: Path) -> None:
 def test_a_reload_that_gets_no_answer_is_said_and_tried_again(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By the child itself, which has its own ten seconds."""
+    """By the child itself, which has ten seconds of its own."""
     monkeypatch.setattr(source_module, "POLL_S", 0.02)
     monkeypatch.setattr(source_module, "AGAIN_S", 0.1)
     monkeypatch.setattr(files_module, "OPEN_S", 30.0)
@@ -196,7 +196,7 @@ def test_a_reload_that_gets_no_answer_is_said_and_tried_again(
         )
         assert served.fitting() == ["a"]
         assert served.source.status().broken
-        # The same pipe again, which has a writer now.
+        # The same pipe again, now with a writer.
         served.path.write_bytes(inventory(gpu_node("b", [gpu(0)])))
         eventually(lambda: served.fitting() == ["b"])
         assert served.source.problem is None
@@ -230,7 +230,7 @@ def test_a_mount_that_does_not_answer_is_said_until_it_does(
     served.source.load()
     served.source.start()
     with caplog.at_level(logging.ERROR, logger=source_module.__name__):
-        # Not before: until then a busy machine may take longer.
+        # Not earlier: until then a busy machine may be slow.
         monkeypatch.setattr(files_module, "OPEN_S", 0.05)
         answering.clear()
         eventually(lambda: served.source.status().broken)
@@ -263,7 +263,7 @@ def test_a_file_that_may_not_be_read_any_more_is_a_problem(
         raise InventoryError(f"{path}: permission denied")
 
     with monkeypatch.context() as rights:
-        # Root may read whatever the rights are.
+        # Root may read in spite of the permissions.
         rights.setattr(os, "access", lambda path, mode: False)
         rights.setattr(source_module, "read_nodes_apart", refused)
         eventually(lambda: bool(served.source.status().problems))

@@ -1,4 +1,4 @@
-"""The debug dump is the whole ledger: nothing that counts is left out, and each says how sure it is."""
+"""The debug dump is the whole ledger: every counted holding, with its certainty."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TWO_WHOLE = bound("p", wants(2, WHOLE))
 
 
 def dumped(info: NodeInfo) -> Any:
-    """What is said of one node."""
+    """The entry of one node."""
     snapshot = Extender(Configuration()).replace_nodes([info])
     return ledger_dump(snapshot, NAMES)["nodes"].get("n")
 
@@ -38,7 +38,7 @@ def held(info: NodeInfo) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def unknown(info: NodeInfo) -> list[tuple[Any, ...]]:
-    """Pod, container, resource, count and state of what is on no GPU that anybody has told."""
+    """Pod, container, resource, count and state of holdings on unreported GPUs."""
     keys = ("uid", "container", "resource", "count", "state")
     return [tuple(entry[key] for key in keys) for entry in dumped(info)["unknownDevices"]]
 

@@ -101,7 +101,7 @@ def test_a_report_that_is_refused_says_why() -> None:
     )
     problems = {"a": "GPUNode a: impossible", "b": "GPUNode b: impossible"}
     items = inventory_list(infos.values(), Configuration(), {}, problems)["items"]
-    # Also where nothing else is known of its GPUs.
+    # Also where nothing is known of its GPUs.
     assert [(item["node"], item["source"], item["problem"]) for item in items] == [
         ("a", "labels", "GPUNode a: impossible"),
         ("b", "labels", "GPUNode b: impossible"),

@@ -1,4 +1,4 @@
-"""What one node's GPUs come to: counts and memory that may be summed."""
+"""The totals of one node's GPUs: counts and memory that may be summed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRODUCT = "NVIDIA A100-SXM4-80GB"
 
 
 def usage_of(*objects: Json, headroom_percent: int = 0) -> NodeUsage:
-    """That of the one node of these objects."""
+    """The usage of the single node of these objects."""
     (info,) = assemble(read_objects(inventory(*objects)), NAMES).values()
     return node_usage(resolve(info, NAMES, headroom_percent), NAMES, headroom_percent)
 

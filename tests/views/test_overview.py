@@ -1,4 +1,4 @@
-"""The rows that the page draws: what they say of a node, and that changes add up to the whole."""
+"""The rows of the page: their content for a node, and changes that add up to the whole."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def snapshot_at(nodes: dict[str, Node], generation: int) -> Snapshot:
 
 
 class Reader:
-    """A page that applies what it is told."""
+    """A page that applies the changes."""
 
     def __init__(self) -> None:
         self.version = 0

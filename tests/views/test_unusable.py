@@ -1,4 +1,4 @@
-"""What of unallocated GPUs counts as such."""
+"""The unusable part of unallocated GPUs."""
 
 from __future__ import annotations
 

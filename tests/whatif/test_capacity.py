@@ -1,4 +1,4 @@
-"""capacity: how many per node, what limits each, and which refusal is told of the next one."""
+"""capacity: copies per node, the limit of each, and the refusal of the next copy."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_equal_nodes_have_equal_counts_with_gpus_of_their_own() -> None:
 
 
 def test_nodes_that_look_alike_now_may_take_different_numbers() -> None:
-    # Promises come out of what pods use, not out of what nobody explains.
+    # Promises explain part of the used memory; the unexplained rest is no promise.
     used = {"totalMiB": 81920, "usedMiB": 40000}
     objects = [
         gpu_node("a", [gpu(0, "GPU-a", memory=used)]),

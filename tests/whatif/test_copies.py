@@ -1,4 +1,4 @@
-"""How many copies of a pod a node takes: exactly as many as placing one after the other."""
+"""The copies of a pod that a node takes: as many as placing one after the other."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _MOST = 12
 
 
 def copy_of(request: GpuRequest, found: Placement, number: int) -> BoundPod:
-    """The copy that has been placed."""
+    """The placed copy."""
     name = f"copy-{number}"
     holding = GpuRequest(request.units, request.shares, by_container=request.by_container)
     return BoundPod(name, "default", name, request.priority, holding, devices=found.devices)
 
 
 def one_by_one(info: NodeInfo, request: GpuRequest, sizing: Sizing, most: int) -> list[BoundPod]:
-    """The copies, each placed by the core beside those before it; none is too much."""
+    """The copies, each placed by the core beside those before it; any number is allowed."""
     copies: list[BoundPod] = []
     while len(copies) < most:
         there = replace(info, pods=(*info.pods, *copies))
@@ -53,14 +53,14 @@ def check(info: NodeInfo, request: GpuRequest, sizing: Sizing) -> None:
 
 
 def check_fill(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> None:
-    """As many as one by one, holding as much, and the next is refused alike."""
+    """As many as one by one, with equal holdings, and an equal refusal of the next."""
     copies = one_by_one(node.info, request, sizing, _MOST)
     assert fill.copies == len(copies)
     after = replace(node.info, pods=(*node.info.pods, *copies))
     merged = filled(node, request, fill, sizing)
     if fill.copies < _MOST:
         assert place(merged, request, sizing) == place(after, request, sizing)
-    # Of single shares it is left open which GPU has how many where not all of them are full.
+    # For single shares, the GPUs of copies may differ where not all of them are full.
     if request.shares is None or len(request.shares.by_container) > 1:
         states = [replace(sizing.resolved(each).state, neighbours=0) for each in (merged, after)]
         assert states[0] == states[1]
@@ -78,8 +78,9 @@ def on_gpu(name: str, index: int, mib: int) -> BoundPod:
 
 @st.composite
 def share_nodes(draw: DrawFn) -> NodeInfo:
-    """A node of a few GPUs for shares that differ in what is used, reserved and promised, where somebody may
-    hold a whole one that nobody knows, and may offer less than its GPUs have."""
+    """A node of a few GPUs for shares with different use, reservations and promises; an unknown pod may hold
+    a whole one, and the node may offer less than its GPUs.
+    """
     devices = []
     for i in range(draw(st.integers(1, 4))):
         total_mib, model = draw(st.sampled_from(((40_960, "A100-40GB"), (81_920, "A100-80GB"))))
@@ -109,7 +110,7 @@ def test_as_many_shares_as_one_by_one(
 
 
 def test_each_copy_is_packed_by_what_those_before_it_left() -> None:
-    """The second goes where the first has not been: a GPU that is whole no longer is worth less."""
+    """The second goes to the other GPU: a GPU that is no longer whole is worth less."""
     names = ("A100-40GB", "A100-40GB", "A100-40GB", "A100-80GB")
     models = [canonical_model(name, vendor="nvidia") for name in names]
     devices = tuple(

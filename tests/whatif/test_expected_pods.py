@@ -1,4 +1,4 @@
-"""A served inventory scores by the pods that came, and no decision makes a table."""
+"""A served inventory scores by the observed pods, and no decision builds a table."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_another_forecast_is_another_generation(tmp_path: Path, mib: int, node_n
     assert extender.snapshot is not None
     assert extender.snapshot.generation == before.generation + 1
     assert best(extender) == node_name
-    # What changes of nodes keeps it.
+    # A change of nodes keeps the table.
     extender.update_nodes({"used": before.nodes["used"].info, "empty": before.nodes["empty"].info})
     assert best(extender) == node_name
     extender.replace_nodes([node.info for node in before.nodes.values()])
@@ -116,7 +116,7 @@ def test_nothing_is_expected_before_there_are_nodes() -> None:
 
 @pytest.fixture
 def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever makes a table from now on has a bug."""
+    """From now on, building a table is a fault."""
 
     def refuse(*_: object) -> None:
         raise AssertionError("a table was made")
@@ -135,7 +135,7 @@ MIXED = [
     gpu_node("whole", [gpu(i, f"GPU-w{i}", model="H100") for i in range(4)]),
     node("mig", {ONE_G: "1"}),
     gpu_node("mig", [gpu(0, "GPU-m", mig=MIG)], migStrategy="mixed"),
-    # It keeps a place that not all pods see alike.
+    # It keeps a place that some pods do not count.
     pod("nominated", {SHARE: "1024"}, priority=5) | {"status": {"nominatedNodeName": "used"}},
 ]
 ASKING = [
@@ -194,7 +194,7 @@ def test_a_view_of_an_older_snapshot_expects_the_same(tmp_path: Path) -> None:
 
 
 def test_who_is_evicted_takes_his_cpu_along() -> None:
-    """Of a live cluster's pods those without GPUs are known by their CPU alone."""
+    """In a live cluster only the CPU of pods without GPUs is known."""
     web = pod("web", {"cpu": "8"}, on="used")
     objects = read_objects(inventory(*NODES, web, pod("other", {"cpu": "4"}, on="used")))
     infos = assemble(objects, Configuration().resource_names())

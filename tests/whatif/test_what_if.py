@@ -1,4 +1,4 @@
-"""simulate cluster: in order, beside explain, within what there is, and at whose cost."""
+"""simulate cluster: in order, equal to explain, within the capacity, and with its victims."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def names(items: list[Json]) -> list[str | None]:
 
 
 def never(asking: Json) -> Json:
-    """The pod, which evicts nobody."""
+    """The pod, with eviction forbidden."""
     return asking | {"spec": asking["spec"] | {"preemptionPolicy": "Never"}}
 
 
@@ -92,12 +92,12 @@ def test_a_node_takes_as_many_as_come_one_after_the_other(objects: list[Json], a
     (count,) = counts(answer).values()
     assert placed == (_MANY if count is None else min(count, _MANY))
     if placed < _MANY:
-        # Nobody else is nearer where there is one node.
+        # Only this node is near, because it is the only one.
         assert items[-1]["reason"] == answer["nodes"][0]["limit"] == answer["next"]["reason"]
         assert items[-1]["nearestMiss"] == answer["next"]["nearestMiss"]
 
 
-# What there is
+# Existing objects
 
 
 @settings(max_examples=60)
@@ -213,7 +213,7 @@ def test_by_priority_the_highest_come_first_and_equals_as_they_were() -> None:
     ]
 
 
-# Pods that are wrong
+# Faulty pods
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""simulate cluster: who makes way for whom, as kube-scheduler and preempt would have it."""
+"""simulate cluster: victims and their preemptors, as kube-scheduler and preempt choose them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_pods_that_wait_for_others_to_leave_keep_no_place() -> None:
 
 
 def test_where_kube_scheduler_finds_room_it_evicts_nobody() -> None:
-    # By its count the second GPU is free; that it is sick only the extender knows.
+    # By kube-scheduler's count the second GPU is free; only the extender knows that it is sick.
     objects = [
         gpu_node("n", [gpu(0, holders=[holder("x")]), gpu(1, health={"state": "Unhealthy"})]),
         node("n", {WHOLE: "2"}),

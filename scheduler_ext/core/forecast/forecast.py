@@ -176,8 +176,8 @@ class Forecast:
         pods = np.minimum(gpus[:, None] // each, cpu_milli[:, None] // cores)
         there = able * (gpus * nodes)[:, None]
         room = able * pods * each * nodes[:, None]
-        rooms, theres = np.maximum(room.sum(0), 1e-9), np.maximum(there.sum(0), 1e-9)
-        too_small = np.maximum(1.0 - rooms / theres, 0.0)
+        rooms, totals = np.maximum(room.sum(0), 1e-9), np.maximum(there.sum(0), 1e-9)
+        too_small = np.maximum(1.0 - rooms / totals, 0.0)
         wanted = room / rooms @ (asked[:, whole].sum(0) * too_small) * (gpus * nodes).sum()
         hosted: Floats = np.minimum(wanted / np.maximum(gpus * nodes, 1e-9), 1.0)
         return hosted

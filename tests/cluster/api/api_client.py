@@ -1,4 +1,4 @@
-"""Asks an API server for lists and watches, one request at a time, and says exactly what came."""
+"""Send lists and watches to an API server, one request at a time, and return the exact answer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import urllib3
 
 from tests.kube_objects import Json
 
-# Longer than anything here takes; what hangs is an error soon enough.
+# Longer than any request here; a hanging one becomes an error soon enough.
 TIMEOUT_S = 60.0
 
 
 class Client:
-    """A pool of connections to the server at a URL that never tries again by itself."""
+    """A pool of connections to the server at a URL, without retries of its own."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -54,7 +54,7 @@ class Client:
 
 
 class Lines:
-    """The lines of a watch as they come."""
+    """The lines of a watch as they arrive."""
 
     def __init__(self, answer: urllib3.BaseHTTPResponse) -> None:
         self.status = answer.status
@@ -77,7 +77,9 @@ class Lines:
         return found
 
     def short(self, count: int = 1) -> list[str]:
-        """The next events as KIND NAME; of a bookmark its version instead of a name, of an error its code."""
+        """The next events as KIND NAME; for a bookmark its version instead of a name, for an error its
+        code.
+        """
         return [_short(self.event()) for _ in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""One collection of a Kubernetes API: what is in it, what happened to it, what is being paged through."""
+"""One collection of a Kubernetes API: its objects, its events, and its paged lists."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _KINDS = {
     LEASES: "Lease",
 }
 # Go writes an empty object with the fields that have no omitempty; creationTimestamp is one of them in older
-# releases, so that a reader has to take a null there.
+# releases, so a reader has to accept null there.
 _BOOKMARK_REST = {
     "Node": b',"spec":{},"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":0}},"nodeInfo":{}}',
     "Pod": b',"spec":{"containers":null},"status":{}',
     "Lease": b',"spec":{}',
 }
-# Lists that are being paged through at the same time.
+# Lists with open pages at the same time.
 _SNAPSHOTS = 16
 
 
@@ -41,14 +41,14 @@ class Event:
 
 
 class Collection:
-    """Objects of one kind; every method wants the store's lock held, which ``changed`` shares."""
+    """Objects of one kind; every method needs the store's lock, which ``changed`` shares."""
 
     def __init__(self, path: str, lock: threading.RLock, history: int, version: int) -> None:
         root, _, resource = path.rpartition("/")
         self.api_version = root.removeprefix("/apis/").removeprefix("/api/")
         self.kind = _KINDS.get(path, resource.removesuffix("s").capitalize())
         self.head = head_of(self.api_version, self.kind)
-        # Objects of built-in types stand in a list without apiVersion and kind.
+        # Objects of built-in types are listed without apiVersion and kind.
         group, versioned, _ = self.api_version.partition("/")
         self.resource = f"{resource}.{group}" if versioned else resource
         self.bare_items = "." not in group or group.endswith(".k8s.io")
@@ -66,7 +66,7 @@ class Collection:
         return len(self._entries)
 
     def learn(self, found: Json) -> None:
-        """Take the kind from the first object, where only it can tell (a path does not spell it)."""
+        """Take the kind from the first object, the only source of it (the path does not spell it)."""
         if not self._entries and not self._events and found.get("kind", self.kind) != self.kind:
             self.kind = found["kind"]
             self.head = head_of(self.api_version, self.kind)
@@ -76,13 +76,13 @@ class Collection:
         return self._entries.get((namespace or "", name))
 
     def current(self) -> list[Entry]:
-        """All objects by namespace and name; the list is never changed afterwards."""
+        """All objects by namespace and name; the list never changes later."""
         if self._current is None:
             self._current = [self._entries[key] for key in sorted(self._entries)]
         return self._current
 
     def record(self, kind: str, entry: Entry, previous: Entry | None) -> None:
-        """Make a change and tell the watches."""
+        """Make a change and notify the watches."""
         key = (entry.namespace or "", entry.name)
         if kind == "DELETED":
             del self._entries[key]
@@ -95,17 +95,17 @@ class Collection:
         self.changed.notify_all()
 
     def keep(self, version: int, entries: list[Entry]) -> None:
-        """Keep what a list saw for its next pages; the oldest of too many lists is dropped."""
+        """Keep the result of a list for its next pages; beyond the bound the oldest is dropped."""
         self._snapshots[version] = entries
         while len(self._snapshots) > _SNAPSHOTS:
             del self._snapshots[next(iter(self._snapshots))]
 
     def snapshot(self, version: int) -> list[Entry] | None:
-        """What a list kept."""
+        """The kept result of a list."""
         return self._snapshots.get(version)
 
     def compact(self, version: int) -> None:
-        """Forget everything that happened up to a version, and what lists kept."""
+        """Forget all events up to a version, and the kept lists."""
         self._forget(len(self._events))
         self._snapshots.clear()
         self._oldest = version
@@ -117,7 +117,7 @@ class Collection:
             self._forgotten += count
 
     def end(self) -> int:
-        """The position behind the last event."""
+        """The position after the last event."""
         return self._forgotten + len(self._events)
 
     def position(self, since: int) -> int:
@@ -127,13 +127,15 @@ class Collection:
         return self._forgotten + bisect_right(self._events, since, key=lambda event: event.entry.version)
 
     def events(self, position: int) -> list[Event]:
-        """The events from a position on; raises ApiError 410 where they were forgotten meanwhile."""
+        """The events from a position on; raises ApiError 410 if they are forgotten by now."""
         if position < self._forgotten:
             raise too_old(0, self._oldest)
         return self._events[position - self._forgotten :]
 
     def line(self, event: Event, matches: Match) -> bytes | None:
-        """An event as a watch for ``matches`` sees it: what leaves the selection is deleted for it."""
+        """An event as a watch for ``matches`` sees it: an object that leaves the selection is deleted
+        there.
+        """
         now = event.kind != "DELETED" and matches(event.entry)
         before = event.previous is not None and matches(event.previous)
         if now:
@@ -146,7 +148,7 @@ class Collection:
         return line("DELETED", left.body)
 
     def bookmark_line(self, version: int) -> bytes:
-        """A bookmark: an empty object that has a version."""
+        """A bookmark: an empty object with a version."""
         metadata = msgspec.json.encode({"resourceVersion": str(version), "creationTimestamp": None})
         rest = _BOOKMARK_REST.get(self.kind, b"")
         return line("BOOKMARK", self.head + b'"metadata":' + metadata + rest + b"}")

@@ -1,4 +1,4 @@
-"""An object as the store keeps it: its bytes, once, and the few fields that selectors ask for."""
+"""An object in the store: its bytes, once, and the few fields that selectors need."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Entry:
     body: bytes
 
     def object(self) -> Json:
-        """The object, the reader's own."""
+        """The object, as a copy for the reader."""
         found: Json = msgspec.json.decode(self.body)
         return found
 
@@ -39,12 +39,12 @@ _FIELDS: dict[str, Callable[[Entry], str]] = {
 
 
 def head_of(api_version: str, kind: str) -> bytes:
-    """What the body of every object of a kind begins with."""
+    """The beginning of the body of every object of a kind."""
     return msgspec.json.encode({"apiVersion": api_version, "kind": kind})[:-1] + b","
 
 
 def entry_of(head: bytes, found: Json, version: int) -> Entry:
-    """An object's entry at a version; the object is not kept and not changed."""
+    """An object's entry at a version; the object is neither kept nor changed."""
     metadata = found["metadata"] | {"resourceVersion": str(version)}
     rest = {"metadata": metadata} | {
         key: value for key, value in found.items() if key not in ("apiVersion", "kind", "metadata")
@@ -60,7 +60,7 @@ def entry_of(head: bytes, found: Json, version: int) -> Entry:
 
 
 def field_selector(text: str) -> list[Match]:
-    """The conditions of a fieldSelector; raises ApiError 400 for a field that is not known here."""
+    """The conditions of a fieldSelector; raises ApiError 400 for an unknown field."""
     return [_condition(part) for part in text.split(",") if part]
 
 

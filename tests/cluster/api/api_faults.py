@@ -1,4 +1,4 @@
-"""What can go wrong between a client and an API server, to be asked for by tests."""
+"""Faults between a client and an API server, for tests."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """No answer until the fault is lifted; then the answer."""
+    """No answer until the fault is lifted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """Bytes that are no HTTP, and the end of the connection."""
+    """Bytes that are not HTTP, and the end of the connection."""
 
     data: bytes = b"\x16\x03\x01\x02\x00garbage\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The connection ends, or is reset, after so many bytes of the body (of a watch: of its chunks)."""
+    """The connection ends, or is reset, after so many bytes of the body (for a watch: of its chunks)."""
 
     after_bytes: int
     reset: bool = False
@@ -48,7 +48,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Drip:
-    """The body comes in pieces of so many bytes, with a pause after each."""
+    """The body arrives in pieces of so many bytes, with a pause after each."""
 
     piece_bytes: int
     pause_s: float
@@ -56,14 +56,14 @@ class Drip:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """What is asked is done, and answered, so much later, whether the client still waits or not."""
+    """The request is done and answered so much later, whether the client still waits or not."""
 
     pause_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class After:
-    """What is asked is done, and then its answer meets this fault: it is lost, late, or another one."""
+    """The request is done, and then its answer meets this fault: lost, late, or another."""
 
     fault: Refuse | Reset | Hang | Garbage
 
@@ -75,14 +75,14 @@ class Mute:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A watch sends these bytes as they are before what comes next."""
+    """A watch sends these bytes unchanged before its next line."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A watch ends: as a whole answer does, by the end of the connection, or by a reset."""
+    """A watch ends: as a complete answer, by the end of the connection, or by a reset."""
 
     how: str = "answer"
 
@@ -91,19 +91,19 @@ class End:
             raise ValueError(f'how a watch ends is "answer", "connection" or "reset", not {self.how!r}')
 
 
-# The first are met when a request comes; the others by watches, also by those that run already.
+# A new request meets the first ones; watches meet the others, running ones too.
 AnswerFault = Refuse | Reset | Hang | Garbage | Cut | Drip | Delay | After
 WatchFault = Mute | Line | End
 _Kind = TypeVar("_Kind")
 
 
 def malformed_line() -> Line:
-    """A line that is no JSON."""
+    """A line that is not JSON."""
     return Line(b'{"type":"MODIFIED","object":{"metadata":{"name":\n')
 
 
 def huge_line(size_bytes: int = 11 << 20) -> Line:
-    """A line about some ConfigMap that is larger than an object may be."""
+    """A line about a ConfigMap that is larger than any object."""
     data = b"x" * size_bytes
     return Line(b'{"type":"MODIFIED","object":{"metadata":{"name":"huge"},"data":{"x":"%s"}}}\n' % data)
 
@@ -115,7 +115,7 @@ def error_line(code: int = 410, reason: str = "Expired", message: str = "too old
 
 @dataclass(slots=True)
 class Placed:
-    """A fault in its place: whom it meets, how often yet (None: until lifted), and how often it did."""
+    """A placed fault: its targets, its remaining count (None: until lifted), and its past count."""
 
     fault: AnswerFault | WatchFault
     match: Match
@@ -124,13 +124,13 @@ class Placed:
     lifted: threading.Event = field(default_factory=threading.Event)
 
     def lift(self) -> None:
-        """No longer meet anyone, and let those go on that wait."""
+        """End the fault, and release the waiting requests."""
         self.left = 0
         self.lifted.set()
 
 
 class Faults:
-    """The faults of a server; ``changed`` is called after one was placed. Safe to call from any thread."""
+    """The faults of a server; ``changed`` is called after one was placed. Safe in any thread."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -140,7 +140,7 @@ class Faults:
     def place(
         self, fault: AnswerFault | WatchFault, match: Match = everything, times: int | None = 1
     ) -> Placed:
-        """Let the next ``times`` requests that match meet a fault, or all until it is lifted (None)."""
+        """Apply a fault to the next ``times`` matching requests, or to all until it is lifted (None)."""
         if isinstance(fault, Line) and times is None:
             raise ValueError("a line is sent a number of times")
         placed = Placed(fault, match, times)
@@ -157,11 +157,11 @@ class Faults:
             one.lift()
 
     def on_answer(self, request: Request) -> Placed | None:
-        """The fault that a new request meets; counts as met."""
+        """The fault for a new request; counts as met."""
         return self._take(request, (Refuse, Reset, Hang, Garbage, Cut, Drip, Delay, After))
 
     def on_watch(self, request: Request) -> Placed | None:
-        """The fault that a watch meets now; counts as met."""
+        """The fault for a running watch; counts as met."""
         return self._take(request, (Mute, Line, End))
 
     def _take(self, request: Request, kinds: tuple[type, ...]) -> Placed | None:

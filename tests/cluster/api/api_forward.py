@@ -19,7 +19,7 @@ _BINARY, _CLOSE = 0x2, 0x8
 
 
 def accept_headers(key: str) -> dict[str, str]:
-    """What a server answers to a client's key."""
+    """A server's answer to a client's key."""
     accepted = base64.b64encode(hashlib.sha1(key.encode() + _GUID).digest()).decode()
     return {
         "Upgrade": "websocket",
@@ -32,7 +32,7 @@ def accept_headers(key: str) -> dict[str, str]:
 def forward(
     connection: socket.socket, read: Callable[[int], bytes], port: int, target: tuple[str, int] | None
 ) -> None:
-    """Carry one connection to where a pod's port is here; None: nobody listens there."""
+    """Carry one connection to the local stand-in of a pod's port; None: no listener there."""
     for channel in (0, 1):
         _send(connection, bytes((channel,)) + struct.pack("<H", port))
     try:
@@ -59,7 +59,7 @@ def _answers(connection: socket.socket, pod: socket.socket) -> None:
             _send(connection, b"\x00" + piece)
         _frame(connection, _CLOSE, struct.pack(">H", 1000))
     except OSError:
-        # Either side has gone.
+        # Either side is gone.
         return
 
 

@@ -63,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
         self.output = Output(self.connection, listener.stopping)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: tests ask the log."""
+        """Log nothing: tests read the request log."""
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         return super().date_time_string(self.api.clock() if timestamp is None else timestamp)
@@ -117,7 +117,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(Answer(code, body))
 
     def _forward(self, request: Request) -> None:
-        """To where a test says that the pod's port is."""
+        """To the local stand-in of the pod's port."""
         *_, namespace, _, name, _ = request.path.split("/")
         port = int(request.query["ports"])
         self.send_response(101)
@@ -129,7 +129,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _meet(self, request: Request) -> Placed | None:
-        """Meet the faults that wait for this request, but for one after it; raises what ends it."""
+        """Apply the faults for this request, except one for after it; raises the end of the request."""
         self.output.begin(None)
         while (placed := self.api.faults.on_answer(request)) is not None:
             if isinstance(placed.fault, After):
@@ -143,7 +143,7 @@ class Handler(BaseHTTPRequestHandler):
         return None
 
     def _suffer(self, fault: AnswerFault | WatchFault, placed: Placed) -> None:
-        """One fault; raises what ends the request."""
+        """One fault; raises the end of the request."""
         if isinstance(fault, Refuse):
             raise ApiError(fault.code, fault.reason, fault.message, fault.retry_after_s)
         if isinstance(fault, Reset):
@@ -181,14 +181,14 @@ class Handler(BaseHTTPRequestHandler):
             raise bad_request("resourceVersion and limit are numbers")
         if int(version or 0) > self.api.store.version:
             raise too_large(int(version), self.api.store.version)
-        # As kube-apiserver does: what may be answered from its cache is answered whole.
+        # As in kube-apiserver: a list that the cache may answer comes whole.
         limit = int(query.get("limit") or 0) if version != "0" else 0
         page = self.api.store.page(asked, selected, limit, token)
         self._send_list(self.api.store.collection(asked.collection), page)
 
     def _send_list(self, collection: Collection, page: Page) -> None:
         metadata: dict[str, object] = {"resourceVersion": str(page.version)}
-        # The last page of a custom resource has an empty token, that of a built-in type has none.
+        # The last page of a custom resource has an empty token, that of a built-in type none.
         if page.token or not collection.bare_items:
             metadata["continue"] = page.token
         if page.remaining is not None:

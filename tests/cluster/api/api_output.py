@@ -1,4 +1,4 @@
-"""How bytes leave the server: at once, cut short, or in drips."""
+"""Output of the server: at once, cut short, or in small pieces."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Iterable
 
 from tests.cluster.api.api_faults import Cut, Drip
 
-# How long a thread that waits takes at most to see that its client is gone.
+# The longest delay before a waiting thread notices that its client is gone.
 LOOK_S = 0.1
-# Pieces of a body that are joined for one send; an object has some 8 kB.
+# Pieces of a body are joined up to this size for one send; an object has some 8 kB.
 _JOINED = 64
 
 
 class ConnectionEndError(Exception):
-    """The connection is to end here, without more being sent."""
+    """The connection ends here, and nothing more is sent."""
 
 
 class Output:
-    """One connection's way out; ``fault`` is for the bodies of the answer that is being sent."""
+    """The output of one connection; ``fault`` applies to the bodies of the current answer."""
 
     def __init__(self, connection: socket.socket, stopping: threading.Event) -> None:
         self._connection = connection
@@ -35,7 +35,7 @@ class Output:
         self._sent = 0
 
     def raw(self, data: bytes) -> None:
-        """Send bytes that are no body."""
+        """Send bytes outside a body."""
         self._connection.sendall(data)
 
     def body(self, data: bytes) -> None:
@@ -72,13 +72,13 @@ class Output:
         raise ConnectionEndError
 
     def wait(self, event: threading.Event) -> None:
-        """Wait for an event; raises ConnectionEndError when the client is gone or the server stops."""
+        """Wait for an event; raises ConnectionEndError if the client is gone or the server stops."""
         while not event.wait(LOOK_S):
             if self._stopping.is_set() or self.gone():
                 self.end()
 
     def pause(self, pause_s: float) -> None:
-        """Wait, whether the client does or not; raises ConnectionEndError when the server stops."""
+        """Wait, with or without the client; raises ConnectionEndError if the server stops."""
         if self._stopping.wait(pause_s):
             self.end()
 
@@ -93,6 +93,6 @@ class Output:
 
 
 def is_reset(connection: socket.socket) -> bool:
-    """Whether a connection is to be reset when it is closed."""
+    """Whether the end of a connection is a reset."""
     on, seconds = struct.unpack("ii", connection.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))
     return bool(on) and seconds == 0

@@ -1,4 +1,4 @@
-"""What a path of a Kubernetes API names: a collection, a namespace of it, an object, a subresource."""
+"""The meaning of a path of a Kubernetes API: a collection, a namespace in it, an object, a subresource."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PATH = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path names; ``collection`` is the path of all namespaces' objects, such as /api/v1/pods."""
+    """A parsed path; ``collection`` is the path of all namespaces' objects, such as /api/v1/pods."""
 
     collection: str
     namespace: str | None = None
@@ -28,7 +28,7 @@ class Target:
 
 
 def target(path: str) -> Target | None:
-    """What a path names, or None where it is none of an API's resources."""
+    """The parsed path, or None if it is no resource of an API."""
     found = _PATH.fullmatch(path)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Requests that reached the API server, and how tests choose among them."""
+"""The requests that reached the API server, and filters for them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from tests.cluster.api.api_paths import Target, target
 
-# A test that loses the oldest of so many is not interested in them.
+# A test needs no more than the latest of so many.
 _KEPT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; names of headers are in lower case, ``at`` is by the server's clock."""
+    """One request; header names are in lower case, ``at`` is by the server's clock."""
 
     method: str
     path: str
@@ -28,12 +28,12 @@ class Request:
 
     @property
     def watch(self) -> bool:
-        """Whether it asks for a watch."""
+        """Whether it is a watch."""
         return self.method == "GET" and self.query.get("watch") in ("1", "true")
 
     @property
     def target(self) -> Target | None:
-        """What its path names."""
+        """Its parsed path."""
         return target(self.path)
 
     def json(self) -> Any:
@@ -50,7 +50,7 @@ def everything(_: Request) -> bool:
 
 
 def lists(path: str = "") -> Match:
-    """Requests for a list (each page is one) of a collection, or of any."""
+    """Requests for a list (each page counts) of a collection, or of any."""
     return lambda request: _is_list(request) and not request.watch and _is_of(request, path)
 
 
@@ -65,7 +65,7 @@ def watches(path: str = "") -> Match:
 
 
 def writes(path: str = "", method: str = "") -> Match:
-    """Requests that change something in a collection or in any, by one method or by any."""
+    """Requests that change an object of a collection or of any, by one method or by any."""
     return lambda request: (
         request.method != "GET" and request.method.startswith(method) and _is_of(request, path)
     )
@@ -82,34 +82,34 @@ def _is_of(request: Request, path: str) -> bool:
 
 
 class RequestLog:
-    """What was asked, in the order of arrival; safe to call from any thread."""
+    """The requests in the order of arrival; safe in any thread."""
 
     def __init__(self) -> None:
         self._requests: deque[Request] = deque(maxlen=_KEPT)
         self._arrived = threading.Condition()
 
     def add(self, request: Request) -> None:
-        """Write a request down."""
+        """Record a request."""
         with self._arrived:
             self._requests.append(request)
             self._arrived.notify_all()
 
     def all(self, match: Match = everything) -> list[Request]:
-        """The requests that match."""
+        """The matching requests."""
         with self._arrived:
             return [request for request in self._requests if match(request)]
 
     def count(self, match: Match = everything) -> int:
-        """How many match."""
+        """The number of matching requests."""
         return len(self.all(match))
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all requests."""
         with self._arrived:
             self._requests.clear()
 
     def wait_for(self, match: Match = everything, count: int = 1, timeout_s: float = 60) -> list[Request]:
-        """The requests that match, once there are so many; raises TimeoutError."""
+        """Wait for so many matching requests and return them; raises TimeoutError."""
         with self._arrived:
             if not self._arrived.wait_for(lambda: self.count(match) >= count, timeout_s):
                 raise TimeoutError(f"{self.count(match)} of {count} requests within {timeout_s} s")

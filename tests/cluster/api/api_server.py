@@ -1,9 +1,10 @@
-"""A server that speaks LIST and WATCH as a Kubernetes API does, and fails where it is asked to.
+"""A server with LIST and WATCH as in a Kubernetes API, and faults on demand.
 
-For faults that a real kube-apiserver cannot be asked for, and for clusters that are too large for one on a
-small machine. Plain HTTP on loopback, a thread per connection. By itself, with a large cluster and events:
+For faults that a real kube-apiserver does not produce on demand, and for clusters that are too large for one
+on a small machine. Plain HTTP on loopback, a thread for each connection. As a program, with a large cluster
+and events:
 
-    python -m tests.cluster.api.api_server --nodes 5000 --pods 50000 --events-per-second 500
+python -m tests.cluster.api.api_server --nodes 5000 --pods 50000 --events-per-second 500
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Hook = Callable[[Request], Answer | None]
 
 
 class Listener(ThreadingHTTPServer):
-    """Knows its connections, so that all of them end when it stops."""
+    """Tracks its connections, so that all of them end when it stops."""
 
     daemon_threads = True
     request_queue_size = 512
@@ -48,7 +49,7 @@ class Listener(ThreadingHTTPServer):
         with self.known:
             self.connections[request] = threading.current_thread()
         if self.stopping.is_set():
-            # The others have been cut already.
+            # The others are cut already.
             self.shutdown_request(request)
         else:
             super().process_request_thread(request, client_address)
@@ -69,13 +70,13 @@ class Listener(ThreadingHTTPServer):
 
 @dataclass
 class ApiServer:
-    """A Kubernetes API on loopback, which is there while it is entered as a context.
+    """A Kubernetes API on loopback, which runs while it is entered as a context.
 
-    ``store`` has its objects, ``log`` what it was asked, ``faults`` what goes wrong. ``hook`` may answer a
-    request instead of it (None: it does not); ``clock`` is what the Date header says and timestamps take, in
-    seconds since 1970; where ``tokens`` are set, one of them has to come with each request. ``gone_at_once``
-    answers a watch from a forgotten version with HTTP 410, where kube-apiserver sends an ERROR event.
-    ``ports`` is where the ports of pods are, by namespace, pod and port.
+    ``store`` has its objects, ``log`` its requests, ``faults`` its faults. ``hook`` may answer a request in
+    its place (None: it does not); ``clock`` gives the Date header and the timestamps, in seconds since 1970;
+    where ``tokens`` are set, each request needs one of them. ``gone_at_once`` answers a watch from a
+    forgotten version with HTTP 410, where kube-apiserver sends an ERROR event. ``ports`` has the local
+    stand-ins of pods' ports, by namespace, pod and port.
     """
 
     clock: Callable[[], float] = time.time
@@ -97,24 +98,24 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """Where it is; the same after it was stopped and started again."""
+        """Its URL; unchanged after a stop and a start."""
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Listen, on the port of the last time if there was one."""
+        """Listen, on the last port if there was one."""
         self._listener = Listener(self.port, self)
         self.port = self._listener.server_address[1]
         self._accepting = threading.Thread(target=self._listener.serve_forever, args=(60,), daemon=True)
         self._accepting.start()
 
     def stop(self) -> None:
-        """Be away: end all connections and listen no more; the objects stay."""
+        """Stop: end all connections and listen no more; the objects stay."""
         listener, accepting = self._listener, self._accepting
         if listener is None or accepting is None:
             return
         self._listener = self._accepting = None
         listener.stopping.set()
-        # What wakes the thread that accepts, which otherwise looks once a minute.
+        # Wakes the accepting thread, which otherwise looks once a minute.
         listener.socket.shutdown(socket.SHUT_RDWR)
         listener.shutdown()
         listener.server_close()
@@ -143,31 +144,31 @@ class ApiServer:
         self.stop()
 
     def watch_began(self, request: Request) -> None:
-        """Told by the handler."""
+        """Called by the handler."""
         with self._watching_changed:
             self._watching.append(request)
             self._watching_changed.notify_all()
 
     def watch_ended(self, request: Request) -> None:
-        """Told by the handler."""
+        """Called by the handler."""
         with self._watching_changed:
-            # Two watches may be equal and are not the same.
+            # Two equal watches are still two.
             self._watching = [one for one in self._watching if one is not request]
             self._watching_changed.notify_all()
 
     def watching(self, match: Match = everything) -> int:
-        """How many watches are connected; a client that went away is missed within a tenth of a second."""
+        """The number of connected watches; a client that left is missed within a tenth of a second."""
         with self._watching_changed:
             return sum(map(match, self._watching))
 
     def wait_for_watches(self, count: int, match: Match = everything, timeout_s: float = 60) -> None:
-        """Wait until just so many watches are connected; raises TimeoutError."""
+        """Wait for exactly so many connected watches; raises TimeoutError."""
         with self._watching_changed:
             if not self._watching_changed.wait_for(lambda: self.watching(match) == count, timeout_s):
                 raise TimeoutError(f"{self.watching(match)} watches, not {count}, after {timeout_s} s")
 
     def kubeconfig(self, path: Path, *, token: str | None = None, token_file: Path | None = None) -> Path:
-        """Write a kubeconfig for it, without credentials, with a token or with a file that has one."""
+        """Write a kubeconfig for this server, without credentials, with a token or with a token file."""
         user: Json = {"token": token} if token else {"tokenFile": str(token_file)} if token_file else {}
         config = {
             "apiVersion": "v1",

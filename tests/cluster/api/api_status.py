@@ -6,7 +6,7 @@ import msgspec
 
 
 class ApiError(Exception):
-    """A request that is refused: HTTP status, reason as in metav1.StatusReason, and what a person reads."""
+    """A refused request: HTTP status, reason as in metav1.StatusReason, and the message."""
 
     def __init__(
         self,
@@ -43,19 +43,19 @@ def not_found(what: str) -> ApiError:
 
 
 def too_large(version: int, current: int) -> ApiError:
-    """504, for a list that is to be as new as a version that is not there yet."""
+    """504, for a list that should be as new as a future version."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     message = f"Timeout: Too large resource version: {version}, current: {current}"
     return ApiError(504, "Timeout", message, 1, (cause,))
 
 
 def too_old(since: int, oldest: int) -> ApiError:
-    """410, in the words of a watch that starts before the history does."""
+    """410, in the words for a watch that starts before the history."""
     return ApiError(410, "Expired", f"too old resource version: {since} ({oldest})")
 
 
 def expired_token() -> ApiError:
-    """410, in the words of a list whose next page is no more to be had."""
+    """410, in the words for a list whose next page is gone."""
     return ApiError(
         410,
         "Expired",

@@ -1,4 +1,4 @@
-"""The objects of a Kubernetes API in memory: collections, versions, and what happened to them."""
+"""The objects of a Kubernetes API in memory: collections, versions, and events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.kube_objects import Json
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list; ``token`` asks for the next one and is empty on the last."""
+    """A part of a list; ``token`` leads to the next one and is empty on the last."""
 
     entries: list[Entry]
     version: int
@@ -32,11 +32,11 @@ class Page:
 
 
 class Store:
-    """Collections by path, and one counter of versions for all of them.
+    """Collections by path, with one counter of versions for all.
 
-    An object is kept as bytes, once: pages and events refer to it. ``history`` bounds the events that a
-    collection remembers; a watch from before them is answered 410. ``clock`` gives seconds since 1970.
-    Safe to call from any thread.
+    An object is kept as bytes, once: pages and events refer to it. ``history`` bounds the remembered events
+    of a collection; a watch from before them is answered 410. ``clock`` gives seconds since 1970. Safe in any
+    thread.
     """
 
     def __init__(self, *, history: int = 10_000, clock: Callable[[], float] = time.time) -> None:
@@ -49,7 +49,7 @@ class Store:
         self._random = itertools.count(1)
 
     def collection(self, path: str) -> Collection:
-        """A collection, new where nothing was asked of it yet; a namespace in the path does not matter."""
+        """A collection, created by its first use; a namespace in the path does not matter."""
         with self.lock:
             name = _target(path).collection
             if name not in self._collections:
@@ -57,7 +57,7 @@ class Store:
             return self._collections[name]
 
     def put(self, path: str, found: Json) -> Entry:
-        """Create or replace an object, which is not kept; adds uid and creationTimestamp where missing."""
+        """Create or replace an object, which is not kept; adds missing uid and creationTimestamp."""
         asked = _target(path)
         collection = self.collection(path)
         with self.lock:
@@ -81,9 +81,9 @@ class Store:
     def update(
         self, path: str, name: str, change: Callable[[Json], Json], namespace: str | None = None
     ) -> Entry:
-        """Replace an object by what ``change`` makes of it; no new version where it returns its argument.
+        """Replace an object by the result of ``change``; the version stays if it returns its argument.
 
-        Raises ApiError 404 without such an object, and whatever ``change`` raises.
+        Raises ApiError 404 without such an object, and any error of ``change``.
         """
         with self.lock:
             entry = self.get(path, name, namespace)
@@ -110,7 +110,7 @@ class Store:
         return entry
 
     def page(self, asked: Target, selected: list[Match], limit: int = 0, token: str = "") -> Page:
-        """A part of a list as it was when its first part was read; raises ApiError 410 where that is gone."""
+        """A part of a list at the time of its first part; raises ApiError 410 where that is gone."""
         collection = self.collection(asked.collection)
         with self.lock:
             version, start = _read_token(token) if token else (self.version, 0)
@@ -134,14 +134,14 @@ class Store:
         return Page(found, version, _write_token(version, start), None if conditions else left)
 
     def compact(self, path: str | None = None) -> None:
-        """Forget what happened, everywhere or in one collection: older versions and tokens answer 410."""
+        """Forget all events, everywhere or in one collection: older versions and tokens answer 410."""
         with self.lock:
             self._compacted = self._compacted if path else self.version
             for collection in self._named(path):
                 collection.compact(self.version)
 
     def bookmark(self, path: str | None = None) -> None:
-        """Send a bookmark to the watches that asked for them, everywhere or in one collection."""
+        """Send a bookmark to the watches that requested them, everywhere or in one collection."""
         with self.lock:
             for collection in self._named(path):
                 collection.bookmarks += 1
@@ -168,7 +168,7 @@ class Store:
 
 
 def in_namespace(asked: Target) -> list[Match]:
-    """The condition that a namespace in the path is, if there is one."""
+    """The condition for the namespace of a path, if there is one."""
     return [lambda entry: entry.namespace == asked.namespace] if asked.namespace else []
 
 

@@ -1,4 +1,4 @@
-"""A watch: the lines that a client is sent, from a version on until its time is over."""
+"""A watch: the lines for a client, from a version on until its time is over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cluster.api.api_store import Store, in_namespace
 
 
 class Watch:
-    """What one watch has still to send; raises ApiError 410 where its version is too old."""
+    """The pending lines of a watch; raises ApiError 410 where its version is too old."""
 
     def __init__(self, store: Store, asked: Target, query: dict[str, str]) -> None:
         self._store = store
@@ -32,11 +32,11 @@ class Watch:
             self._position = self._collection.end() if since == "0" else self._collection.position(int(since))
 
     def first(self) -> Iterator[bytes]:
-        """What is there already, where the watch names no version to start from."""
+        """The existing objects, where the watch names no version to start from."""
         return (line("ADDED", entry.body) for entry in self._first if self._matches(entry))
 
     def next(self, timeout_s: float) -> list[bytes]:
-        """What happened since the last call, or nothing after a time; raises ApiError 410."""
+        """The events since the last call, or none after a time; raises ApiError 410."""
         with self._store.lock:
             if not self._news():
                 self._collection.changed.wait(timeout_s)
@@ -67,7 +67,7 @@ def stream(watch: Watch, request: Request, output: Output, faults: Faults) -> No
         except ApiError as error:
             output.chunks([line("ERROR", error.body())])
             return
-        # A fault that was placed before a change is met before the change is sent.
+        # A fault that was placed before a change applies before the change is sent.
         if lines and _meet(request, output, faults):
             return
         output.chunks(lines)
@@ -76,7 +76,7 @@ def stream(watch: Watch, request: Request, output: Output, faults: Faults) -> No
 
 
 def _meet(request: Request, output: Output, faults: Faults) -> bool:
-    """Meet the faults that wait for this watch; true where it is to end as a whole answer does."""
+    """Apply the faults for this watch; true where it ends as a complete answer does."""
     while (placed := faults.on_watch(request)) is not None:
         fault = placed.fault
         if isinstance(fault, Mute):

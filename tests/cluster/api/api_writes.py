@@ -1,8 +1,8 @@
-"""What POST, PUT, PATCH and DELETE do: enough of the API's rules for writers that meet.
+"""POST, PUT, PATCH and DELETE: enough of the API's rules for competing writers.
 
-Simpler than the real thing: a status is written through ``/status`` alone, whatever the kind; server-side
-apply owns the first level of spec, status, labels and annotations and sees no conflicts; a strategic merge
-patch is taken for a merge patch.
+Simpler than the real thing: a status is written through ``/status`` alone, for every kind; server-side apply
+owns the first level of spec, status, labels and annotations and sees no conflicts; a strategic merge patch
+counts as a merge patch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SUCCESS = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"
 
 
 def write(store: Store, request: Request, asked: Target) -> tuple[int, bytes]:
-    """Do what a request asks; the HTTP status, and the object after it or a Status. Raises ApiError."""
+    """Do a request: the HTTP status, and the object after it or a Status. Raises ApiError."""
     if request.method == "POST" and asked.name is None:
         return 201, _create(store, request, asked).body
     if request.method == "POST" and asked.collection == PODS and asked.subresource == "binding":
@@ -45,7 +45,7 @@ def write(store: Store, request: Request, asked: Target) -> tuple[int, bytes]:
 
 def _decoded(request: Request) -> Json:
     try:
-        # Applied configurations are YAML by name; clients write JSON, which yaml reads slowly.
+        # Applied configurations are YAML by their media type; clients write JSON, which yaml reads slowly.
         text = request.body.lstrip()
         found = json.loads(text) if text.startswith(b"{") else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError) as error:
@@ -73,7 +73,7 @@ def _create(store: Store, request: Request, asked: Target) -> Entry:
 
 
 def _bind(store: Store, given: Json, asked: Target) -> bytes:
-    """A Binding: sets the node and copies annotations, in one step, on a pod that is free to be bound."""
+    """A Binding: sets the node and copies annotations, in one step, on an unbound pod."""
     metadata, target = given.get("metadata") or {}, given.get("target") or {}
     if metadata.get("name") != asked.name:
         raise bad_request(f"name in URL does not match name in Binding object: {metadata.get('name')}")
@@ -151,7 +151,7 @@ def _check_version(before: Json, given: Json, asked: Target) -> None:
 
 
 def _within(before: Json, after: Json, asked: Target) -> Json:
-    """What a path lets through of a change: ``/status`` the status, any other everything else."""
+    """The part of a change that a path admits: ``/status`` the status, any other everything else."""
     if asked.subresource == "status":
         changed = before | {"status": after.get("status", {})}
     else:
@@ -180,7 +180,7 @@ def _merged(patch: Json, asked: Target, before: Json) -> Json:
 
 
 def merge(before: Any, patch: Any) -> Any:
-    """A JSON merge patch (RFC 7396) applied; nothing given is changed."""
+    """Apply a JSON merge patch (RFC 7396); the arguments stay unchanged."""
     if not isinstance(patch, dict):
         return patch
     after = dict(before) if isinstance(before, dict) else {}

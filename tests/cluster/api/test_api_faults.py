@@ -1,4 +1,4 @@
-"""The faults of the tests' API server: that each is what it says, meets whom it should, and ends."""
+"""The faults of the tests' API server: each does what its name says, to its targets, and ends."""
 
 from __future__ import annotations
 
@@ -192,14 +192,14 @@ def test_a_mute_watch_stays_and_sends_nothing_not_even_its_end(server: ApiServer
     asked = {"resourceVersion": now(server), "timeoutSeconds": "0.01"}
     with client.watch(NODES, which="mute", **asked) as mute:
         server.store.put(NODES, node("new"))
-        # Another watch of the same kind is sent what happened, and ends.
+        # Another watch of the same kind receives the event, and ends.
         with client.watch(NODES, timeoutSeconds="0.01", resourceVersion="0") as other:
             assert other.short(21)[-1] == "ADDED new"
             with pytest.raises(EOFError):
                 other.raw()
         assert server.watching(is_mute) == 1
         placed.lift()
-        # Had anything been sent before, it would come first.
+        # An earlier line would come first.
         with pytest.raises(EOFError):
             mute.raw()
 

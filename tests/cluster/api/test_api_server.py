@@ -1,4 +1,4 @@
-"""The API server of the tests: that it lists, watches, forgets and writes as a Kubernetes API does."""
+"""The API server of the tests: it lists, watches, forgets and writes as a Kubernetes API does."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_list_has_the_objects_of_a_collection_and_the_version_it_is_of(
     assert found["items"][0]["status"]["allocatable"]["cpu"] == "64"
     assert client.list(GPU_NODES)["items"][0]["kind"] == "GPUNode"
     assert client.list("/apis/example.com/v1/things")["items"] == []
-    # And the last page of those has a token, which is empty.
+    # And the last page of those has an empty token.
     assert "continue" not in found["metadata"]
     assert client.list(GPU_NODES)["metadata"]["continue"] == ""
 
@@ -77,7 +77,7 @@ def test_pages_are_of_one_version_though_objects_change_meanwhile(server: ApiSer
     assert second["items"][0]["spec"]["nodeName"] is None
     assert "continue" not in third["metadata"]
     assert names(client.list(PODS)) == ["p0", "p1", "p2", "p25", "p4"]
-    # What is read from the cache of a real server comes whole.
+    # A real server answers from its cache without pages.
     assert len(names(client.list(PODS, limit="2", resourceVersion="0"))) == 5
 
 

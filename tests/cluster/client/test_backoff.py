@@ -1,4 +1,4 @@
-"""How long is waited: longer from try to try, never all together, and as long as the server asks."""
+"""Waits between tries: longer each time, spread over clients, and as long as the server requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of connections that failed."""
+"""The messages about failed connections."""
 
 from __future__ import annotations
 

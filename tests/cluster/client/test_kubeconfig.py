@@ -1,4 +1,4 @@
-"""How a cluster is found, and what is said where it is not."""
+"""The search for a cluster, and the error if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question to a port of a pod: what comes back of it, and every way in which nothing does."""
+"""A request to a port of a pod: its answer, and every failure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REFUSED = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbid
 
 @contextmanager
 def pod_that_says(answer: bytes) -> Iterator[tuple[int, list[bytes]]]:
-    """The port of loopback where a pod says this to whatever it is asked, and what it is asked."""
+    """The loopback port that stands in for a pod's port: it gives this answer, and records the request."""
     asked: list[bytes] = []
 
     class Handler(socketserver.BaseRequestHandler):

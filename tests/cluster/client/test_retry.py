@@ -1,4 +1,6 @@
-"""When the API server is asked again: soon where it was away, later where it is sick, by one at a time."""
+"""Retries of requests to the API server: soon after an outage, later for a sick server, one client at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class Clock:
 
 
 class Asking:
-    """Several that ask one server, which was heard of just now; chance always takes the longest wait."""
+    """Several clients of one server, which answered just now; the random wait is always the longest."""
 
     def __init__(self, count: int = 1) -> None:
         self.clock = Clock()
@@ -37,7 +39,7 @@ class Asking:
         return Retry(self.server, Backoff(0.5, 30.0, lambda: 1.0), probes=probes, monotonic=self.clock)
 
     def fail(self, retry: Retry, error: Exception = GONE) -> float:
-        """How long it waits then."""
+        """The length of its wait."""
         if isinstance(error, UnreachableError):
             self.server.unanswered()
         else:
@@ -46,7 +48,7 @@ class Asking:
         return retry.left_s()
 
     def outage(self) -> None:
-        """It is away, and known to be."""
+        """The server is away, and known to be."""
         self.clock.now += QUIET_S
         self.server.unanswered()
         assert self.server.away
@@ -67,7 +69,7 @@ def test_those_who_wait_for_a_server_that_is_away_take_turns() -> None:
     asking.outage()
     waits = [asking.fail(retry) for retry in asking.retries]
     assert waits == pytest.approx([PROBE_S * turn for turn in range(1, 6)])
-    # For as long as it is away: one try in each such time, not more and not fewer.
+    # During an outage: exactly one try in each such time.
     tries = []
     for _ in range(600):
         asking.clock.now += 0.1
@@ -99,7 +101,7 @@ def test_the_first_answer_ends_the_wait_of_all(error: Exception) -> None:
 
 
 def test_errors_after_an_outage_are_first_errors() -> None:
-    """A server that starts refuses for a moment; how long it was away says nothing of that."""
+    """A starting server refuses for a moment; the length of the outage does not matter there."""
     asking = Asking()
     (retry,) = asking.retries
     for _ in range(3):
@@ -126,7 +128,7 @@ def test_the_return_of_one_watch_ends_waits_after_errors_but_not_again_and_again
     asking.clock.now += 1
     asking.server.watch_is_back()
     assert retry.left_s() == 0
-    # It was back too early for this one, and comes and goes.
+    # The server was back too early for this client, and comes and goes.
     assert asking.fail(retry, SICK) == 30
     tries = 0
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""Requests to an API server: what is sent, what comes back, and every way in which it does not."""
+"""Requests to an API server: their bytes, their answers, and every failure."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_connections_of_a_burst_are_kept(
         server.log.wait_for(everything, 64)
         held.lift()
         assert len({answer.result().body for answer in answers}) == 1
-    # What is over the size of the pool, urllib3 discards with a warning.
+    # urllib3 discards connections beyond the size of the pool with a warning.
     assert [record.getMessage() for record in caplog.records] == []
 
 
@@ -206,7 +206,7 @@ def test_a_server_that_is_not_there(server: ApiServer, transport: Transport) -> 
 def test_silence_is_noticed(server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_module, "READ_S", 0.1)
     hanging = server.faults.place(Hang())
-    # Whoever waits for longer than he should is answered.
+    # The caller gets an error within its patience.
     late = threading.Timer(30.0, hanging.lift)
     late.start()
     with pytest.raises(SilentError, match="no answer in time"):
@@ -260,7 +260,7 @@ def test_without_credentials_nothing_is_sent(
 def test_a_half_open_watch_is_noticed(server: ApiServer, transport: Transport) -> None:
     version = now(server)
     server.faults.place(Mute())
-    # Whoever waits for longer than he should sees the watch end in order.
+    # The watch ends in order within the caller's patience.
     server.faults.place(End())
     late = threading.Timer(30.0, server.faults.lift)
     late.start()
@@ -330,5 +330,5 @@ class TestWatch:
         with transport.watch(NODES, now(server)) as stream:
             server.wait_for_watches(1)
         server.wait_for_watches(0)
-        # Not because nobody knows of it any more.
+        # Not because it is forgotten.
         del stream

@@ -1,4 +1,4 @@
-"""Which changes cure which refusals: by when both were, to the second."""
+"""Which changes cure which refusals, by the times of both, to the second."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.kube_objects import gpu, gpu_node, inventory
 
 @pytest.fixture
 def unfollowed(server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> Living:
-    """One whose publisher is a test's own: nothing runs, and each change is looked at when it comes."""
+    """A publisher driven by the test: no thread runs, and each change is examined on arrival."""
     monkeypatch.setattr(live_module, "_NUDGE_EVERY_S", 0.0)
     living = Living(server, transport)
     resources = Configuration().resource_names()
@@ -32,7 +32,7 @@ def unfollowed(server: ApiServer, transport: Transport, monkeypatch: pytest.Monk
 
 
 def healed(living: Living) -> Snapshot:
-    """Node b has a good GPU from now on; the snapshot before that."""
+    """Node b gets a good GPU; the snapshot before it."""
     assert living.live.snapshot is not None
     before = living.live.snapshot
     good = assemble(read_objects(inventory(gpu_node("b", [gpu(0)]))), Configuration().resource_names())
@@ -56,7 +56,7 @@ def test_a_release_is_as_late_as_it_arrived(unfollowed: Living, arrived_s: float
 
 
 def test_a_change_arrives_when_it_is_heard_of(unfollowed: Living, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not when it is published, which may be later by as much as a publisher rests."""
+    """Not at publication, which may be later by the publisher's rest."""
     arrived: list[float] = []
     monkeypatch.setattr(unfollowed.live, "_cure", lambda changes, at: arrived.append(at))
     before = time.monotonic()
@@ -71,7 +71,7 @@ def test_a_change_arrives_when_it_is_heard_of(unfollowed: Living, monkeypatch: p
 
 
 def test_a_refusal_on_the_snapshot_before_a_change_is_cured_by_it(unfollowed: Living) -> None:
-    """A request that began before the change and ended after it was looked at."""
+    """A request that began before the change and ended after its examination."""
     before = healed(unfollowed)
     unfollowed.live._cure({"b": Cause.REPORT}, time.monotonic())
     request = pod_request(read_pods(json.dumps(ONE).encode())[0], Configuration().resource_names())
@@ -80,7 +80,7 @@ def test_a_refusal_on_the_snapshot_before_a_change_is_cured_by_it(unfollowed: Li
     unfollowed.extender.refusals.remember(request, rows, before, time.monotonic())
     unfollowed.live._cure({}, time.monotonic())
     assert list(unfollowed.live._recorder._nudges) == ["b"]
-    # Not for ever: a change is looked at twice.
+    # Not forever: a change is examined twice.
     unfollowed.live._recorder._nudges.clear()
     unfollowed.extender.refusals.remember(request, rows, before, time.monotonic())
     unfollowed.live._cure({}, time.monotonic())

@@ -1,4 +1,4 @@
-"""What is written to the cluster, by whom, how often, and what happens when it may not be."""
+"""The writes to the cluster: author, rate, and refused writes."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ class Writing:
         server.store.put_all(NODES, [node(name) for name in "abc"])
 
     def waits(self, backoff: Backoff) -> None:
-        """Wait by this one before a nudge is tried again."""
+        """Wait for this event before a nudge is retried."""
         self.recorder._nudge_retry = Retry(self.transport.server, backoff, probes=False)
 
     def nudged(self) -> list[str]:
-        """The nodes that have the annotation."""
+        """The nodes with the annotation."""
         return [entry.name for entry in self.kept(NODES) if b"inventory-changed" in bytes(entry.body)]
 
     def written(self, count: int, path: str = "") -> list[Request]:
-        """The writes that arrived, once there are so many, and nothing is left to write."""
+        """The arrived writes, once there are so many and none is pending."""
         found = self.server.log.wait_for(writes(path), count)
         eventually(lambda: not self.recorder._nudges and not self.recorder._events)
         assert len(found) == count
         return found
 
     def kept(self, path: str) -> list[Entry]:
-        """What the server has now."""
+        """The server's current objects."""
         with self.server.store.lock:
             return self.server.store.collection(path).current()
 
@@ -117,7 +117,7 @@ def test_an_event_is_about_the_node(writing: Writing) -> None:
     assert first["regarding"] == {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid-a"}
     assert (first["type"], first["reason"], first["action"]) == ("Warning", "GPUReportRefused", "ReadReport")
     assert first["note"].startswith("GPUNode a: went back")
-    # What events.k8s.io/v1 demands of every event.
+    # Required fields of every event in events.k8s.io/v1.
     assert len(first["note"]) <= 1024
     assert seconds(first["eventTime"]) is not None
     assert first["metadata"] == {"generateName": "a-", "namespace": "default"}
@@ -145,14 +145,14 @@ def test_of_a_node_the_same_is_said_once_in_whatever_words(writing: Writing) -> 
 def test_a_nudge_that_is_refused_is_tried_until_it_is_written(
     writing: Writing, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The right to write may be given at any time, and a server that has just started may not know of it."""
+    """The right to write may be granted at any time, and a starting server may not know of it."""
     caplog.set_level(logging.INFO, logger=event_recorder_module.__name__)
     writing.waits(Noted())
     refusal = writing.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(NODES), times=None)
     writing.recorder.start()
     writing.recorder.nudge("a")
     eventually(lambda: writing.recorder.nudge_failures["refused"] >= 3)
-    # Events are another right.
+    # Events need another right.
     writing.recorder.warn("a", None, "Reason", "note")
     writing.server.log.wait_for(writes(EVENTS))
     assert writing.recorder.nudges.total() == 0
@@ -259,7 +259,7 @@ def test_what_is_refused_of_one_node_holds_up_no_other(writing: Writing) -> None
 
 
 class Noted(Backoff):
-    """Says what it was asked, and waits for milliseconds."""
+    """Records its questions, and waits for milliseconds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -282,7 +282,7 @@ class Noted(Backoff):
 def test_a_nudge_that_fails_is_tried_again(
     writing: Writing, fault: Refuse | Reset, asked: float | None
 ) -> None:
-    """The request that it would cure is forgotten already."""
+    """The request that it would cure is already forgotten."""
     backoff = Noted()
     writing.waits(backoff)
     writing.server.faults.place(fault, writes(NODES), times=2)
@@ -296,7 +296,7 @@ def test_a_nudge_that_fails_is_tried_again(
 
 def test_a_nudge_is_tried_until_pods_would_be_looked_at_anyway(writing: Writing) -> None:
     class Longer(Noted):
-        """The third time it waits for longer than pods do."""
+        """The third wait exceeds the wait of pods."""
 
         def wait_s(self, retry_after_s: float | None = None) -> float:
             short_s = super().wait_s(retry_after_s)
@@ -335,7 +335,7 @@ def test_who_leads_no_longer_tries_no_longer(writing: Writing) -> None:
     writing.recorder.start()
     writing.recorder.nudge("a")
     eventually(lambda: not writing.active and not writing.recorder._nudges)
-    # One thread writes both: what was under way is over when the Event is there.
+    # One thread writes both: an Event in the store means that earlier writes are done.
     writing.active = True
     writing.recorder.warn("a", None, "Reason", "note")
     writing.server.log.wait_for(writes(EVENTS))

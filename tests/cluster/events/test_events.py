@@ -1,4 +1,4 @@
-"""Events: where a pod was placed and why, nodes whose reports grow old, memory that nobody known uses."""
+"""Events: where a pod was placed and why, nodes with old reports, memory used by unknown processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 
 
 def decide(living: Living, asking: Json, names: str = "ab") -> list[str]:
-    """What kube-scheduler does with a pod before it is bound."""
+    """kube-scheduler's requests for a pod before it is bound."""
     extender = living.extender
     answer = extender.filter(names_body(asking, list(names)), time.monotonic() + 60)
     extender.record.answered("filter", answer)
@@ -139,7 +139,7 @@ def test_events_that_cannot_be_written_hold_up_nothing(living: Living, fault: Re
 def test_too_many_at_once_are_dropped_and_counted(
     server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # However long it takes to tell of them, it is at once.
+    # The Events are about one moment, however long their writes take.
     monkeypatch.setattr(event_recorder_module, "_POD_EVENTS_PER_S", 0.0)
     recorder = EventRecorder(transport, lambda: True)
     for i in range(80):

@@ -1,4 +1,6 @@
-"""kube-scheduler is told what it cannot see: once, by the active extender, and only where it helps a pod."""
+"""kube-scheduler learns of changes that it cannot see: once, from the active extender, and only for the good
+of a pod.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.kube_objects import GFD_H100, SHARE, Json, gpu, holder, node, pod
 pytestmark = pytest.mark.usefixtures("impatient")
 EVENTS = "/apis/events.k8s.io/v1/events"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases"
-# As if everything had been refused long before.
+# As if every refusal were long ago.
 LONG_AGO_S = -60.0
 SLICE = {"enabled": True, "instances": [{"uuid": "MIG-0", "profile": "1g.10gb", "start": 0, "size": 1}]}
 
@@ -40,7 +42,7 @@ def living(server: ApiServer, transport: Transport) -> Iterator[Living]:
 
 
 def full(living: Living) -> None:
-    """Nothing is free, and both GPUs are sick."""
+    """No GPU is free, and both are sick."""
     for name in "ab":
         living.report(name, gpu(0, **SICK))
     living.start()
@@ -48,7 +50,7 @@ def full(living: Living) -> None:
 
 
 def looked(living: Living) -> None:
-    """Wait until the changes so far were looked at, twice over."""
+    """Wait until the changes so far were examined twice."""
     for _ in range(2):
         before = living.live._cured_at
         living.live._cache._changed.setdefault("nobody", Cause.NODE)
@@ -132,7 +134,7 @@ def test_the_end_of_a_place_that_preempt_named_is_told(
 
 
 def test_a_release_that_kube_scheduler_saw_first_is_told(living: Living) -> None:
-    """It heard of the pod's end, asked, and was refused, because we had not heard yet."""
+    """It saw the pod's end, asked, and was refused, because the extender had not seen it yet."""
     for name in "ab":
         living.bind(f"p-{name}", on=name)
     living.start()
@@ -170,7 +172,7 @@ def test_a_nudge_is_no_change_that_is_nudged_about(living: Living) -> None:
 
 
 def test_the_beginning_is_told_on_a_node_with_gpus(living: Living) -> None:
-    """Pods may wait that were refused before this process began."""
+    """Pods refused before this process began may wait."""
     for name in "ab":
         living.server.store.delete(NODES, name)
     living.server.store.put_all(NODES, [node("0-cpu"), node("c", {WHOLE: "8"}, labels=GFD_H100)])
@@ -208,7 +210,7 @@ class TestOfTwoExtenders:
         self.lease(server, "other")
         pair.start()
         assert pair.fitting(TWO) == ""
-        # Requests are answered a moment before the beginning is told to whoever is active.
+        # Requests are answered shortly before the active extender learns of its start.
         looked(pair)
         self.lease(server, "me")
         eventually(lambda: pair.live.status().active)
@@ -228,7 +230,7 @@ class TestOfTwoExtenders:
         looked(pair)
         self.lease(server, "me")
         (event,) = server.log.wait_for(writes(EVENTS))
-        # What was put right meanwhile is nobody's business; of the others the latest is.
+        # Changes that are undone meanwhile do not count; the latest of the others does.
         assert (event.json()["regarding"]["name"], event.json()["regarding"]["uid"]) == ("b", "uid-b")
         assert "GPUNode b" in event.json()["note"]
         looked(pair)
@@ -242,7 +244,7 @@ class TestOfTwoExtenders:
 
 
 def test_what_the_last_report_says_of_a_pod_that_is_gone_does_not_count(living: Living) -> None:
-    """The agent's next one may be ten seconds away; kube-scheduler's retry is now."""
+    """The agent's next report may be ten seconds away; kube-scheduler's retry is now."""
     living.report("a", gpu(0, holders=[holder("p-a", container="main")]))
     for name in "ab":
         living.bind(f"p-{name}", on=name)

@@ -1,4 +1,4 @@
-"""What people are told of nodes that are to take shares, and cannot."""
+"""Events about nodes that should take shares and cannot."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ UNPLACED = bound("unplaced", wants(1000, SHARE))
 
 
 def shared(*pods: BoundPod, plugin: int = 0) -> NodeInfo:
-    """A node of shares with one GPU, and so many GPUs that a device plugin hands out."""
+    """A node of shares with one GPU, and so many GPUs of a device plugin."""
     allocatable = {WHOLE: plugin, SHARE: 70_000}
     return replace(node(device(0), pods=pods), uid="node-uid", share_node=True, allocatable=allocatable)
 
 
 class Told:
-    """What people are told of node n."""
+    """The Events on node n."""
 
     def __init__(self) -> None:
         self.reasons: list[str] = []

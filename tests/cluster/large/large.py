@@ -1,7 +1,7 @@
-"""A large cluster for tests and benchmarks: Nodes, GPUNodes and Pods as long as real ones, always the same.
+"""A large cluster for tests and benchmarks: Nodes, GPUNodes and Pods of real size, always the same.
 
-One pod in ten asks for a GPU and is bound to a node that has one free; the GPUNodes say which it holds. Pods
-for which no GPU is left are pending.
+One pod in ten requests a GPU and is bound to a node with a free one; the GPUNodes report it as holder. Pods
+without a free GPU are pending.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.kube_objects import Json
 
 SEED = 20261121
 DEVICES = 8
-# One pod in so many asks for a GPU.
+# One pod in so many requests a GPU.
 GPU_EVERY = 10
 _CREATED = "2026-09-01T08:00:00Z"
 
@@ -47,7 +47,7 @@ def nodes(count: int, devices: int = DEVICES) -> Iterator[Json]:
 
 
 def gpunodes(count: int, devices: int = DEVICES, pods: int = 0) -> Iterator[Json]:
-    """The Nodes' GPUNodes, some 6 kB with 8 devices, whose holders are those of so many ``pods``."""
+    """The Nodes' GPUNodes, some 6 kB with 8 devices, held by some of so many ``pods``."""
     held = {place: index for index, place in placement(pods, count, devices).items()}
     for index in range(count):
         uuids = [device_uuid(index, device) for device in range(devices)]

@@ -1,8 +1,8 @@
 """An API server with a large cluster, in a process of its own, that goes away, changes and comes back.
 
-    python -m tests.cluster.large.large_outage --nodes 2000 --pods 20000
+python -m tests.cluster.large.large_outage --nodes 2000 --pods 20000
 
-It does what each line of its input asks for, and prints a line when that is done.
+It performs each line of its input, and then prints a line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.cluster.large import large
 from tests.cluster.large.large_server import fill, reported_now
 from tests.kube_objects import Json
 
-# What changes while the server is away.
+# The changes during the outage.
 RESIZED, SICK, FREED, BUDGET = large.node_name(1), large.node_name(2), 0, "budget"
 
 
@@ -67,7 +67,7 @@ class LargeOutage:
         self.kubeconfig = kubeconfig
 
     def leave(self, *, compact: bool) -> None:
-        """Go away; the cluster changes, and what happened is forgotten with ``compact``."""
+        """Go away; the cluster changes, and with ``compact`` its history is forgotten."""
         self._do("leave compact" if compact else "leave")
 
     def come_back(self, errors_s: float = 0.0) -> None:
@@ -96,7 +96,7 @@ def running(nodes: int, pods: int) -> Iterator[LargeOutage]:
 
 
 def serve(server: ApiServer, asked: IO[str]) -> None:
-    """Do what each line asks for, until there are no more."""
+    """Perform each line until the end of the input."""
     for line in asked:
         what, *how = line.split()
         if what == "leave":

@@ -1,4 +1,4 @@
-"""A pod of a large cluster, as long as pods are that a Deployment made and a kubelet runs."""
+"""A pod of a large cluster, as long as a real one of a Deployment that a kubelet runs."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ _MANAGED_FIELDS: list[Json] = [
 
 @dataclass(frozen=True, slots=True)
 class LargePod:
-    """Who a pod is; ``index`` counts all pods of the cluster."""
+    """The pod's identity; ``index`` counts all pods of the cluster."""
 
     index: int
     namespace: str

@@ -1,4 +1,4 @@
-"""The status of a large cluster's GPUNode, as an agent would write it: H100s, some held by a pod."""
+"""The status of a large cluster's GPUNode, as from an agent: H100s, some held by a pod."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _device(number: int, uuid: str, holder: LargePod | None) -> Json:
 
 
 def managed_fields(status: Json) -> Json:
-    """The entry of metadata.managedFields that the agent's apply leaves."""
+    """The entry of metadata.managedFields from the agent's apply."""
     fields: Json = {f"f:{key}": {} for key in status if key != "devices"}
     devices: Json = {
         f'k:{{"uuid":"{device["uuid"]}"}}': {".": {}} | {f"f:{key}": {} for key in device}

@@ -1,7 +1,7 @@
 """The command ``python -m tests.cluster.api.api_server``: a large cluster on a server of its own.
 
-SIGUSR1 begins and ends the events; SIGUSR2 ends all watches and forgets where they were, so that everything
-is listed anew.
+SIGUSR1 starts and stops the events; SIGUSR2 ends all watches and forgets their positions, so that all objects
+are listed again.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Events:
         self._thread.join()
 
     def make(self) -> None:
-        """Make the next event."""
+        """Perform the next event."""
         number = self.made
         if (number % _NODE_EVERY == 0 or not self._pods) and self._nodes:
             self._store.update(NODES, self._random.choice(self._nodes), self._heartbeat)
@@ -92,7 +92,7 @@ class Events:
         return node | {}
 
     def _refresh(self, gpu_node: Json) -> Json:
-        """A report in which the memory of one GPU has moved."""
+        """A report with a changed amount of one GPU's memory."""
         status = gpu_node["status"]
         status["sequence"] += 1
         device = self._random.choice(status["devices"])
@@ -107,14 +107,14 @@ class Events:
 
 
 def reported_now(gpu_node: Json, now: str) -> Json:
-    """The same, written at this time."""
+    """The same report with this time."""
     for entry in gpu_node["metadata"]["managedFields"]:
         entry["time"] = now
     return gpu_node | {}
 
 
 def fill(store: Store, nodes: int, pods: int, devices: int = large.DEVICES) -> None:
-    """Put a large cluster into a store, and forget that it came piece by piece."""
+    """Put a large cluster into a store, without a history of its creation."""
     store.put_all(NODES, large.nodes(nodes, devices))
     reports = large.gpunodes(nodes, devices, pods)
     store.put_all(GPU_NODES, (reported_now(report, store.now()) for report in reports))
@@ -146,7 +146,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _until_told(server: ApiServer, events: Callable[[], Events], happens: bool) -> None:
-    """Do what signals ask for, until one asks to end."""
+    """Act on signals until one ends the server."""
     with contextlib.ExitStack() as happening:
         if happens:
             happening.enter_context(events())

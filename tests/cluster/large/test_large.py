@@ -1,4 +1,4 @@
-"""The large cluster: objects as the API takes them, of a real one's size, that agree with each other."""
+"""The large cluster: valid objects of real size that agree with each other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean"
 
 
 def faults(path: str, schema: Json, value: object) -> Iterator[str]:
-    """What a structural schema says against a value; its CEL rules are not asked."""
+    """The violations of a structural schema by a value; CEL rules are not evaluated."""
     if not isinstance(value, TYPES[schema["type"]]):
         yield f"{path}: {value!r} is no {schema['type']}"
     elif isinstance(value, dict):

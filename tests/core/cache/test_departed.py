@@ -1,4 +1,4 @@
-"""Pods that left after the last report: what it says of them no longer counts, until the next one speaks."""
+"""Pods that left after the last report: their devices count as free until the next report."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_report_of_after_is_believed_and_one_of_before_is_not() -> None:
 
 @pytest.mark.parametrize("leaves", ["is deleted", "finishes"])
 def test_a_whole_gpu_is_free_when_its_pod(leaves: str) -> None:
-    """Though the agent still names it, and goes on naming it: kubelet's older releases do."""
+    """The agent still names the pod, and continues to: older kubelets do."""
     named = device(0, holders=(BY_NAME,))
     built = inventory(named, pods=(WHOLE_P,))
     assert free_units(info(built)) == {"GPU-0": {WHOLE: 0}}
@@ -89,7 +89,7 @@ def test_a_whole_gpu_is_free_when_its_pod(leaves: str) -> None:
 
 
 def test_a_pod_of_the_same_name_is_another_pod() -> None:
-    """A StatefulSet's: the agent, which knows names only, names the new one."""
+    """A pod of a StatefulSet: the agent knows names only, so it names the new one."""
     built = inventory(device(0, holders=(BY_NAME,)), device(1), pods=(WHOLE_P,))
     built.remove_pod("uid-p", 10.0)
     built.confirm(replace(WHOLE_P, uid="a-uid-before"), "a", 10.0)

@@ -1,4 +1,4 @@
-"""Events in, what is known of each node out: against a model of a few dictionaries, and case by case."""
+"""Events in, the state of each node out: against a model of a few dictionaries, and case by case."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Told:
 
 
 class Model(RuleBasedStateMachine):
-    """Everything that was told last, and what follows by the rules of the reference."""
+    """The last value of every object, and the consequences by the rules of the reference."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class Model(RuleBasedStateMachine):
         self.arrived(name, self.now - age_s)
 
     def arrived(self, name: str, received_at: float) -> None:
-        """A report of before a pod left says nothing of its leaving; nor does one of the moment after."""
+        """A report from before a pod's departure does not confirm it; nor does one from the moment after."""
         for uid, (node, _, gone_at) in list(self.departed.items()):
             if node == name and received_at >= gone_at + 2.0:
                 del self.departed[uid]
@@ -128,7 +128,7 @@ class Model(RuleBasedStateMachine):
         self.inventory.tick(self.now)
 
     def told(self, name: str) -> Told | None:
-        """The report that counts: one of a former node of that name does not."""
+        """The report that counts; a report of a former node of that name does not."""
         told, record = self.reports.get(name), self.records.get(name)
         if told is None or (record is not None and told.owner not in (None, record.uid)):
             return None
@@ -174,7 +174,7 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def tells_every_change(self) -> None:
-        """Whoever asks only about what changed knows everything."""
+        """A reader of the changes alone sees the whole state."""
         for name in self.inventory.take_changes():
             self.shown[name] = self.inventory.info(name)
         for name in "ab":
@@ -191,7 +191,7 @@ class Model(RuleBasedStateMachine):
 
 
 def _undated(info: NodeInfo) -> NodeInfo:
-    """Without what a report says of its own time, which no decision looks at."""
+    """Without the report's own times, which do not affect decisions."""
     report = info.report and replace(info.report, sequence=None, reported_at=None)
     return replace(info, report=report)
 
@@ -201,7 +201,7 @@ TestAgainstAModel = Model.TestCase
 
 
 class TestCauses:
-    """Why a node is not what it was decides who has to be told."""
+    """The reason for a node's change decides who is notified."""
 
     def inventory(self) -> Cache:
         built = Cache(STALE_S, MISSING_S)
@@ -292,7 +292,7 @@ LABELLED = NodeRecord(uid="n", allocatable={SHARE: 5000}, share_node=True)
 
 
 class TestWhereSharesAreBound:
-    """An amount that stands on any other node is somebody else's, or not taken away yet."""
+    """An amount on any other node belongs to another pod, or is not removed yet."""
 
     def amount(
         self, record: NodeRecord, *, enforcing: bool, resources: ResourceNames | None = None
@@ -332,7 +332,7 @@ class TestWhereSharesAreBound:
 
 
 def test_several_bindings_of_one_pod_hold_the_same_devices_once() -> None:
-    """At most one of them comes true; those that name other devices count beside it."""
+    """At most one of them succeeds; those with other devices count beside it."""
     inventory = Cache(STALE_S, MISSING_S)
     inventory.update_node("a", NodeRecord("first", {WHOLE: 2}), 0.0)
     inventory.update_report("a", TWO, 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Who holds what on which node, event by event; and that nothing is left when all have gone."""
+"""Holders by node, event by event; after all have left, nothing remains."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def key(word: str) -> tuple[str, str]:
 
 
 class Told:
-    """A ledger that is told in words, and says in words who holds."""
+    """A ledger with events in words, and holders in words."""
 
     def __init__(self) -> None:
         self.ledger = Ledger()
 
     def tell(self, *events: str) -> Told:
-        """Events such as "seen p a": what, of which pod, on which node (a)."""
+        """Events such as "seen p a": event, pod, node (a)."""
         for event in events:
             what, subject, node_name, *_ = *event.split(), "a", "a"
             self._verbs()[what](subject, node_name)
@@ -76,7 +76,7 @@ class Told:
 
     @staticmethod
     def _intents(words: str) -> list[Intent]:
-        """p@1,q@1/you: an intent each, by whom."""
+        """p@1,q@1/you: one intent each, with its author."""
         found = []
         for word in words.split(","):
             if word != "-":
@@ -263,7 +263,7 @@ def test_no_memory_is_promised_twice(
     leaving=st.lists(st.integers(0, 11), max_size=12),
 )
 def test_what_is_promised_is_the_sum_of_those_who_hold(sizes: list[int], leaving: list[int]) -> None:
-    """Counted anew each time, there is nothing that could drift."""
+    """A full recount each time, so that nothing can drift."""
     built = inventory(1000)
     holding: dict[str, int] = {}
     for i, mib in enumerate(sizes):

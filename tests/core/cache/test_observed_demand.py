@@ -1,4 +1,4 @@
-"""Pods as they come, and what they say of those to come."""
+"""Observed pods, and the forecast from them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_drift_is_followed() -> None:
     for task in (ONE, TWO):
         for _ in range(HALF_LIFE_PODS):
             arrivals.came(task, None)
-    # Of the first ones half is left, and a little less of those of which nothing is known.
+    # Half of the first ones remains, and slightly less of the unknown ones.
     assert part(arrivals, TWO) == pytest.approx(2 / 3, abs=0.01)
 
 
@@ -62,7 +62,7 @@ class TestTooManyKinds:
                 arrivals.came(ONE, None)
         workload = arrivals.workload()
         assert len(workload.parts) <= 1.25 * MAX_CLASSES
-        # One in eleven, though each of the others is one of ten thousand.
+        # One in eleven, although each of the others is one of ten thousand.
         assert workload.parts[ONE] == pytest.approx(1 / 11, rel=0.05)
 
     def test_what_is_forgotten_may_have_asked_anything(self) -> None:

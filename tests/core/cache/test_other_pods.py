@@ -1,4 +1,6 @@
-"""The CPU of a node: whatever happens, what is published is what pods ask there, in coarse steps."""
+"""The CPU of a node: after any events the published value is the sum of its pods' requests, in coarse
+steps.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ class Model(RuleBasedStateMachine):
             self.gone.add(uid)
 
     def recount(self, info: NodeInfo, name: str) -> int:
-        """What pods ask there, one by one."""
+        """The pods' requests there, one by one."""
         if info.report is None and info.estimate is None:
             return 0
         return sum(p.cpu_milli for p in self.others.values() if p.node == name)

@@ -1,4 +1,4 @@
-"""Pods that wait for a node: they wait until they are bound or gone, and then for good."""
+"""Pods that wait for a node: from their creation until they are bound or deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which node a pod gets, in sentences: what priority, strategy, models and MIG mean for the choice."""
+"""The chosen node, in sentences: the effect of priority, strategy, models and MIG."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ SICK = {"sick": node(*gpus(8, sick=1)), "sound": node(*gpus(8, held=1))}
 
 
 def neighbour(priority: int, count: int) -> NodeInfo:
-    """Eight GPUs, of which a pod of that priority has some."""
+    """Eight GPUs; a pod of that priority holds some."""
     pod = bound("held", wants(count, WHOLE), priority=priority)
     devices = [device(i, holders=(Holder(uid=pod.uid),) if i < count else ()) for i in range(8)]
     return node(*devices, pods=(pod,), allocatable={WHOLE: 8})
 
 
 def share_neighbour(priority: int) -> NodeInfo:
-    """A GPU with a share of a pod of that priority."""
+    """A GPU with a share of a pod with that priority."""
     pod = bound("held", wants(30_000, SHARE), priority=priority, devices={"main": ("GPU-0",)})
     return node(device(0), pods=(pod,))
 
@@ -171,7 +171,7 @@ def test_the_best_node_is(request_: GpuRequest, nodes: dict[str, NodeInfo], expe
 @pytest.mark.parametrize("policy", ["binpack", "spread", "fragmentation"])
 @pytest.mark.parametrize("priority", [LOW, 0, HIGH])
 def test_nodes_known_by_labels_come_after_all_reported_ones(policy: str, priority: int) -> None:
-    # The worst a report can say, against the best a label can.
+    # The worst report against the best label.
     reported = node(*gpus(8, held=3, sick=4), spot=priority > 0)
     nodes = {"labelled": labelled("NVIDIA A100-SXM4-80GB", memory_mib=81920), "reported": reported}
     request = whole(models=("A100", "H100"), priority=priority, soft_preferences=True)

@@ -1,4 +1,4 @@
-"""A GPU that an operator cordoned keeps what it has and takes nothing new."""
+"""A cordoned GPU keeps its pods and takes no new ones."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_what_it_has_stays() -> None:
 
 @st.composite
 def cordoned_clusters(draw: st.DrawFn) -> tuple[NodeInfo, ...]:
-    """Random clusters, of whose GPUs some are cordoned."""
+    """Random clusters with some cordoned GPUs."""
     found = []
     for info in draw(clusters()):
         if info.report is not None:
@@ -140,7 +140,7 @@ def cordoned_clusters(draw: st.DrawFn) -> tuple[NodeInfo, ...]:
 
 
 def free_where_cordoned(node: Node) -> set[str]:
-    """The resources of which a cordoned, healthy GPU has a unit free."""
+    """The resources with a free unit on a cordoned, healthy GPU."""
     assert node.info.report is not None
     cordoned = {one.uuid for one in node.info.report.devices if one.cordoned and one.healthy}
     return {
@@ -160,7 +160,7 @@ def test_it_takes_nothing_new(cluster: Sequence[NodeInfo], asked: list[GpuReques
         assert one.info.report is not None
         cordoned = {device.uuid for device in one.info.report.devices if device.cordoned}
         for uuid, slot in zip(one.uuids, one.state.slots, strict=True):
-            # No share is ever put where there is no room.
+            # No share is placed where no room is.
             assert uuid not in cordoned or slot.share_free_mib == -1
     for request in asked:
         verdict = filter_nodes(request, snapshot, Policy()).verdict

@@ -1,4 +1,4 @@
-"""What a decision promises whatever the cluster and the request: laws of verdicts, totals and points."""
+"""Laws of a decision for any cluster and request: verdicts, totals and points."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def returned(decision: Decision, names: Sequence[str], limit: int) -> set[str]:
 
 @st.composite
 def tied_clusters(draw: st.DrawFn) -> tuple[NodeInfo, ...]:
-    """Nodes of four GPUs, none to all of them held, so that there are few distinct totals and many ties."""
+    """Nodes of four GPUs with none to all of them held: few distinct totals and many ties."""
     held = draw(st.lists(st.integers(0, 4), min_size=1, max_size=len(NODE_NAMES)))
     return tuple(
         replace(node(*(device(i, holders=HELD if i < n else ()) for i in range(4))), name=name)
@@ -139,7 +139,7 @@ def test_points_use_the_whole_scale() -> None:
     assert points(np.array([0.1, 0.9, 0.5, 0.86, 0.1, -np.inf])).tolist() == [0, 10, 5, 9, 0, 0]
     assert points(np.array([0.1, 0.9, 0.5, 0.86, 0.1, -np.inf]), TOLERANCE).tolist() == [0, 10, 5, 10, 0, 0]
     assert points(np.array([0.3, 0.3])).tolist() == [10, 10]
-    # So close to the best that their distances to the worst are equal, and yet not the best.
+    # So close to the best that their distances to the worst are equal, but not the best.
     assert points(np.array([-1.0, 0.1, np.nextafter(0.1, 0.0)])).tolist() == [0, 10, 9]
 
 
@@ -202,7 +202,7 @@ def test_a_weight_of_zero_drops_the_term() -> None:
 
 @st.composite
 def emptier(draw: st.DrawFn, info: NodeInfo) -> NodeInfo:
-    """The same node with less memory used, and with pods and strangers that hold smaller shares."""
+    """The same node with less used memory, and with smaller shares of pods and unknown holders."""
 
     def less(mib: int, least: int = 0) -> int:
         return max(least, mib * draw(st.sampled_from((0, 1, 3, 4))) // 4)

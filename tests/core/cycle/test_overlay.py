@@ -28,9 +28,9 @@ from tests.core.reported import ONE_G, SHARE, bound, device, node, sliced, wants
 from tests.strategies import RESOURCES, bound_pods, clusters, several_requests, snapshot_of, workloads
 
 SIZING = Sizing(Policy(max_candidates=3), RESOURCES, 10)
-# Two GPUs of two sizes; the one with less room for shares is first, and stands for the node.
+# Two GPUs of two sizes; the one with less room for shares comes first and represents the node.
 UNEVEN = node(device(0), device(1, memory=Memory(81920, 1000)), cpu_milli=64_000)
-# One MIG instance, which a pod holds.
+# One MIG instance, held by a pod.
 CUT = node(
     device(0, mig=sliced(("1g.10gb", 4), holders={4: Holder(uid="uid-m")})),
     pods=(bound("m", wants(1, ONE_G)),),
@@ -42,7 +42,7 @@ SHARES = st.lists(st.tuples(st.sampled_from((0, 1)), st.sampled_from((500, 2_000
 
 @st.composite
 def lopsided(draw: DrawFn) -> tuple[NodeInfo, ...]:
-    """Nodes that count differently when pods come or go: as another size, or by what MIG instances cost."""
+    """Nodes that change with arriving or leaving pods: in size, or in the cost of MIG instances."""
 
     def one(name: str) -> NodeInfo:
         if draw(st.booleans()):
@@ -99,7 +99,7 @@ def assert_same(decision: Decision, again: Decision) -> None:
         weight for _, weight, _ in again.scored.terms
     ]
     for (_, _, value), (_, _, other) in zip(decision.scored.terms, again.scored.terms, strict=True):
-        # Scores mean nothing on nodes that do not fit.
+        # Scores of nodes that do not fit are undefined.
         fits = again.fits[there]
         np.testing.assert_allclose(value[here][fits], other[there][fits], atol=1e-9)
     assert decision.obstacles[here].tolist() == again.obstacles[there].tolist()
@@ -131,7 +131,7 @@ def test_an_overlay_equals_a_table_of_the_same_nodes(
 ) -> None:
     base = snapshot_of(infos, workload=workload)
     otherwise = seen_differently((base.nodes[name].info for name in base.unsettled), uid, priority)
-    # As where a pod is explained that has its node.
+    # As in the explanation of a pod that has its node.
     left = base.nodes[data.draw(st.sampled_from(sorted(base.nodes)))].info
     gone = data.draw(st.sampled_from((None, *left.pods)))
     if gone is not None:

@@ -1,4 +1,4 @@
-"""Whether a pod fits one node, and why not, in sentences."""
+"""Whether a pod fits one node, and the reason if not, in sentences."""
 
 from __future__ import annotations
 

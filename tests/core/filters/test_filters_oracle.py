@@ -1,4 +1,4 @@
-"""Every vectorised filter answers what a plain loop over one node answers, on random clusters."""
+"""Every vectorised filter equals a plain loop over one node, on random clusters."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_filters_ask_in_the_order_in_which_reasons_are_listed() -> None:
 
 
 def disagreeing(snapshot: Snapshot, request: GpuRequest) -> list[str]:
-    """The filters that say of some node what their oracle does not."""
+    """The filters whose answer for some node differs from the oracle."""
     view = View(request, snapshot)
-    # What a filter says of a node that an earlier one refused means nothing.
+    # A filter's answer for a node that an earlier filter refused is undefined.
     asked = np.ones(len(snapshot.states), np.bool_)
     wrong = []
     for criterion in FILTERS:

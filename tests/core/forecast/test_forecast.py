@@ -1,4 +1,4 @@
-"""The tables of what the pods to come can use: by hand, and class by class."""
+"""The tables of what future pods can use: by hand, and class by class."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_cpu_per_gpu_is_of_all_pods_and_of_what_they_ask_there() -> None:
         TaskClass(8000, gpus=1): 1,
     }
     assert forecast(counts).cores_per_gpu[0] == pytest.approx((8 + 2 + 8) / 2)
-    # Where no shares are taken, these bring no CPU either.
+    # Where no shares are accepted, share pods bring no CPU either.
     assert forecast(counts, DeviceKind(T4, 0, True)).cores_per_gpu[0] == pytest.approx(2 + 8)
     assert Forecast(UNKNOWN, (BOTH,)).cores_per_gpu[0] == 0
 

@@ -1,4 +1,4 @@
-"""MIG instances go where those to come lose the least: which node wins, and what is told of it."""
+"""MIG instances go where future instances lose the least: the best node, and its explanation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def mixed(name: str, *migs: Mig) -> NodeInfo:
     return replace(node(*devices, report={"mig_strategy": "mixed"}), name=name)
 
 
-# Room beside a 1g that spoils a half already, room in the only half that is whole.
+# Room beside a 1g that breaks a half already, and room in the only whole half.
 SPOILT = sliced(("1g.10gb", 0), ("1g.10gb", 1), holders={0: SOMEONE})
 EMPTY = sliced(("1g.10gb", 0))
 FULL = sliced(*(("1g.10gb", start) for start in range(7)), holders=dict.fromkeys(range(6), SOMEONE))
@@ -159,7 +159,7 @@ ONE_G = "nvidia.com/mig-1g.10gb"
 
 
 def loss_of_a(snapshot: Snapshot) -> float:
-    """What an instance costs on node a."""
+    """The cost of an instance on node a."""
     return float(snapshot.mig_loss(ONE_G)[snapshot.state_of[snapshot.rows(["a"])[0]]])
 
 

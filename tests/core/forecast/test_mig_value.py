@@ -1,4 +1,4 @@
-"""MIG placements by worth: hand-worked masks, laws, and every start tried in plain Python."""
+"""MIG placements by value: hand-worked masks, laws, and every start tried in plain Python."""
 
 from __future__ import annotations
 

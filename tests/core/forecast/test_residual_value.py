@@ -1,4 +1,4 @@
-"""The worth of residuals: hand-worked mixes, laws, and every way to fill GPUs tried on small ones."""
+"""The value of residuals: hand-worked mixes, laws, and every way to fill small GPUs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def fewest(demand: dict[int, int], capacity: int) -> float:
     sizes = sorted(demand)
     wanted = np.array([demand[size] for size in sizes], float)
     best = np.inf
-    # A pattern may also be used for less than it holds.
+    # A pattern may also be used for smaller contents.
     columns = [
         *patterns(sizes, capacity),
         *(tuple(-(i == j) for j in range(len(sizes))) for i in range(len(sizes))),
@@ -73,14 +73,14 @@ def fewest(demand: dict[int, int], capacity: int) -> float:
 def test_together_pods_are_worth_the_fewest_gpus_that_hold_them(case: tuple[dict[int, int], int]) -> None:
     demand, capacity = case
     worth = residual_values(demand, capacity)
-    # No filling is worth more than a GPU, so that pods are never worth more than the GPUs that hold them.
+    # No filling is worth more than a GPU, so that pods never exceed the value of the GPUs that hold them.
     for counts in patterns(sorted(demand), capacity):
         assert sum(n * worth[size] for n, size in zip(counts, sorted(demand), strict=True)) <= 1 + 1e-9
     assert sum(n * worth[size] for size, n in demand.items()) == pytest.approx(fewest(demand, capacity))
 
 
 def is_lawful(worth: Floats) -> bool:
-    """Never falling, from nothing to a GPU; two residuals apart are worth no more than together."""
+    """Monotonic, from zero to one GPU; two residuals apart are worth no more than together."""
     ends = worth[0] == 0 and worth[-1] == 1
     apart = [worth[one] + worth[: len(worth) - one] <= worth[one:] + 1e-9 for one in range(len(worth))]
     return bool(ends and (np.diff(worth) >= 0).all() and all(each.all() for each in apart))
@@ -92,7 +92,7 @@ def test_small_mixes_are_lawful(case: tuple[dict[int, int], int]) -> None:
 
 
 def at_least(demand: dict[int, float], capacity: int) -> float:
-    """GPUs that any way to hold all pods takes, by functions that no filling exceeds.
+    """A lower bound of the GPUs for all pods, by functions that no filling exceeds.
 
     The first counts amounts; the others are u^(k) of Fekete and Schepers, "New classes of fast lower bounds
     for bin packing problems", Mathematical Programming 91, 2001.
@@ -127,7 +127,7 @@ def test_large_mixes_are_lawful_and_worth_what_they_need(
     worth = residual_values(demand, 1000)
     assert is_lawful(worth)
     pods = sum(n * float(worth[size]) for size, n in demand.items())
-    # Large mixes are given up at a per cent below the best at the worst.
+    # Large mixes stop at most a per cent below the best.
     assert pods >= at_least(demand, 1000) * (0.99 if count == 64 else 1 - 1e-6)
 
 

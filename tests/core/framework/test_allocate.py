@@ -1,4 +1,4 @@
-"""Which GPU each share gets: exact where it can be, within its room always, and never without end."""
+"""The GPU of each share: exact where possible, always within the GPU's room, in bounded time."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def test_what_a_pod_holds_anyway_comes_first(
     )
     for cost in COSTS:
         fit = ShareFit(columns([room]), shares, everywhere([room]), cost)
-        # From the last one that runs on: a sidecar goes where it costs least.
+        # From the last continuing one: a sidecar goes where it costs least.
         assert [int(slot[0]) for slot in fit.slots][len(running) - 1 :] == slots
 
 
@@ -277,11 +277,11 @@ def test_a_hostile_pod_gets_no_more_search_than_there_is_budget(
     beside = tuple(range(running))
     shares = ShareAsk(
         tuple((f"c{i}", mib) for i, mib in enumerate(sizes)),
-        # Only the last one may be in the way, after all others were looked at.
+        # Only the last GPU may be in the way, after a search of all others.
         tuple(InitShare(f"i{i}", init_mib if i == init - 1 else 1, beside) for i in range(init)),
     )
     ShareFit(room, shares, np.ones(states, np.bool_), emptiest)
-    # One look at all GPUs and init containers is what the last step may cost beyond the budget.
+    # The last step may exceed the budget by one look at all GPUs and init containers.
     assert min(left, default=0) >= -(16 + init * (running + 16))
 
 

@@ -1,4 +1,4 @@
-"""What pods use of a GPU that they do not hold: no room for anybody, and no reason to leave the GPU alone."""
+"""Memory that pods use on GPUs they do not hold: it is not free, and the GPU still takes pods."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def test_what_is_left_for_shares(memory: Memory, holders: tuple[Holder, ...], fr
     ],
 )
 def test_a_gpu_that_others_use_is_free_with_less_memory(used_by_others: Device) -> None:
-    """A monitor with a context on every GPU must not empty a cluster; who needs the memory says so."""
+    """A monitor with a context on every GPU must not empty a cluster; a pod that needs the memory requests
+    it.
+    """
     info = node(used_by_others, device(1))
     assert free_units(info) == {"GPU-0": {WHOLE: 1}, "GPU-1": {WHOLE: 1}}
     (unit,) = slots(info)["GPU-0"].units
@@ -50,7 +52,7 @@ def test_a_gpu_that_others_use_is_free_with_less_memory(used_by_others: Device) 
 
 
 def test_use_by_a_pod_of_another_gpu_counts_where_it_is() -> None:
-    """Beside what the pods there were promised."""
+    """Beside the promises to the pods there."""
     other = bound("q", wants(1000, SHARE), devices={"main": ("GPU-1",)})
     user = device(1, memory=Memory(81920, used_mib=500), holders=(Holder(uid="uid-p", memory_mib=500),))
     found = slots(node(device(0), user, pods=(*PODS, other)))

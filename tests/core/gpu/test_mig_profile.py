@@ -1,4 +1,4 @@
-"""MIG profile names, resource names and the memory of profiles, against what NVIDIA's components write."""
+"""MIG profile names, resource names and profile memory, as NVIDIA's components write them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from scheduler_ext.core.gpu.mig_profile import parse_profile, profile_from_resource, resource_from_profile
 from scheduler_ext.core.gpu.mig_tables import FALLBACK_PROFILES
 
-# Total memory of the GPU as NVML reports it (MiB), of the models whose profile memory is known.
+# Total memory of the GPU as NVML reports it (MiB), for models with known profile memory.
 TOTAL_MIB = {
     "A30-24GB": 24576,
     "A100-40GB": 40960,
@@ -117,8 +117,9 @@ def test_every_profile_of_the_tables_has_a_resource_of_its_own() -> None:
 
 
 def named_gb(mig_mib: int, total_mib: int) -> int:
-    """The GB in the name of a profile, as go-nvlib has it: whole eighths of the GPU, rounded up, of its whole
-    GiB, rounded up; halves away from zero, where round() goes to the even."""
+    """The GB in a profile's name, as in go-nvlib: whole eighths of the GPU, rounded up, of its whole GiB,
+    rounded up; halves away from zero, unlike round().
+    """
     eighths, total_gib = -(-8 * mig_mib // total_mib), -(-total_mib // 1024)
     return (eighths * total_gib + 4) // 8
 

@@ -1,4 +1,4 @@
-"""MIG geometry against a plain-Python search over all placements, on random grids and on the real ones."""
+"""MIG geometry against a plain-Python search over all placements, on random and on real grids."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def may_join(geometry: Geometry, held: Sequence[Instance], name: str, start: int
 
 @st.composite
 def geometries(draw: st.DrawFn) -> Geometry:
-    """Grids of any size up to 12 with up to four profiles, starts anywhere, small ones and low caps often."""
+    """Grids up to 12 with up to four profiles, starts anywhere, often small with low caps."""
     grid = draw(st.integers(1, 12))
     profiles = []
     for i in range(draw(st.integers(1, 4))):

@@ -1,4 +1,4 @@
-"""Names: every way a product is written leads to one canonical name, and nothing else does."""
+"""Every spelling of a product leads to its canonical name, and no other text does."""
 
 from __future__ import annotations
 

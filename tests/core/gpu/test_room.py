@@ -1,4 +1,4 @@
-"""Laws of the room on a GPU, and that every view of free memory agrees with it."""
+"""Laws of the room on a GPU; every view of free memory agrees with it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.core.asked import whole
 from tests.core.preemption.preempt_strategies import share_nodes
 from tests.strategies import RESOURCES, clusters
 
-# Small against a GPU, so that most have room left; and now and then as large, so that some have too little.
+# Usually small against a GPU, so that room remains; sometimes as large, so that some have too little.
 mib = st.integers(0, 60) | st.integers(0, 60) | st.integers(0, 60) | st.integers(0, 700)
 percents = st.sampled_from((0, 1, 10, 90))
 memories = st.builds(Memory, st.integers(0, 999), mib, mib, st.none() | mib)
@@ -32,7 +32,7 @@ rooms = st.builds(Room.of, memories, holdings, percents)
 def test_free_is_what_the_larger_of_requests_and_use_leaves(
     memory: Memory, held: DeviceHoldings, percent: int
 ) -> None:
-    """The formula in one line, for memory that is not overcommitted by itself."""
+    """The formula in one line, for GPUs without overcommitment of their own."""
     headroom = -(-memory.total_mib * percent // 100)
     strangers = (memory.unaccounted_mib or 0) + held.foreign_mib
     explained = max(held.requested_mib, memory.used_mib - strangers - held.departed_mib)

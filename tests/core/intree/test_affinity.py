@@ -1,4 +1,6 @@
-"""Node selector terms: every operator, absent labels, malformed requirements, and the logic between terms."""
+"""Node selector terms: every operator, absent labels, malformed requirements, and the logic of several
+terms.
+"""
 
 from __future__ import annotations
 

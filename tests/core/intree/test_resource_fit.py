@@ -1,4 +1,4 @@
-"""Effective requests by the Kubernetes formula, and what a node is short of."""
+"""Effective requests by the Kubernetes formula, and the missing amounts of a node."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ requests_strategy = st.dictionaries(
 def simulated_peak(
     containers: list[dict[str, Fraction]], init_containers: list[tuple[dict[str, Fraction], bool]]
 ) -> dict[str, Fraction]:
-    """Start the pod step by step and note the most of each resource that was ever in use at once."""
+    """Start the pod step by step and record the peak of each resource."""
     running: list[dict[str, Fraction]] = []
     most: dict[str, Fraction] = {}
 

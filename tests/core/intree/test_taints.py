@@ -1,4 +1,4 @@
-"""Tolerations against taints: every operator, every empty field, and what counts as an integer."""
+"""Tolerations against taints: every operator, every empty field, and valid integers."""
 
 from __future__ import annotations
 

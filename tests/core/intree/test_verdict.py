@@ -1,4 +1,4 @@
-"""The verdict of kube-scheduler's own filters: their order, their texts, and what they add for people."""
+"""The verdict of kube-scheduler's own filters: their order, their texts, and the added explanation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much GPU memory a node of shares advertises."""
+"""The GPU memory that a node of shares advertises."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOM = 81920 - 8192
 
 
 def shares(*devices: Device, **fields: Any) -> NodeInfo:
-    """A node of shares with these devices, which a kubelet knows."""
+    """A node of shares with these devices, known to kubelet."""
     known: dict[str, Any] = {"share_node": True, "allocatable": {}}
     return node(*devices, **known | fields)
 

@@ -1,4 +1,4 @@
-"""What pods hold on devices that are not known takes as much of a node as it must, and no more."""
+"""Holdings on unknown devices take the necessary part of a node, and no more."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SLICED = sliced(("1g.10gb", 0), ("1g.10gb", 1), ("3g.40gb", 4))
 
 
 def held(*devices: Any, asks: str = WHOLE, count: int = 1, **fields: Any) -> Attribution:
-    """That of a node where one pod holds so many, and the agent has not seen which."""
+    """A node where one pod holds so many, unseen by the agent."""
     info = node(*devices, pods=(bound("running", wants(count, asks)),), **fields)
     return attribute(info, holdings_of(info, NAMES), NAMES)
 
@@ -83,7 +83,7 @@ def test_which_gpu_counts(devices: tuple[Any, ...], fields: dict[str, Any], take
 def test_where_all_that_may_be_held_are_held_none_is_uncertain() -> None:
     found = held(device(0), device(1), count=2)
     assert (charged(found), found.devices) == ({"GPU-0": 1, "GPU-1": 1}, frozenset())
-    # Nor where pods ask more than there is, which an older report may make look so.
+    # Nor where pods request more than the node has, as an older report may suggest.
     found = held(device(0), count=4)
     assert (charged(found), found.devices, found.unknown) == ({"GPU-0": 1}, frozenset(), {WHOLE: 4})
 
@@ -164,7 +164,7 @@ def test_of_labels_no_gpu_is_told_apart() -> None:
 
 
 def free(info: NodeInfo, found: Attribution, resource: str) -> int:
-    """The units of healthy GPUs that are left."""
+    """The remaining units of healthy GPUs."""
     state = resolve_held(info, found.held, NAMES, 10).state
     units = [unit for slot in state.slots if slot.healthy for unit in slot.units]
     return sum(unit.free for unit in units if unit.resource == resource)

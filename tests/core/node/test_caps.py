@@ -1,4 +1,4 @@
-"""A report can lower what GPU Feature Discovery's labels say a node has, never raise it."""
+"""A report can lower the amounts of GPU Feature Discovery's labels, never raise them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far what agents see differs from what is promised."""
+"""The difference between observed use and promises."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _left(pods: tuple[BoundPod, ...]) -> tuple[BoundPod, ...]:
 
 
 def used(used_mib: int, unaccounted_mib: int | None = None, *, by: str = "p") -> NodeInfo:
-    """A GPU with a share of 1000 MiB, of which so much is used."""
+    """A GPU with a share of 1000 MiB and this use."""
     holders = (Holder(uid=f"uid-{by}", memory_mib=used_mib - (unaccounted_mib or 0)),)
     return node(
         device(0, memory=Memory(80_000, 500, used_mib, unaccounted_mib), holders=holders), pods=PROMISED

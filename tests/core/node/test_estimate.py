@@ -1,4 +1,4 @@
-"""What GFD's labels alone say about a node's GPUs, and that no labels break the estimate."""
+"""The estimate of a node's GPUs from GFD's labels alone; no labels break it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What labels of clouds and of other vendors than NVIDIA say about a node's GPUs."""
+"""The estimate of a node's GPUs from labels of clouds and of vendors other than NVIDIA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many GPUs of a node are free: held by no pod, not even in part."""
+"""The free GPUs of a node: without any holder, even of a part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds what on a node: pods matched with what the agent saw, and what remains unknown."""
+"""Holders on a node: pods matched with the agent's observations, and the unknown rest."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ KUBELET_SAID = BY_NAME
 
 
 def test_what_kubelet_allocated_goes_before_what_is_used() -> None:
-    """A pod of two GPUs that uses one of them, and one more that is not its own."""
+    """A pod of two GPUs that uses one of them, and another GPU."""
     used = Holder(uid="uid-a", memory_mib=500)
     devices = (
         device(0, holders=(KUBELET_SAID, used)),
@@ -294,7 +294,7 @@ def test_pods_of_a_node_without_a_report_hold_without_devices() -> None:
 
 
 class TestASharePodThatSomebodyElseBound:
-    """No annotation says on which GPU its shares are."""
+    """No annotation has the GPU of its shares."""
 
     BOUND = bound("a", wants(4000, SHARE))
 

@@ -1,4 +1,4 @@
-"""What single labels say: sharing, versions, instance types, spot, changes in progress."""
+"""The meaning of single labels: sharing, versions, instance types, spot, changes in progress."""
 
 from __future__ import annotations
 

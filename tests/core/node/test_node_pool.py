@@ -1,4 +1,4 @@
-"""Which node pool a node's labels name."""
+"""The node pool in a node's labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods that wait for a node: against whom they count there."""
+"""Pods that wait for a node: the pods that they count against."""
 
 from __future__ import annotations
 

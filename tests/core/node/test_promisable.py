@@ -1,4 +1,4 @@
-"""More than a node has is never promised, and what filters accept is never too much."""
+"""Promises never exceed a node's capacity, and filters never accept too much."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEEN = Holder(uid="somebody")
 
 
 def inventory(*devices: Device, allocatable: dict[str, int] | None = None, **report: str) -> Cache:
-    """One node, a, that reported these devices; or that has no report, where there are none."""
+    """One node, a, with a report of these devices; without a report if there are none."""
     built = Cache(1000, 2000)
     built.update_node("a", NodeRecord(uid="n", allocatable=ROOM if allocatable is None else allocatable), 0.0)
     if devices:
@@ -192,7 +192,7 @@ def test_gpus_known_by_labels_alone_are_as_many_as_these_say() -> None:
 
 
 def of(info: NodeInfo) -> Cache:
-    """An inventory that knows of one node what this says."""
+    """An inventory with one node in this state."""
     everything = dict.fromkeys((WHOLE, "nvidia.com/gpu.shared", "amd.com/gpu", *MIG_RESOURCES, SHARE), 2**20)
     allocatable = everything if info.allocatable is None else dict(info.allocatable)
     built = Cache(1000, 2000, RESOURCES)

@@ -1,4 +1,4 @@
-"""From reports and holdings to what a decision sees: units, memory, caps."""
+"""From reports and holdings to the decision's view: units, memory, caps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node hands out under every MIG strategy, and when its GPUs are time-sliced or MPS-shared."""
+"""The resources of a node under every MIG strategy, and time-sliced or MPS-shared GPUs."""
 
 from __future__ import annotations
 

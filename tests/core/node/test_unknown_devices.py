@@ -1,4 +1,4 @@
-"""Most pods on plugin nodes hold GPUs that nobody has told us: they count all the same."""
+"""Most pods on plugin nodes hold unreported GPUs; they count all the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ESTIMATED = NodeInfo(
 
 
 def winner(kind: NodeInfo, request: GpuRequest, policy: Policy | None = None) -> str:
-    """Who wins: ``full``, with seven of eight GPUs held on devices nobody told, or ``empty``."""
+    """The better node: ``full``, with seven of eight GPUs held on unreported devices, or ``empty``."""
     infos = [replace(kind, name="full", pods=SEVEN_HELD), replace(kind, name="empty")]
     snapshot = build_snapshot({info.name: resolve(info, NAMES, 10) for info in infos}, 1)
     decision = filter_nodes(request, snapshot, policy or Policy())

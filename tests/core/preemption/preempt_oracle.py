@@ -1,4 +1,4 @@
-"""Preemption in plain Python: every set of pods is tried, and the cheapest that suffices is taken."""
+"""Preemption in plain Python: try every set of pods, and take the cheapest sufficient one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEADROOM_PERCENT = 10
 
 
 def start(pod: BoundPod) -> float:
-    """Who has not started starts now."""
+    """A pod that has not started starts now."""
     return float("inf") if pod.started_at is None else pod.started_at
 
 
@@ -63,7 +63,7 @@ def cost(pods: Sequence[BoundPod], budgets: Sequence[Budget]) -> tuple[float, ..
 
 @dataclass(frozen=True)
 class Question:
-    """One node, one pod that wants in, and what kube-scheduler proposes."""
+    """One node, one preemptor, and kube-scheduler's proposal."""
 
     info: NodeInfo
     request: GpuRequest
@@ -74,7 +74,7 @@ class Question:
 
     @property
     def seen(self) -> NodeInfo:
-        """The node as the pod may count on it."""
+        """The node as the preemptor may count on it."""
         waiting = [
             pod
             for pod in self.info.nominated
@@ -106,7 +106,7 @@ class Question:
         return [pod for pod in self.lower if not pod.terminating]
 
     def fits(self, gone: Iterable[BoundPod]) -> bool:
-        """What filter says when these have left."""
+        """Filter's verdict after these have left."""
         uids = {pod.uid for pod in gone}
         pods = tuple(replace(pod, departed=True) if pod.uid in uids else pod for pod in self.seen.pods)
         node = resolve(replace(self.seen, pods=pods), NAMES, HEADROOM_PERCENT)
@@ -114,7 +114,7 @@ class Question:
         return bool(filter_nodes(self.request, snapshot, Policy()).verdict[snapshot.state_of[0]] == FITS)
 
     def suffices(self, victims: Sequence[BoundPod], leaving: Sequence[BoundPod] | None = None) -> bool:
-        """Whether the pod fits and kube-scheduler's own count does not get worse than by its own victims."""
+        """Whether the pod fits and kube-scheduler's count gets no worse than with its own victims."""
         leaving = self.leaving if leaving is None else leaving
         known = {pod.uid: pod for pod in self.seen.pods}
         named = [known[uid] for uid in self.named if uid in known]
@@ -129,7 +129,7 @@ class Question:
         return self.fits([*victims, *leaving])
 
     def sufficient(self) -> list[list[BoundPod]]:
-        """Every set that suffices."""
+        """Every sufficient set."""
         pods = self.candidates
         sets = [list(some) for count in range(len(pods) + 1) for some in combinations(pods, count)]
         return [some for some in sets if self.suffices(some)]

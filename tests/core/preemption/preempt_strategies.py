@@ -1,4 +1,4 @@
-"""Random nodes full of pods, for preemption: small numbers that meet often, so that sets nearly suffice."""
+"""Random nodes full of pods, for preemption: small numbers that often match, so that sets nearly suffice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _started_at = st.sampled_from((None, 1.0, 2.0, 3.0))
 def pods(
     draw: DrawFn, name: str, request: GpuRequest, devices: Mapping[str, tuple[str, ...]] | None = None
 ) -> BoundPod:
-    """A pod of any priority, age and labels that asks so much."""
+    """A pod of any priority, age and labels with this request."""
     priority = draw(_priorities)
     return BoundPod(
         uid=f"uid-{name}",
@@ -73,7 +73,7 @@ _min_free_mib = st.sampled_from((0,) * 7 + (20_000,))
 
 @st.composite
 def whole_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
-    """Whole GPUs, of two models now and then, some of them of pods that nobody has told the devices of."""
+    """Whole GPUs, sometimes of two models, some held by pods with unreported devices."""
     count = draw(_up_to(6))
     devices = [device(i) for i in range(count)]
     for i in range(count):
@@ -121,7 +121,7 @@ _instances = st.sampled_from((1, 2, 2, 3))
 
 @st.composite
 def mig_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
-    """Instances of two profiles, held by pods that the agent saw, or has not seen yet."""
+    """Instances of two profiles, held by pods with or without an observation of the agent."""
     devices: list[Device] = []
     bound: list[BoundPod] = []
     for i in range(draw(_up_to(3))):
@@ -156,7 +156,9 @@ _share_min_free_mib = st.sampled_from((0, 0, 0, 50_000))
 
 @st.composite
 def share_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
-    """Shares on one to three GPUs, of pods with one or two of them; some use more or less than they asked."""
+    """Shares on one to three GPUs, of pods with one or two shares; some use more or less than they
+    requested.
+    """
     count = draw(_up_to(3))
     room = [73_728] * count
     use = [0] * count
@@ -199,20 +201,20 @@ def share_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
 
 @st.composite
 def mixed_nodes(draw: DrawFn) -> tuple[NodeInfo, GpuRequest]:
-    """Shares beside whole GPUs, which nobody should have and anybody may."""
+    """Shares beside whole GPUs, which are forbidden but possible."""
     shared, ask = draw(share_nodes())
     assert shared.report is not None
     wanted = draw(st.sampled_from((ask, unit(WHOLE, 1), replace(ask, units=(UnitAsk(WHOLE, 1),)))))
     room = MAX_PODS - len(shared.pods)
     more = [draw(pods(f"w{i}", unit(WHOLE, 1))) for i in range(draw(st.integers(0, min(2, room))))]
-    # GPUs free of shares, which those may have or not.
+    # GPUs without shares, which share pods may get or not.
     spare = [device(len(shared.report.devices) + i) for i in range(draw(st.integers(0, 2)))]
     report = replace(shared.report, devices=(*shared.report.devices, *spare))
     return replace(shared, report=report, pods=(*shared.pods, *more), allocatable=None), wanted
 
 
 def budgets() -> st.SearchStrategy[tuple[Budget, ...]]:
-    """None to two of them, whose selectors mean some of the pods, all, or none."""
+    """No budget to two; their selectors match some of the pods, all, or none."""
     selectors = st.sampled_from(
         (
             Selector({"app": "a"}),
@@ -242,7 +244,7 @@ _other_requests = st.sampled_from(({}, {"cpu": Fraction(1)}, {"cpu": Fraction(3)
 
 @st.composite
 def questions(draw: DrawFn, nodes: st.SearchStrategy[tuple[NodeInfo, GpuRequest]]) -> Question:
-    """A pod of priority 10 or 100 that asks for a place on such a node."""
+    """A pod of priority 10 or 100 for such a node."""
     info, request = draw(nodes)
     priority = draw(_asking)
     request = replace(request, priority=priority)
@@ -259,7 +261,7 @@ def questions(draw: DrawFn, nodes: st.SearchStrategy[tuple[NodeInfo, GpuRequest]
         )
         info = replace(info, nominated=(waiting,))
     if bool(info.pods) and draw(one_in(10)):
-        # One of the same name that is gone, of which a report may still speak.
+        # A departed pod of the same name that a report may still contain.
         info = replace(info, pods=(*info.pods, replace(info.pods[0], uid="uid-former", departed=True)))
     named: tuple[str, ...] = ()
     if draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: whose they are, and how violations are counted."""
+"""PodDisruptionBudgets: their pods, and the count of violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node without some of its pods, by subtraction, is the node that would be found without them."""
+"""A node without some of its pods, by subtraction, equals the node built without them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_subtracting_what_pods_hold_is_as_if_they_had_left(info: NodeInfo, data:
         event(f"gone: {min(3, len(gone))}")
         expected = resolve(without(info, gone), RESOURCES, 10)
         found = all_of_it.node_without(gone)
-        # Who the neighbours are, and what CPU is left, is nothing that filters ask.
+        # Filters ignore the neighbours and the free CPU.
         assert found.state == replace(expected.state, neighbours=NOBODY, cpu_free_milli=UNLIMITED)
         assert found.uuids == expected.uuids
 
@@ -72,7 +72,7 @@ def test_a_request_fits_as_filter_says(info: NodeInfo, request: GpuRequest, data
 
 
 def test_what_a_pod_used_where_it_held_nothing_leaves_with_it() -> None:
-    """Its use of GPU-1 keeps others off that GPU, until it has gone."""
+    """Its use of GPU-1 keeps other pods off that GPU until it has gone."""
     elsewhere = Holder(uid="uid-a", memory_mib=70_000)
     pods = (bound("a", wants(1000, SHARE), devices={"main": ("GPU-0",)}),)
     info = node(device(0), device(1, holders=(elsewhere,)), pods=pods)
@@ -94,7 +94,7 @@ def test_of_two_pods_of_one_name_the_other_may_hold_what_the_agent_saw() -> None
 def test_where_only_room_for_shares_changes_the_filters_are_asked_in_the_end(
     pair: tuple[NodeInfo, GpuRequest], said: bool
 ) -> None:
-    """Whatever the arithmetic said: what it took to suffice is confirmed, or never said again."""
+    """The arithmetic's result is confirmed before it is returned again."""
     info, request = pair
     together = departures(info, request)
     everybody = tuple(range(len(info.pods)))

@@ -1,4 +1,4 @@
-"""Who is to leave a node for a pod of higher priority: rows are sentences."""
+"""The victims on a node for a pod of higher priority: rows are sentences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def on_gpu(name: str, priority: int = 0, count: int = 1, **fields: Any) -> Bound
 
 
 def gpus(*holders: BoundPod | None, **fields: Any) -> NodeInfo:
-    """A GPU for each, held by that pod or by nobody; allocatable as there are GPUs."""
+    """A GPU for each entry, held by that pod or free; allocatable by the number of GPUs."""
     devices = [
         device(i, holders=(Holder(uid=pod.uid),) if pod is not None else ()) for i, pod in enumerate(holders)
     ]
@@ -195,7 +195,7 @@ def test_whole_gpus(info: NodeInfo, request_: GpuRequest, victims: str | None) -
 
 
 def instances(*held: tuple[str, str, int]) -> NodeInfo:
-    """One GPU of 1g, 1g and 2g instances; (pod, profile, priority) in that order hold them."""
+    """One GPU with 1g, 1g and 2g instances; (pod, profile, priority) in that order hold them."""
     layout = (("1g.10gb", 0), ("1g.10gb", 1), ("2g.20gb", 2))
     holders, pods, left = {}, [], list(layout)
     for name, profile, priority in held:
@@ -506,7 +506,7 @@ def test_violations_of_unknown_victims_are_as_kube_scheduler_counts_them() -> No
 
 
 def test_two_pods_of_one_name_are_two() -> None:
-    """What the agent saw by name is the one's that is there; both may have to leave."""
+    """The agent's observation by name counts for the existing pod; both may have to leave."""
     by_name = (Holder(namespace="ns", name="a"),)
     pods = (on_gpu("a", 1), replace(on_gpu("a", 3), uid="uid-other"))
     info = node(device(0, holders=by_name), device(1), pods=pods, allocatable={WHOLE: 2})

@@ -39,13 +39,13 @@ def answer(question: Question, evaluations: int) -> Victims | None:
 
 
 def violating(pods: list[BoundPod], budgets: tuple[Budget, ...]) -> list[bool]:
-    """Which of the pods, the most important first, is one violation more than those before it."""
+    """The pods, most important first, that add a violation to those before them."""
     counts = [violations(pods[:end], budgets) for end in range(len(pods) + 1)]
     return [after > before for before, after in pairwise(counts)]
 
 
 def reprieved(question: Question) -> set[str]:
-    """All lower ones out, then back one by one: who violates a budget first, then the most important."""
+    """All lower pods removed, then restored one by one: violators of a budget first, then by importance."""
     pods = sorted(question.candidates, key=importance)
     over = violating(pods, question.budgets)
     gone = list(pods)
@@ -59,7 +59,7 @@ def reprieved(question: Question) -> set[str]:
 
 @given(st.one_of(questions(share_nodes()), questions(whole_nodes()), questions(mig_nodes())))
 def test_it_reprieves_as_kube_scheduler_does(question: Question) -> None:
-    # Where GPUs that become free can be in the way, who is tried with whom matters.
+    # Where freed GPUs can be in the way, the order of trials matters.
     plain = not (question.request.models or question.request.min_free_mib)
     devices = question.info.report.devices if question.info.report else ()
     assume(plain and not any(each.cordoned for each in devices))
@@ -73,7 +73,7 @@ def test_it_reprieves_as_kube_scheduler_does(question: Question) -> None:
 
 
 def small_shares(count: int, gpus: int = 2) -> NodeInfo:
-    """GPUs full of shares of 8192 MiB, each of a priority of its own."""
+    """GPUs full of shares of 8192 MiB, each with a different priority."""
     pods = tuple(
         replace(
             bound(f"{gpu}-{i}", wants(8192, SHARE), devices={"main": (f"GPU-{gpu}",)}),
@@ -109,7 +109,7 @@ def test_a_longer_search_never_finds_worse_victims() -> None:
 
 
 def test_kube_schedulers_proposal_stands_where_reprieving_finds_worse() -> None:
-    """Of two of one priority the older is spared first, and with the other one more has to leave."""
+    """Of two equal priorities the older is spared first, and with the other one more pod has to leave."""
     told = [{"devices": {"main": (f"GPU-{gpu}",)}} for gpu in range(2)]
     alone = bound("alone", wants(70_000, SHARE), priority=8, started_at=1.0, **told[0])
     one = bound("one", wants(40_000, SHARE), priority=8, started_at=2.0, **told[1])
@@ -132,7 +132,7 @@ def test_who_violates_a_budget_is_spared_first() -> None:
 def test_a_hostile_pod_gets_one_budget_for_placing_its_shares_on_all_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """40 shares that fit a node of 8 GPUs only if most of its pods leave, and hardly then."""
+    """40 shares that fit a node of 8 GPUs only if most of its pods leave, and barely then."""
     monkeypatch.setattr(preemption_module, "MAX_SEARCH_STEPS", 5000)
     spent: list[int] = []
 

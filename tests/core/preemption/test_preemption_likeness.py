@@ -1,4 +1,4 @@
-"""Nodes that are alike but for names get one answer; others never get each other's."""
+"""Nodes that differ only in names get one answer; other nodes never share answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.core.preemption.preempt_strategies import (
 from tests.core.reported import SHARE, WHOLE, bound, device, node, sliced, wants
 
 anything = st.one_of(*(questions(kind()) for kind in (whole_nodes, mig_nodes, share_nodes, mixed_nodes)))
-# Of few pods and GPUs, so that two nodes are nearly alike.
+# With few pods and GPUs, so that two nodes are nearly alike.
 nearly_alike = st.lists(questions(st.one_of(whole_nodes(), share_nodes())), min_size=2, max_size=6)
 
 
@@ -94,7 +94,7 @@ def renamed(info: NodeInfo) -> NodeInfo:
 
 @given(anything)
 def test_a_node_of_other_names_has_the_same_victims(question: Question) -> None:
-    # Which budget counts a pod already is a matter of its name.
+    # The name of a pod decides which budget counts it.
     question = replace(question, budgets=tuple(replace(b, disrupted=frozenset()) for b in question.budgets))
     together = preemption(question)
     found = together.victims(question.info, question.named)
@@ -201,7 +201,7 @@ def test_nodes_with_two_pods_of_one_name_are_never_alike() -> None:
 
 
 def gpus(*used_mib: int, start: float = 1.0, name: str = "p") -> NodeInfo:
-    """A pod on each GPU, which uses so much of it, each younger than the one before."""
+    """A pod on each GPU with this use, each younger than the one before."""
     pods = tuple(
         bound(f"{name}{i}", wants(1, WHOLE), started_at=start * (i + 1)) for i in range(len(used_mib))
     )

@@ -58,7 +58,7 @@ def answer(question: Question, evaluations: int = ENDLESS) -> Victims | None:
 
 
 def evicted(question: Question, victims: Victims) -> list[BoundPod]:
-    """Those of the victims that would not leave anyway."""
+    """The victims that would otherwise stay."""
     return [pod for pod in question.candidates if pod.uid in victims.uids]
 
 
@@ -68,7 +68,7 @@ def unknown(question: Question) -> list[str]:
 
 
 def nobody_to_name(question: Question) -> bool:
-    """Nobody need leave, and of those that do anyway, the pod needs none and kube-scheduler names none."""
+    """No victim is needed; of the leaving pods the preemptor needs none and kube-scheduler names none."""
     named = any(pod.uid in question.named for pod in question.leaving)
     return question.suffices([]) and not named and not unknown(question) and question.suffices([], [])
 
@@ -113,14 +113,14 @@ def test_shares_beside_whole_gpus_cost_the_least(question: Question) -> None:
 
 
 def filter_accepts(question: Question, gone: Iterable[str]) -> bool:
-    """What filter says of the node, as the pod may count on it, once these have really left."""
+    """Filter's verdict on the node, as the preemptor may count on it, after these have left."""
     seen = seen_by(question.info, question.uid, question.request.priority)
     left = set(gone) | {pod.uid for pod in question.leaving}
     pods = tuple(replace(pod, departed=True) if pod.uid in left else pod for pod in seen.pods)
     return replace(question, info=replace(seen, pods=pods), uid="").fits(())
 
 
-# From exact to no search at all: the laws hold however the answer was found.
+# From an exact search to none: the laws hold for every way to the answer.
 budgets_of_search = st.sampled_from((ENDLESS, 8, 2, 0))
 
 
@@ -194,7 +194,7 @@ def test_who_is_leaving_is_named_only_if_kube_scheduler_does_or_nobody_else_is(q
         if stay != named:
             assert not named
             assert stay == set(victims.uids)
-            # And then only those that the pod waits for.
+            # And then only the victims that the pod waits for.
             here = [pod for pod in question.leaving if pod.uid in stay]
             for spared in here:
                 assert not question.suffices([], [pod for pod in here if pod is not spared])
@@ -231,7 +231,7 @@ def test_the_order_of_pods_changes_nothing(question: Question) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_questions_are_worth_asking(kind: str) -> None:
-    """Random nodes on which nothing had to leave, or nothing helped, would prove nothing."""
+    """Random nodes without a need for victims, or without a solution, would prove nothing."""
     found = []
 
     @given(KINDS[kind])

@@ -1,4 +1,4 @@
-"""Wishes: a model is met by its name or its family, and never by a part of a longer name."""
+"""A wish for a model matches the model's name or family, never part of a longer name."""
 
 from __future__ import annotations
 

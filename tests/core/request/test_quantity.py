@@ -1,4 +1,4 @@
-"""Kubernetes quantities: every legal notation is read exactly, everything else is refused cheaply."""
+"""Kubernetes quantities: every legal notation is read exactly, all other text is refused cheaply."""
 
 from __future__ import annotations
 

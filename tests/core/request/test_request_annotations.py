@@ -1,4 +1,4 @@
-"""What users write into annotations: every legal value, and what is said about the others."""
+"""User annotations: every legal value, and the message for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kind of pod a request makes."""
+"""The kind of pod of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every vectorised score answers what a plain loop over one node answers, on random clusters."""
+"""Every vectorised score equals a plain loop over one node, on random clusters."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_every_score_agrees_with_its_oracle(
 def test_balance_takes_half_of_its_points_for_each_gpu_that_is_lost(
     cpu_milli: int, lost: float, value: float
 ) -> None:
-    """A node of eight GPUs and 64 cores; each pod to come asks for a GPU and eight cores."""
+    """A node of eight GPUs and 64 cores; each future pod requests a GPU and eight cores."""
     info = replace(node(*(device(i) for i in range(8)), cpu_milli=64_000), name="n")
     snapshot = snapshot_of([info], workload=Workload.of({TaskClass(8_000, gpus=1): 1}))
     decision = filter_nodes(whole(1, cpu_milli=cpu_milli), snapshot, Policy())
@@ -135,7 +135,7 @@ def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
         mean = sum(weights[name] * values[name] for name in applied)
         mean = mean / sum_of_weights if applied else 0.0
         if mixed:
-            # Reports come before labels whatever the weights: 11 parts of 20 are theirs.
+            # Reports rank before labels for all weights: 11 parts of 20 are theirs.
             reported = 0.0 if decision.snapshot.states[state].estimated else 1.0
             mean = 0.55 * reported + 0.45 * mean if applied else reported
         assert decision.totals[state] == pytest.approx(mean, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Names to rows: the many-names path answers as the plain dict does."""
+"""Names to rows: the path for many names equals the plain dict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.snapshot import name_index
 from scheduler_ext.core.snapshot.name_index import NameIndex
 
-# Enough for tables instead of dicts, and none of them a name that is drawn.
+# Enough for tables instead of dicts; random names are none of them.
 CROWD = [f"other-{i}" for i in range(600)]
 
 names = st.lists(st.text(max_size=4), unique=True, max_size=200)

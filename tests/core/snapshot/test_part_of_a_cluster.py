@@ -1,4 +1,4 @@
-"""Some nodes looked at by themselves are judged as among all, as long as they know what they are part of."""
+"""Some nodes by themselves are judged as among all, if the whole cluster is given."""
 
 from __future__ import annotations
 

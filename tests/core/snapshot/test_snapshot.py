@@ -1,4 +1,4 @@
-"""The snapshot: equal nodes share a state, names find their rows, and what was read never changes."""
+"""The snapshot: equal nodes share a state, names find their rows, and a published snapshot never changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table that follows its nodes one by one publishes what one made anew would."""
+"""A table that follows its nodes one by one publishes the same as a new table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.core.reported import WHOLE, ask, device, node, sliced, wants
 from tests.strategies import NODE_NAMES, node_infos, requests, resolved
 
 NAMES = NODE_NAMES[:5]
-# Which node, and what it is from now on: one of some states that come again, or gone.
+# The node and its new state: one of a few recurring states, or gone.
 changes = st.lists(
     st.dictionaries(st.sampled_from(NAMES), st.integers(0, 4), min_size=1, max_size=2), max_size=12
 )
@@ -124,7 +124,7 @@ def partitioned(*healthy: bool) -> NodeInfo:
 
 @pytest.mark.parametrize("healthy", [True, False], ids=["free ones", "those of a sick GPU"])
 def test_a_column_used_again_offers_nothing_of_its_former_state(table: Table, healthy: bool) -> None:
-    """Whole GPUs stood in the column; the state that comes next has none of these."""
+    """The column had whole GPUs; the next state has none."""
     table.update(named("n3", node(device(0), device(1, healthy=healthy), spot=True)))
     table.update(named("n3", node(device(0))))
     table.update(named("n3", partitioned(True, True)))
@@ -157,7 +157,7 @@ def test_a_node_that_cannot_be_written_changes_nothing(table: Table) -> None:
         after = table.snapshot(2)
         assert after.nodes == before.nodes
         assert [a.tolist() for a in arrays(after)] == [a.tolist() for a in arrays(before)]
-    # Nor is a part of it used when the same comes again.
+    # Nor is part of it used when the same state returns.
     with pytest.raises(OverflowError):
         table.update(named("n5", impossible))
 

@@ -1,4 +1,4 @@
-"""``scheduler-ext serve`` as a process, on the cluster that the golden bodies were sent about."""
+"""``scheduler-ext serve`` as a process, on the cluster of the golden bodies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INVENTORY = GOLDEN / "inventory.yaml"
 WHOLE = "nvidia.com/gpu"
 ONE_GPU = pod("one", {WHOLE: "1"})
 FREE_NODE, FULL_NODE = "gpu-node-00", "gpu-node-02"
-# A request whose answer is known, to see that a server is well.
+# A request with a known answer, to see that a server is well.
 GOOD = names_body(ONE_GPU, [FREE_NODE, FULL_NODE])
 GOOD_REFUSED = {FULL_NODE: "Insufficient nvidia.com/gpu per device"}
 _FREE_PORT = "127.0.0.1:0"
@@ -66,7 +66,7 @@ class Product(ServerProcess):
     def logged(self) -> list[str]:
         """The log lines since the last call (or the ready line).
 
-        A refused request of our own marks their end: a line is written before the reply it belongs to.
+        A refused request of the test marks their end: a line is written before its reply.
         """
         barrier = f"barrier/{next(self._barriers)};"
         assert self.post("filter", b"", f"Content-Type: {barrier}").status == 415
@@ -75,7 +75,7 @@ class Product(ServerProcess):
         return lines
 
     def samples(self) -> dict[str, float]:
-        """What /metrics says, by sample: name{label="value"}, labels in alphabetical order."""
+        """The samples of /metrics: name{label="value"}, labels in alphabetical order."""
         families = text_string_to_metric_families(get(self.health, "/metrics").body.decode())
         return {
             f"{sample.name}{_labels(sample.labels)}": sample.value
@@ -85,7 +85,7 @@ class Product(ServerProcess):
 
 
 def usage_error(*arguments: str, env: dict[str, str] | None = None) -> str:
-    """The error of a command line that is refused before a server begins, so that this process can ask."""
+    """The error of a command line that is refused before a server begins, seen in this process."""
     result = CliRunner(env=env).invoke(main, ["serve", *_with_defaults(arguments)])
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     (error,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
@@ -106,7 +106,7 @@ def _labels(labels: dict[str, str]) -> str:
 
 
 def config_file(folder: Path, **sections: Json) -> Path:
-    """A configuration of these sections, and as patient as that of others."""
+    """A configuration of these sections, as patient as that of others."""
     path = folder / "config.json"
     patient = json.loads(_PATIENT.read_text())
     server = patient["server"] | sections.get("server", {})
@@ -115,7 +115,7 @@ def config_file(folder: Path, **sections: Json) -> Path:
 
 
 def extender_on(inventory: bytes) -> Extender:
-    """The extender of this process on an inventory, for the answers to expect."""
+    """The extender of this process on an inventory, for the expected answers."""
     config = Configuration()
     extender = Extender(config)
     objects, resources = read_objects(inventory), config.resource_names()
@@ -132,14 +132,14 @@ def assert_well(reply: Reply) -> None:
 
 
 def filtered(reply: Reply) -> tuple[list[str], dict[str, str]]:
-    """(what fits, what does not and why) of a filter reply in the names form."""
+    """(nodes that fit, other nodes with reasons) of a filter reply in the names form."""
     result: dict[str, Any] = reply.json()
     assert (result["Nodes"], result["FailedNodes"], result["Error"]) == (None, {}, "")
     return result["NodeNames"], result["FailedAndUnresolvableNodes"]
 
 
 def as_kube_scheduler_reads(reply: Reply, asked: Sequence[str]) -> list[str] | None:
-    """The nodes that kube-scheduler goes on with after filter, or None: an error, and the pod is tried again.
+    """The nodes with which kube-scheduler continues after filter, or None: an error, and the pod is retried.
 
     Follows HTTPExtender.Filter and send (kubernetes, pkg/scheduler/extender.go) for nodeCacheCapable.
     """

@@ -1,4 +1,4 @@
-"""``serve --kubeconfig`` as a process: ready when the cluster was listed, and served on when it is lost."""
+"""``serve --kubeconfig`` as a process: ready after the lists, and still serving after an outage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FREE_PORT = "127.0.0.1:0"
 
 
 class Following(Product):
-    """The product on a cluster instead of a file."""
+    """The product on a cluster in place of a file."""
 
     def __init__(self, kubeconfig: Path) -> None:
         ports = ("--listen", _FREE_PORT, "--health-listen", _FREE_PORT, "--inspect-listen", _FREE_PORT)
@@ -50,13 +50,13 @@ def cluster() -> Iterator[ApiServer]:
 
 
 def test_from_the_first_list_to_a_lost_watch(cluster: ApiServer, tmp_path: Path) -> None:
-    """One process, because starting it takes longer than everything that is asked of it here."""
+    """One process, because starting it takes longer than all its requests here."""
     hanging = cluster.faults.place(Hang(), lists(PODS), times=None)
     with Following(cluster.kubeconfig(tmp_path / "kubeconfig")) as product:
         product.ready()
         cluster.wait_for_watches(3)
 
-        # Pods are not listed yet: what is free is not known.
+        # Pods are not listed yet: free amounts are unknown.
         assert (product.ready_code(), product.post("filter", BODY).status) == (503, 503)
         assert get(product.health, "/livez").status == 200
         assert "[-]watch-pods failed" in product.says()
@@ -65,11 +65,11 @@ def test_from_the_first_list_to_a_lost_watch(cluster: ApiServer, tmp_path: Path)
         cluster.wait_for_watches(4)
         assert product.fitting() == ["a", "b"]
 
-        # A change is seen by itself, long before a watch ends.
+        # A change arrives by itself, long before a watch ends.
         cluster.store.put(PODS, pod("p", {WHOLE: "1"}, on="a"))
         eventually(lambda: product.fitting() == ["b"])
 
-        # A report that contradicts itself is counted, and changes nothing.
+        # A contradictory report is counted, and changes nothing.
         cluster.store.put(GPU_NODES, gpu_node("b", [gpu(0)], sequence=4))
         refused = 'gpu_extender_reports_refused_total{node="b"}'
         eventually(lambda: product.samples().get(refused) == 1)
@@ -80,7 +80,7 @@ def test_from_the_first_list_to_a_lost_watch(cluster: ApiServer, tmp_path: Path)
         assert samples["gpu_extender_active"] == 1
         assert samples["gpu_extender_nudges_total"] == 1
 
-        # Without an API server it is served on, and that is said.
+        # Without an API server it continues to serve, and reports it.
         cluster.stop()
         eventually(lambda: product.says().count("what is known is served on") == 4)
         assert product.ready_code() == 200
@@ -90,7 +90,7 @@ def test_from_the_first_list_to_a_lost_watch(cluster: ApiServer, tmp_path: Path)
         restarts = 'gpu_extender_watch_restarts_total{reason="unreachable",resource="pods"}'
         assert product.samples()[restarts] >= 1
 
-        # And it goes on where it ended.
+        # And it continues at the end of the last watch.
         cluster.store.delete(PODS, "p", "default")
         cluster.start()
         eventually(lambda: product.fitting() == ["a", "b"])

@@ -1,4 +1,4 @@
-"""GET and POST /explain on the inspection listener: what was decided, and what would be now."""
+"""GET and POST /explain on the inspection listener: the remembered decision, and a new one."""
 
 from __future__ import annotations
 
@@ -153,13 +153,13 @@ def test_a_manifest_larger_than_kubectl_applies_is_refused_unread(server: Produc
     reply = sent(server, b"#" * (256 * 1024 + 1))
     refused = (413, {"error": "the request body is larger than 262144 bytes"})
     assert (reply.status, reply.json()) == refused
-    # The whole listener has a limit as well, of which nobody needs to know.
+    # The whole listener has a limit as well, which this limit hides.
     reply = sent(server, b"#" * (5 * 2**20))
     assert (reply.status, reply.json()) == refused
 
 
 def test_one_pod_is_explained_at_a_time() -> None:
-    """Many at once would take their time from decisions."""
+    """Many at once would take time from decisions."""
     running, most = 0, 0
 
     class Counting:
@@ -226,7 +226,7 @@ def test_questions_that_cannot_be_answered(server: Product, path: str, status: i
 
 
 def asks_more(terms: int = 1, values: int = 1, resources: int = 1) -> bytes:
-    """A pod with so much of what is compared with each node."""
+    """A pod with this much to compare with each node."""
     term = {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["v"] * values}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term] * terms}}
     limits = {f"example.com/r{i}": "1" for i in range(resources)}

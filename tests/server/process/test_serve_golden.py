@@ -1,4 +1,4 @@
-"""The bodies a real kube-scheduler sent, over HTTP: the answers are those of the extender in this process."""
+"""The bodies of a real kube-scheduler, over HTTP: the answers equal those of the extender in this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.server.process.product import GOLDEN, INVENTORY, Product, extender_on
 from tests.server.process.server_process import Reply, call, connect, request
 
 BODIES = {path.name: path.read_bytes() for path in sorted(GOLDEN.glob("*.json"))}
-# preempt remembers whom it named, so that the answers to others change for a while.
+# preempt remembers named nodes, so that answers for other pods change for a while.
 PREEMPT = {name: body for name, body in BODIES.items() if name.endswith(".preempt.json")}
 REPEATABLE = {name: body for name, body in BODIES.items() if name not in PREEMPT}
 # The headers kube-scheduler's client sends (Go's net/http).
@@ -42,7 +42,7 @@ def expected() -> dict[str, bytes]:
             "filter": extender.filter,
             "prioritize": extender.prioritize,
             "preempt": extender.preemptor.preempt,
-            # There is no cluster to bind in.
+            # No cluster for binds.
             "bind": lambda body, deadline: Answer(NO_BIND, 1, 0),
         }
         answers[name] = verbs[verb_of(name)](body, until).body

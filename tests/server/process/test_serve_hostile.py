@@ -1,4 +1,4 @@
-"""Hostile requests: each is refused by one JSON error and one log line, and the next good one is served."""
+"""Hostile requests: each gets one JSON error and one log line, and the next good one is served."""
 
 from __future__ import annotations
 

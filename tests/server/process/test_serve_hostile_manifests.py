@@ -19,7 +19,7 @@ YAML = "Content-Type: application/yaml"
 
 
 def filled(unit: str, head: str = POD, tail: str = "") -> bytes:
-    """As large as a body may be."""
+    """The largest permitted body."""
     text = head.encode() + unit.encode() * (LARGEST // len(unit.encode()))
     return text[: LARGEST - len(tail)] + tail.encode()
 
@@ -63,7 +63,7 @@ def assert_one_line(reply: Reply, status: int = 400) -> str:
 
 
 def peak_mib(server: Product) -> int:
-    """The most memory that the worker process has had."""
+    """The peak memory of the worker process."""
     pid = server.process.pid
     (worker,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     (kib,) = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{worker}/status").read_text())

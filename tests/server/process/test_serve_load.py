@@ -1,4 +1,4 @@
-"""Eight connections at once: right answers, also while the inventory changes and while the server stops."""
+"""Eight connections at once: right answers, even while the inventory changes and while the server stops."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.server.process.product import (
 from tests.server.process.server_process import Reply, call, eventually, get, request
 
 CLIENTS = 8
-# Without preempt, which remembers whom it named: the answers to others change for a while.
+# Without preempt, which remembers named nodes: answers for other pods change for a while.
 BODIES = [
     (verb, path.read_bytes())
     for path in sorted(GOLDEN.glob("*.json"))
@@ -38,9 +38,10 @@ Exchange = tuple[bytes, Callable[[Reply], object]]
 
 
 class Client(threading.Thread):
-    """Sends its requests in a circle on one kept-alive connection, each when the last one is answered.
+    """Sends its requests in a circle on one kept-alive connection, each after the last answer.
 
-    Ends when told to, or when the server lets it go: with a reply that says so, then a refused connection.
+    Ends on command, or when the server ends the connection: with a reply that says so, then a refused
+    connection.
     """
 
     def __init__(self, server: Product, exchanges: Sequence[Exchange], start: int = 0) -> None:
@@ -78,7 +79,7 @@ class Client(threading.Thread):
 
 @pytest.fixture
 def clients() -> Iterator[list[Client]]:
-    """Those that a test starts; they end with it."""
+    """The clients of a test; they end with it."""
     started: list[Client] = []
     yield started
     for client in started:
@@ -93,13 +94,13 @@ def exactly(status: int, body: bytes) -> Callable[[Reply], None]:
 
 
 def answers_of(inventory_text: bytes) -> list[bytes]:
-    """What the extender of this process answers to all BODIES on an inventory."""
+    """The expected answers to all BODIES on an inventory."""
     extender = extender_on(inventory_text)
     verbs: dict[str, Verb] = {
         "filter": extender.filter,
         "prioritize": extender.prioritize,
         "preempt": extender.preemptor.preempt,
-        # There is no cluster to bind in.
+        # No cluster for binds.
         "bind": lambda body, deadline: Answer(NO_BIND, 1, 0),
     }
     return [verbs[verb](body, time.monotonic() + 60).body for verb, body in BODIES]
@@ -189,7 +190,7 @@ def replace(path: Path, text: bytes) -> None:
 
 
 class Witness:
-    """Writes down of which inventory each answer is: o or n."""
+    """Records the inventory of each answer: o or n."""
 
     def __init__(self, old: bytes, new: bytes) -> None:
         self.history = ""
@@ -201,7 +202,7 @@ class Witness:
 
 
 OLD = INVENTORY.read_bytes()
-# One node's objects are gone, and no node has a GPU left to hand out but those in MIG mode.
+# One node's objects are gone, and only the GPUs in MIG mode are free.
 NEW = b"---\n".join(part for part in OLD.split(b"---\n") if b"gpu-node-01" not in part).replace(
     b"nvidia.com/gpu: '8'}", b"nvidia.com/gpu: '0'}"
 )

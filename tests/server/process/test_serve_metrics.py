@@ -1,4 +1,4 @@
-"""What /metrics counts, by the right amounts, and under the names that dashboards know."""
+"""The counts of /metrics: right amounts, under the names that dashboards use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def reason_number(text: str) -> int:
 
 
 def grown(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """What counts moved, without times and buckets."""
+    """The changed counts, without times and buckets."""
     quiet = ("_bucket", "duration_seconds_sum", "age_seconds")
     return {
         name: value - before.get(name, 0.0)
@@ -61,7 +61,7 @@ def test_the_promised_names_are_there_from_the_start_or_the_first_request(server
     assert samples["gpu_extender_inventory_broken"] == 0
     assert 0 <= samples["gpu_extender_inventory_age_seconds"] < 60
     assert 0 <= samples["gpu_extender_forecast_age_seconds"] < 60
-    # Of the sample's pods those that ask GPUs, by what they ask.
+    # The sample's pods with GPUs, by their request.
     assert samples["gpu_extender_forecast_classes"] == 6
     assert b"_created" not in reply.body
 

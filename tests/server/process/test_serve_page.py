@@ -1,4 +1,4 @@
-"""The page's part of the inspection listener: who may ask, what is streamed, which files there are."""
+"""The page's part of the inspection listener: permitted clients, the stream, and the files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def after(server: Product, number: str) -> tuple[str, Any]:
 
 
 def replaced(path: Path, content: bytes) -> None:
-    """As one step, so that no half of it is ever read."""
+    """As one step, so that no reader sees half of it."""
     new = path.with_suffix(".new")
     new.write_bytes(content)
     os.replace(new, path)

@@ -1,4 +1,4 @@
-"""The pod's fault, the caller's, and nobody's: answers that kube-scheduler tells apart."""
+"""Faults of the pod, of the caller, and of neither: answers that kube-scheduler tells apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""preempt over a real server, where kube-scheduler takes victims that it did not propose."""
+"""preempt over a real server, where kube-scheduler accepts unproposed victims."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
 
 
 def test_a_node_that_preemption_would_help_is_told_and_its_victims_are_named(server: Product) -> None:
-    """By the node's sum there is room, so that only the extender knows that somebody has to leave."""
+    """The node's sum has room, so that only the extender knows that a pod has to leave."""
     reply = server.post("filter", names_body(URGENT, ["split", "high"])).json()
     assert reply["NodeNames"] == []
     assert reply["FailedNodes"] == {"split": SMALL}

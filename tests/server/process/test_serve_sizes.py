@@ -13,7 +13,7 @@ from tests.server.process.product import FREE_NODE, GOOD, ONE_GPU, WHOLE, Produc
 from tests.server.process.server_process import Reply, call, connect, request
 
 HUGE = "n" * 10_000_000
-# Made by the test that sends it: all of them together are large.
+# Created by the test that sends it: all of them together are large.
 Body = Callable[[], bytes]
 INVALID = "pod's GPU request is invalid"
 UNKNOWN = "node(s) had no fresh GPU inventory"
@@ -22,7 +22,7 @@ LABELS = {"nvidia.com/gpu.product": HUGE, "nvidia.com/gpu.count": "8"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    # Answers count here, not how long a busy machine takes for 5,000 Nodes.
+    # Answers count here, not the time that a busy machine takes for 5,000 Nodes.
     config = config_file(
         tmp_path_factory.mktemp("sizes"), server={"readTimeout": "60s", "writeTimeout": "60s"}
     )

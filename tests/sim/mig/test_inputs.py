@@ -1,4 +1,4 @@
-"""Geometries and mixes as people give them."""
+"""Geometries and mixes in the forms that users write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MIG churn: what arrives is accepted or rejected, legally, the same again by the same seed."""
+"""MIG churn: arrivals are accepted or rejected, legally, and equally for equal seeds."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_with_one_size_the_loss_is_erlangs() -> None:
     # Eight servers at an offered load of eight lose 23.56 % (Erlang's B formula).
     run = run_mig_churn(churn(ONE_SIZE, arrivals=40_000, gpus=2, load=1.0), "first-fit", 1)
     assert run.slice_acceptance_percent == pytest.approx(100 - 23.56, abs=1.0)
-    # Little's law: what is held is what is accepted, for a lifetime of 1.
+    # Little's law: held instances equal accepted ones, for a lifetime of 1.
     assert run.mean_allocation_percent == pytest.approx(run.slice_acceptance_percent, abs=1.5)
 
 
@@ -143,7 +143,7 @@ def test_an_online_target_is_what_the_server_expects_and_follows_a_drift() -> No
         server.came(TaskClass(mig=((names[profile], 1),)), created_at=None)
         if told.mixes[before:]:
             assert told.mixes[before:] == [expected_mix(A30, server.workload())], came
-    # Of those who may have asked anything some are left of the first pods, hardly any in the end.
+    # Some of the first pods remain among few steps, hardly any at the end.
     assert 0.5 < told.mixes[0]["1g.6gb"] < 0.7
     assert told.mixes[-1]["4g.24gb"] > 0.95
     assert 20 < len(told.mixes) < 60

@@ -1,4 +1,4 @@
-"""MIG churn on one GPU, worked out by hand: what is counted of it, from when on."""
+"""MIG churn on one GPU, worked out by hand: the counts, and their beginning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ONE, TWO, FOUR = (
     next(index for index, profile in enumerate(A30.profiles) if profile.name == name)
     for name in ("1g.6gb", "2g.12gb", "4g.24gb")
 )
-# A profile, when it arrives, when it would leave.
+# A profile, its arrival, its departure.
 COMING = (
     (FOUR, 0.0, 3.0),
     (ONE, 1.0, 9.0),  # Rejected: all four units are held.
@@ -30,7 +30,7 @@ COMING = (
 
 
 def run_after(warm_up: int) -> Run:
-    """The run of which so many pods do not count."""
+    """The run without its first so many pods."""
     profile, arrives, leaves = zip(*COMING, strict=True)
     requests = mig_churn_run._Requests(np.array(profile), np.array(arrives), np.array(leaves), warm_up)
     experiment = MigChurn(geometry=A30, mix={}, trace="by hand", gpus=1)
