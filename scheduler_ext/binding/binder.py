@@ -98,11 +98,11 @@ class Binder(Background):
     Its thread settles the promises whose Binding was not answered, or that other extenders left.
     """
 
-    results = Counter("gpu_extender_bind", f"Binds by how they ended: {', '.join(_RESULTS)}.", ("result",))
+    results = Counter("gpu_extender_bind", f"Binds by result: {', '.join(_RESULTS)}.", ("result",))
     conflicts = Counter(
         "gpu_extender_bind_conflicts",
-        "What kept a bind from going as decided: gone (fits no more), fence (another extender wrote), pod "
-        "(it changed).",
+        "Conflicts of binds: gone (the place was taken meanwhile), fence (another extender wrote the node's "
+        "GPUReservation), pod (the pod changed).",
         ("kind",),
     )
 

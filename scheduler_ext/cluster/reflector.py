@@ -59,7 +59,7 @@ class Reflector(Background, Generic[U]):
 
     restarts = Counter(
         "gpu_extender_watch_restarts",
-        "Watches begun anew: ended (as agreed), silent, unreachable, refused, expired, garbled, error.",
+        "Restarted watches: ended (as agreed), silent, unreachable, refused, expired, garbled, error.",
         ("resource", "reason"),
     )
 

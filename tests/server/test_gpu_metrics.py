@@ -21,7 +21,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.metrics import Metrics, gpu_metrics
-from scheduler_ext.server.metrics.allocation import MAX_NAMESPACES, OTHERS
+from scheduler_ext.server.metrics.gauges import MAX_NAMESPACES, OTHERS
 from scheduler_ext.server.metrics.gpu_metrics import FAMILIES, Detail, labels_of, visible
 from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.views.node_usage import NodeUsage, node_usage

@@ -61,7 +61,7 @@ class EventRecorder(Background):
     # "refused" includes Events that are not sent while Events are forbidden.
     events = Counter(
         "gpu_extender_events",
-        "Events by what became of them: written, dropped (too many at once), refused, failed.",
+        "Events by result: written, dropped (too many at once), refused, failed.",
         ("result",),
         ("written", "dropped", "refused", "failed"),
     )

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -30,37 +29,26 @@ _CONTROL = re.compile(
 
 
 class GpuFamily(NamedTuple):
-    """One gauge: a field of Amounts, in GPUs or MiB; ``by_device`` if each GPU may have a series, ``sparse``
-    if there is none for 0.
+    """One gauge, of a field of Amounts or Instances; ``sparse`` if there is no series for 0.
+
+    ``of`` is what the series are of: the GPUs of a model, the memory of GPUs, in bytes, or MIG instances.
     """
 
     name: str
     what: str
-    value: Callable[[Amounts], int]
-    scale: int = 1
-    by_device: bool = False
+    value: Callable[[Any], int]
+    of: Literal["gpus", "memory", "instances"] = "gpus"
     sparse: bool = False
 
 
-class InstanceFamily(NamedTuple):
-    """One gauge of MIG instances by profile."""
-
-    name: str
-    what: str
-    value: Callable[[Instances], int]
-
-
-def _memory(name: str, what: str) -> GpuFamily:
-    value = attrgetter(f"{name}_mib")
-    return GpuFamily(f"gpu_extender_device_memory_{name}_bytes", what, value, _BYTES_PER_MIB, True)
-
-
-GPU_FAMILIES = (
+FAMILIES = (
     GpuFamily("gpu_extender_gpus", "GPUs.", attrgetter("gpus")),
-    GpuFamily("gpu_extender_gpus_allocated", "GPUs of which a pod holds something.", attrgetter("allocated")),
+    GpuFamily(
+        "gpu_extender_gpus_allocated", "GPUs that a pod holds wholly or in part.", attrgetter("allocated")
+    ),
     GpuFamily(
         "gpu_extender_gpus_unattributed",
-        "GPUs of these that pods hold at least, without an agent having seen which.",
+        "The minimum number of these GPUs that pods hold without an agent's observation.",
         attrgetter("unattributed"),
         sparse=True,
     ),
@@ -70,25 +58,26 @@ GPU_FAMILIES = (
         "Allocated GPUs on which no process keeps memory; none with MIG.",
         attrgetter("idle"),
     ),
-    _memory("total", "Memory of GPUs."),
-    _memory("requested", "Memory of GPUs that is promised to pods."),
-    _memory("used", "Memory of GPUs in use, without what the driver reserves."),
-    _memory("unaccounted", "Memory of GPUs in use that no pod explains."),
-    _memory("free", "Memory of GPUs that may still be promised."),
-)
-INSTANCE_FAMILIES = (
-    InstanceFamily("gpu_extender_mig_instances", "MIG instances.", attrgetter("total")),
-    InstanceFamily(
-        "gpu_extender_mig_instances_free", "MIG instances that a pod may have.", attrgetter("free")
+    *(
+        GpuFamily(f"gpu_extender_device_memory_{name}_bytes", what, attrgetter(f"{name}_mib"), "memory")
+        for name, what in (
+            ("total", "Memory of GPUs."),
+            ("requested", "Memory of GPUs that is promised to pods."),
+            ("used", "Memory of GPUs in use, without the driver's reservation."),
+            ("unaccounted", "Memory of GPUs in use without a pod."),
+            ("free", "Memory of GPUs for further pods."),
+        )
     ),
-    InstanceFamily("gpu_extender_mig_slots", "Slots of GPUs that MIG instances are of.", attrgetter("slots")),
-    InstanceFamily(
-        "gpu_extender_mig_slots_free",
-        "Slots of the MIG instances that a pod may have.",
-        attrgetter("free_slots"),
+    *(
+        GpuFamily(f"gpu_extender_mig_{name}", what, value, "instances")
+        for name, what, value in (
+            ("instances", "MIG instances.", attrgetter("total")),
+            ("instances_free", "MIG instances for further pods.", attrgetter("free")),
+            ("slots", "GPU slots of the MIG instances.", attrgetter("slots")),
+            ("slots_free", "GPU slots of the MIG instances for further pods.", attrgetter("free_slots")),
+        )
     ),
 )
-FAMILIES: tuple[GpuFamily | InstanceFamily, ...] = (*GPU_FAMILIES, *INSTANCE_FAMILIES)
 
 
 def labels_of(**labels: str) -> str:
@@ -151,14 +140,16 @@ class GpuText:
 
 def _node_lines(node: str, usage: NodeUsage, detail: Detail) -> tuple[bytes, ...]:
     by_model = {labels_of(hostname=node, modelName=model): each for model, each in usage.by_model.items()}
-    by_device = (
-        by_model if detail == "node" else {_device_labels(node, *each): each[1] for each in usage.devices}
-    )
+    by_device = {
+        # The names and, where DCGM's exporter runs, the values of its labels.
+        labels_of(UUID=gpu.uuid, gpu=str(gpu.index), modelName=gpu.product, hostname=node): each
+        for gpu, each in usage.devices
+    }
     instances = {
         labels_of(hostname=node, modelName=model, profile=profile): each
         for (model, profile), each in usage.instances.items()
     }
-    return _lines(by_model, by_device, instances)
+    return _lines(by_model, by_model if detail == "node" else by_device, instances)
 
 
 def _cluster_lines(nodes: Iterable[_NodeText]) -> tuple[bytes, ...]:
@@ -177,28 +168,19 @@ def _cluster_lines(nodes: Iterable[_NodeText]) -> tuple[bytes, ...]:
     return _lines(by_model, by_model, by_profile)
 
 
-def _device_labels(node: str, device: Device, _: Amounts) -> str:
-    # The names and, where DCGM's exporter runs, the values of its labels.
-    return labels_of(UUID=device.uuid, gpu=str(device.index), modelName=device.product, hostname=node)
-
-
 def _lines(
     by_model: Mapping[str, Amounts], by_device: Mapping[str, Amounts], instances: Mapping[str, Instances]
 ) -> tuple[bytes, ...]:
-    texts = []
-    for family in GPU_FAMILIES:
-        # The memory of a GPU that is known by labels only is unknown, which is not the same as 0.
-        known = by_device if family.by_device else by_model
-        texts += [
-            "".join(
-                f"{family.name}{labels} {family.value(amounts) * family.scale}\n"
-                for labels, amounts in known.items()
-                if (amounts.total_mib or not family.by_device)
-                and (family.value(amounts) or not family.sparse)
-            )
-        ]
-    for slots in INSTANCE_FAMILIES:
-        texts += [
-            "".join(f"{slots.name}{labels} {slots.value(each)}\n" for labels, each in instances.items())
-        ]
-    return tuple(visible(text.encode()) for text in texts)
+    # The memory of a GPU that is known by labels only is unknown, which is not the same as 0.
+    memory = {labels: amounts for labels, amounts in by_device.items() if amounts.total_mib}
+    series: dict[str, Mapping[str, Any]] = {"gpus": by_model, "memory": memory, "instances": instances}
+    return tuple(visible(_series(family, series[family.of]).encode()) for family in FAMILIES)
+
+
+def _series(family: GpuFamily, values: Mapping[str, Any]) -> str:
+    scale = _BYTES_PER_MIB if family.of == "memory" else 1
+    return "".join(
+        f"{family.name}{labels} {family.value(each) * scale}\n"
+        for labels, each in values.items()
+        if not family.sparse or family.value(each)
+    )

@@ -22,8 +22,8 @@ from scheduler_ext import __version__
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.extender.answer import Answer
-from scheduler_ext.server.metrics.allocation import AllocationMetrics
-from scheduler_ext.server.metrics.gauges import CertificateMetrics, CounterMetrics, Pending, SourceMetrics
+from scheduler_ext.server.http.certificate_dates import not_after
+from scheduler_ext.server.metrics.gauges import Pending, SourceMetrics
 from scheduler_ext.server.metrics.gpu_metrics import GpuText, visible
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.wire.config import Configuration
@@ -66,7 +66,7 @@ class Metrics:
         )
         self._asked = Histogram(
             "gpu_extender_request_nodes",
-            "Nodes asked about (in) and given back (out), by verb.",
+            "Nodes in the request (in) and in the reply (out), by verb.",
             ("verb", "direction"),
             buckets=_NODES,
             registry=registry,
@@ -78,8 +78,8 @@ class Metrics:
             self._rejections.labels(reason.text)
         self._blind_rejections = Counter(
             "gpu_extender_autoscaler_blind_rejections",
-            "Filter calls that refused every node, once for each reason: an autoscaler takes these nodes for "
-            "fitting, and adds none.",
+            "Filter calls that refused every node, once for each reason: an autoscaler expects the pod to be "
+            "placed on one of them and adds no node.",
             ("reason",),
             registry=registry,
         )
@@ -91,10 +91,13 @@ class Metrics:
         resources = config.resource_names()
         self._gpus = GpuText(source, resources, config.memory.headroom_percent, config.metrics.detail)
         registry.register(SourceMetrics(source, resources, pending))
-        registry.register(CounterMetrics())
-        registry.register(AllocationMetrics(source))
         if certificate_file is not None:
-            registry.register(CertificateMetrics(certificate_file))
+            # Read at each scrape: the server reads a changed file within a second, or logs why not.
+            Gauge(
+                "gpu_extender_certificate_expiry_timestamp_seconds",
+                "End of the certificate in --tls-cert-file, in seconds since 1970; 0 if the file has none.",
+                registry=registry,
+            ).set_function(lambda: _expiry(certificate_file))
 
     @lru_cache(maxsize=256)  # noqa: B019 (one of these lives as long as the process)
     def _duration(self, verb: str, code: int) -> Histogram:
@@ -128,3 +131,11 @@ class Metrics:
                 self._rendered_at = time.monotonic()
                 self._text = visible(generate_latest(self._registry)), self._gpus.render()
             return self._text
+
+
+def _expiry(certificate: Path) -> float:
+    try:
+        return not_after(certificate)
+    except (OSError, ValueError):
+        # The expiry of the certificate in use is unknown; it will end as if there were none.
+        return 0.0
