@@ -9,7 +9,7 @@ from pathlib import Path
 from scheduler_ext.agent.kubernetes_names import NODE_NAME
 from scheduler_ext.agent.node_status import summary
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.sources.inventory_file import load_objects
+from scheduler_ext.sources.clusterstate import load_objects
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeStatus, WrittenStatus, summarised
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds

@@ -139,9 +139,9 @@ class Source:
 
     def _of_file(self, path: Path, config: Configuration) -> ClusterState:
         if str(path) != STDIN:
-            return file_state(path, config)
+            return file_state(path, config.resource_names())
         try:
-            return state_of(read_objects(read_input(path)), "standard input", config)
+            return state_of(read_objects(read_input(path)), "standard input", config.resource_names())
         except OSError as error:
             raise InventoryError(f"standard input: {error.strerror or error}") from None
         except InventoryError as error:

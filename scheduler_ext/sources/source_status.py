@@ -22,7 +22,6 @@ class Check:
 
     @property
     def says(self) -> str:
-        """The result in a few words."""
         return self.note or ("ok" if self.passed else "failed")
 
 

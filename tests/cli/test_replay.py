@@ -21,7 +21,7 @@ from tests.kube_objects import Json, pod
 def snapshot(cluster: Path) -> Json:
     """The snapshot that an extender would save of these objects."""
     config = Configuration()
-    explainer = Explainer(offline(file_state(cluster, config), config), Record(0, 0), config)
+    explainer = Explainer(offline(file_state(cluster, config.resource_names()), config), Record(0, 0), config)
     value: Json = json.loads(gzip.decompress(explainer.snapshot_file()))
     return value
 

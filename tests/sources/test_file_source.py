@@ -16,8 +16,8 @@ from scheduler_ext.core.errors import ImpossibleReportError, InventoryError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.sources import file_source as source_module
+from scheduler_ext.sources.clusterstate import load_objects
 from scheduler_ext.sources.file_source import InventorySource
-from scheduler_ext.sources.inventory_file import load_objects
 from scheduler_ext.wire import files as files_module
 from scheduler_ext.wire.config import Configuration
 from tests.kube_objects import gpu, gpu_node, inventory, names_body, pod
