@@ -29,13 +29,7 @@ _PROBLEMS = {
     12: NO_LIBRARY,
     _VERSION_MISMATCH: "the NVIDIA driver and the NVML library differ in version",
 }
-_OF_THE_NODE = (
-    *_PROBLEMS.values(),
-    _NOT_INITIALISED,
-    NOT_LOADABLE,
-    NOT_STARTING,
-    NOT_COUNTED,
-)
+_OF_THE_NODE = (*_PROBLEMS.values(), _NOT_INITIALISED, NOT_LOADABLE, NOT_STARTING, NOT_COUNTED)
 _FAULTS = {
     8: "external power is not connected",
     11: "interrupts do not arrive",
@@ -47,10 +41,6 @@ _FAULTS = {
 
 class NvmlError(Exception):
     """A call that returned no value; its text is constant."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
 
 
 class NotReadable(NvmlError):  # noqa: N818

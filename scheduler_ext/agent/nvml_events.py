@@ -6,10 +6,9 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable
 
-from scheduler_ext.agent.nvml import Nvml
+from scheduler_ext.agent.nvml import OF_MIG_DEVICE, Handle, Nvml, address
 from scheduler_ext.agent.nvml_device import TrackedDevice
 from scheduler_ext.agent.nvml_errors import DeviceLost, NotReadable, NotThere
-from scheduler_ext.agent.nvml_values import EventSet, Handle
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +21,7 @@ class XidEvents:
 
     def __init__(self, nvml: Nvml) -> None:
         self._nvml = nvml
-        self._events: EventSet | None = None
+        self._events: Handle | None = None
         self._supported = True
         # By the address of the handle.
         self._uuids: dict[int, str] = {}
@@ -31,10 +30,13 @@ class XidEvents:
 
     def collect(self, devices: Iterable[TrackedDevice]) -> None:
         """Register new GPUs, and read the queued events without waiting."""
+        if not self._supported:
+            return
         try:
-            events = self._listening(devices)
-            if events is not None:
-                self._drain(events)
+            if self._events is None:
+                self._events = self._nvml.ask("nvmlEventSetCreate")
+            self._register(devices, self._events)
+            self._drain()
         except NotReadable as error:
             self._supported = not (error.absent or error.denied)
             self.close()
@@ -52,37 +54,31 @@ class XidEvents:
         self._registered.clear()
         if events is not None:
             try:
-                self._nvml.free_event_set(events)
+                self._nvml.get("nvmlEventSetFree", events, absent=OF_MIG_DEVICE)
             except (DeviceLost, NotThere) as error:
                 log.debug("NVML did not free its events: %s", error)
 
-    def _listening(self, devices: Iterable[TrackedDevice]) -> EventSet | None:
-        if self._events is None and self._supported:
-            self._events = self._nvml.event_set()
-        if self._events is None:
-            return None
-        handles = {self._nvml.address(d.handle): (d.handle, d.uuid) for d in devices if d.handle is not None}
+    def _register(self, devices: Iterable[TrackedDevice], events: Handle) -> None:
+        handles = {address(d.handle): (d.handle, d.uuid) for d in devices if d.handle is not None}
         # A GPU that was lost and came back is registered again; until then its last events keep their UUID.
         self._registered &= handles.keys()
-        for address in handles.keys() - self._registered:
-            handle, self._uuids[address] = handles[address]
-            self._register(handle, self._events)
-            self._registered.add(address)
-        return self._events
+        for number in handles.keys() - self._registered:
+            handle, self._uuids[number] = handles[number]
+            try:
+                self._nvml.register_xids(handle, events)
+            except DeviceLost as error:
+                # The reading of the device itself reports this failure.
+                log.debug("no events of a GPU: %s", error)
+            self._registered.add(number)
 
-    def _register(self, handle: Handle, events: EventSet) -> None:
-        try:
-            self._nvml.register_xids(handle, events)
-        except DeviceLost as error:
-            # The reading of the device itself reports this failure.
-            log.debug("no events of a GPU: %s", error)
-
-    def _drain(self, events: EventSet) -> None:
+    def _drain(self) -> None:
         for _ in range(_MOST_AT_ONCE):
-            event = self._nvml.next_xid(events)
-            if event is None:
-                return
-            handle, xid = event
-            uuid = self._uuids.get(self._nvml.address(handle))
+            try:
+                event = self._nvml.ask("nvmlEventSetWait_v2", self._events, 0)
+            except NotReadable as error:
+                if error.timeout:
+                    return
+                raise
+            uuid = self._uuids.get(address(event.device))
             if uuid is not None:
-                self._xids[uuid].append(xid)
+                self._xids[uuid].append(int(event.eventData))

@@ -9,19 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
-from scheduler_ext.agent.nvml import Nvml
+from scheduler_ext.agent.nvml import OF_NODE, Nvml
 from scheduler_ext.agent.nvml_device import TrackedDevice
 from scheduler_ext.agent.nvml_errors import (
     CANNOT_BE_READ,
     NO_UUID,
+    NOT_COUNTED,
     DeviceLost,
     DriverGone,
-    NotReadable,
-    NotThere,
     Uninitialized,
 )
 from scheduler_ext.agent.nvml_events import XidEvents
-from scheduler_ext.agent.nvml_values import Handle
 
 log = logging.getLogger(__name__)
 
@@ -76,33 +74,42 @@ class NvmlSource:
         if self._gone is not None and self._now() < self._retry_at:
             return self._without_driver(self._gone)
         try:
-            return self._sweep_again() if self._open else self._opened_sweep()
+            if self._open:
+                try:
+                    return self._sweep()
+                except Uninitialized as forgotten:
+                    log.warning("%s; initialising it again", forgotten)
+                    self._release(str(forgotten))
+            return self._opened_sweep()
         except DriverGone as gone:
-            return self._without_driver(self._lose(gone))
+            self._release(str(gone))
+            self._gone = gone
+            self._retry_at = self._now() + self._delay_s
+            self._delay_s = min(2 * self._delay_s, LONGEST_RETRY_S)
+            return self._without_driver(gone)
 
     def close(self) -> None:
         """Close NVML; a later reading would initialise it again."""
         self._release(CANNOT_BE_READ)
 
-    def _sweep_again(self) -> NodeReading:
-        try:
-            return self._sweep()
-        except Uninitialized as forgotten:
-            log.warning("%s; initialising it again", forgotten)
-            self._release(forgotten.text)
-            return self._opened_sweep()
-
     def _opened_sweep(self) -> NodeReading:
         self._nvml.open()
         self._open = True
-        self._versions = (self._nvml.driver_version(), self._nvml.cuda_version())
+        cuda = self._nvml.get("nvmlSystemGetCudaDriverVersion_v2", absent=OF_NODE)
+        self._versions = (
+            self._nvml.get("nvmlSystemGetDriverVersion", absent=OF_NODE),
+            f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+        )
         reading = self._sweep()
         self._gone = None
         self._delay_s = FIRST_RETRY_S
         return reading
 
     def _sweep(self) -> NodeReading:
-        count = self._nvml.device_count()
+        try:
+            count = int(self._nvml.ask("nvmlDeviceGetCount"))
+        except OF_NODE as error:
+            raise DriverGone(f"{NOT_COUNTED}{error}") from error
         if count != self._count or any(device.handle is None for device in self._devices) or self._silent:
             self._find_devices(count)
         self._xids.collect(self._devices)
@@ -119,12 +126,13 @@ class NvmlSource:
         failed: dict[int, str] = {}
         for index in range(count):
             try:
-                handle, uuid = self._identify(index)
-            except (DeviceLost, NotReadable, NotThere) as error:
-                failed[index] = error.text if isinstance(error, DeviceLost) else CANNOT_BE_READ
+                handle = self._nvml.ask("nvmlDeviceGetHandleByIndex", index)
+                uuid = str(self._nvml.ask("nvmlDeviceGetUUID", handle))
+            except OF_NODE as error:
+                failed[index] = str(error) if isinstance(error, DeviceLost) else CANNOT_BE_READ
                 continue
             found[index] = by_uuid.get(uuid) or TrackedDevice(DeviceReading(uuid, index, total_mib=0))
-            found[index].reached(index, handle)
+            found[index].index, found[index].handle = index, handle
         seen = {device.uuid for device in found.values()}
         silent = {}
         for index, fault in failed.items():
@@ -140,23 +148,12 @@ class NvmlSource:
         self._devices = [found[index] for index in sorted(found)]
         self._count = count
 
-    def _identify(self, index: int) -> tuple[Handle, str]:
-        handle = self._nvml.device(index)
-        return handle, self._nvml.uuid(handle)
-
     def _with_xids(self, device: DeviceReading) -> DeviceReading:
         return replace(device, xids=self._xids.take(device.uuid))
 
     def _without_driver(self, gone: DriverGone) -> NodeReading:
         devices = tuple(self._with_xids(device.last_known()) for device in self._devices)
-        return NodeReading(devices, problem=gone.text)
-
-    def _lose(self, gone: DriverGone) -> DriverGone:
-        self._release(gone.text)
-        self._gone = gone
-        self._retry_at = self._now() + self._delay_s
-        self._delay_s = min(2 * self._delay_s, LONGEST_RETRY_S)
-        return gone
+        return NodeReading(devices, problem=str(gone))
 
     def _release(self, why: str) -> None:
         """Release everything that belongs to one initialisation of NVML."""
