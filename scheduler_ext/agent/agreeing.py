@@ -4,18 +4,10 @@ left out.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Sequence
 
 from scheduler_ext.core.errors import ImpossibleReportError
-from scheduler_ext.wire.gpunode import (
-    DeviceStatus,
-    GpuNode,
-    GpuNodeStatus,
-    HolderStatus,
-    InstanceStatus,
-    MemoryStatus,
-)
+from scheduler_ext.wire.gpunode import DeviceStatus, GpuNode, GpuNodeStatus, HolderStatus, MemoryStatus
 from scheduler_ext.wire.report import read_report
 
 
@@ -32,53 +24,34 @@ def agreeing(devices: Iterable[DeviceStatus]) -> tuple[list[DeviceStatus], tuple
     left_out = []
     for device in kept:
         problem = _problem([*found, device])
-        for less in _ever_less(device) if problem is not None else (device,):
+        if problem is not None:
+            left_out.append(f"GPU {device.index} contradicts itself, and is reported in part only: {problem}")
+        for less in _ever_less(device):
             if _problem([*found, less]) is None:
                 found.append(less)
                 break
-        if problem is not None:
-            left_out.append(f"GPU {device.index} contradicts itself, and is told in part only: {problem}")
     return found, tuple(left_out)
 
 
 def _ever_less(device: DeviceStatus) -> Iterator[DeviceStatus]:
-    less = copy.copy(device)
-    most = less.memory.total_mib
-    less.holders = [_holding_at_most(holder, most) for holder in less.holders or ()] or None
-    if less.mig is not None:
-        less.mig = copy.copy(less.mig)
-        less.mig.instances = [_on_at_most(one, most) for one in less.mig.instances or ()] or None
+    yield device
+    most = device.memory.total_mib
+    less = device.but(holders=[_at_most(holder, most) for holder in device.holders or ()] or None)
+    if mig := device.mig:
+        instances = [each.but(holder=_at_most(each.holder, most)) for each in mig.instances or ()]
+        yield less.but(mig=mig.but(instances=instances or None))
+        yield less.but(mig=mig.but(instances=None))
+        less = less.but(mig=None)
     yield less
-    if less.mig is not None:
-        less = copy.copy(less)
-        less.mig = copy.copy(less.mig)
-        assert less.mig is not None
-        less.mig.instances = None
-        yield less
-        less = copy.copy(less)
-        less.mig = None
-        yield less
-    less = copy.copy(less)
-    less.memory = MemoryStatus(total_mib=0)
-    less.holders = [_holding_at_most(holder, 0) for holder in less.holders or ()] or None
-    yield less
+    holders = [_at_most(holder, 0) for holder in less.holders or ()]
+    yield less.but(memory=MemoryStatus(total_mib=0), holders=holders or None)
 
 
-def _holding_at_most(holder: HolderStatus, mib: int) -> HolderStatus:
+def _at_most(holder: HolderStatus | None, mib: int) -> HolderStatus | None:
     """The holder stays, whatever amount was read for it."""
-    if holder.memory_mib is None or holder.memory_mib <= mib:
+    if holder is None or holder.memory_mib is None or holder.memory_mib <= mib:
         return holder
-    less = copy.copy(holder)
-    less.memory_mib = mib
-    return less
-
-
-def _on_at_most(instance: InstanceStatus, mib: int) -> InstanceStatus:
-    if instance.holder is None:
-        return instance
-    less = copy.copy(instance)
-    less.holder = _holding_at_most(instance.holder, mib)
-    return less
+    return holder.but(memory_mib=mib)
 
 
 def _problem(devices: Sequence[DeviceStatus]) -> str | None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from scheduler_ext.agent.kubernetes_names import NODE_NAME
+from scheduler_ext.agent.fitting import NODE_NAME
 from scheduler_ext.agent.node_status import summary
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.sources.clusterstate import load_objects

@@ -13,6 +13,9 @@ MAX_MIB = 2**24
 MAX_DEVICES, MAX_INDEX, MAX_INSTANCES = 64, 1023, 16
 _UUID = re.compile(r"(?!MIG-)[A-Za-z0-9][A-Za-z0-9._:/-]{0,95}")
 _INSTANCE_UUID = re.compile(r"MIG-[A-Za-z0-9._:/-]{0,92}")
+# Names of namespaces and containers, and of nodes and pods.
+LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+NODE_NAME = POD_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
 _FORMS = {
     "cudaVersion": re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}"),
     "computeCapability": re.compile(r"[0-9]{1,2}\.[0-9]{1,2}"),

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from scheduler_ext.agent.agreeing import agreeing
 from scheduler_ext.agent.fitting import bounded, fitting, fitting_instances, matching
 from scheduler_ext.agent.gpu_health import Health
-from scheduler_ext.agent.holders import HolderReading, Holdings
+from scheduler_ext.agent.holders import Holdings
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
 from scheduler_ext.core.gpu.mig_profile import MAX_GRID, parse_profile
 from scheduler_ext.core.gpu.models import canonical_model
@@ -114,7 +114,7 @@ def _device(device: DeviceReading, held: Holdings, health: HealthStatus) -> Devi
         numa_node=device.numa_node if device.numa_node in _NUMA_NODES else None,
         pci_bus_id=matching("pciBusID", device.pci_bus_id),
         mig=_mig(device, held),
-        holders=[_holder(holder) for holder in held.holders] or None,
+        holders=[_bounded(holder) for holder in held.holders] or None,
     )
 
 
@@ -186,7 +186,7 @@ def _instances(
         if name is None:
             continue
         holder = held.instances.get(instance.uuid)
-        status = InstanceStatus(instance.uuid, name, holder=_holder(holder) if holder is not None else None)
+        status = InstanceStatus(instance.uuid, name, holder=_bounded(holder) if holder else None)
         if instance.start is not None and instance.size is not None:
             units = range(instance.start, instance.start + instance.size)
             if _may_lie(units, profiles.get(name), grid) and taken.isdisjoint(units):
@@ -204,7 +204,5 @@ def _may_lie(units: range, profile: ProfileStatus | None, grid: int) -> bool:
     return len(units) == profile.size and units.start in profile.starts
 
 
-def _holder(holder: HolderReading) -> HolderStatus:
-    return HolderStatus(
-        holder.uid, holder.namespace, holder.name, holder.container, bounded(holder.memory_mib)
-    )
+def _bounded(holder: HolderStatus) -> HolderStatus:
+    return holder.but(memory_mib=bounded(holder.memory_mib))

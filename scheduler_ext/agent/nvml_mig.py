@@ -78,7 +78,7 @@ def read_instances(nvml: Nvml, gpu: Handle, total_bytes: int | None) -> tuple[In
     instance without any compute instance is no MIG device and is not reported.
     """
     for _ in range(_ATTEMPTS - 1):
-        # The GPU may be partitioned again during the reading, which would mix instances from before and after.
+        # A GPU that is partitioned during the reading may show instances from before and after.
         with contextlib.suppress(NotThere):
             return _divided(list(_instances(nvml, gpu, total_bytes)))
     return _divided(list(_instances(nvml, gpu, total_bytes, skip_gone=True)))

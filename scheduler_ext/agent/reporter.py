@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from scheduler_ext.agent.changes import Schedule
-from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
+from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
 from scheduler_ext.cluster.client.backoff import Backoff
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
