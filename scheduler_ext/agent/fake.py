@@ -44,11 +44,9 @@ class FakeReadings:
         if not gpu_nodes:
             raise InventoryError(f"{self._path}: no GPUNode in it; give a file with one for each node")
         try:
-            for name, node in gpu_nodes.items():
-                _check(name, node)
+            return {name: _status(name, node) for name, node in gpu_nodes.items()}
         except InventoryError as error:
             raise type(error)(f"{self._path}: {error}") from None
-        return {name: _status(node.status) for name, node in gpu_nodes.items()}
 
     def _identity(self) -> tuple[int, ...] | None:
         try:
@@ -58,20 +56,18 @@ class FakeReadings:
         return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def _check(name: str, node: GpuNode) -> None:
-    """Raises InventoryError for content that the extender would refuse, naming object and field."""
+def _status(name: str, node: GpuNode) -> WrittenStatus:
+    """A status with the summary of its devices. Raises InventoryError for content that the extender would
+    refuse, naming object and field.
+    """
     if not NODE_NAME.fullmatch(name):
         raise InventoryError(f"GPUNode {name!r}: metadata.name: is not a valid Node name")
     read_report(node)
-    reported_at = node.status.reported_at if node.status is not None else None
-    if reported_at is not None and seconds(reported_at) is None:
+    status = node.status or GpuNodeStatus()
+    at = status.reported_at
+    if at is not None and seconds(at) is None:
         raise InventoryError(
-            f"GPUNode {name}: status.reportedAt: {reported_at!r} is no time such as 2026-11-21T07:13:08Z"
+            f"GPUNode {name}: status.reportedAt: {at!r} is no time such as 2026-11-21T07:13:08Z"
         )
-
-
-def _status(status: GpuNodeStatus | None) -> WrittenStatus:
-    """A status with the summary of its devices."""
-    status = status or GpuNodeStatus()
     devices = status.devices or []
     return summarised(status.but(devices=devices), summary(devices))

@@ -54,7 +54,7 @@ def _given(reading: NodeReading, allocations: Iterable[Allocation]) -> dict[Plac
     """The holders of each place, sorted by name."""
     ids = DeviceIds(reading)
     given: dict[Place, list[HolderStatus]] = {}
-    for allocation in sorted(allocations, key=lambda a: (a.namespace, a.pod, a.container, a.resource)):
+    for allocation in sorted(allocations):
         holder = HolderStatus(
             namespace=_allowed(LABEL, allocation.namespace),
             name=_allowed(POD_NAME, allocation.pod),

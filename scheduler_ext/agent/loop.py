@@ -55,7 +55,9 @@ def run_agent(
                 begun = begun or reporter.begin(observer.remember)
                 with watchdog:
                     status = observer.observe(node.labels if node is not None else {}, reporter.repaired)
-                problem = _log_change(problem, observer.problem)
+                if observer.problem != problem:
+                    problem = observer.problem
+                    _log_problem(problem)
                 # Without the node's labels, the report would briefly be wrong about how GPUs are shared; on a
                 # node where no GPU was ever seen, there is nothing to report.
                 if begun and (observer.problem is None or status.devices):
@@ -82,14 +84,11 @@ def run_agent(
         watchdog.stop()
 
 
-def _log_change(before: str | None, problem: str | None) -> str | None:
-    """Log a change of the reason why no GPU can be used; returns the present reason."""
-    if problem != before:
-        if problem is not None:
-            log.error("no GPU of this node can be used: %s", problem)
-        else:
-            log.info("GPUs can be used again")
-    return problem
+def _log_problem(problem: str | None) -> None:
+    if problem is not None:
+        log.error("no GPU of this node can be used: %s", problem)
+    else:
+        log.info("GPUs can be used again")
 
 
 def run_fake(

@@ -56,7 +56,7 @@ class Nvml:
         """``beat`` is called before each call, which distinguishes one hanging call from many that return."""
         self._beat = beat
         self._library = library
-        self._open = False
+        self.is_open = False
         self._logged: set[tuple[str, str]] = set()
         # Failures that may be transient. Values read while this number grew are not kept.
         self.passing_failures = 0
@@ -76,17 +76,16 @@ class Nvml:
             raise
         except NvmlError as error:
             raise DriverGone(f"{NOT_STARTING}{error}") from error
-        self._open = True
+        self.is_open = True
 
     def close(self) -> None:
         """Shut NVML down; a failure has no consequences and is only logged."""
-        if not self._open:
-            return
-        self._open = False
-        try:
-            self.ask("nvmlShutdown")
-        except NvmlError as error:
-            log.debug("NVML did not shut down: %s", error)
+        if self.is_open:
+            self.is_open = False
+            try:
+                self.ask("nvmlShutdown")
+            except NvmlError as error:
+                log.debug("NVML did not shut down: %s", error)
 
     def ask(self, function: str, *arguments: object) -> Any:
         """The value of a call; raises NvmlError."""

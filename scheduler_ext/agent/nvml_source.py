@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
@@ -46,7 +47,6 @@ class NvmlSource:
         self._nvml = Nvml(library, beat)
         self._now = now
         self._xids = XidEvents(self._nvml)
-        self._open = False
         self._devices: list[TrackedDevice] = []
         self._count = 0
         self._versions: tuple[str | None, str | None] = (None, None)
@@ -64,17 +64,16 @@ class NvmlSource:
 
     def remember(self, devices: Iterable[DeviceReading]) -> None:
         """Add GPUs that an earlier agent has read since the node was booted."""
-        uuids = {device.uuid for device in self._devices}
-        indices = {device.index for device in self._devices}
-        new = [device for device in devices if device.uuid not in uuids and device.index not in indices]
-        self._devices = sorted([*self._devices, *map(TrackedDevice, new)], key=lambda device: device.index)
+        known = {each for device in self._devices for each in (device.uuid, device.index)}
+        new = [TrackedDevice(device) for device in devices if known.isdisjoint((device.uuid, device.index))]
+        self._devices = sorted([*self._devices, *new], key=attrgetter("index"))
 
     def read(self) -> NodeReading:
         """The node now; never raises for an error of NVML."""
         if self._gone is not None and self._now() < self._retry_at:
             return self._without_driver(self._gone)
         try:
-            if self._open:
+            if self._nvml.is_open:
                 try:
                     return self._sweep()
                 except Uninitialized as forgotten:
@@ -94,7 +93,6 @@ class NvmlSource:
 
     def _opened_sweep(self) -> NodeReading:
         self._nvml.open()
-        self._open = True
         cuda = self._nvml.get("nvmlSystemGetCudaDriverVersion_v2", absent=OF_NODE)
         self._versions = (
             self._nvml.get("nvmlSystemGetDriverVersion", absent=OF_NODE),
@@ -162,6 +160,5 @@ class NvmlSource:
         except DriverGone as error:
             log.debug("NVML did not free its events: %s", error)
         self._nvml.close()
-        self._open = False
         for device in self._devices:
             device.forget(why)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
 
 from scheduler_ext.agent.changes import Schedule
 from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
@@ -35,8 +36,7 @@ _NODE_S = 45.0
 _NOT_FOUND, _INVALID = 404, 422
 
 
-@dataclass(frozen=True, slots=True)
-class OwnNode:
+class OwnNode(NamedTuple):
     """The Node that a report is about."""
 
     uid: str
@@ -76,43 +76,35 @@ class Reporter:
         """The Node as last read, at most a short time ago; None while it is unknown."""
         now = self._clock()
         if now >= self._not_before and (self._node is None or now - self._node_read_at >= _NODE_S):
-            try:
+            with self._attempt():
                 self._read_node()
-            except ClusterError as error:
-                self._failed(error)
         return self._node
 
     def begin(self, remember: Callable[[GpuNodeStatus], None]) -> bool:
         """Create or read the GPUNode, and pass on what an earlier agent wrote during this boot; True when
         that is done.
         """
-        if self._node is None or self._clock() < self._not_before:
-            return False
-        try:
-            written = self._create(self._node.uid)
-        except ClusterError as error:
-            self._failed(error)
-            return False
-        if written is not None:
-            remember(written)
-        return True
+        if self._node is not None and self._clock() >= self._not_before:
+            with self._attempt():
+                written = self._create(self._node.uid)
+                if written is not None:
+                    remember(written)
+                return True
+        return False
 
     def offer(self, status: WrittenStatus) -> bool:
         """Write this status if it is due; True if it was written."""
         now = self._clock()
-        if now < self._not_before or not self._schedule.due(status, now):
-            return False
-        try:
-            self._write(status)
-        except ClusterError as error:
-            self._failed(error)
-            return False
-        self._schedule.written(status, now)
-        self._backoff.reset()
-        if self._problem is not None:
-            log.info("%s: reports are written again", self._name)
-            self._problem = None
-        return True
+        if now >= self._not_before and self._schedule.due(status, now):
+            with self._attempt():
+                self._write(status)
+                self._schedule.written(status, now)
+                self._backoff.reset()
+                if self._problem is not None:
+                    log.info("%s: reports are written again", self._name)
+                    self._problem = None
+                return True
+        return False
 
     def look(self, remember: Callable[[GpuNodeStatus], None]) -> OwnNode:
         """The Node, after passing on what an earlier agent wrote during this boot; writes nothing. Raises
@@ -120,12 +112,11 @@ class Reporter:
         """
         node = self._read_node()
         try:
-            body = self._transport.get(f"{_GPU_NODES}/{self._name}").body
+            written = self._of_this_boot(self._transport.get(f"{_GPU_NODES}/{self._name}").body)
         except RefusedError as error:
             if error.status != _NOT_FOUND:
                 raise
         else:
-            written = self._of_this_boot(body)
             if written is not None:
                 remember(written)
         return node
@@ -140,11 +131,9 @@ class Reporter:
         node = self._node or self._read_node()
         if self._created_for != node.uid:
             self._create(node.uid)
-        path = f"{_GPU_NODES}/{self._name}/status"
+        body = status_body(self._name, self.numbered(status))
         try:
-            reply = self._transport.send(
-                "PATCH", path, status_body(self._name, self.numbered(status)), APPLY, _OURS
-            )
+            reply = self._transport.send("PATCH", f"{_GPU_NODES}/{self._name}/status", body, APPLY, _OURS)
         except RefusedError as error:
             if error.status == _NOT_FOUND:
                 # The GPUNode was deleted, or its Node was deleted and created again.
@@ -168,14 +157,12 @@ class Reporter:
 
     def _create(self, uid: str) -> GpuNodeStatus | None:
         """Take over a GPUNode that was read or created; returns its status if it is from this boot."""
-        body = object_body(self._name, uid)
-        path = f"{_GPU_NODES}/{self._name}"
+        path, body = f"{_GPU_NODES}/{self._name}", object_body(self._name, uid)
         written = self._of_this_boot(self._transport.send("PATCH", path, body, APPLY, _OURS).body)
         self._created_for = uid
         return written
 
     def _of_this_boot(self, body: bytes) -> GpuNodeStatus | None:
-        """The status of a GPUNode if it is from this boot."""
         self.repaired = read_annotations(body).get(REPAIRED_ANNOTATION)
         written = read_gpu_node(body).status
         if written is not None and written.boot_id != self._boot_id:
@@ -184,9 +171,14 @@ class Reporter:
         self._sequence = (written.sequence or 0) if written is not None else 0
         return written
 
-    def _failed(self, error: ClusterError) -> None:
-        retry_after_s = error.retry_after_s if isinstance(error, RefusedError) else None
-        self._not_before = self._clock() + self._backoff.wait_s(retry_after_s)
-        if str(error) != self._problem:
-            log.warning("%s: report not written, trying again: %s", self._name, error)
-            self._problem = str(error)
+    @contextmanager
+    def _attempt(self) -> Iterator[None]:
+        """After a failure, nothing is requested for a while."""
+        try:
+            yield
+        except ClusterError as error:
+            retry_after_s = error.retry_after_s if isinstance(error, RefusedError) else None
+            self._not_before = self._clock() + self._backoff.wait_s(retry_after_s)
+            if str(error) != self._problem:
+                log.warning("%s: report not written, trying again: %s", self._name, error)
+                self._problem = str(error)
