@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -29,7 +30,6 @@ REQUESTS_S = 120.0
 # After this long without a GPU, a process that could once read GPUs ends, because a new one may be able to:
 # containers lose their device nodes when systemd is reloaded, and only new containers get them back.
 GONE_S = 300.0
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def run_agent(
@@ -101,16 +101,14 @@ def run_fake(
 ) -> int:
     """Report these nodes of a file, or all nodes if none is named, until stopped."""
     pulse = pulse or Pulse()
-    reporters: dict[str, Reporter] = {}
+    reporter = cache(reporter_of)
     while not stopped.is_set():
         for name, status in readings.statuses().items():
             if names and name not in names:
                 continue
             pulse.beat(REQUESTS_S)
-            if name not in reporters:
-                reporters[name] = reporter_of(name)
-            reporters[name].node()
-            reporters[name].offer(status)
+            reporter(name).node()
+            reporter(name).offer(status)
             if stopped.is_set():
                 break
         pulse.beat(interval_s)
@@ -158,4 +156,4 @@ def _give_up(after_s: float) -> None:
 
 def boot_id() -> str:
     """The kernel's identifier of this boot."""
-    return BOOT_ID.read_text().strip()
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -103,8 +103,7 @@ class Observer:
         return replace(reading, devices=devices, problem=problem)
 
     def close(self) -> None:
-        """Close NVML and the kubelet's API."""
-        self._kubelet.close()
+        """Close NVML."""
         self._source.close()
 
 

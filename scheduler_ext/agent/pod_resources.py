@@ -8,7 +8,6 @@ pkg/kubelet/apis/podresources.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -40,12 +39,11 @@ RESOURCE_PREFIX = "nvidia.com/"
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
-    # Otherwise a new channel may share the connection, and the back-off, of one that is just being closed.
+    # Otherwise a new channel may share the connection, and the back-off, of the last one.
     ("grpc.use_local_subchannel_pool", 1),
     # The kubelet's HTTP/2 server does not accept the path of the socket as authority.
     ("grpc.default_authority", "localhost"),
 )
-_NOT_OFFERED = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED)
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -109,8 +107,6 @@ class PodResources:
         self._socket = socket.absolute()
         self._clock = clock
         self._deadline_s = deadline_s
-        self._channel: grpc.Channel | None = None
-        self._opened: tuple[int, int] | None = None
         self._problems: dict[str, str] = {}
         self._list = _Question("List", _allocations, KEEP_S, True)
         self._allocatable = _Question("GetAllocatableResources", _allocatable, KEEP_OFFERED_S, False)
@@ -122,12 +118,6 @@ class PodResources:
     def allocatable(self) -> Mapping[str, tuple[str, ...]] | None:
         """The device ids that plugins offer, by resource name, sorted; None if unknown."""
         return self._ask(self._allocatable)
-
-    def close(self) -> None:
-        """Close the connection; a later request opens a new one."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
 
     def _ask(self, question: _Question[_T]) -> _T | None:
         now = self._clock()
@@ -149,42 +139,33 @@ class PodResources:
         return question.kept(now)
 
     def _call(self, question: _Question[_T]) -> bytes:
-        """The bytes of an answer. Raises _UnansweredError; closes the connection if it may be at fault."""
+        """The bytes of an answer. Raises _UnansweredError."""
         try:
-            return self._connected().unary_unary(
-                f"/v1.PodResourcesLister/{question.method}",
-                request_serializer=bytes,
-                response_deserializer=bytes,
-            )(b"", timeout=self._deadline_s)
+            self._socket.stat()
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise _UnansweredError(f"cannot be opened: {reason}", of_socket=True) from None
+        try:
+            # A kept channel would wait longer and longer before it tries a restarted kubelet again; a new one
+            # costs half a millisecond.
+            with grpc.insecure_channel(f"unix://{quote(str(self._socket))}", options=_OPTIONS) as channel:
+                method = channel.unary_unary(
+                    f"/v1.PodResourcesLister/{question.method}",
+                    request_serializer=bytes,
+                    response_deserializer=bytes,
+                )
+                return method(b"", timeout=self._deadline_s)
         except grpc.RpcError as error:
             code, detail = error.code(), error.details()
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
             question.wait_s = min(LONGEST_WAIT_S, 2 * question.wait_s or FIRST_WAIT_S)
             question.wait_until = self._clock() + question.wait_s
             raise _UnansweredError("too many requests, or too large an answer", detail)
-        if code in _NOT_OFFERED:
+        if code in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED):
             raise _UnansweredError("not offered here", detail, final=True)
-        # A new connection tries at once; the old one would wait longer and longer between attempts.
-        self.close()
         if code is grpc.StatusCode.UNAVAILABLE:
             raise _UnansweredError("no answer", detail, of_socket=True)
         raise _UnansweredError(f"fails with {code.name}", detail)
-
-    def _connected(self) -> grpc.Channel:
-        """A channel to the present socket, which the kubelet removes and creates when it starts."""
-        try:
-            found = os.stat(self._socket)
-        except OSError as error:
-            self.close()
-            reason = error.strerror or type(error).__name__
-            raise _UnansweredError(f"cannot be opened: {reason}", of_socket=True) from None
-        identity = (found.st_ino, found.st_ctime_ns)
-        if identity != self._opened:
-            self.close()
-        if self._channel is None:
-            self._channel = grpc.insecure_channel(f"unix://{quote(str(self._socket))}", options=_OPTIONS)
-            self._opened = identity
-        return self._channel
 
     def _failed(self, question: _Question[_T], unanswered: _UnansweredError) -> None:
         if unanswered.final:

@@ -1,20 +1,27 @@
-"""Writing one node's GPUNode: created as a dependent of its Node, then its status, by server-side apply."""
+"""Writing one node's GPUNode: created as a dependent of its Node, then its status, by server-side apply.
+
+A report is due at once if it changes decisions, later if measurements moved, otherwise to stay fresh.
+"""
 
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from scheduler_ext.agent.changes import Schedule
 from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
 from scheduler_ext.cluster.client.backoff import Backoff
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.gpunode import (
+    DeviceStatus,
     GpuNodeStatus,
+    HolderStatus,
+    MemoryStatus,
     WrittenStatus,
     object_body,
     read_annotations,
@@ -34,6 +41,42 @@ _FROM_CACHE = {"resourceVersion": "0"}
 # How long a read of the Node stays valid.
 _NODE_S = 45.0
 _NOT_FOUND, _INVALID = 404, 422
+
+# Memory that moved by more than the larger of these is worth a report, but not more often than this.
+NEWS_MIB, NEWS_PERCENT, NEWS_EVERY_S = 256, 2, 10.0
+REFRESH_S, REFRESH_SPREAD = 60.0, 0.2
+# Even urgent reports are not written more often.
+LEAST_S = 1.0
+
+
+@dataclass(slots=True)
+class Schedule:
+    """The last written status, and when the present one is due. Time is an argument, in seconds."""
+
+    chance: Callable[[], float] = random.random
+    _written: WrittenStatus | None = None
+    _written_at: float = 0.0
+    _refresh_s: float = REFRESH_S
+
+    def due(self, status: WrittenStatus, now: float) -> bool:
+        """Whether this status is due now."""
+        if self._written is None:
+            return True
+        age_s = now - self._written_at
+        return (
+            age_s >= self._refresh_s
+            or (age_s >= LEAST_S and _outline(status) != _outline(self._written))
+            or (age_s >= NEWS_EVERY_S and _is_news(self._written, status))
+        )
+
+    def written(self, status: WrittenStatus, now: float) -> None:
+        """Record that the status was written."""
+        self._written, self._written_at = status, now
+        self._refresh_s = REFRESH_S * (1 + REFRESH_SPREAD * (2 * self.chance() - 1))
+
+    def forget(self) -> None:
+        """Forget the written status, which was lost: the next one is due."""
+        self._written = None
 
 
 class OwnNode(NamedTuple):
@@ -182,3 +225,50 @@ class Reporter:
             if str(error) != self._problem:
                 log.warning("%s: report not written, trying again: %s", self._name, error)
                 self._problem = str(error)
+
+
+def _outline(status: WrittenStatus) -> WrittenStatus:
+    """The part that affects decisions: devices, health, MIG, driver; without measurements, holders and texts
+    for people.
+    """
+    devices = [_device_outline(device) for device in status.devices or ()]
+    return status.but(devices=devices, summary=None, reported_at=None, sequence=None)
+
+
+def _device_outline(device: DeviceStatus) -> DeviceStatus:
+    mig = device.mig
+    if mig is not None and mig.instances:
+        mig = mig.but(instances=[instance.but(holder=None) for instance in mig.instances])
+    memory = MemoryStatus(device.memory.total_mib)
+    health = device.health.but(last_error_at=None) if device.health is not None else None
+    return device.but(memory=memory, health=health, utilization_percent=None, holders=None, mig=mig)
+
+
+def _is_news(before: WrittenStatus, after: WrittenStatus) -> bool:
+    """Whether memory moved by much or a holder came or went; the devices are the same."""
+    return any(
+        _holders(old) != _holders(new) or _moved(old, new)
+        for old, new in zip(before.devices or (), after.devices or (), strict=False)
+    )
+
+
+def _holders(device: DeviceStatus) -> list[tuple[str, HolderStatus]]:
+    """All holders and the instance that each is on, without the memory they use."""
+    instances = (device.mig.instances if device.mig is not None else None) or []
+    held = [("", holder) for holder in device.holders or ()]
+    held += [(instance.uuid, instance.holder) for instance in instances if instance.holder is not None]
+    return [(where, holder.but(memory_mib=None)) for where, holder in held]
+
+
+def _moved(before: DeviceStatus, after: DeviceStatus) -> bool:
+    enough_mib = max(NEWS_MIB, after.memory.total_mib * NEWS_PERCENT / 100)
+    return any(
+        (old is None) != (new is None) or abs((old or 0) - (new or 0)) > enough_mib
+        for old, new in zip(_amounts(before), _amounts(after), strict=False)
+    )
+
+
+def _amounts(device: DeviceStatus) -> list[int | None]:
+    memory = device.memory
+    held = [holder.memory_mib for holder in device.holders or ()]
+    return [memory.used_mib, memory.reserved_mib, memory.unaccounted_mib, *held]
