@@ -114,9 +114,7 @@ def sharing_replicas(allocatable: Allocatable | None) -> int | None:
 
 
 def sharing(labels: Mapping[str, str], allocatable: Allocatable | None) -> SharingStatus | None:
-    """How many pods may share a GPU, and by which means; None where GPUs are not shared or no source
-    says so.
-    """
+    """How many pods may share a GPU, and by which means; None if GPUs are not shared."""
     strategy, replicas = node_labels.sharing(labels)
     offered = sharing_replicas(allocatable) or 1
     if strategy == "none" and offered < 2:

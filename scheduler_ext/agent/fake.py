@@ -27,9 +27,7 @@ class FakeReadings:
         self._statuses = self._read()
 
     def statuses(self) -> Mapping[str, WrittenStatus]:
-        """The status that each node reports, by name; from the last good file while the present one cannot be
-        read.
-        """
+        """The status of each node by name; of the last good file while the present one cannot be read."""
         seen = self._identity()
         if seen != self._seen:
             self._seen = seen
@@ -57,9 +55,7 @@ class FakeReadings:
 
 
 def _status(name: str, node: GpuNode) -> WrittenStatus:
-    """A status with the summary of its devices. Raises InventoryError for content that the extender would
-    refuse, naming object and field.
-    """
+    """The status with its summary. Raises InventoryError for content that the extender would refuse."""
     if not NODE_NAME.fullmatch(name):
         raise InventoryError(f"GPUNode {name!r}: metadata.name: is not a valid Node name")
     read_report(node)

@@ -1,6 +1,4 @@
-"""Whether a GPU can be used, and what ends an error: time without another, a reset of the GPU, or a reboot of
-its node.
-"""
+"""Whether a GPU can be used, and what ends an error: time, a reset of the GPU, or a reboot of its node."""
 
 from __future__ import annotations
 

@@ -46,15 +46,9 @@ def find_holdings(
     the pods can join the two. An instance has one holder: the container that was given it, otherwise the pod
     that uses most.
     """
-    given = _given(reading, allocations or ())
-    return {device.uuid: _holdings_of(device, given, pod_of) for device in reading.devices}
-
-
-def _given(reading: NodeReading, allocations: Iterable[Allocation]) -> dict[Place, list[HolderStatus]]:
-    """The holders of each place, sorted by name."""
     ids = DeviceIds(reading)
     given: dict[Place, list[HolderStatus]] = {}
-    for allocation in sorted(allocations):
+    for allocation in sorted(allocations or ()):
         holder = HolderStatus(
             namespace=_allowed(LABEL, allocation.namespace),
             name=_allowed(POD_NAME, allocation.pod),
@@ -64,7 +58,7 @@ def _given(reading: NodeReading, allocations: Iterable[Allocation]) -> dict[Plac
             place = ids.place(allocation.resource, device_id)
             if place is not None:
                 given.setdefault(place, []).append(holder)
-    return given
+    return {device.uuid: _holdings_of(device, given, pod_of) for device in reading.devices}
 
 
 def _allowed(pattern: re.Pattern[str], text: str) -> str | None:
@@ -99,8 +93,8 @@ def _holdings_of(
 def _use(
     processes: Iterable[Process] | None, pod_of: PodOf | None, total_mib: int
 ) -> tuple[list[HolderStatus], int | None]:
-    """The pods that use a device or an instance, by UID, and the sum of their processes' memory in MiB; None
-    as soon as the pod or the memory of one process is unknown.
+    """The pods that use a device or an instance, and the sum of their processes' memory in MiB; None as soon
+    as the pod or the memory of one process is unknown.
 
     A pod's use is the known use of its processes, at most the total: processes may share memory.
     """

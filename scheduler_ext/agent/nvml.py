@@ -127,7 +127,7 @@ class Nvml:
         return nodes.bit_length() - 1 if nodes.bit_count() == 1 else None
 
     def memory(self, gpu: Handle) -> tuple[int, int, int | None] | None:
-        """Total bytes, used MiB and reserved MiB; where the last is None, used memory includes it.
+        """Total bytes, used MiB and reserved MiB; without the last, used memory includes it.
 
         None if not supported or not permitted; any other failure makes the GPU unusable.
         """
@@ -185,9 +185,7 @@ class Nvml:
         return MigMode.ON if current == pynvml.NVML_DEVICE_MIG_ENABLE else MigMode.OFF
 
     def profile(self, gpu: Handle, index: int) -> tuple[Any, str | None]:
-        """NVML's structure of a GPU instance profile and the profile's name; both None if the GPU has no such
-        profile. Raises NotThere past the last index.
-        """
+        """NVML's structure and the name of a profile, or None; raises NotThere past the last index."""
         function = "nvmlDeviceGetGpuInstanceProfileInfo"
         info = self.get(function, gpu, index, absent=OF_MIG_DEVICE)
         if info is not None:

@@ -1,6 +1,4 @@
-"""One GPU over time: constant values are read once, changing values at every reading, and the last known ones
-are kept.
-"""
+"""One GPU over time: constant values are read once, and the last known values are kept."""
 
 from __future__ import annotations
 
@@ -21,13 +19,7 @@ from scheduler_ext.agent.nvml_mig import grid_size, read_instances, read_profile
 
 # nvmlDeviceArchitecture_t, in the words of GPU feature discovery's label nvidia.com/gpu.family.
 _ARCHITECTURES = {
-    2: "kepler",
-    3: "maxwell",
-    4: "pascal",
-    5: "volta",
-    6: "turing",
-    7: "ampere",
-    8: "ada-lovelace",
+    **dict(enumerate(("kepler", "maxwell", "pascal", "volta", "turing", "ampere", "ada-lovelace"), 2)),
     9: "hopper",
     10: "blackwell",
     13: "rubin",
@@ -116,9 +108,7 @@ class TrackedDevice:
         )
 
     def _memory_state(self, nvml: Nvml, handle: Handle) -> tuple[str | None, bool | None]:
-        """A memory fault of the GPU, and whether rows or pages wait for a reset; None where the GPU does not
-        say.
-        """
+        """A memory fault, and whether rows or pages wait for a reset; None where the GPU does not say."""
         rows = nvml.get("nvmlDeviceGetRemappedRows", handle)
         pending: bool | None
         if rows is not None:

@@ -17,11 +17,11 @@ _NOT_INITIALISED = "NVML is not initialised"
 
 # nvmlReturn_t of nvml.h. The numbers are part of its ABI.
 _UNINITIALIZED = 1
-_INVALID_ARGUMENT = 2
 _NO_PERMISSION = 4
-_NOT_FOUND = 6
 _TIMEOUT = 10
 _VERSION_MISMATCH = 18
+# Invalid argument, not found.
+_GONE = (2, 6)
 # Not supported, function not found, another version of the structure, deprecated.
 _ABSENT = (3, 13, 25, 26)
 _PROBLEMS = {
@@ -81,7 +81,7 @@ def error_of(code: int, text: str) -> NvmlError:
         return DriverGone(_PROBLEMS[code], must_restart=code == _VERSION_MISMATCH)
     if code in _FAULTS:
         return DeviceLost(_FAULTS[code])
-    if code in (_NOT_FOUND, _INVALID_ARGUMENT):
+    if code in _GONE:
         return NotThere(text)
     error = NotReadable(text)
     error.absent = code in _ABSENT

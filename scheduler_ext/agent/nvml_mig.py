@@ -119,9 +119,7 @@ def _instance(nvml: Nvml, gpu: Handle, device: Handle, total_bytes: int | None) 
 
 
 def _profile_name(nvml: Nvml, device: Handle, total_bytes: int | None) -> str | None:
-    """The profile from the end of the MIG device's name; otherwise from its share of the GPU, which does not
-    show media engines.
-    """
+    """The profile from the MIG device's name, or from its share of the GPU, without media engines."""
     named = _NAMED.search(nvml.get("nvmlDeviceGetName", device, absent=OF_MIG_DEVICE) or "")
     if named is not None:
         return named[1]

@@ -61,9 +61,7 @@ class NvmlSource:
 
     @property
     def must_restart(self) -> bool:
-        """Whether this process has loaded the library of another driver; only a new process loads the right
-        one.
-        """
+        """Whether this process has loaded the library of another driver, which only a new process drops."""
         return self._gone is not None and self._gone.must_restart
 
     def remember(self, devices: Iterable[DeviceReading]) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from scheduler_ext.agent.device_plugin import mig_strategy, sharing
-from scheduler_ext.agent.fitting import fitting
 from scheduler_ext.agent.gpu_health import Health, repairs
 from scheduler_ext.agent.holders import find_holdings
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
@@ -19,8 +16,6 @@ from scheduler_ext.agent.pod_resources import PodResources
 from scheduler_ext.agent.processes import Processes, sees_host_processes
 from scheduler_ext.wire.gpunode import DeviceStatus, GpuNodeStatus, MigStatus, WrittenStatus
 from scheduler_ext.wire.times import seconds
-
-log = logging.getLogger(__name__)
 
 PROC = Path("/proc")
 
@@ -55,7 +50,6 @@ class Observer:
         self._wall_clock = wall_clock
         # The reason why no GPU can be used now.
         self.problem: str | None = None
-        self._left_out: tuple[str, ...] = ()
 
     @property
     def must_restart(self) -> bool:
@@ -63,9 +57,7 @@ class Observer:
         return self._source.must_restart
 
     def remember(self, written: GpuNodeStatus) -> None:
-        """Take over an earlier agent's knowledge that may be unreadable now: the GPUs, and which of them were
-        unhealthy.
-        """
+        """Take over the GPUs that an earlier agent knew, and their health."""
         self._source.remember(map(last_reading, written.devices or ()))
         reported_at = seconds(written.reported_at) or 0.0
         for device in written.devices or ():
@@ -74,12 +66,11 @@ class Observer:
 
     def observe(self, labels: Mapping[str, str], repaired: str | None = None) -> WrittenStatus:
         """The present status; ``labels`` are the Node's, ``repaired`` is the GPUNode's annotation."""
-        reading = self._fitting(self._source.read())
-        self.problem = reading.problem
+        reading = self._source.read()
         allocatable = self._kubelet.allocatable()
         pod_of = self._processes.pod_of if self._processes is not None else None
         wall = self._wall_clock()
-        return node_status(
+        status = node_status(
             reading,
             find_holdings(reading, self._kubelet.read(), pod_of),
             self._health,
@@ -89,18 +80,10 @@ class Observer:
             wall,
             repairs(repaired, wall),
         )
-
-    def _fitting(self, reading: NodeReading) -> NodeReading:
-        """The reading without GPUs that no report can contain; each is logged once."""
-        devices, left_out = fitting(reading.devices)
-        if left_out != self._left_out:
-            for text in left_out:
-                log.error("not reported: %s", text)
-            self._left_out = left_out
-        problem = reading.problem
-        if reading.devices and not devices:
-            problem = problem or "no GPU has what a report needs"
-        return replace(reading, devices=devices, problem=problem)
+        self.problem = reading.problem
+        if reading.devices and not status.devices:
+            self.problem = self.problem or "no GPU has what a report needs"
+        return status
 
     def close(self) -> None:
         """Close NVML."""
@@ -108,9 +91,7 @@ class Observer:
 
 
 def last_reading(device: DeviceStatus) -> DeviceReading:
-    """The reading behind a reported device, without health and momentary values: for a GPU that no longer
-    answers.
-    """
+    """The reading behind a reported device that no longer answers, without health and momentary values."""
     mig = device.mig or MigStatus()
     major, _, minor = (device.compute_capability or "").partition(".")
     return DeviceReading(

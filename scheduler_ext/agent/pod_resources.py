@@ -62,9 +62,7 @@ class Allocation:
 
 @dataclass(eq=False)
 class _UnansweredError(Exception):
-    """A failure of the socket or of one method: a constant text and a detail that may vary. No earlier answer
-    makes up for a ``final`` one.
-    """
+    """A failure of the socket or of a method; no earlier answer makes up for a ``final`` one."""
 
     problem: str
     detail: str | None = None

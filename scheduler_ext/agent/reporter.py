@@ -1,7 +1,4 @@
-"""Writing one node's GPUNode: created as a dependent of its Node, then its status, by server-side apply.
-
-A report is due at once if it changes decisions, later if measurements moved, otherwise to stay fresh.
-"""
+"""One node's GPUNode, created as a dependent of its Node, and its status, written when it is due."""
 
 from __future__ import annotations
 
@@ -124,9 +121,7 @@ class Reporter:
         return self._node
 
     def begin(self, remember: Callable[[GpuNodeStatus], None]) -> bool:
-        """Create or read the GPUNode, and pass on what an earlier agent wrote during this boot; True when
-        that is done.
-        """
+        """Create or read the GPUNode, and pass on its status of this boot; True when that is done."""
         if self._node is not None and self._clock() >= self._not_before:
             with self._attempt():
                 written = self._create(self._node.uid)
@@ -150,9 +145,7 @@ class Reporter:
         return False
 
     def look(self, remember: Callable[[GpuNodeStatus], None]) -> OwnNode:
-        """The Node, after passing on what an earlier agent wrote during this boot; writes nothing. Raises
-        ClusterError.
-        """
+        """The Node, after passing on the status of this boot; writes nothing. Raises ClusterError."""
         node = self._read_node()
         try:
             written = self._of_this_boot(self._transport.get(f"{_GPU_NODES}/{self._name}").body)
@@ -228,9 +221,7 @@ class Reporter:
 
 
 def _outline(status: WrittenStatus) -> WrittenStatus:
-    """The part that affects decisions: devices, health, MIG, driver; without measurements, holders and texts
-    for people.
-    """
+    """The part that affects decisions, without measurements, holders and texts for people."""
     devices = [_device_outline(device) for device in status.devices or ()]
     return status.but(devices=devices, summary=None, reported_at=None, sequence=None)
 
