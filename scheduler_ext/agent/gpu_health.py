@@ -66,9 +66,6 @@ _NEEDS: Mapping[Cure, str] = {
 }
 # How long a GPU must be free of errors to count as healthy again, where time is the remedy.
 RECOVER_AFTER_S = 300.0
-_ECC = "uncorrectable ECC error"
-# The worst one first.
-_LASTING: tuple[Cure, ...] = ("Reboot", "GPUReset")
 _XID = re.compile(r"XID ([0-9]+): ")
 # Conditions that NVML reports now, and the remedy of each.
 _FAULTS: Mapping[str, tuple[str, Cure]] = {
@@ -103,10 +100,9 @@ class _Record:
     reset_pending: bool = False
 
     def worst(self) -> tuple[str, Cure] | None:
-        for cure in _LASTING:
-            if cure in self.lasting:
-                return self.lasting[cure], cure
-        return self.asked or self.quiet
+        worst: tuple[Cure, ...] = ("Reboot", "GPUReset")
+        lasting = [(self.lasting[cure], cure) for cure in worst if cure in self.lasting]
+        return lasting[0] if lasting else self.asked or self.quiet
 
 
 @dataclass(slots=True)
@@ -202,7 +198,7 @@ class Health:
                 self._ignored.add((device.uuid, xid))
                 log.warning("%s: XID %d changes nothing by itself; it is logged once", device.uuid, xid)
         if device.ecc_errors:
-            yield _ECC, "Quiet", False
+            yield "uncorrectable ECC error", "Quiet", False
 
 
 def repairs(annotation: str | None, wall: float) -> Mapping[str, float]:
@@ -222,12 +218,8 @@ def repairs(annotation: str | None, wall: float) -> Mapping[str, float]:
 def _log_once(part: str, *, future: bool) -> None:
     """Log once per part: the annotation is read every few seconds."""
     problem = "is in the future of this node's clock" if future else "is not UUID@TIME"
-    log.error(
-        "annotation %s: %r %s, and changes nothing; write it like GPU-1@2026-11-21T07:13:08Z",
-        REPAIRED_ANNOTATION,
-        part,
-        problem,
-    )
+    fix = "and changes nothing; write it like GPU-1@2026-11-21T07:13:08Z"
+    log.error("annotation %s: %r %s, %s", REPAIRED_ANNOTATION, part, problem, fix)
 
 
 def _xid_reason(xid: int) -> str:

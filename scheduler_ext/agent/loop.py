@@ -65,7 +65,7 @@ def run_agent(
                     reporter.offer(status)
             except Exception:
                 log.exception("no report this time")
-            if observer.must_restart:
+            if observer.source.must_restart:
                 log.error(
                     "the driver was replaced under this process; ending, to be started with its library"
                 )

@@ -38,6 +38,7 @@ from scheduler_ext.wire.report import read_report
 
 log = logging.getLogger(__name__)
 
+# Limits of the schema.
 _NAME_CHARS, _ARCHITECTURE_CHARS, _VERSION_CHARS, _REASON_CHARS, _SUMMARY_CHARS = 128, 63, 80, 1024, 256
 _NUMA_NODES = range(-1, 1024)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -142,17 +143,17 @@ def _mig(device: DeviceReading, held: Holdings) -> MigStatus | None:
     if device.mig_enabled is None and not device.profiles:
         return None
     # Without a grid that all profiles fit on, placements are meaningless.
-    grid = device.grid_size if device.grid_size and 0 < device.grid_size <= MAX_GRID else None
+    grid = device.grid_size if device.grid_size and 0 < device.grid_size <= MAX_GRID else 0
     profiles: dict[str, ProfileStatus] = {}
     for profile in device.profiles:
         name = _profile_name(profile.name)
         if name is not None and len(profiles) < _MAX_PROFILES:
-            profiles.setdefault(name, _profile(name, profile, grid or 0))
+            profiles.setdefault(name, _profile(name, profile, grid))
     return MigStatus(
         enabled=bool(device.mig_enabled),
-        grid_size=grid,
+        grid_size=grid or None,
         profiles=[*profiles.values()] or None,
-        instances=_instances(device.instances, profiles, grid or 0, held) or None,
+        instances=_instances(device.instances, profiles, grid, held) or None,
     )
 
 

@@ -64,9 +64,7 @@ class DeviceLost(NvmlError):  # noqa: N818
 class DriverGone(NvmlError):  # noqa: N818
     """No GPU of the node can be used; ``must_restart`` if only a new process can load the right library."""
 
-    def __init__(self, text: str, *, must_restart: bool = False) -> None:
-        super().__init__(text)
-        self.must_restart = must_restart
+    must_restart = False
 
 
 class Uninitialized(DriverGone):
@@ -78,7 +76,9 @@ def error_of(code: int, text: str) -> NvmlError:
     if code == _UNINITIALIZED:
         return Uninitialized(_NOT_INITIALISED)
     if code in _PROBLEMS:
-        return DriverGone(_PROBLEMS[code], must_restart=code == _VERSION_MISMATCH)
+        gone = DriverGone(_PROBLEMS[code])
+        gone.must_restart = code == _VERSION_MISMATCH
+        return gone
     if code in _FAULTS:
         return DeviceLost(_FAULTS[code])
     if code in _GONE:

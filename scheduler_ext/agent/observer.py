@@ -42,7 +42,7 @@ class Observer:
         proc: Path = PROC,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._source = source
+        self.source = source
         self._kubelet = PodResources(pod_resources)
         self._processes = Processes(proc) if sees_host_processes(proc) else None
         self._health = health
@@ -51,14 +51,9 @@ class Observer:
         # The reason why no GPU can be used now.
         self.problem: str | None = None
 
-    @property
-    def must_restart(self) -> bool:
-        """True if only a new process can read GPUs."""
-        return self._source.must_restart
-
     def remember(self, written: GpuNodeStatus) -> None:
         """Take over the GPUs that an earlier agent knew, and their health."""
-        self._source.remember(map(last_reading, written.devices or ()))
+        self.source.remember(map(last_reading, written.devices or ()))
         reported_at = seconds(written.reported_at) or 0.0
         for device in written.devices or ():
             if device.health is not None:
@@ -66,7 +61,7 @@ class Observer:
 
     def observe(self, labels: Mapping[str, str], repaired: str | None = None) -> WrittenStatus:
         """The present status; ``labels`` are the Node's, ``repaired`` is the GPUNode's annotation."""
-        reading = self._source.read()
+        reading = self.source.read()
         allocatable = self._kubelet.allocatable()
         pod_of = self._processes.pod_of if self._processes is not None else None
         wall = self._wall_clock()
@@ -87,7 +82,7 @@ class Observer:
 
     def close(self) -> None:
         """Close NVML."""
-        self._source.close()
+        self.source.close()
 
 
 def last_reading(device: DeviceStatus) -> DeviceReading:

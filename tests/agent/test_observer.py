@@ -187,11 +187,8 @@ def test_where_no_gpu_can_be_reported_that_is_a_problem(rig: Rig) -> None:
     assert rig.observer.problem == "no GPU has what a report needs"
 
 
-def test_what_its_source_says_of_restarts_and_what_it_lets_go(rig: Rig) -> None:
+def test_its_end_closes_its_source(rig: Rig) -> None:
     rig.kubelet.start()
     rig.observer.observe({})
-    assert not rig.observer.must_restart
-    rig.source.must_restart = True
-    assert rig.observer.must_restart
     rig.observer.close()
     assert rig.source.closed
