@@ -71,23 +71,20 @@ class Watched(Protocol):
 
     @property
     def snapshot(self) -> Snapshot | None: ...
-    @property
-    def binder(self) -> Binder | None: ...
-
     def status(self) -> SourceStatus: ...
 
 
 class Source(Watched, Protocol):
     """The source of an extender's nodes."""
 
+    @property
+    def binder(self) -> Binder | None: ...
+
     def pending(self) -> Sequence[PendingPod]:
         """The pods that ask GPUs and have no node yet."""
-        ...
 
     def is_gone(self, uid: str) -> bool:
         """Whether a pod is known neither to wait for GPUs nor to hold any now."""
-        ...
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         """The fields of each Node that kube-scheduler's own filters compare, without amounts."""
-        ...

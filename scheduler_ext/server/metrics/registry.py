@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -36,7 +35,6 @@ _NODES = (0, 1, 10, 100, 500, 1000, 5000, 10_000, 50_000, 100_000)
 # All nodes in a filter request have passed kube-scheduler's own filters, which an autoscaler simulates: for
 # the autoscaler, a pod that is refused here already fits. An invalid request concerns no autoscaler.
 _BLIND = tuple(reason.text for reason in REASONS if reason is not INVALID_REQUEST)
-_NONE: Mapping[str, int] = {}
 
 
 class Metrics:
@@ -46,7 +44,7 @@ class Metrics:
         self,
         source: Watched,
         config: Configuration,
-        pending: Pending = lambda: _NONE,
+        pending: Pending = dict,
         certificate_file: Path | None = None,
     ) -> None:
         """``pending`` returns the number of waiting pods by reason; ``certificate_file`` has the certificate
