@@ -141,7 +141,11 @@ class Health:
         """The health of a GPU that an operator repaired at ``repaired_at``, in seconds since 1970."""
         record = self._records.setdefault(device.uuid, _Record())
         if repaired_at is not None and record.error_at <= repaired_at:
-            self._repaired(device.uuid, record)
+            worst = record.worst()
+            if worst is not None and worst != record.asked:
+                log.info("%s: an operator repaired it, forgetting: %s", device.uuid, worst[0])
+            record.lasting.clear()
+            record.quiet = None
         self._look_for_a_reset(device, record)
         for reason, cure, lasts in self._errors(device):
             record.error_at = wall
@@ -162,15 +166,7 @@ class Health:
 
     def lasts(self, uuid: str) -> bool:
         """Whether a GPU has an error that only a reset, a reboot or an operator ends."""
-        record = self._records.get(uuid)
-        return record is not None and bool(record.lasting)
-
-    def _repaired(self, uuid: str, record: _Record) -> None:
-        worst = record.worst()
-        if worst is not None and worst != record.asked:
-            log.info("%s: an operator repaired it, forgetting: %s", uuid, worst[0])
-        record.lasting.clear()
-        record.quiet = None
+        return uuid in self._records and bool(self._records[uuid].lasting)
 
     def _look_for_a_reset(self, device: DeviceReading, record: _Record) -> None:
         """A GPU that waited for a reset and no longer does was reset: nothing less ends the wait."""

@@ -57,7 +57,10 @@ def run_agent(
                     status = observer.observe(node.labels if node is not None else {}, reporter.repaired)
                 if observer.problem != problem:
                     problem = observer.problem
-                    _log_problem(problem)
+                    if problem is not None:
+                        log.error("no GPU of this node can be used: %s", problem)
+                    else:
+                        log.info("GPUs can be used again")
                 # Without the node's labels, the report would briefly be wrong about how GPUs are shared; on a
                 # node where no GPU was ever seen, there is nothing to report.
                 if begun and (observer.problem is None or status.devices):
@@ -82,13 +85,6 @@ def run_agent(
         with watchdog:
             observer.close()
         watchdog.stop()
-
-
-def _log_problem(problem: str | None) -> None:
-    if problem is not None:
-        log.error("no GPU of this node can be used: %s", problem)
-    else:
-        log.info("GPUs can be used again")
 
 
 def run_fake(

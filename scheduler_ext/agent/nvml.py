@@ -205,10 +205,10 @@ class Nvml:
         return tuple((place.start, place.size) for place in places[: count.value])
 
     def register_xids(self, gpu: Handle, events: Handle) -> None:
-        """From now on; a GPU without such events stays silent."""
-        types = self.get("nvmlDeviceGetSupportedEventTypes", gpu) or 0
-        if types & pynvml.nvmlEventTypeXidCriticalError:
-            self.get("nvmlDeviceRegisterEvents", gpu, pynvml.nvmlEventTypeXidCriticalError, events)
+        """From now on; a GPU without such events stays silent. The reading of a lost GPU reports the loss."""
+        xids = pynvml.nvmlEventTypeXidCriticalError
+        if (self.get("nvmlDeviceGetSupportedEventTypes", gpu, absent=OF_NODE) or 0) & xids:
+            self.get("nvmlDeviceRegisterEvents", gpu, xids, events, absent=OF_NODE)
 
     def _text(self, function: str, info: Any, field: str) -> str | None:
         """A text inside a structure, which pynvml decodes only on access."""

@@ -92,6 +92,11 @@ class TrackedDevice:
         if not (action or pending) and nvml.passing_failures != failures:
             pending = None
         rates = None if enabled else nvml.get("nvmlDeviceGetUtilizationRates", handle)
+        # Under MIG all processes run on instances.
+        processes = () if enabled else nvml.processes(handle)
+        # Last, because errors count once: no call may fail after it.
+        before, count = self._ecc_errors, nvml.uncorrected_ecc_errors(handle)
+        self._ecc_errors = before if count is None else count
         _, used_mib, reserved_mib = memory or (0, self._fixed.used_mib, self._fixed.reserved_mib)
         return replace(
             self._fixed,
@@ -99,10 +104,10 @@ class TrackedDevice:
             used_mib=used_mib,
             reserved_mib=reserved_mib,
             utilization_percent=None if rates is None else min(int(rates.gpu), 100),
-            # Under MIG all processes run on instances.
-            processes=() if enabled else nvml.processes(handle),
+            processes=processes,
             faults=() if fault is None else (fault,),
-            ecc_errors=self._new_ecc_errors(nvml, handle),
+            # A reset sets the count back to 0; the errors of the first reading may be old.
+            ecc_errors=0 if count is None or before is None else max(0, count - before),
             recovery_action=action,
             reset_pending=True if action else pending,
         )
@@ -122,15 +127,6 @@ class TrackedDevice:
                 return PAGE_RETIREMENT_PENDING, True
             pending = None if pages is None and self._fixed.instances else False
         return (ROW_REMAPPING_FAILED if self._remap_failed else None), pending
-
-    def _new_ecc_errors(self, nvml: Nvml, handle: Handle) -> int:
-        """Errors since the last reading; those present at the first reading may be old."""
-        count = nvml.uncorrected_ecc_errors(handle)
-        if count is None:
-            return 0
-        before, self._ecc_errors = self._ecc_errors, count
-        # A reset sets the count back to 0.
-        return max(0, count - before) if before is not None else 0
 
     def _read_fixed(self, nvml: Nvml, handle: Handle, mode: MigMode | None) -> None:
         failures = nvml.passing_failures

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from scheduler_ext.agent.node_reading import InstanceReading, ProfileReading
-from scheduler_ext.agent.nvml import OF_MIG_DEVICE, Handle, Nvml
-from scheduler_ext.agent.nvml_errors import NotReadable, NotThere
+from scheduler_ext.agent.nvml import OF_GPU, OF_MIG_DEVICE, Handle, Nvml
+from scheduler_ext.agent.nvml_errors import NotThere
 
 # NVML has 18 today and refuses the first number that it does not know.
 _MAX_PROFILES = 64
@@ -90,18 +90,9 @@ def _instances(
     for index in range(nvml.get("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
         # More may follow an index without a device.
         device = nvml.get("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
-        if device is None:
-            continue
-        try:
-            instance = _instance(nvml, gpu, device, total_bytes)
-        except NotThere:
-            if not skip_gone:
-                raise
-        except NotReadable:
-            # An instance without a UUID cannot be reported.
-            continue
-        else:
-            if instance is not None:
+        # An instance without a UUID cannot be reported.
+        with contextlib.suppress(*(OF_GPU if skip_gone else OF_MIG_DEVICE)):
+            if device is not None and (instance := _instance(nvml, gpu, device, total_bytes)) is not None:
                 yield instance
 
 

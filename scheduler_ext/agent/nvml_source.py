@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
-from scheduler_ext.agent.nvml import OF_MIG_DEVICE, OF_NODE, Handle, Nvml, address
+from scheduler_ext.agent.nvml import OF_NODE, Handle, Nvml, address
 from scheduler_ext.agent.nvml_device import TrackedDevice
 from scheduler_ext.agent.nvml_errors import (
     CANNOT_BE_READ,
@@ -203,10 +203,7 @@ class XidEvents:
         events, self._events = self._events, None
         self._registered.clear()
         if events is not None:
-            try:
-                self._nvml.get("nvmlEventSetFree", events, absent=OF_MIG_DEVICE)
-            except (DeviceLost, NotThere) as error:
-                log.debug("NVML did not free its events: %s", error)
+            self._nvml.get("nvmlEventSetFree", events, absent=OF_NODE)
 
     def _register(self, devices: Iterable[TrackedDevice], events: Handle) -> None:
         handles = {address(d.handle): (d.handle, d.uuid) for d in devices if d.handle is not None}
@@ -214,11 +211,7 @@ class XidEvents:
         self._registered &= handles.keys()
         for number in handles.keys() - self._registered:
             handle, self._uuids[number] = handles[number]
-            try:
-                self._nvml.register_xids(handle, events)
-            except DeviceLost as error:
-                # The reading of the device itself reports this failure.
-                log.debug("no events of a GPU: %s", error)
+            self._nvml.register_xids(handle, events)
             self._registered.add(number)
 
     def _drain(self) -> None:

@@ -17,8 +17,6 @@ from scheduler_ext.agent.processes import Processes, sees_host_processes
 from scheduler_ext.wire.gpunode import DeviceStatus, GpuNodeStatus, MigStatus, WrittenStatus
 from scheduler_ext.wire.times import seconds
 
-PROC = Path("/proc")
-
 
 class GpuSource(Protocol):
     """A source of readings, as NvmlSource."""
@@ -39,7 +37,7 @@ class Observer:
         pod_resources: Path,
         health: Health,
         clock: Callable[[], float] = time.monotonic,
-        proc: Path = PROC,
+        proc: Path = Path("/proc"),
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.source = source
