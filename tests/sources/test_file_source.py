@@ -62,6 +62,14 @@ def test_a_changed_file_is_picked_up(served: Served) -> None:
     assert served.source.problem is None
 
 
+def test_an_unchanged_file_is_not_read_again(served: Served) -> None:
+    served.source.load()
+    snapshot, checked_at = served.source.snapshot, served.source.checked_at
+    served.source.load(if_changed=True)
+    assert served.source.snapshot is snapshot
+    assert served.source.checked_at > checked_at
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
