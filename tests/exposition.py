@@ -12,7 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.binding_calls import Bindings
+from scheduler_ext.cluster.budgets import BudgetHandler
 from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.events.report_problems import ReportProblems
+from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
@@ -24,6 +27,8 @@ from scheduler_ext.server.metrics import Metrics
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.sources.source_status import SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration, MetricsSection
+from scheduler_ext.wire.disruption_budget import PodDisruptionBudget
+from scheduler_ext.wire.watching import Decoder
 from tests.pages import SAMPLE
 
 
@@ -39,8 +44,8 @@ class Followed:
         return self.source.snapshot
 
     def status(self) -> SourceStatus:
-        watch = WatchHealth("nodes", True, True, 0.0, None, {"ended": 1})
-        return replace(self.source.status(), watches=[watch], reports_refused={"n": 1}, unplaced={"n": 1})
+        watch = WatchHealth("nodes", True, True, 0.0, None)
+        return replace(self.source.status(), watches=[watch], unplaced={"n": 1})
 
 
 def exposition() -> list[Metric]:
@@ -52,13 +57,21 @@ def exposition() -> list[Metric]:
     source.load()
     nodes.update_nodes({"h100-02": _with_a_pod(source, "h100-02")})
     # It counts, and receives no request.
-    api = Bindings(Transport(kubernetes.client.Configuration()))
+    transport = Transport(kubernetes.client.Configuration())
+    watch = Reflector("nodes", transport, "/", Decoder(PodDisruptionBudget), BudgetHandler())
+    watch.restarts.inc("nodes", "ended")
+    problems = ReportProblems()
+    problems.refused("n", "it contradicts itself")
+    api = Bindings(transport)
     binder = Binder(LockedCache(Cache(1, 2), extender), api, resources, (), lambda: None, 1.0)
     pending = {REASONS[0].text: 1}
     metrics = Metrics(Followed(source, binder), config, lambda: pending, Path("no-certificate"))
     metrics.observe("filter", 200, 0.001)
     metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))
-    return list(text_string_to_metric_families(b"".join(metrics.render()).decode()))
+    found = list(text_string_to_metric_families(b"".join(metrics.render()).decode()))
+    # Counters count as long as their objects live.
+    del watch, problems, binder
+    return found
 
 
 def _with_a_pod(source: InventorySource, name: str) -> NodeInfo:

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 
 import scheduler_ext.sim.mig.mig_policies
 import scheduler_ext.sim.policies
-from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
+from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
 from scheduler_ext.cli import main
 from scheduler_ext.cluster.events.event_recorder import NUDGE_ANNOTATION
 from scheduler_ext.core.cycle.cycle import REPORTED, REPORTED_TO_OTHERS

@@ -100,7 +100,7 @@ def test_default_yaml_says_something_about_every_knob() -> None:
 )
 def test_policies_do_what_they_are_named_for(policy: str, best: str) -> None:
     config = load_config((CONFIG / "policies" / f"{policy}.yaml").read_bytes())
-    state = file_state(CONFIG / "sample-inventory.yaml", config)
+    state = file_state(CONFIG / "sample-inventory.yaml", config.resource_names())
     assert explain(read_pods(SHARE_POD)[0], state, config)["best"] == [best]
 
 

@@ -26,7 +26,6 @@ class Pulse:
     def __init__(self, stuck_after_s: float = STUCK_AFTER_S, file: str | None = None) -> None:
         """Raises OSError if the file cannot be written."""
         self.stuck_after_s = stuck_after_s
-        self.last = time.monotonic()
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         self._descriptor = os.open(file, flags, 0o644) if file is not None else None
         self.beat()
@@ -39,14 +38,11 @@ class Pulse:
             os.pwrite(self._descriptor, f"{due:<{_WIDTH}.3f}".encode(), 0)
 
     def quiet_for_s(self) -> float:
-        """Seconds since the last heartbeat."""
         return time.monotonic() - self.last
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status 0 unless the heartbeat is overdue; then 1, with the reason in one line on standard
-    error.
-    """
+    """The exit status: 0 unless the heartbeat is overdue; then 1, with the reason on standard error."""
     if len(arguments) != 1:
         sys.stderr.write("usage: python3 -m scheduler_ext.agent.alive FILE\n")
         return 2

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from scheduler_ext.agent.kubernetes_names import NODE_NAME
+from scheduler_ext.agent.fitting import NODE_NAME
 from scheduler_ext.agent.node_status import summary
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.sources.inventory_file import load_objects
+from scheduler_ext.sources.clusterstate import load_objects
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeStatus, WrittenStatus, summarised
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
@@ -27,9 +27,7 @@ class FakeReadings:
         self._statuses = self._read()
 
     def statuses(self) -> Mapping[str, WrittenStatus]:
-        """The status that each node reports, by name; from the last good file while the present one cannot be
-        read.
-        """
+        """The status of each node by name; of the last good file while the present one cannot be read."""
         seen = self._identity()
         if seen != self._seen:
             self._seen = seen
@@ -44,11 +42,9 @@ class FakeReadings:
         if not gpu_nodes:
             raise InventoryError(f"{self._path}: no GPUNode in it; give a file with one for each node")
         try:
-            for name, node in gpu_nodes.items():
-                _check(name, node)
+            return {name: _status(name, node) for name, node in gpu_nodes.items()}
         except InventoryError as error:
             raise type(error)(f"{self._path}: {error}") from None
-        return {name: _status(node.status) for name, node in gpu_nodes.items()}
 
     def _identity(self) -> tuple[int, ...] | None:
         try:
@@ -58,20 +54,16 @@ class FakeReadings:
         return (stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def _check(name: str, node: GpuNode) -> None:
-    """Raises InventoryError for content that the extender would refuse, naming object and field."""
+def _status(name: str, node: GpuNode) -> WrittenStatus:
+    """The status with its summary. Raises InventoryError for content that the extender would refuse."""
     if not NODE_NAME.fullmatch(name):
         raise InventoryError(f"GPUNode {name!r}: metadata.name: is not a valid Node name")
     read_report(node)
-    reported_at = node.status.reported_at if node.status is not None else None
-    if reported_at is not None and seconds(reported_at) is None:
+    status = node.status or GpuNodeStatus()
+    at = status.reported_at
+    if at is not None and seconds(at) is None:
         raise InventoryError(
-            f"GPUNode {name}: status.reportedAt: {reported_at!r} is no time such as 2026-11-21T07:13:08Z"
+            f"GPUNode {name}: status.reportedAt: {at!r} is no time such as 2026-11-21T07:13:08Z"
         )
-
-
-def _status(status: GpuNodeStatus | None) -> WrittenStatus:
-    """A status with the summary of its devices."""
-    status = status or GpuNodeStatus()
     devices = status.devices or []
     return summarised(status.but(devices=devices), summary(devices))

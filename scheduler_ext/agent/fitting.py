@@ -1,11 +1,10 @@
-"""Limits of a GPUNode: one number or name outside the schema would make the API server refuse the whole
-report.
-"""
+"""Limits of a GPUNode: the API server refuses a whole report for one value outside the schema."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from operator import attrgetter
 
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading
 
@@ -13,6 +12,9 @@ MAX_MIB = 2**24
 MAX_DEVICES, MAX_INDEX, MAX_INSTANCES = 64, 1023, 16
 _UUID = re.compile(r"(?!MIG-)[A-Za-z0-9][A-Za-z0-9._:/-]{0,95}")
 _INSTANCE_UUID = re.compile(r"MIG-[A-Za-z0-9._:/-]{0,92}")
+# Names of namespaces and containers, and of nodes and pods.
+LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+NODE_NAME = POD_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
 _FORMS = {
     "cudaVersion": re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}"),
     "computeCapability": re.compile(r"[0-9]{1,2}\.[0-9]{1,2}"),
@@ -24,25 +26,21 @@ def fitting(devices: Iterable[DeviceReading]) -> tuple[tuple[DeviceReading, ...]
     """The devices that fit into one report, by index, and a message for each of the others."""
     kept: dict[str, DeviceReading] = {}
     left_out = []
-    indices: set[int] = set()
-    for device in sorted(devices, key=lambda device: device.index):
-        wrong = _wrong(device, device.uuid in kept, device.index in indices, len(kept))
-        if wrong is not None:
-            left_out.append(f"GPU {device.index} {wrong}")
+    for device in sorted(devices, key=attrgetter("index")):
+        taken = [other.index for other in kept.values()]
+        if not _UUID.fullmatch(device.uuid):
+            problem = f"has no usable UUID: {device.uuid!r}"
+        elif device.uuid in kept:
+            problem = f"has the UUID of another: {device.uuid}"
+        elif device.index in taken or not 0 <= device.index <= MAX_INDEX:
+            problem = f"has no index of its own from 0 to {MAX_INDEX}"
+        elif len(kept) >= MAX_DEVICES:
+            problem = f"is one more than the {MAX_DEVICES} that a report can have"
+        else:
+            kept[device.uuid] = device
             continue
-        kept[device.uuid] = device
-        indices.add(device.index)
+        left_out.append(f"GPU {device.index} {problem}")
     return tuple(kept.values()), tuple(left_out)
-
-
-def _wrong(device: DeviceReading, known: bool, taken: bool, count: int) -> str | None:
-    if not _UUID.fullmatch(device.uuid):
-        return f"has no usable UUID: {device.uuid!r}"
-    if known:
-        return f"has the UUID of another: {device.uuid}"
-    if taken or not 0 <= device.index <= MAX_INDEX:
-        return f"has no index of its own from 0 to {MAX_INDEX}"
-    return f"is one more than the {MAX_DEVICES} that a report can have" if count >= MAX_DEVICES else None
 
 
 def fitting_instances(instances: Iterable[InstanceReading]) -> list[InstanceReading]:

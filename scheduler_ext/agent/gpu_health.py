@@ -1,6 +1,4 @@
-"""Whether a GPU can be used, and what ends an error: time without another, a reset of the GPU, or a reboot of
-its node.
-"""
+"""Whether a GPU can be used, and what ends an error: time, a reset of the GPU, or a reboot of its node."""
 
 from __future__ import annotations
 
@@ -8,6 +6,8 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
 
 from scheduler_ext.agent.node_reading import DeviceReading
 from scheduler_ext.agent.nvml_errors import (
@@ -18,17 +18,54 @@ from scheduler_ext.agent.nvml_errors import (
     ROW_REMAPPING_FAILED,
     is_of_the_node,
 )
-from scheduler_ext.agent.xids import XIDS, Cure, xid_reason
 from scheduler_ext.wire.gpunode import HealthStatus
 from scheduler_ext.wire.times import seconds, time_text
 
 log = logging.getLogger(__name__)
 
+REPAIRED_ANNOTATION = "gpu.scheduler-ext.io/repaired"
+"""Set on a GPUNode by an operator: UUID@TIME, several separated by commas."""
+# Allowance for clock differences. A time further in the future would also end errors that have not happened
+# yet.
+_AHEAD_S = 60.0
+Cure = Literal["Quiet", "GPUReset", "Reboot"]
+"""The event that ends an error: some minutes without another, a reset of the GPU, or a reboot of its node."""
+
+# XID errors that make a GPU unusable, from NVIDIA's XID catalogue, column "Resolution Bucket (Immediate
+# Action)": https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html. An XID that is not listed
+# here changes nothing by itself: most are caused by applications, and for the others drivers since R565
+# report the recovery action that the GPU needs.
+XIDS: Mapping[int, tuple[str, Cure]] = {
+    46: ("GPU stopped processing", "GPUReset"),
+    # The catalogue's WORKFLOW_XID_48: "A GPU reset or node reboot is needed to clear this error."
+    48: ("double-bit ECC error", "GPUReset"),
+    62: ("internal micro-controller halt", "GPUReset"),
+    # IGNORE: the row or page is out of use already, or will be after the next reset, and does no harm until
+    # then.
+    63: ("row remapping or page retirement", "Quiet"),
+    64: ("row remapping or page retirement failed", "GPUReset"),
+    # WORKFLOW_NVLINK_ERR: "A GPU reset or node reboot is needed to clear this error."
+    74: ("NVLink error", "GPUReset"),
+    # RESTART_BM: the driver cannot reach the GPU to reset it.
+    79: ("GPU has fallen off the bus", "Reboot"),
+    95: ("uncontained memory error", "GPUReset"),
+    110: ("security fault", "GPUReset"),
+    119: ("GSP does not answer", "GPUReset"),
+    120: ("GSP error", "GPUReset"),
+    136: ("NVLink training failed", "GPUReset"),
+    140: ("unrecovered ECC error", "GPUReset"),
+    143: ("GPU initialization error", "GPUReset"),
+    # RESTART_VM, for GPUs in confidential computing.
+    151: ("key rotation error", "Reboot"),
+    158: ("fatal timeout of the GPU", "GPUReset"),
+}
+_NEEDS: Mapping[Cure, str] = {
+    "Quiet": "",
+    "GPUReset": "; needs a GPU reset",
+    "Reboot": "; needs a reboot of the node",
+}
 # How long a GPU must be free of errors to count as healthy again, where time is the remedy.
 RECOVER_AFTER_S = 300.0
-_ECC = "uncorrectable ECC error"
-# The worst one first.
-_LASTING: tuple[Cure, ...] = ("Reboot", "GPUReset")
 _XID = re.compile(r"XID ([0-9]+): ")
 # Conditions that NVML reports now, and the remedy of each.
 _FAULTS: Mapping[str, tuple[str, Cure]] = {
@@ -63,10 +100,9 @@ class _Record:
     reset_pending: bool = False
 
     def worst(self) -> tuple[str, Cure] | None:
-        for cure in _LASTING:
-            if cure in self.lasting:
-                return self.lasting[cure], cure
-        return self.asked or self.quiet
+        worst: tuple[Cure, ...] = ("Reboot", "GPUReset")
+        lasting = [(self.lasting[cure], cure) for cure in worst if cure in self.lasting]
+        return lasting[0] if lasting else self.asked or self.quiet
 
 
 @dataclass(slots=True)
@@ -95,7 +131,7 @@ class Health:
         xid = int(found[1]) if (found := _XID.match(reason)) else 0
         cure = known.recovery or (XIDS[xid][1] if xid in XIDS else "Quiet")
         if xid and cure != "Quiet":
-            record.lasting.setdefault(cure, xid_reason(xid) if xid in XIDS else reason)
+            record.lasting.setdefault(cure, _xid_reason(xid) if xid in XIDS else reason)
         elif record.quiet is None:
             record.quiet, record.quiet_since = (reason, cure), now
 
@@ -105,7 +141,11 @@ class Health:
         """The health of a GPU that an operator repaired at ``repaired_at``, in seconds since 1970."""
         record = self._records.setdefault(device.uuid, _Record())
         if repaired_at is not None and record.error_at <= repaired_at:
-            self._repaired(device.uuid, record)
+            worst = record.worst()
+            if worst is not None and worst != record.asked:
+                log.info("%s: an operator repaired it, forgetting: %s", device.uuid, worst[0])
+            record.lasting.clear()
+            record.quiet = None
         self._look_for_a_reset(device, record)
         for reason, cure, lasts in self._errors(device):
             record.error_at = wall
@@ -116,19 +156,17 @@ class Health:
                 record.quiet, record.quiet_since = record.quiet or (reason, cure), now
         if record.quiet is not None and now - record.quiet_since >= self.recover_after_s:
             record.quiet = None
-        return _status(record)
+        pending = record.reset_pending or None
+        worst = record.worst()
+        if worst is None:
+            return HealthStatus("Healthy", reset_pending=pending)
+        # An action that the driver asks for without a recorded error has no time.
+        at = time_text(record.error_at) if record.error_at else None
+        return HealthStatus("Unhealthy", *worst, at, pending)
 
     def lasts(self, uuid: str) -> bool:
         """Whether a GPU has an error that only a reset, a reboot or an operator ends."""
-        record = self._records.get(uuid)
-        return record is not None and bool(record.lasting)
-
-    def _repaired(self, uuid: str, record: _Record) -> None:
-        worst = record.worst()
-        if worst is not None and worst != record.asked:
-            log.info("%s: an operator repaired it, forgetting: %s", uuid, worst[0])
-        record.lasting.clear()
-        record.quiet = None
+        return uuid in self._records and bool(self._records[uuid].lasting)
 
     def _look_for_a_reset(self, device: DeviceReading, record: _Record) -> None:
         """A GPU that waited for a reset and no longer does was reset: nothing less ends the wait."""
@@ -151,20 +189,35 @@ class Health:
         for xid in device.xids:
             if xid in XIDS:
                 cure = XIDS[xid][1]
-                yield xid_reason(xid), cure, cure != "Quiet"
+                yield _xid_reason(xid), cure, cure != "Quiet"
             elif (device.uuid, xid) not in self._ignored:
                 self._ignored.add((device.uuid, xid))
                 log.warning("%s: XID %d changes nothing by itself; it is logged once", device.uuid, xid)
         if device.ecc_errors:
-            yield _ECC, "Quiet", False
+            yield "uncorrectable ECC error", "Quiet", False
 
 
-def _status(record: _Record) -> HealthStatus:
-    pending = record.reset_pending or None
-    worst = record.worst()
-    if worst is None:
-        return HealthStatus("Healthy", reset_pending=pending)
-    reason, cure = worst
-    # An action that the driver asks for without a recorded error has no time.
-    at = time_text(record.error_at) if record.error_at else None
-    return HealthStatus("Unhealthy", reason, cure, at, pending)
+def repairs(annotation: str | None, wall: float) -> Mapping[str, float]:
+    """When each GPU was repaired, by UUID, in seconds since 1970; an unreadable part is logged."""
+    found = {}
+    for part in (annotation or "").split(","):
+        uuid, _, time = part.strip().rpartition("@")
+        at = seconds(time)
+        if uuid and at is not None and at <= wall + _AHEAD_S:
+            found[uuid] = at
+        elif part.strip():
+            _log_once(part.strip(), future=at is not None and bool(uuid))
+    return found
+
+
+@lru_cache(maxsize=64)
+def _log_once(part: str, *, future: bool) -> None:
+    """Log once per part: the annotation is read every few seconds."""
+    problem = "is in the future of this node's clock" if future else "is not UUID@TIME"
+    fix = "and changes nothing; write it like GPU-1@2026-11-21T07:13:08Z"
+    log.error("annotation %s: %r %s, %s", REPAIRED_ANNOTATION, part, problem, fix)
+
+
+def _xid_reason(xid: int) -> str:
+    text, cure = XIDS[xid]
+    return f"XID {xid}: {text}{_NEEDS[cure]}"

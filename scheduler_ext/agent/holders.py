@@ -6,13 +6,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from scheduler_ext.agent.device_ids import DeviceIds, Place
-from scheduler_ext.agent.kubernetes_names import LABEL, POD_NAME
+from scheduler_ext.agent.device_plugin import DeviceIds, Place
+from scheduler_ext.agent.fitting import LABEL, POD_NAME
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading, Process
 from scheduler_ext.agent.pod_resources import Allocation
-from scheduler_ext.agent.processes import NotAPod
+from scheduler_ext.agent.processes import NOT_A_POD
+from scheduler_ext.wire.gpunode import HolderStatus
 
-PodOf = Callable[[int], str | NotAPod | None]
+# The UID of a PID's pod, as in Processes.pod_of.
+PodOf = Callable[[int], str | None]
 
 # Limits of a GPUNode's holders. A name outside them is left out; its holder is kept.
 MAX_HOLDERS = 1000
@@ -20,27 +22,13 @@ _UID = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
-class HolderReading:
-    """A holder of a device or an instance.
-
-    ``memory_mib`` is the known use of its processes; None for a device or replica that the kubelet allocated.
-    """
-
-    uid: str | None = None
-    namespace: str | None = None
-    name: str | None = None
-    container: str | None = None
-    memory_mib: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Holdings:
     """The holders of one device and, by UUID, of its instances; memory used outside pods in MiB, None if
-    unknown.
+    unknown. A holder's memory is the known use of its processes, None for what the kubelet allocated.
     """
 
-    holders: tuple[HolderReading, ...] = ()
-    instances: Mapping[str, HolderReading] = field(default_factory=dict)
+    holders: tuple[HolderStatus, ...] = ()
+    instances: Mapping[str, HolderStatus] = field(default_factory=dict)
     unaccounted_mib: int | None = None
 
 
@@ -58,16 +46,10 @@ def find_holdings(
     the pods can join the two. An instance has one holder: the container that was given it, otherwise the pod
     that uses most.
     """
-    given = _given(reading, allocations or ())
-    return {device.uuid: _holdings_of(device, given, pod_of) for device in reading.devices}
-
-
-def _given(reading: NodeReading, allocations: Iterable[Allocation]) -> dict[Place, list[HolderReading]]:
-    """The holders of each place, sorted by name."""
     ids = DeviceIds(reading)
-    given: dict[Place, list[HolderReading]] = {}
-    for allocation in sorted(allocations, key=lambda a: (a.namespace, a.pod, a.container, a.resource)):
-        holder = HolderReading(
+    given: dict[Place, list[HolderStatus]] = {}
+    for allocation in sorted(allocations or ()):
+        holder = HolderStatus(
             namespace=_allowed(LABEL, allocation.namespace),
             name=_allowed(POD_NAME, allocation.pod),
             container=_allowed(LABEL, allocation.container),
@@ -76,7 +58,7 @@ def _given(reading: NodeReading, allocations: Iterable[Allocation]) -> dict[Plac
             place = ids.place(allocation.resource, device_id)
             if place is not None:
                 given.setdefault(place, []).append(holder)
-    return given
+    return {device.uuid: _holdings_of(device, given, pod_of) for device in reading.devices}
 
 
 def _allowed(pattern: re.Pattern[str], text: str) -> str | None:
@@ -84,69 +66,49 @@ def _allowed(pattern: re.Pattern[str], text: str) -> str | None:
 
 
 def _holdings_of(
-    device: DeviceReading, given: Mapping[Place, list[HolderReading]], pod_of: PodOf | None
+    device: DeviceReading, given: Mapping[Place, list[HolderStatus]], pod_of: PodOf | None
 ) -> Holdings:
     holders = list(given.get(Place(device.uuid), ()))
     instances = {}
-    uses = []
+    used_by_pods_mib = []
     for instance in device.instances:
-        use = _use(instance.processes, pod_of, device.total_mib)
-        uses.append(use)
-        users = given.get(Place(device.uuid, instance.uuid), []) + _by_size(use.pods)
-        if users:
+        pods, pods_mib = _use(instance.processes, pod_of, device.total_mib)
+        used_by_pods_mib.append(pods_mib)
+        pods.sort(key=lambda pod: -(pod.memory_mib or 0))
+        if users := given.get(Place(device.uuid, instance.uuid), []) + pods:
             instances[instance.uuid] = users[0]
     # The processes of a partitioned device are those of its instances.
     if not device.instances:
-        use = _use(device.processes, pod_of, device.total_mib)
-        uses.append(use)
-        holders += use.pods
-    return Holdings(tuple(holders[:MAX_HOLDERS]), instances, _unaccounted(device, uses))
+        pods, pods_mib = _use(device.processes, pod_of, device.total_mib)
+        used_by_pods_mib.append(pods_mib)
+        holders += pods
+    # The memory of processes of the host, or of no visible process. At least 0: NVML reads its numbers one
+    # after the other, and processes may share memory.
+    unaccounted_mib = device.used_mib
+    for mib in used_by_pods_mib:
+        unaccounted_mib = None if unaccounted_mib is None or mib is None else max(0, unaccounted_mib - mib)
+    return Holdings(tuple(holders[:MAX_HOLDERS]), instances, unaccounted_mib)
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """Pods that use a device or an instance, by UID, and the sum of their processes' memory in MiB."""
-
-    pods: list[HolderReading]
-    pods_mib: int | None
-
-
-def _use(processes: Iterable[Process] | None, pod_of: PodOf | None, total_mib: int) -> _Use:
-    """``pods_mib`` is None as soon as the pod or the memory of one process is unknown.
+def _use(
+    processes: Iterable[Process] | None, pod_of: PodOf | None, total_mib: int
+) -> tuple[list[HolderStatus], int | None]:
+    """The pods that use a device or an instance, and the sum of their processes' memory in MiB; None as soon
+    as the pod or the memory of one process is unknown.
 
     A pod's use is the known use of its processes, at most the total: processes may share memory.
     """
     if processes is None or pod_of is None:
-        return _Use([], None)
+        return [], None
     pods: dict[str, int] = {}
     all_known = True
     for process in processes:
         pod = pod_of(process.pid)
         all_known = all_known and pod is not None and process.used_mib is not None
-        if isinstance(pod, str):
+        if pod is not None and pod != NOT_A_POD:
             pods[pod] = pods.get(pod, 0) + (process.used_mib or 0)
-    return _Use(
-        [
-            HolderReading(uid=_allowed(_UID, uid), memory_mib=min(used, total_mib))
-            for uid, used in sorted(pods.items())
-        ],
-        sum(pods.values()) if all_known else None,
-    )
-
-
-def _by_size(users: list[HolderReading]) -> list[HolderReading]:
-    """The largest use first; the order of equal ones is kept."""
-    return sorted(users, key=lambda user: -(user.memory_mib or 0))
-
-
-def _unaccounted(device: DeviceReading, uses: Iterable[_Use]) -> int | None:
-    """Memory used beyond the processes of pods: by processes of the host, or by no visible process.
-
-    At least 0: NVML reads its numbers one after the other, and processes may share memory.
-    """
-    unaccounted_mib = device.used_mib
-    for use in uses:
-        if unaccounted_mib is None or use.pods_mib is None:
-            return None
-        unaccounted_mib = max(0, unaccounted_mib - use.pods_mib)
-    return unaccounted_mib
+    holders = [
+        HolderStatus(uid=_allowed(_UID, uid), memory_mib=min(used, total_mib))
+        for uid, used in sorted(pods.items())
+    ]
+    return holders, sum(pods.values()) if all_known else None

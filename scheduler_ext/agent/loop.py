@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -29,7 +30,6 @@ REQUESTS_S = 120.0
 # After this long without a GPU, a process that could once read GPUs ends, because a new one may be able to:
 # containers lose their device nodes when systemd is reloaded, and only new containers get them back.
 GONE_S = 300.0
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def run_agent(
@@ -55,7 +55,12 @@ def run_agent(
                 begun = begun or reporter.begin(observer.remember)
                 with watchdog:
                     status = observer.observe(node.labels if node is not None else {}, reporter.repaired)
-                problem = _log_change(problem, observer.problem)
+                if observer.problem != problem:
+                    problem = observer.problem
+                    if problem is not None:
+                        log.error("no GPU of this node can be used: %s", problem)
+                    else:
+                        log.info("GPUs can be used again")
                 # Without the node's labels, the report would briefly be wrong about how GPUs are shared; on a
                 # node where no GPU was ever seen, there is nothing to report.
                 if begun and (observer.problem is None or status.devices):
@@ -63,7 +68,7 @@ def run_agent(
                     reporter.offer(status)
             except Exception:
                 log.exception("no report this time")
-            if observer.must_restart:
+            if observer.source.must_restart:
                 log.error(
                     "the driver was replaced under this process; ending, to be started with its library"
                 )
@@ -82,16 +87,6 @@ def run_agent(
         watchdog.stop()
 
 
-def _log_change(before: str | None, problem: str | None) -> str | None:
-    """Log a change of the reason why no GPU can be used; returns the present reason."""
-    if problem != before:
-        if problem is not None:
-            log.error("no GPU of this node can be used: %s", problem)
-        else:
-            log.info("GPUs can be used again")
-    return problem
-
-
 def run_fake(
     readings: FakeReadings,
     names: tuple[str, ...],
@@ -102,16 +97,14 @@ def run_fake(
 ) -> int:
     """Report these nodes of a file, or all nodes if none is named, until stopped."""
     pulse = pulse or Pulse()
-    reporters: dict[str, Reporter] = {}
+    reporter = cache(reporter_of)
     while not stopped.is_set():
         for name, status in readings.statuses().items():
             if names and name not in names:
                 continue
             pulse.beat(REQUESTS_S)
-            if name not in reporters:
-                reporters[name] = reporter_of(name)
-            reporters[name].node()
-            reporters[name].offer(status)
+            reporter(name).node()
+            reporter(name).offer(status)
             if stopped.is_set():
                 break
         pulse.beat(interval_s)
@@ -159,4 +152,4 @@ def _give_up(after_s: float) -> None:
 
 def boot_id() -> str:
     """The kernel's identifier of this boot."""
-    return BOOT_ID.read_text().strip()
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -78,9 +78,7 @@ class DeviceReading:
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """All GPUs of a node. ``problem`` is set while none can be used: no driver, or a driver that this library
-    does not match.
-    """
+    """All GPUs of a node. ``problem`` is set while none can be used, such as without a matching driver."""
 
     devices: tuple[DeviceReading, ...] = ()
     driver_version: str | None = None

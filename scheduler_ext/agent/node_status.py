@@ -1,26 +1,29 @@
 """The readings of a node as the status of its GPUNode.
 
-The API server refuses a status that contradicts itself or its schema, so NVML's values are adjusted: one
-unusual number or name must not prevent the rest from being reported.
+The API server refuses a status that does not fit its schema, and the extender a status that contradicts
+itself, so NVML's values are adjusted or left out: one unusual number or name must not prevent the rest from
+being reported.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
-from scheduler_ext.agent.agreeing import agreeing
 from scheduler_ext.agent.fitting import bounded, fitting, fitting_instances, matching
 from scheduler_ext.agent.gpu_health import Health
-from scheduler_ext.agent.holders import HolderReading, Holdings
+from scheduler_ext.agent.holders import Holdings
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
+from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.mig_profile import MAX_GRID, parse_profile
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.wire.gpunode import (
     DeviceStatus,
+    GpuNode,
+    GpuNodeStatus,
     HealthStatus,
     HolderStatus,
     InstanceStatus,
@@ -31,14 +34,15 @@ from scheduler_ext.wire.gpunode import (
     SummaryStatus,
     WrittenStatus,
 )
+from scheduler_ext.wire.report import read_report
 
 log = logging.getLogger(__name__)
 
+# Limits of the schema.
 _NAME_CHARS, _ARCHITECTURE_CHARS, _VERSION_CHARS, _REASON_CHARS, _SUMMARY_CHARS = 128, 63, 80, 1024, 256
 _NUMA_NODES = range(-1, 1024)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_PROFILES, _MAX_INSTANCES_OF_PROFILE = 32, 64
-NO_HOLDINGS = Holdings()
 
 
 def node_status(
@@ -57,16 +61,19 @@ def node_status(
     operator's repair by UUID.
     """
     devices = []
-    for device in fitting(reading.devices)[0]:
+    fitting_devices, left_out = fitting(reading.devices)
+    for text in left_out:
+        _log_once(logging.ERROR, f"not reported: {text}")
+    for device in fitting_devices:
         # Also while no GPU can be used: NVML reports XIDs once, and they count when the driver is back.
         judged = health.judge(device, now, wall, repaired.get(device.uuid))
         if reading.problem and not health.lasts(device.uuid):
             # Lasting errors must still be known when the driver is back, possibly to another agent.
             judged = HealthStatus("Unhealthy", reading.problem, reset_pending=judged.reset_pending)
-        devices.append(_device(device, holdings.get(device.uuid, NO_HOLDINGS), judged))
+        devices.append(_device(device, holdings.get(device.uuid, Holdings()), judged))
     devices, left_out = agreeing(devices)
     for text in left_out:
-        _say_once(text)
+        _log_once(logging.WARNING, text)
     return WrittenStatus(
         devices=devices,
         summary=summary(devices),
@@ -78,9 +85,9 @@ def node_status(
 
 
 @lru_cache(maxsize=64)
-def _say_once(text: str) -> None:
+def _log_once(level: int, text: str) -> None:
     """A status is built every few seconds."""
-    log.warning("%s", text)
+    log.log(level, "%s", text)
 
 
 def summary(devices: list[DeviceStatus]) -> SummaryStatus:
@@ -114,7 +121,7 @@ def _device(device: DeviceReading, held: Holdings, health: HealthStatus) -> Devi
         numa_node=device.numa_node if device.numa_node in _NUMA_NODES else None,
         pci_bus_id=matching("pciBusID", device.pci_bus_id),
         mig=_mig(device, held),
-        holders=[_holder(holder) for holder in held.holders] or None,
+        holders=[_bounded(holder) for holder in held.holders] or None,
     )
 
 
@@ -136,17 +143,17 @@ def _mig(device: DeviceReading, held: Holdings) -> MigStatus | None:
     if device.mig_enabled is None and not device.profiles:
         return None
     # Without a grid that all profiles fit on, placements are meaningless.
-    grid = device.grid_size if device.grid_size and 0 < device.grid_size <= MAX_GRID else None
+    grid = device.grid_size if device.grid_size and 0 < device.grid_size <= MAX_GRID else 0
     profiles: dict[str, ProfileStatus] = {}
     for profile in device.profiles:
         name = _profile_name(profile.name)
         if name is not None and len(profiles) < _MAX_PROFILES:
-            profiles.setdefault(name, _profile(name, profile, grid or 0))
+            profiles.setdefault(name, _profile(name, profile, grid))
     return MigStatus(
         enabled=bool(device.mig_enabled),
-        grid_size=grid,
+        grid_size=grid or None,
         profiles=[*profiles.values()] or None,
-        instances=_instances(device.instances, profiles, grid or 0, held) or None,
+        instances=_instances(device.instances, profiles, grid, held) or None,
     )
 
 
@@ -159,26 +166,19 @@ def _profile_name(name: str) -> str | None:
 
 
 def _profile(name: str, profile: ProfileReading, grid: int) -> ProfileStatus:
-    """Without its placements where those may not be read."""
     size = profile.size or 0
     starts = sorted({start for start in profile.starts or () if 0 <= start <= grid - size})
     most = bounded(profile.max_instances, _MAX_INSTANCES_OF_PROFILE) or 0
-    placed = size > 0 and starts and most > 0
-    return ProfileStatus(
-        name=name,
-        size=size if placed else 0,
-        starts=starts if placed else [],
-        max_instances=most,
-        memory_mib=bounded(profile.memory_mib) or None,
-    )
+    if size <= 0 or not starts or most <= 0:
+        # Its placements may not be read.
+        size, starts = 0, []
+    return ProfileStatus(name, size, starts, most, bounded(profile.memory_mib) or None)
 
 
 def _instances(
     instances: Iterable[InstanceReading], profiles: Mapping[str, ProfileStatus], grid: int, held: Holdings
 ) -> list[InstanceStatus]:
-    """Each instance with its place, if the place is one of its profile's and not taken: a GPU that is
-    partitioned again during the reading may show instances from before and after.
-    """
+    """Each instance, with its place if that is one of its profile's and not taken yet."""
     found = []
     taken: set[int] = set()
     for instance in fitting_instances(instances):
@@ -186,7 +186,7 @@ def _instances(
         if name is None:
             continue
         holder = held.instances.get(instance.uuid)
-        status = InstanceStatus(instance.uuid, name, holder=_holder(holder) if holder is not None else None)
+        status = InstanceStatus(instance.uuid, name, holder=_bounded(holder) if holder else None)
         if instance.start is not None and instance.size is not None:
             units = range(instance.start, instance.start + instance.size)
             if _may_lie(units, profiles.get(name), grid) and taken.isdisjoint(units):
@@ -204,7 +204,56 @@ def _may_lie(units: range, profile: ProfileStatus | None, grid: int) -> bool:
     return len(units) == profile.size and units.start in profile.starts
 
 
-def _holder(holder: HolderReading) -> HolderStatus:
-    return HolderStatus(
-        holder.uid, holder.namespace, holder.name, holder.container, bounded(holder.memory_mib)
-    )
+def _bounded(holder: HolderStatus) -> HolderStatus:
+    return holder.but(memory_mib=bounded(holder.memory_mib))
+
+
+def agreeing(devices: Iterable[DeviceStatus]) -> tuple[list[DeviceStatus], tuple[str, ...]]:
+    """The devices in a form that the extender accepts, and a message for each part that had to be left out.
+
+    A device that contradicts itself, or a device before it, loses parts in this order, as far as needed: its
+    holders' memory beyond the total, its MIG instances, its memory, and finally the whole device.
+    """
+    kept = list(devices)
+    if _problem(kept) is None:
+        return kept, ()
+    found: list[DeviceStatus] = []
+    left_out = []
+    for device in kept:
+        problem = _problem([*found, device])
+        if problem is not None:
+            left_out.append(f"GPU {device.index} contradicts itself, and is reported in part only: {problem}")
+        for less in _ever_less(device):
+            if _problem([*found, less]) is None:
+                found.append(less)
+                break
+    return found, tuple(left_out)
+
+
+def _ever_less(device: DeviceStatus) -> Iterator[DeviceStatus]:
+    yield device
+    most = device.memory.total_mib
+    less = device.but(holders=[_at_most(holder, most) for holder in device.holders or ()] or None)
+    if mig := device.mig:
+        instances = [each.but(holder=_at_most(each.holder, most)) for each in mig.instances or ()]
+        yield less.but(mig=mig.but(instances=instances or None))
+        yield less.but(mig=mig.but(instances=None))
+        less = less.but(mig=None)
+    yield less
+    holders = [_at_most(holder, 0) for holder in less.holders or ()]
+    yield less.but(memory=MemoryStatus(total_mib=0), holders=holders or None)
+
+
+def _at_most(holder: HolderStatus | None, mib: int) -> HolderStatus | None:
+    """The holder stays, whatever amount was read for it."""
+    if holder is None or holder.memory_mib is None or holder.memory_mib <= mib:
+        return holder
+    return holder.but(memory_mib=mib)
+
+
+def _problem(devices: Sequence[DeviceStatus]) -> str | None:
+    try:
+        read_report(GpuNode(status=GpuNodeStatus(devices=list(devices))))
+    except ImpossibleReportError as error:
+        return str(error)
+    return None

@@ -1,13 +1,11 @@
-"""One GPU over time: constant values are read once, changing values at every reading, and the last known ones
-are kept.
-"""
+"""One GPU over time: constant values are read once, and the last known values are kept."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from scheduler_ext.agent.node_reading import DeviceReading
-from scheduler_ext.agent.nvml import Nvml
+from scheduler_ext.agent.nvml import Handle, MigMode, Nvml
 from scheduler_ext.agent.nvml_errors import (
     CANNOT_BE_READ,
     GPU_IS_LOST,
@@ -18,7 +16,14 @@ from scheduler_ext.agent.nvml_errors import (
     NotThere,
 )
 from scheduler_ext.agent.nvml_mig import grid_size, read_instances, read_profiles
-from scheduler_ext.agent.nvml_values import Handle, MemoryInfo, MigMode
+
+# nvmlDeviceArchitecture_t, in the words of GPU feature discovery's label nvidia.com/gpu.family.
+_ARCHITECTURES = {
+    **dict(enumerate(("kepler", "maxwell", "pascal", "volta", "turing", "ampere", "ada-lovelace"), 2)),
+    9: "hopper",
+    10: "blackwell",
+    13: "rubin",
+}
 
 
 class TrackedDevice:
@@ -29,6 +34,7 @@ class TrackedDevice:
 
     def __init__(self, known: DeviceReading) -> None:
         """``known`` is the reading to report until the GPU can be read."""
+        self.uuid = known.uuid
         self.index = known.index
         self.handle: Handle | None = None
         self.fault = CANNOT_BE_READ
@@ -38,15 +44,6 @@ class TrackedDevice:
         self._total_bytes: int | None = None
         self._remap_failed = False
         self._ecc_errors: int | None = None
-
-    @property
-    def uuid(self) -> str:
-        return self._fixed.uuid
-
-    def reached(self, index: int, handle: Handle) -> None:
-        """NVML lists the GPU under this index."""
-        self.index = index
-        self.handle = handle
 
     def forget(self, fault: str) -> None:
         """Drop the handle; all values are read again when the GPU returns."""
@@ -61,7 +58,7 @@ class TrackedDevice:
             try:
                 return self._read(nvml, self.handle)
             except DeviceLost as lost:
-                self.forget(lost.text)
+                self.forget(str(lost))
             except NotThere:
                 self.forget(CANNOT_BE_READ)
         # Only a reset ends either state.
@@ -74,60 +71,62 @@ class TrackedDevice:
         return replace(self._fixed, index=self.index, instances=instances)
 
     def _read(self, nvml: Nvml, handle: Handle) -> DeviceReading:
-        mode = nvml.mig_mode(handle)
-        if mode is None:
-            # Instances do not change while the call fails, because pods hold them.
-            mode = self._fixed_for
+        # Instances do not change while the call fails, because pods hold them.
+        mode = nvml.mig_mode(handle) or self._fixed_for
         memory = nvml.memory(handle)
         if memory is not None:
-            self._total_bytes = memory.total_bytes
+            self._total_bytes = memory[0]
         if not self._complete or mode is not self._fixed_for:
             self._read_fixed(nvml, handle, mode)
         enabled = mode is MigMode.ON
+        if self._total_bytes is not None:
+            total_mib = self._total_bytes >> 20
+        else:
+            # About 1 % too low: the memory of the largest profile, where a GPU's memory may not be read.
+            total_mib = max((profile.memory_mib or 0 for profile in self._fixed.profiles), default=0)
         instances = read_instances(nvml, handle, self._total_bytes) if enabled else ()
-        self._fixed = replace(self._fixed, total_mib=self._total_mib(), instances=instances)
+        self._fixed = replace(self._fixed, total_mib=total_mib, instances=instances)
         failures = nvml.passing_failures
         action = nvml.recovery_action(handle)
         fault, pending = self._memory_state(nvml, handle)
         if not (action or pending) and nvml.passing_failures != failures:
             pending = None
+        rates = None if enabled else nvml.get("nvmlDeviceGetUtilizationRates", handle)
+        # Under MIG all processes run on instances.
+        processes = () if enabled else nvml.processes(handle)
+        # Last, because errors count once: no call may fail after it.
+        before, count = self._ecc_errors, nvml.uncorrected_ecc_errors(handle)
+        self._ecc_errors = before if count is None else count
+        _, used_mib, reserved_mib = memory or (0, self._fixed.used_mib, self._fixed.reserved_mib)
         return replace(
-            _with_memory(self._fixed, memory),
+            self._fixed,
             index=self.index,
-            utilization_percent=None if enabled else nvml.utilization_percent(handle),
-            # Under MIG all processes run on instances.
-            processes=() if enabled else nvml.processes(handle),
+            used_mib=used_mib,
+            reserved_mib=reserved_mib,
+            utilization_percent=None if rates is None else min(int(rates.gpu), 100),
+            processes=processes,
             faults=() if fault is None else (fault,),
-            ecc_errors=self._new_ecc_errors(nvml, handle),
+            # A reset sets the count back to 0; the errors of the first reading may be old.
+            ecc_errors=0 if count is None or before is None else max(0, count - before),
             recovery_action=action,
             reset_pending=True if action else pending,
         )
 
     def _memory_state(self, nvml: Nvml, handle: Handle) -> tuple[str | None, bool | None]:
-        """A memory fault of the GPU, and whether rows or pages wait for a reset; None where the GPU does not
-        say.
-        """
-        rows = nvml.remapped_rows(handle)
+        """A memory fault, and whether rows or pages wait for a reset; None where the GPU does not say."""
+        rows = nvml.get("nvmlDeviceGetRemappedRows", handle)
+        pending: bool | None
         if rows is not None:
-            self._remap_failed = rows.failed
-            pending: bool | None = rows.pending
+            _, _, waiting, failed = rows
+            pending, self._remap_failed = bool(waiting), bool(failed)
         else:
-            # A GPU with MIG instances does not answer; a failure does not heal meanwhile.
-            pending = nvml.page_retirement_pending(handle)
-            if pending:
+            # Older GPUs retire pages. A GPU with MIG instances does not answer either question; a failed
+            # remapping does not heal meanwhile.
+            pages = nvml.get("nvmlDeviceGetRetiredPagesPendingStatus", handle)
+            if pages:
                 return PAGE_RETIREMENT_PENDING, True
-            if pending is None and not self._fixed.instances:
-                pending = False
+            pending = None if pages is None and self._fixed.instances else False
         return (ROW_REMAPPING_FAILED if self._remap_failed else None), pending
-
-    def _new_ecc_errors(self, nvml: Nvml, handle: Handle) -> int:
-        """Errors since the last reading; those present at the first reading may be old."""
-        count = nvml.uncorrected_ecc_errors(handle)
-        if count is None:
-            return 0
-        before, self._ecc_errors = self._ecc_errors, count
-        # A reset sets the count back to 0.
-        return max(0, count - before) if before is not None else 0
 
     def _read_fixed(self, nvml: Nvml, handle: Handle, mode: MigMode | None) -> None:
         failures = nvml.passing_failures
@@ -137,10 +136,10 @@ class TrackedDevice:
             uuid=self.uuid,
             index=self.index,
             total_mib=self._fixed.total_mib,
-            minor=nvml.minor_number(handle),
-            product=nvml.name(handle),
-            architecture=nvml.architecture(handle),
-            compute_capability=nvml.compute_capability(handle),
+            minor=nvml.get("nvmlDeviceGetMinorNumber", handle),
+            product=nvml.get("nvmlDeviceGetName", handle),
+            architecture=_ARCHITECTURES.get(nvml.get("nvmlDeviceGetArchitecture", handle) or 0),
+            compute_capability=nvml.get("nvmlDeviceGetCudaComputeCapability", handle),
             numa_node=nvml.numa_node(handle),
             pci_bus_id=nvml.pci_bus_id(handle),
             mig_enabled=None if mode is None else mode is MigMode.ON,
@@ -151,17 +150,3 @@ class TrackedDevice:
         )
         self._fixed_for = mode
         self._complete = nvml.passing_failures == failures
-
-    def _total_mib(self) -> int:
-        """The memory of the largest profile, about 1 % too low, where a GPU's memory may not be read;
-        otherwise 0.
-        """
-        if self._total_bytes is not None:
-            return self._total_bytes >> 20
-        return max((profile.memory_mib or 0 for profile in self._fixed.profiles), default=0)
-
-
-def _with_memory(device: DeviceReading, memory: MemoryInfo | None) -> DeviceReading:
-    if memory is None:
-        return device
-    return replace(device, used_mib=memory.used_mib, reserved_mib=memory.reserved_mib)

@@ -17,11 +17,11 @@ _NOT_INITIALISED = "NVML is not initialised"
 
 # nvmlReturn_t of nvml.h. The numbers are part of its ABI.
 _UNINITIALIZED = 1
-_INVALID_ARGUMENT = 2
 _NO_PERMISSION = 4
-_NOT_FOUND = 6
 _TIMEOUT = 10
 _VERSION_MISMATCH = 18
+# Invalid argument, not found.
+_GONE = (2, 6)
 # Not supported, function not found, another version of the structure, deprecated.
 _ABSENT = (3, 13, 25, 26)
 _PROBLEMS = {
@@ -29,13 +29,7 @@ _PROBLEMS = {
     12: NO_LIBRARY,
     _VERSION_MISMATCH: "the NVIDIA driver and the NVML library differ in version",
 }
-_OF_THE_NODE = (
-    *_PROBLEMS.values(),
-    _NOT_INITIALISED,
-    NOT_LOADABLE,
-    NOT_STARTING,
-    NOT_COUNTED,
-)
+_OF_THE_NODE = (*_PROBLEMS.values(), _NOT_INITIALISED, NOT_LOADABLE, NOT_STARTING, NOT_COUNTED)
 _FAULTS = {
     8: "external power is not connected",
     11: "interrupts do not arrive",
@@ -47,10 +41,6 @@ _FAULTS = {
 
 class NvmlError(Exception):
     """A call that returned no value; its text is constant."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
 
 
 class NotReadable(NvmlError):  # noqa: N818
@@ -74,9 +64,7 @@ class DeviceLost(NvmlError):  # noqa: N818
 class DriverGone(NvmlError):  # noqa: N818
     """No GPU of the node can be used; ``must_restart`` if only a new process can load the right library."""
 
-    def __init__(self, text: str, *, must_restart: bool = False) -> None:
-        super().__init__(text)
-        self.must_restart = must_restart
+    must_restart = False
 
 
 class Uninitialized(DriverGone):
@@ -88,10 +76,12 @@ def error_of(code: int, text: str) -> NvmlError:
     if code == _UNINITIALIZED:
         return Uninitialized(_NOT_INITIALISED)
     if code in _PROBLEMS:
-        return DriverGone(_PROBLEMS[code], must_restart=code == _VERSION_MISMATCH)
+        gone = DriverGone(_PROBLEMS[code])
+        gone.must_restart = code == _VERSION_MISMATCH
+        return gone
     if code in _FAULTS:
         return DeviceLost(_FAULTS[code])
-    if code in (_NOT_FOUND, _INVALID_ARGUMENT):
+    if code in _GONE:
         return NotThere(text)
     error = NotReadable(text)
     error.absent = code in _ABSENT

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
 from scheduler_ext.agent.node_reading import InstanceReading, ProfileReading
-from scheduler_ext.agent.nvml import Nvml
-from scheduler_ext.agent.nvml_errors import NotReadable, NotThere
-from scheduler_ext.agent.nvml_values import Attributes, Handle, ProfileInfo
+from scheduler_ext.agent.nvml import OF_GPU, OF_MIG_DEVICE, Handle, Nvml
+from scheduler_ext.agent.nvml_errors import NotThere
 
 # NVML has 18 today and refuses the first number that it does not know.
 _MAX_PROFILES = 64
@@ -33,17 +33,23 @@ def read_profiles(nvml: Nvml, gpu: Handle, total_bytes: int | None) -> tuple[Pro
     ``total_bytes`` is the GPU's memory, from which a profile's name is computed where NVML has none.
     """
     profiles: dict[str, ProfileReading] = {}
-    for info in _listed(nvml, gpu):
-        name = info.name or _computed_name(info, total_bytes)
+    for index in range(_MAX_PROFILES):
+        try:
+            info, name = nvml.profile(gpu, index)
+        except NotThere:
+            break
+        if info is not None and name is None and total_bytes:
+            size = _gigabytes(info.memorySizeMB, total_bytes)
+            name = f"{info.sliceCount}g.{size}gb{_SUFFIXES.get(index, '')}"
         if name is None or name in profiles:
             continue
-        places = nvml.placements(gpu, info.number)
+        places = nvml.placements(gpu, info.id)
         profiles[name] = ProfileReading(
             name=name,
             size=places[0][1] if places else None,
             starts=tuple(start for start, _ in places) if places else None,
-            max_instances=info.instances,
-            memory_mib=info.memory_mib,
+            max_instances=info.instanceCount,
+            memory_mib=info.memorySizeMB,
         )
     return tuple(profiles.values())
 
@@ -52,22 +58,6 @@ def grid_size(profiles: tuple[ProfileReading, ...]) -> int | None:
     """The units of a GPU's placement grid: the end of the last place of any profile."""
     ends = [max(p.starts) + p.size for p in profiles if p.starts and p.size is not None]
     return max(ends, default=None)
-
-
-def _listed(nvml: Nvml, gpu: Handle) -> Iterator[ProfileInfo]:
-    for index in range(_MAX_PROFILES):
-        try:
-            info = nvml.profile(gpu, index)
-        except NotThere:
-            return
-        if info is not None:
-            yield info
-
-
-def _computed_name(info: ProfileInfo, total_bytes: int | None) -> str | None:
-    if not total_bytes:
-        return None
-    return f"{info.slices}g.{_gigabytes(info.memory_mib, total_bytes)}gb{_SUFFIXES.get(info.index, '')}"
 
 
 def _gigabytes(memory_mib: int, total_bytes: int) -> int:
@@ -88,58 +78,48 @@ def read_instances(nvml: Nvml, gpu: Handle, total_bytes: int | None) -> tuple[In
     instance without any compute instance is no MIG device and is not reported.
     """
     for _ in range(_ATTEMPTS - 1):
-        try:
+        # A GPU that is partitioned during the reading may show instances from before and after.
+        with contextlib.suppress(NotThere):
             return _divided(list(_instances(nvml, gpu, total_bytes)))
-        except NotThere:
-            # The GPU was partitioned again during the reading, which may mix instances from before and after.
-            continue
     return _divided(list(_instances(nvml, gpu, total_bytes, skip_gone=True)))
 
 
 def _instances(
     nvml: Nvml, gpu: Handle, total_bytes: int | None, *, skip_gone: bool = False
 ) -> Iterator[InstanceReading]:
-    for index in range(nvml.max_mig_devices(gpu)):
-        device = nvml.mig_device(gpu, index)
-        if device is None:
-            continue
-        try:
-            instance = _instance(nvml, gpu, device, total_bytes)
-        except NotThere:
-            if not skip_gone:
-                raise
-        except NotReadable:
-            # An instance without a UUID cannot be reported.
-            continue
-        else:
-            if instance is not None:
+    for index in range(nvml.get("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
+        # More may follow an index without a device.
+        device = nvml.get("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
+        # An instance without a UUID cannot be reported.
+        with contextlib.suppress(*(OF_GPU if skip_gone else OF_MIG_DEVICE)):
+            if device is not None and (instance := _instance(nvml, gpu, device, total_bytes)) is not None:
                 yield instance
 
 
 def _instance(nvml: Nvml, gpu: Handle, device: Handle, total_bytes: int | None) -> InstanceReading | None:
-    uuid = nvml.uuid(device)
+    uuid = str(nvml.ask("nvmlDeviceGetUUID", device))
     profile = _profile_name(nvml, device, total_bytes)
     if profile is None:
         return None
-    number = nvml.gpu_instance_id(device)
-    start, size = (None if number is None else nvml.placement(gpu, number)) or (None, None)
-    return InstanceReading(uuid, profile, start, size, number, nvml.mig_processes(device))
+    number = nvml.get("nvmlDeviceGetGpuInstanceId", device, absent=OF_MIG_DEVICE)
+    place = None
+    if number is not None and (parent := nvml.get("nvmlDeviceGetGpuInstanceById", gpu, number)) is not None:
+        place = nvml.get("nvmlGpuInstanceGetInfo", parent)
+    start, size = (place.placement.start, place.placement.size) if place is not None else (None, None)
+    return InstanceReading(uuid, profile, start, size, number, nvml.processes(device, OF_MIG_DEVICE))
 
 
 def _profile_name(nvml: Nvml, device: Handle, total_bytes: int | None) -> str | None:
-    """The profile from the end of the MIG device's name; otherwise from its share of the GPU, which does not
-    show media engines.
-    """
-    named = _NAMED.search(nvml.mig_name(device) or "")
+    """The profile from the MIG device's name, or from its share of the GPU, without media engines."""
+    named = _NAMED.search(nvml.get("nvmlDeviceGetName", device, absent=OF_MIG_DEVICE) or "")
     if named is not None:
         return named[1]
-    share = nvml.attributes(device)
-    return _name_of_share(share, total_bytes) if share is not None and total_bytes else None
-
-
-def _name_of_share(share: Attributes, total_bytes: int) -> str:
-    part = f"{share.compute_slices}c." if share.compute_slices < share.gpu_slices else ""
-    return f"{part}{share.gpu_slices}g.{_gigabytes(share.memory_mib, total_bytes)}gb"
+    share = nvml.get("nvmlDeviceGetAttributes_v2", device, absent=OF_MIG_DEVICE)
+    if share is None or not total_bytes:
+        return None
+    slices, computing = share.gpuInstanceSliceCount, share.computeInstanceSliceCount
+    part = f"{computing}c." if computing < slices else ""
+    return f"{part}{slices}g.{_gigabytes(share.memorySizeMB, total_bytes)}gb"
 
 
 def _divided(instances: list[InstanceReading]) -> tuple[InstanceReading, ...]:

@@ -2,46 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from scheduler_ext.agent.device_plugin import mig_strategy, sharing
-from scheduler_ext.agent.fitting import fitting
-from scheduler_ext.agent.gpu_health import Health
+from scheduler_ext.agent.gpu_health import Health, repairs
 from scheduler_ext.agent.holders import find_holdings
-from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
 from scheduler_ext.agent.node_status import node_status
 from scheduler_ext.agent.pod_resources import PodResources
-from scheduler_ext.agent.previous import last_readings
 from scheduler_ext.agent.processes import Processes, sees_host_processes
-from scheduler_ext.agent.repairs import repairs
-from scheduler_ext.wire.gpunode import GpuNodeStatus, WrittenStatus
+from scheduler_ext.wire.gpunode import DeviceStatus, GpuNodeStatus, MigStatus, WrittenStatus
 from scheduler_ext.wire.times import seconds
-
-log = logging.getLogger(__name__)
-
-PROC = Path("/proc")
 
 
 class GpuSource(Protocol):
-    """A source of readings."""
+    """A source of readings, as NvmlSource."""
 
     @property
-    def must_restart(self) -> bool:
-        """True if this process can no longer read GPUs and a new one could."""
-
-    def remember(self, devices: Iterable[DeviceReading]) -> None:
-        """Add GPUs that an earlier agent reported."""
-
-    def read(self) -> NodeReading:
-        """All GPUs as they are now."""
-
-    def close(self) -> None:
-        """Release the source."""
+    def must_restart(self) -> bool: ...
+    def remember(self, devices: Iterable[DeviceReading]) -> None: ...
+    def read(self) -> NodeReading: ...
+    def close(self) -> None: ...
 
 
 class Observer:
@@ -53,33 +37,21 @@ class Observer:
         pod_resources: Path,
         health: Health,
         clock: Callable[[], float] = time.monotonic,
-        proc: Path = PROC,
+        proc: Path = Path("/proc"),
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._source = source
+        self.source = source
         self._kubelet = PodResources(pod_resources)
         self._processes = Processes(proc) if sees_host_processes(proc) else None
         self._health = health
         self._clock = clock
         self._wall_clock = wall_clock
-        self._problem: str | None = None
-        self._left_out: tuple[str, ...] = ()
-
-    @property
-    def must_restart(self) -> bool:
-        """True if only a new process can read GPUs."""
-        return self._source.must_restart
-
-    @property
-    def problem(self) -> str | None:
-        """The reason why no GPU can be used now."""
-        return self._problem
+        # The reason why no GPU can be used now.
+        self.problem: str | None = None
 
     def remember(self, written: GpuNodeStatus) -> None:
-        """Take over an earlier agent's knowledge that may be unreadable now: the GPUs, and which of them were
-        unhealthy.
-        """
-        self._source.remember(last_readings(written))
+        """Take over the GPUs that an earlier agent knew, and their health."""
+        self.source.remember(map(last_reading, written.devices or ()))
         reported_at = seconds(written.reported_at) or 0.0
         for device in written.devices or ():
             if device.health is not None:
@@ -87,16 +59,13 @@ class Observer:
 
     def observe(self, labels: Mapping[str, str], repaired: str | None = None) -> WrittenStatus:
         """The present status; ``labels`` are the Node's, ``repaired`` is the GPUNode's annotation."""
-        reading = self._fitting(self._source.read())
-        self._problem = reading.problem
+        reading = self.source.read()
         allocatable = self._kubelet.allocatable()
-        holdings = find_holdings(
-            reading, self._kubelet.read(), self._processes.pod_of if self._processes is not None else None
-        )
+        pod_of = self._processes.pod_of if self._processes is not None else None
         wall = self._wall_clock()
-        return node_status(
+        status = node_status(
             reading,
-            holdings,
+            find_holdings(reading, self._kubelet.read(), pod_of),
             self._health,
             self._clock(),
             mig_strategy(labels, allocatable),
@@ -104,20 +73,35 @@ class Observer:
             wall,
             repairs(repaired, wall),
         )
-
-    def _fitting(self, reading: NodeReading) -> NodeReading:
-        """The reading without GPUs that no report can contain; each is logged once."""
-        devices, left_out = fitting(reading.devices)
-        if left_out != self._left_out:
-            for text in left_out:
-                log.error("not reported: %s", text)
-            self._left_out = left_out
-        problem = reading.problem
-        if reading.devices and not devices:
-            problem = problem or "no GPU has what a report needs"
-        return replace(reading, devices=devices, problem=problem)
+        self.problem = reading.problem
+        if reading.devices and not status.devices:
+            self.problem = self.problem or "no GPU has what a report needs"
+        return status
 
     def close(self) -> None:
-        """Close NVML and the kubelet's API."""
-        self._kubelet.close()
-        self._source.close()
+        """Close NVML."""
+        self.source.close()
+
+
+def last_reading(device: DeviceStatus) -> DeviceReading:
+    """The reading behind a reported device that no longer answers, without health and momentary values."""
+    mig = device.mig or MigStatus()
+    major, _, minor = (device.compute_capability or "").partition(".")
+    return DeviceReading(
+        uuid=device.uuid,
+        index=device.index,
+        total_mib=device.memory.total_mib,
+        vendor=device.vendor or "nvidia",
+        product=device.product or device.model,
+        architecture=device.architecture,
+        compute_capability=(int(major), int(minor)) if minor else None,
+        numa_node=device.numa_node,
+        pci_bus_id=device.pci_bus_id,
+        mig_enabled=mig.enabled,
+        grid_size=mig.grid_size,
+        profiles=tuple(
+            ProfileReading(p.name, p.size or None, tuple(p.starts) or None, p.max_instances, p.memory_mib)
+            for p in mig.profiles or ()
+        ),
+        instances=tuple(InstanceReading(i.uuid, i.profile, i.start, i.size) for i in mig.instances or ()),
+    )

@@ -8,9 +8,8 @@ pkg/kubelet/apis/podresources.
 from __future__ import annotations
 
 import logging
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -40,18 +39,17 @@ RESOURCE_PREFIX = "nvidia.com/"
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
-    # Otherwise a new channel may share the connection, and the back-off, of one that is just being closed.
+    # Otherwise a new channel may share the connection, and the back-off, of the last one.
     ("grpc.use_local_subchannel_pool", 1),
     # The kubelet's HTTP/2 server does not accept the path of the socket as authority.
     ("grpc.default_authority", "localhost"),
 )
-_NOT_OFFERED = (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED)
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Allocation:
     """Device ids that a container was given under one resource name, sorted."""
 
@@ -62,47 +60,35 @@ class Allocation:
     device_ids: tuple[str, ...]
 
 
+@dataclass(eq=False)
 class _UnansweredError(Exception):
-    """A failure of the socket or of one method, in a constant text; used in this module only.
+    """A failure of the socket or of a method; no earlier answer makes up for a ``final`` one."""
 
-    ``detail`` may vary. ``final`` marks a failure that no earlier answer makes up for.
-    """
-
-    def __init__(
-        self, problem: str, detail: str | None = None, *, of_socket: bool = False, final: bool = False
-    ) -> None:
-        super().__init__(problem)
-        self.detail = detail
-        self.of_socket = of_socket
-        self.final = final
+    problem: str
+    detail: str | None = None
+    of_socket: bool = False
+    final: bool = False
 
 
+@dataclass(slots=True)
 class _Question(Generic[_T]):
-    """A method of the API, how its answer is read, and the last good answer with its time.
+    """A method of the API, how its answer is read, and the last good answer, which is used for ``keep_s``.
 
-    ``keep_s`` is how long that answer is used; ``empty_counts`` is whether an empty answer counts as an
-    answer.
+    ``empty_counts`` is whether an empty answer counts as an answer.
     """
 
-    def __init__(
-        self, method: str, parse: Callable[[bytes], _T], keep_s: float, *, empty_counts: bool
-    ) -> None:
-        self.method = method
-        self.parse = parse
-        self.keep_s = keep_s
-        self.empty_counts = empty_counts
-        self.last: _T | None = None
-        self.answered_at = 0.0
-        # The kubelet counts requests, and may refuse one method while it answers another.
-        self.wait_s = 0.0
-        self.wait_until = 0.0
+    method: str
+    parse: Callable[[bytes], _T]
+    keep_s: float
+    empty_counts: bool
+    last: _T | None = None
+    answered_at: float = 0.0
+    # The kubelet counts requests, and may refuse one method while it answers another.
+    wait_s: float = 0.0
+    wait_until: float = 0.0
 
     def kept(self, now: float) -> _T | None:
         return self.last if now - self.answered_at < self.keep_s else None
-
-    def refused(self, now: float) -> None:
-        self.wait_s = min(LONGEST_WAIT_S, 2 * self.wait_s or FIRST_WAIT_S)
-        self.wait_until = now + self.wait_s
 
 
 class PodResources:
@@ -119,13 +105,9 @@ class PodResources:
         self._socket = socket.absolute()
         self._clock = clock
         self._deadline_s = deadline_s
-        self._channel: grpc.Channel | None = None
-        self._opened: tuple[int, int] | None = None
         self._problems: dict[str, str] = {}
-        self._list = _Question("List", _allocations, KEEP_S, empty_counts=True)
-        self._allocatable = _Question(
-            "GetAllocatableResources", _allocatable, KEEP_OFFERED_S, empty_counts=False
-        )
+        self._list = _Question("List", _allocations, KEEP_S, True)
+        self._allocatable = _Question("GetAllocatableResources", _allocatable, KEEP_OFFERED_S, False)
 
     def read(self) -> tuple[Allocation, ...] | None:
         """The devices that all containers of the node hold, sorted; None if unknown."""
@@ -134,12 +116,6 @@ class PodResources:
     def allocatable(self) -> Mapping[str, tuple[str, ...]] | None:
         """The device ids that plugins offer, by resource name, sorted; None if unknown."""
         return self._ask(self._allocatable)
-
-    def close(self) -> None:
-        """Close the connection; a later request opens a new one."""
-        if self._channel is not None:
-            self._channel.close()
-            self._channel = None
 
     def _ask(self, question: _Question[_T]) -> _T | None:
         now = self._clock()
@@ -153,90 +129,74 @@ class PodResources:
             self._failed(question, unanswered)
         else:
             question.wait_s = 0.0
-            self._mended(str(self._socket))
-            self._mended(question.method)
+            for subject in (str(self._socket), question.method):
+                if self._problems.pop(subject, None) is not None:
+                    _log.info("kubelet's PodResources: %s: answers again", subject)
             if answer or question.empty_counts or question.kept(now) is None:
                 question.last, question.answered_at = answer, now
         return question.kept(now)
 
     def _call(self, question: _Question[_T]) -> bytes:
-        """The bytes of an answer; raises _UnansweredError, and closes the connection if it may be at
-        fault.
-        """
+        """The bytes of an answer. Raises _UnansweredError."""
         try:
-            return self._connected().unary_unary(
-                f"/v1.PodResourcesLister/{question.method}",
-                request_serializer=bytes,
-                response_deserializer=bytes,
-            )(b"", timeout=self._deadline_s)
+            self._socket.stat()
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise _UnansweredError(f"cannot be opened: {reason}", of_socket=True) from None
+        try:
+            # A kept channel would wait longer and longer before it tries a restarted kubelet again; a new one
+            # costs half a millisecond.
+            with grpc.insecure_channel(f"unix://{quote(str(self._socket))}", options=_OPTIONS) as channel:
+                method = channel.unary_unary(
+                    f"/v1.PodResourcesLister/{question.method}",
+                    request_serializer=bytes,
+                    response_deserializer=bytes,
+                )
+                return method(b"", timeout=self._deadline_s)
         except grpc.RpcError as error:
             code, detail = error.code(), error.details()
         if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-            question.refused(self._clock())
+            question.wait_s = min(LONGEST_WAIT_S, 2 * question.wait_s or FIRST_WAIT_S)
+            question.wait_until = self._clock() + question.wait_s
             raise _UnansweredError("too many requests, or too large an answer", detail)
-        if code in _NOT_OFFERED:
+        if code in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.PERMISSION_DENIED):
             raise _UnansweredError("not offered here", detail, final=True)
-        # A new connection tries at once; the old one would wait longer and longer between attempts.
-        self.close()
         if code is grpc.StatusCode.UNAVAILABLE:
             raise _UnansweredError("no answer", detail, of_socket=True)
         raise _UnansweredError(f"fails with {code.name}", detail)
-
-    def _connected(self) -> grpc.Channel:
-        """A channel to the present socket, which the kubelet removes and creates when it starts."""
-        try:
-            found = os.stat(self._socket)
-        except OSError as error:
-            self.close()
-            reason = error.strerror or type(error).__name__
-            raise _UnansweredError(f"cannot be opened: {reason}", of_socket=True) from None
-        identity = (found.st_ino, found.st_ctime_ns)
-        if identity != self._opened:
-            self.close()
-        if self._channel is None:
-            self._channel = grpc.insecure_channel(f"unix://{quote(str(self._socket))}", options=_OPTIONS)
-            self._opened = identity
-        return self._channel
 
     def _failed(self, question: _Question[_T], unanswered: _UnansweredError) -> None:
         if unanswered.final:
             question.last = None
         subject = str(self._socket) if unanswered.of_socket else question.method
-        if self._problems.get(subject) != str(unanswered):
-            self._problems[subject] = str(unanswered)
+        if self._problems.get(subject) != unanswered.problem:
+            self._problems[subject] = unanswered.problem
             detail = f" ({unanswered.detail})" if unanswered.detail else ""
-            _log.warning("kubelet's PodResources: %s: %s%s", subject, unanswered, detail)
-
-    def _mended(self, subject: str) -> None:
-        if self._problems.pop(subject, None) is not None:
-            _log.info("kubelet's PodResources: %s: answers again", subject)
-
-
-def _ids_of(devices: ContainerDevices, into: dict[str, set[str]]) -> None:
-    """The kubelet writes an entry per device and NUMA node; here they are one set per resource name."""
-    if devices.resource_name.startswith(RESOURCE_PREFIX):
-        into.setdefault(devices.resource_name, set()).update(devices.device_ids)
+            _log.warning("kubelet's PodResources: %s: %s%s", subject, unanswered.problem, detail)
 
 
 def _allocations(answer: bytes) -> tuple[Allocation, ...]:
-    allocations = set()
-    for pod in ListPodResourcesResponse.FromString(answer).pod_resources:
-        for container in pod.containers:
-            held: dict[str, set[str]] = {}
-            for devices in container.devices:
-                _ids_of(devices, held)
-            for resource, ids in held.items():
-                if ids:
-                    allocations.add(
-                        Allocation(pod.namespace, pod.name, container.name, resource, tuple(sorted(ids)))
-                    )
     return tuple(
-        sorted(allocations, key=lambda a: (a.namespace, a.pod, a.container, a.resource, a.device_ids))
+        sorted(
+            {
+                Allocation(pod.namespace, pod.name, container.name, resource, ids)
+                for pod in ListPodResourcesResponse.FromString(answer).pod_resources
+                for container in pod.containers
+                for resource, ids in _ids(container.devices).items()
+                if ids
+            }
+        )
     )
 
 
 def _allocatable(answer: bytes) -> Mapping[str, tuple[str, ...]]:
-    offered: dict[str, set[str]] = {}
-    for devices in AllocatableResourcesResponse.FromString(answer).devices:
-        _ids_of(devices, offered)
-    return {resource: tuple(sorted(ids)) for resource, ids in sorted(offered.items())}
+    return _ids(AllocatableResourcesResponse.FromString(answer).devices)
+
+
+def _ids(devices: Iterable[ContainerDevices]) -> dict[str, tuple[str, ...]]:
+    """Sorted ids by resource name; the kubelet writes an entry per device and NUMA node."""
+    ids: dict[str, set[str]] = {}
+    for entry in devices:
+        if entry.resource_name.startswith(RESOURCE_PREFIX):
+            ids.setdefault(entry.resource_name, set()).update(entry.device_ids)
+    return {resource: tuple(sorted(each)) for resource, each in sorted(ids.items())}

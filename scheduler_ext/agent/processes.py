@@ -7,21 +7,12 @@ pid_namespaces(7), cgroup_namespaces(7).
 from __future__ import annotations
 
 import re
-from enum import Enum
 from pathlib import Path
 
 from cachetools import LRUCache
 
-
-class NotAPod(Enum):
-    """The type of NOT_A_POD."""
-
-    NOT_A_POD = "a process of the host"
-
-
-NOT_A_POD = NotAPod.NOT_A_POD
-"""Stands for a process in no pod; None stands for a process whose pod is unknown."""
-
+NOT_A_POD = "host"
+"""In place of a UID: a process in no pod. None stands for a process whose pod is unknown."""
 _CACHED = 4096
 # A process's list of control groups has a few dozen lines at most.
 _MAX_BYTES = 64 * 1024
@@ -32,7 +23,6 @@ _UID = r"([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})"
 # cgroupfs: "pod<uid>"; systemd: "kubepods-burstable-pod<uid>.slice", with a prefix below another root, and
 # with a suffix where kubelet and container runtime disagree about the driver.
 _POD = re.compile(rf"pod{_UID}|(?:.*-)?kubepods(?:-besteffort|-burstable)?-pod{_UID}\.slice(?::.*)?")
-_DELETED = " (deleted)"
 
 
 class Processes:
@@ -43,9 +33,9 @@ class Processes:
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
-        self._known: LRUCache[tuple[int, str], str | NotAPod] = LRUCache(_CACHED)
+        self._known: LRUCache[tuple[int, str], str] = LRUCache(_CACHED)
 
-    def pod_of(self, pid: int) -> str | NotAPod | None:
+    def pod_of(self, pid: int) -> str | None:
         """The UID of a process's pod, NOT_A_POD, or None: the process is gone or unreadable.
 
         Control groups are read once in the life of a process, because kubelet's pods do not exchange them.
@@ -56,7 +46,7 @@ class Processes:
         if (pid, started) in self._known:
             return self._known[pid, started]
         groups = _read(self._proc / str(pid) / "cgroup")
-        pod = _pod_in(groups, _groups_of_itself(self._proc)) if groups is not None else None
+        pod = _pod_in(groups, _read(self._proc / "self" / "cgroup") or "") if groups is not None else None
         # Another process may have taken the PID in between.
         if pod is None or self._started(pid) != started:
             return None
@@ -99,16 +89,12 @@ def _stat_fields(proc: Path, pid: int) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
-def _groups_of_itself(proc: Path) -> str:
-    return _read(proc / "self" / "cgroup") or ""
-
-
 def _paths(groups: str) -> list[str]:
     """The paths of lines "hierarchy:controllers:path"; a path may contain colons."""
     return [line.split(":", 2)[2] for line in groups.splitlines() if line.count(":") >= 2]
 
 
-def _pod_in(groups: str, own: str) -> str | NotAPod | None:
+def _pod_in(groups: str, own: str) -> str | None:
     """The one pod of all hierarchies: version 1 has a dozen, and some of them may not contain pods."""
     paths = _paths(groups)
     uids = {uid for path in paths if (uid := _uid_in(path)) is not None}
@@ -126,7 +112,7 @@ def _pod_in(groups: str, own: str) -> str | NotAPod | None:
 
 def _uid_in(path: str) -> str | None:
     """The UID in the outermost part that has one: a pod may name the groups below it as it likes."""
-    for part in path.removesuffix(_DELETED).split("/"):
+    for part in path.removesuffix(" (deleted)").split("/"):
         if match := _POD.fullmatch(part):
             return (match[1] or match[2]).replace("_", "-")
     return None

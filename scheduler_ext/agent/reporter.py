@@ -1,19 +1,24 @@
-"""Writing one node's GPUNode: created as a dependent of its Node, then its status, by server-side apply."""
+"""One node's GPUNode, created as a dependent of its Node, and its status, written when it is due."""
 
 from __future__ import annotations
 
 import logging
+import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from scheduler_ext.agent.changes import Schedule
-from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
+from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
 from scheduler_ext.cluster.client.backoff import Backoff
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.gpunode import (
+    DeviceStatus,
     GpuNodeStatus,
+    HolderStatus,
+    MemoryStatus,
     WrittenStatus,
     object_body,
     read_annotations,
@@ -34,9 +39,44 @@ _FROM_CACHE = {"resourceVersion": "0"}
 _NODE_S = 45.0
 _NOT_FOUND, _INVALID = 404, 422
 
+# Memory that moved by more than the larger of these is worth a report, but not more often than this.
+NEWS_MIB, NEWS_PERCENT, NEWS_EVERY_S = 256, 2, 10.0
+REFRESH_S, REFRESH_SPREAD = 60.0, 0.2
+# Even urgent reports are not written more often.
+LEAST_S = 1.0
 
-@dataclass(frozen=True, slots=True)
-class OwnNode:
+
+@dataclass(slots=True)
+class Schedule:
+    """The last written status, and when the present one is due. Time is an argument, in seconds."""
+
+    chance: Callable[[], float] = random.random
+    _written: WrittenStatus | None = None
+    _written_at: float = 0.0
+    _refresh_s: float = REFRESH_S
+
+    def due(self, status: WrittenStatus, now: float) -> bool:
+        """Whether this status is due now."""
+        if self._written is None:
+            return True
+        age_s = now - self._written_at
+        return (
+            age_s >= self._refresh_s
+            or (age_s >= LEAST_S and _outline(status) != _outline(self._written))
+            or (age_s >= NEWS_EVERY_S and _is_news(self._written, status))
+        )
+
+    def written(self, status: WrittenStatus, now: float) -> None:
+        """Record that the status was written."""
+        self._written, self._written_at = status, now
+        self._refresh_s = REFRESH_S * (1 + REFRESH_SPREAD * (2 * self.chance() - 1))
+
+    def forget(self) -> None:
+        """Forget the written status, which was lost: the next one is due."""
+        self._written = None
+
+
+class OwnNode(NamedTuple):
     """The Node that a report is about."""
 
     uid: str
@@ -76,56 +116,43 @@ class Reporter:
         """The Node as last read, at most a short time ago; None while it is unknown."""
         now = self._clock()
         if now >= self._not_before and (self._node is None or now - self._node_read_at >= _NODE_S):
-            try:
+            with self._attempt():
                 self._read_node()
-            except ClusterError as error:
-                self._failed(error)
         return self._node
 
     def begin(self, remember: Callable[[GpuNodeStatus], None]) -> bool:
-        """Create or read the GPUNode, and pass on what an earlier agent wrote during this boot; True when
-        that is done.
-        """
-        if self._node is None or self._clock() < self._not_before:
-            return False
-        try:
-            written = self._create(self._node.uid)
-        except ClusterError as error:
-            self._failed(error)
-            return False
-        if written is not None:
-            remember(written)
-        return True
+        """Create or read the GPUNode, and pass on its status of this boot; True when that is done."""
+        if self._node is not None and self._clock() >= self._not_before:
+            with self._attempt():
+                written = self._create(self._node.uid)
+                if written is not None:
+                    remember(written)
+                return True
+        return False
 
     def offer(self, status: WrittenStatus) -> bool:
         """Write this status if it is due; True if it was written."""
         now = self._clock()
-        if now < self._not_before or not self._schedule.due(status, now):
-            return False
-        try:
-            self._write(status)
-        except ClusterError as error:
-            self._failed(error)
-            return False
-        self._schedule.written(status, now)
-        self._backoff.reset()
-        if self._problem is not None:
-            log.info("%s: reports are written again", self._name)
-            self._problem = None
-        return True
+        if now >= self._not_before and self._schedule.due(status, now):
+            with self._attempt():
+                self._write(status)
+                self._schedule.written(status, now)
+                self._backoff.reset()
+                if self._problem is not None:
+                    log.info("%s: reports are written again", self._name)
+                    self._problem = None
+                return True
+        return False
 
     def look(self, remember: Callable[[GpuNodeStatus], None]) -> OwnNode:
-        """The Node, after passing on what an earlier agent wrote during this boot; writes nothing. Raises
-        ClusterError.
-        """
+        """The Node, after passing on the status of this boot; writes nothing. Raises ClusterError."""
         node = self._read_node()
         try:
-            body = self._transport.get(f"{_GPU_NODES}/{self._name}").body
+            written = self._of_this_boot(self._transport.get(f"{_GPU_NODES}/{self._name}").body)
         except RefusedError as error:
             if error.status != _NOT_FOUND:
                 raise
         else:
-            written = self._of_this_boot(body)
             if written is not None:
                 remember(written)
         return node
@@ -140,11 +167,9 @@ class Reporter:
         node = self._node or self._read_node()
         if self._created_for != node.uid:
             self._create(node.uid)
-        path = f"{_GPU_NODES}/{self._name}/status"
+        body = status_body(self._name, self.numbered(status))
         try:
-            reply = self._transport.send(
-                "PATCH", path, status_body(self._name, self.numbered(status)), APPLY, _OURS
-            )
+            reply = self._transport.send("PATCH", f"{_GPU_NODES}/{self._name}/status", body, APPLY, _OURS)
         except RefusedError as error:
             if error.status == _NOT_FOUND:
                 # The GPUNode was deleted, or its Node was deleted and created again.
@@ -168,14 +193,12 @@ class Reporter:
 
     def _create(self, uid: str) -> GpuNodeStatus | None:
         """Take over a GPUNode that was read or created; returns its status if it is from this boot."""
-        body = object_body(self._name, uid)
-        path = f"{_GPU_NODES}/{self._name}"
+        path, body = f"{_GPU_NODES}/{self._name}", object_body(self._name, uid)
         written = self._of_this_boot(self._transport.send("PATCH", path, body, APPLY, _OURS).body)
         self._created_for = uid
         return written
 
     def _of_this_boot(self, body: bytes) -> GpuNodeStatus | None:
-        """The status of a GPUNode if it is from this boot."""
         self.repaired = read_annotations(body).get(REPAIRED_ANNOTATION)
         written = read_gpu_node(body).status
         if written is not None and written.boot_id != self._boot_id:
@@ -184,9 +207,59 @@ class Reporter:
         self._sequence = (written.sequence or 0) if written is not None else 0
         return written
 
-    def _failed(self, error: ClusterError) -> None:
-        retry_after_s = error.retry_after_s if isinstance(error, RefusedError) else None
-        self._not_before = self._clock() + self._backoff.wait_s(retry_after_s)
-        if str(error) != self._problem:
-            log.warning("%s: report not written, trying again: %s", self._name, error)
-            self._problem = str(error)
+    @contextmanager
+    def _attempt(self) -> Iterator[None]:
+        """After a failure, nothing is requested for a while."""
+        try:
+            yield
+        except ClusterError as error:
+            retry_after_s = error.retry_after_s if isinstance(error, RefusedError) else None
+            self._not_before = self._clock() + self._backoff.wait_s(retry_after_s)
+            if str(error) != self._problem:
+                log.warning("%s: report not written, trying again: %s", self._name, error)
+                self._problem = str(error)
+
+
+def _outline(status: WrittenStatus) -> WrittenStatus:
+    """The part that affects decisions, without measurements, holders and texts for people."""
+    devices = [_device_outline(device) for device in status.devices or ()]
+    return status.but(devices=devices, summary=None, reported_at=None, sequence=None)
+
+
+def _device_outline(device: DeviceStatus) -> DeviceStatus:
+    mig = device.mig
+    if mig is not None and mig.instances:
+        mig = mig.but(instances=[instance.but(holder=None) for instance in mig.instances])
+    memory = MemoryStatus(device.memory.total_mib)
+    health = device.health.but(last_error_at=None) if device.health is not None else None
+    return device.but(memory=memory, health=health, utilization_percent=None, holders=None, mig=mig)
+
+
+def _is_news(before: WrittenStatus, after: WrittenStatus) -> bool:
+    """Whether memory moved by much or a holder came or went; the devices are the same."""
+    return any(
+        _holders(old) != _holders(new) or _moved(old, new)
+        for old, new in zip(before.devices or (), after.devices or (), strict=False)
+    )
+
+
+def _holders(device: DeviceStatus) -> list[tuple[str, HolderStatus]]:
+    """All holders and the instance that each is on, without the memory they use."""
+    instances = (device.mig.instances if device.mig is not None else None) or []
+    held = [("", holder) for holder in device.holders or ()]
+    held += [(instance.uuid, instance.holder) for instance in instances if instance.holder is not None]
+    return [(where, holder.but(memory_mib=None)) for where, holder in held]
+
+
+def _moved(before: DeviceStatus, after: DeviceStatus) -> bool:
+    enough_mib = max(NEWS_MIB, after.memory.total_mib * NEWS_PERCENT / 100)
+    return any(
+        (old is None) != (new is None) or abs((old or 0) - (new or 0)) > enough_mib
+        for old, new in zip(_amounts(before), _amounts(after), strict=False)
+    )
+
+
+def _amounts(device: DeviceStatus) -> list[int | None]:
+    memory = device.memory
+    held = [holder.memory_mib for holder in device.holders or ()]
+    return [memory.used_mib, memory.reserved_mib, memory.unaccounted_mib, *held]

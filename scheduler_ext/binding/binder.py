@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -35,6 +35,7 @@ from scheduler_ext.core.framework.decided import Bound
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.counters import Counter
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire import kube
@@ -50,8 +51,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # The results of binds, and the conflicts that keep one from ending as decided.
-RESULTS = ("bound", "repeated", "refused", "conflict", "failed", "unknown", "standby")
-CONFLICTS = ("gone", "fence", "pod")
+_RESULTS = ("bound", "repeated", "refused", "conflict", "failed", "unknown", "standby")
+_CONFLICTS = ("gone", "fence", "pod")
 # The part of the remaining time that the Binding may take.
 _POST_PART = 0.75
 # A promise left open is checked after the first time, then at growing intervals up to the last; its pod's
@@ -71,35 +72,6 @@ class Api(Protocol):
     def post_binding(
         self, namespace: str, name: str, body: dict[str, Any], deadline: float
     ) -> Outcome[None]: ...
-
-
-class BindCounts:
-    """The results and conflicts of binds, for metrics. Safe to use from several threads."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._results: Counter[str] = Counter()
-        self._conflicts: Counter[str] = Counter()
-
-    def result(self, kind: str) -> None:
-        """One bind ended."""
-        with self._lock:
-            self._results[kind] += 1
-
-    def conflict(self, kind: str) -> None:
-        """One conflict: "gone", "fence" or "pod"."""
-        with self._lock:
-            self._conflicts[kind] += 1
-
-    def results(self) -> dict[str, int]:
-        """By kind."""
-        with self._lock:
-            return dict(self._results)
-
-    def conflicts(self) -> dict[str, int]:
-        """By kind."""
-        with self._lock:
-            return dict(self._conflicts)
 
 
 @dataclass(slots=True)
@@ -126,6 +98,14 @@ class Binder(Background):
     Its thread settles the promises whose Binding was not answered, or that other extenders left.
     """
 
+    results = Counter("gpu_extender_bind", f"Binds by result: {', '.join(_RESULTS)}.", ("result",))
+    conflicts = Counter(
+        "gpu_extender_bind_conflicts",
+        "Conflicts of binds: gone (the place was taken meanwhile), fence (another extender wrote the node's "
+        "GPUReservation), pod (the pod changed).",
+        ("kind",),
+    )
+
     def __init__(
         self,
         locked: LockedCache,
@@ -137,14 +117,17 @@ class Binder(Background):
         record: Record | None = None,
     ) -> None:
         super().__init__("bind-outcomes")
-        self.counts = BindCounts()
+        for result in _RESULTS:
+            self.results.inc(result, by=0)
+        for kind in _CONFLICTS:
+            self.conflicts.inc(kind, by=0)
         self._record = record or Record(0, 0)
         self._locked = locked
         self._api = api
         self._resources = resources
         self._may_bind = may_bind
         self.deadline_s = deadline_s
-        self._binding = Binding(locked, lambda name: name in scheduler_names, self.counts.conflict)
+        self._binding = Binding(locked, lambda name: name in scheduler_names, self.conflicts.inc)
         self._lock = Lock()
         self._in_flight: dict[str, _InFlight] = {}
         self._writers: defaultdict[str, Lock] = defaultdict(Lock)
@@ -163,7 +146,7 @@ class Binder(Background):
         args = decode_binding_args(body)
         wanted = Wanted(args.namespace, args.name, args.uid, args.node)
         result = self._bind(wanted, deadline)
-        self.counts.result(result.kind)
+        self.results.inc(result.kind)
         end = Bound(time.time(), wanted.node, result.kind, result.error, result.devices)
         self._record.bound(wanted.uid, wanted.namespace, wanted.name, end)
         if result.error:

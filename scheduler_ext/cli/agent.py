@@ -153,7 +153,7 @@ def _pulse(stuck_after_s: float, file: str | None) -> Pulse:
 def _check_usage(
     names: tuple[str, ...], kubeconfig: Path | None, in_cluster: bool, once: bool, fake: Path | None
 ) -> None:
-    from scheduler_ext.agent.kubernetes_names import NODE_NAME
+    from scheduler_ext.agent.fitting import NODE_NAME
 
     if fake is None and len(names) != 1:
         raise click.UsageError("--node-name: give the one Node whose GPUs these are, or set NODE_NAME")

@@ -130,9 +130,11 @@ class Source:
         """The cluster, on request with its objects. Raises InventoryError, ClusterError."""
         if self.inventory is not None:
             if str(self.inventory) != STDIN:
-                return file_state(self.inventory, config)
+                return file_state(self.inventory, config.resource_names())
             with naming("standard input", InventoryError):
-                return state_of(read_objects(read_input(self.inventory)), "standard input", config)
+                return state_of(
+                    read_objects(read_input(self.inventory)), "standard input", config.resource_names()
+                )
         assert self.kubeconfig is not None
         # The import of the client takes longer than most commands.
         from scheduler_ext.cluster.client.transport import Transport

@@ -24,6 +24,7 @@ from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.advertised import advertised_mib, is_of_shares
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.counters import Counter
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +69,11 @@ class Advertiser(Background):
     """Writes while ``active`` says that this extender writes to the cluster; wrong amounts wait until
     then."""
 
+    writes = Counter("gpu_extender_advertise_writes", "Amounts of shares written to nodes.")
+    failures = Counter(
+        "gpu_extender_advertise_failures", "Amounts of shares that could not be written to nodes."
+    )
+
     def __init__(
         self,
         transport: Transport,
@@ -89,8 +95,6 @@ class Advertiser(Background):
         self._busy: set[str] = set()
         self._at_once = 1
         self._pauses = 0
-        self.writes = 0
-        self.failures = 0
 
     def stop(self, wait_s: float = 0.0) -> None:
         """Write no more."""
@@ -149,7 +153,7 @@ class Advertiser(Background):
             except Exception:
                 log.exception("what node %s advertises was not written", due.name)
                 with self._wake:
-                    self.failures += 1
+                    self.failures.inc()
                     self._later(due.name, due.node, None)
             finally:
                 with self._wake:
@@ -194,7 +198,7 @@ class Advertiser(Background):
                 self._failed(due, error)
             return
         with self._wake:
-            self.writes += 1
+            self.writes.inc()
             if due.pauses == self._pauses:
                 # A write that was in flight before a pause shows nothing about the time after it.
                 self._at_once = _WRITERS
@@ -203,7 +207,7 @@ class Advertiser(Background):
             due.node.not_before = time.monotonic() + due.node.backoff.wait_s()
 
     def _failed(self, due: _Due, error: ClusterError) -> None:
-        self.failures += 1
+        self.failures.inc()
         status = error.status if isinstance(error, RefusedError) else None
         if status in _ALL_WAIT:
             if due.pauses == self._pauses:

@@ -243,14 +243,8 @@ class LiveInventory(Background):
             broken=False,
             problems=self._problems(watches, now),
             report_ages_s=ages,
-            reports_refused=self._report_problems.counts(),
-            nudges=self._recorder.nudges,
-            nudge_failures=dict(self._recorder.nudge_failures),
-            events=dict(self._recorder.events),
             active=self.active(),
             unplaced=self._share_nodes.unplaced(),
-            advertised=self.enforcing.advertiser.writes if self.enforcing is not None else 0,
-            advertise_failures=self.enforcing.advertiser.failures if self.enforcing is not None else 0,
             forecast_age_s=self._forecasting.age_s,
         )
 

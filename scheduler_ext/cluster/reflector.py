@@ -10,7 +10,6 @@ import logging
 import math
 import random
 import time
-from collections import Counter
 from dataclasses import replace
 from threading import Event
 from typing import Generic, TypeVar
@@ -33,6 +32,7 @@ from scheduler_ext.cluster.client.transport import (
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.counters import Counter
 from scheduler_ext.sources.source_status import WatchHealth
 from scheduler_ext.wire.watching import EXPIRED, Broken, Decoder, Status
 from scheduler_ext.wire.watching import Event as WatchEvent
@@ -56,6 +56,12 @@ _LONG_S = 10.0
 
 class Reflector(Background, Generic[U]):
     """Follows ``path`` and calls ``handler``. ``selectors`` are query parameters such as fieldSelector."""
+
+    restarts = Counter(
+        "gpu_extender_watch_restarts",
+        "Restarted watches: ended (as agreed), silent, unreachable, refused, expired, garbled, error.",
+        ("resource", "reason"),
+    )
 
     def __init__(
         self,
@@ -81,7 +87,6 @@ class Reflector(Background, Generic[U]):
         # Whether the server has expired our version since the last success.
         self._expired_before = False
         self._stream: Stream | None = None
-        self._restarts: Counter[str] = Counter()
         self._heard_at = time.monotonic()
         self._connected = False
         self._problem: str | None = None
@@ -130,7 +135,6 @@ class Reflector(Background, Generic[U]):
             self._connected,
             time.monotonic() - self._heard_at,
             self._problem,
-            dict(self._restarts),
         )
 
     def run(self) -> None:
@@ -249,7 +253,7 @@ class Reflector(Background, Generic[U]):
             return
         if self._version == before and time.monotonic() - started < _SHORT_S:
             raise UnreachableError("the watch ended as soon as it began")
-        self._restarts["ended"] += 1
+        self.restarts.inc(self.name, "ended")
         self._went_well()
 
     def _take(self, events: list[WatchEvent[U]], clock: ServerClock) -> bool:
@@ -294,7 +298,7 @@ class Reflector(Background, Generic[U]):
     def _expired(self, error: RefusedError) -> None:
         """List again soon, with a growing wait where a server expires every watch at once."""
         self._version = ""
-        self._restarts["expired"] += 1
+        self.restarts.inc(self.name, "expired")
         if not self._expired_before:
             self._expired_before = True
             self._retry.reset()
@@ -303,7 +307,7 @@ class Reflector(Background, Generic[U]):
     def _lost(self, reason: str, error: Exception) -> None:
         if self.stopped.is_set():
             return
-        self._restarts[reason] += 1
+        self.restarts.inc(self.name, reason)
         self._note(error)
         self._retry.failed(error)
 

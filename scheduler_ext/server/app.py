@@ -14,11 +14,11 @@ from scheduler_ext.binding.binder import Binder
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.server.accepted import check_content, refuse_browsers
+from scheduler_ext.server.accepted import check_content, refuse_browsers, refuse_other_pages
 from scheduler_ext.server.http.body import BODY_RECEIVED, BodyError, read_body, received_at
-from scheduler_ext.server.loopback_only import loopback_only
 from scheduler_ext.server.metrics import CONTENT_TYPE, Metrics
-from scheduler_ext.server.replies import json_reply, problem_reply, text_reply
+from scheduler_ext.server.replies import json_reply, problem_reply
+from scheduler_ext.server.server_options import is_loopback
 from scheduler_ext.sources.source_status import Source
 from scheduler_ext.wire.binding import encode_binding_result
 from scheduler_ext.wire.extender_args import encode_json
@@ -32,7 +32,21 @@ NO_BIND = encode_binding_result(
     "this extender does not bind: set bind.enabled in its configuration, or take bindVerb out of "
     "kube-scheduler's"
 )
+_TEXT = "text/plain; charset=utf-8"
 Verb = Callable[[bytes, float], Answer]
+
+# Trusted Types: no text ever becomes markup or script, except the fixed templates of lit-html.
+_INSPECT_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types lit-html"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
 
 # environ key; the transport releases the environ only when the reply is out.
 ANSWER = "scheduler_ext.answer"
@@ -105,17 +119,17 @@ def health_app(source: Source, metrics: Metrics) -> Flask:
     # Both are in PROBES of the server's options.
     @app.get("/livez")
     def livez() -> Response:
-        return text_reply(200, "ok")
+        return Response("ok", content_type=_TEXT)
 
     @app.get("/readyz")
     def readyz() -> Response:
         checks = source.status().checks
         ready = all(check.passed for check in checks)
-        if "verbose" not in request.args:
-            return text_reply(200 if ready else 503, "ok" if ready else "not ready")
-        lines = [f"[{'+' if check.passed else '-'}]{check.name} {check.says}" for check in checks]
-        lines.append("readyz check passed" if ready else "readyz check failed")
-        return text_reply(200 if ready else 503, "\n".join(lines) + "\n")
+        text = "ok" if ready else "not ready"
+        if "verbose" in request.args:
+            lines = [f"[{'+' if check.passed else '-'}]{check.name} {check.says}\n" for check in checks]
+            text = "".join(lines) + f"readyz check {'passed' if ready else 'failed'}\n"
+        return Response(text, 200 if ready else 503, content_type=_TEXT)
 
     @app.get("/metrics")
     def scrape() -> Response:
@@ -125,9 +139,34 @@ def health_app(source: Source, metrics: Metrics) -> Flask:
 
 
 def inspect_app(*questions: Blueprint) -> Flask:
-    """The loopback listener for questions about decisions, and the live page."""
+    """The loopback listener for questions about decisions, and the live page; only for browsers on this host.
+
+    A listener on loopback is out of other hosts' reach, but not out of a web page's reach: a name that first
+    resolves to the page's own server and then to 127.0.0.1 (DNS rebinding) makes the browser take this server
+    for the page's. Such a request still has the page's name in Host. A page can also send requests here under
+    its own name, which the browser puts into Origin and Sec-Fetch-Site.
+    """
     app = _bare_app("inspect")
-    loopback_only(app)
+
+    @app.before_request
+    def refuse_others() -> Response | None:
+        host = request.environ.get("HTTP_HOST", "")
+        name, colon, port = host.lower().rpartition(":")
+        try:
+            if not is_loopback(name if colon and (not port or port.isdecimal()) else host.lower()):
+                problem = f"Host: {host[:80]!r} is not this host; ask for 127.0.0.1, [::1] or localhost"
+                raise RequestError(403, problem)
+            refuse_other_pages(request.environ)
+        except RequestError as error:
+            return problem_reply(error.status, str(error), "inspect")
+        return None
+
+    @app.after_request
+    def add_headers(response: Response) -> Response:
+        response.headers.update(_INSPECT_HEADERS)
+        response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
     for blueprint in questions:
         app.register_blueprint(blueprint)
     return app

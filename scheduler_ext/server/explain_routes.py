@@ -15,7 +15,6 @@ from scheduler_ext.server.http.body import BodyError, read_body
 from scheduler_ext.server.replies import json_reply, problem_reply
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.extender_args import encode_json
-from scheduler_ext.wire.manifests import Manifest
 from scheduler_ext.wire.objects import read_manifests
 from scheduler_ext.wire.yaml_values import POSTED
 
@@ -55,7 +54,7 @@ def explanations_blueprint(explainer: Explainer) -> Blueprint:
             body = read_body(request.environ, MAX_MANIFEST_BYTES)
         except (BodyError, RequestError) as error:
             return problem_reply(error.status, str(error), "explain")
-        return explained(lambda: _explained(explainer, _only_pod(body)))
+        return explained(lambda: explainer.of_manifest(*_only_pod(body)))
 
     return routes
 
@@ -69,12 +68,8 @@ def _namespaced(pod: str | None) -> tuple[str, str]:
     return namespace, name
 
 
-def _explained(explainer: Explainer, manifest: Manifest) -> dict[str, Any]:
-    return explainer.of_manifest(manifest.pod, manifest.notes())
-
-
-def _only_pod(body: bytes) -> Manifest:
-    """The pod of a posted manifest. Raises RequestError."""
+def _only_pod(body: bytes) -> tuple[kube.Pod, list[str]]:
+    """The pod of a posted manifest, and notes about it. Raises RequestError."""
     try:
         manifests = read_manifests(body, POSTED)
     except InventoryError as error:
@@ -90,7 +85,7 @@ def _only_pod(body: bytes) -> Manifest:
                 f"metadata.{field}: {(value or '')[:80]!r}; no {field} has a slash: give one such as 'a-1'",
             )
     _refuse_laborious(manifests[0].pod.spec or kube.PodSpec())
-    return manifests[0]
+    return manifests[0].pod, manifests[0].notes()
 
 
 def _refuse_laborious(spec: kube.PodSpec) -> None:

@@ -1,4 +1,4 @@
-"""Replies of all listeners: JSON, also for errors, and text."""
+"""Replies of all listeners: JSON, also for errors."""
 
 from __future__ import annotations
 
@@ -20,8 +20,3 @@ def problem_reply(status: int, message: str, verb: str) -> Response:
 def json_reply(status: int, body: bytes) -> Response:
     """A body that is JSON already."""
     return Response(body, status=status, content_type="application/json")
-
-
-def text_reply(status: int, body: str) -> Response:
-    """Plain text."""
-    return Response(body, status=status, content_type="text/plain; charset=utf-8")

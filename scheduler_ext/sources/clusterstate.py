@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.errors import InventoryError, UnreadableFileError
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, Workload
-from scheduler_ext.sources.inventory_file import load_objects
-from scheduler_ext.wire.config import Configuration
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.wire.files import FileTooLargeError, read_file
 from scheduler_ext.wire.listed_demand import workload_of
-from scheduler_ext.wire.objects import Objects, assemble, refuse_without_nodes, waiting
+from scheduler_ext.wire.objects import Objects, assemble, read_objects, refuse_without_nodes, waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +33,43 @@ class ClusterState:
     pending: Sequence[PendingPod] = ()
 
 
-def file_state(path: Path, config: Configuration) -> ClusterState:
-    """The cluster of an inventory file. Raises InventoryError naming file, object and field."""
+def load_objects(path: Path) -> Objects:
+    """The objects of an inventory file. Raises InventoryError naming the file; UnreadableFileError where it
+    cannot be read."""
+    try:
+        return read_objects(read_file(path))
+    except OSError as error:
+        # A file that is too large stays so until it changes.
+        kind = InventoryError if isinstance(error, FileTooLargeError) else UnreadableFileError
+        raise kind(f"{path}: {error.strerror or error}") from None
+    except InventoryError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def file_state(
+    path: Path, resources: ResourceNames, previous: Mapping[str, NodeInfo] | None = None
+) -> ClusterState:
+    """The cluster of an inventory file; ``previous`` as in assemble. Raises InventoryError naming file,
+    object and field."""
     objects = load_objects(path)
     try:
-        return state_of(objects, str(path), config)
+        return state_of(objects, str(path), resources, previous)
     except InventoryError as error:
-        raise InventoryError(f"{path}: {error}") from None
+        raise type(error)(f"{path}: {error}") from None
 
 
-def state_of(objects: Objects, source: str, config: Configuration) -> ClusterState:
+def state_of(
+    objects: Objects,
+    source: str,
+    resources: ResourceNames,
+    previous: Mapping[str, NodeInfo] | None = None,
+) -> ClusterState:
     """The cluster of an inventory. Raises InventoryError naming object and field; it has to have a node."""
-    resources = config.resource_names()
     refuse_without_nodes(objects)
     return ClusterState(
         source,
         objects,
-        assemble(objects, resources),
+        assemble(objects, resources, previous),
         workload=workload_of(objects.pods, resources),
         pending=waiting(objects, resources),
     )

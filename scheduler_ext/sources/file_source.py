@@ -35,6 +35,9 @@ class InventorySource(Background):
     Reports of a file do not age while it is served: they count as received when it was read.
     """
 
+    # A file has no cluster to bind in.
+    binder = None
+
     def __init__(self, path: Path, extender: Extender, resources: ResourceNames) -> None:
         super().__init__("inventory")
         self._path = path
@@ -51,53 +54,49 @@ class InventorySource(Background):
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The snapshot that the extender decides on."""
         return self._extender.snapshot
 
-    @property
-    def binder(self) -> None:
-        """None: a file has no cluster to bind in."""
-        return None
-
     def pending(self) -> Sequence[PendingPod]:
-        """The pods of the file that ask GPUs and have no node."""
         return self._pending
 
     def is_gone(self, uid: str) -> bool:
-        """Never: a pod that is asked about need not be in the file."""
+        # A pod that is asked about need not be in the file.
         return False
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
-        """The fields of each Node that kube-scheduler's own filters compare, without amounts."""
         return self._facts
 
     def status(self) -> SourceStatus:
         """The status: the file is served as it was last read, whatever happens to it."""
-        note = f"the old inventory is served: {self.problem}" if self.problem is not None else None
-        checks = [Check("inventory", self.snapshot is not None)]
         age_s = time.monotonic() - self.checked_at
-        problem = self.problem
-        return SourceStatus(
-            checks=[*checks, Check("inventory-reload", True, note)] if note else checks,
-            age_s=age_s,
-            broken=problem is not None,
-            problems=[Problem("inventory file", problem, age_s)] if problem is not None else [],
-            forecast_age_s=time.monotonic() - self._read_at,
-        )
+        checks, problems = [Check("inventory", self.snapshot is not None)], []
+        if self.problem is not None:
+            note = f"the old inventory is served: {self.problem}"
+            checks.append(Check("inventory-reload", True, note))
+            problems.append(Problem("inventory file", self.problem, age_s))
+        forecast_age_s = time.monotonic() - self._read_at
+        return SourceStatus(checks, age_s, bool(problems), problems, forecast_age_s=forecast_age_s)
 
-    def load(self) -> None:
+    def load(self, *, if_changed: bool = False) -> None:
         """Read the file and pass its nodes to the extender. Raises InventoryError, and then changes
         nothing."""
         try:
-            self._seen = self._look.identity()
+            identity = self._look.identity()
         except UnansweredError as error:
+            self._again_at = -math.inf
             raise UnreadableFileError(f"{self._path}: {error.strerror}") from None
-        self._read()
-
-    def _read(self) -> None:
-        infos, workload, self._pending, self._facts = read_nodes_apart(
-            self._path, self._resources, self._last
-        )
+        now = time.monotonic()
+        if if_changed and identity == self._seen and now < self._again_at:
+            if self.problem is None:
+                self.checked_at = now
+            return
+        self._seen, self._again_at = identity, math.inf
+        try:
+            read = read_nodes_apart(self._path, self._resources, self._last)
+        except UnreadableFileError:
+            self._again_at = time.monotonic() + AGAIN_S
+            raise
+        infos, workload, self._pending, self._facts = read
         snapshot = self._extender.replace_nodes(infos.values(), Forecast(workload, ()))
         reports = {name: info.report for name, info in infos.items() if info.report is not None}
         self._last = {name: (report.boot_id, report.sequence) for name, report in reports.items()}
@@ -111,29 +110,11 @@ class InventorySource(Background):
         """Look for changes until stopped."""
         while not self.stopped.wait(POLL_S):
             try:
-                identity = self._look.identity()
-            except UnansweredError as error:
-                self._refused(f"{self._path}: {error.strerror}")
-                self._again_at = -math.inf
-                continue
-            now = time.monotonic()
-            if identity == self._seen and now < self._again_at:
-                if self.problem is None:
-                    self.checked_at = now
-                continue
-            self._seen, self._again_at = identity, math.inf
-            try:
-                self._read()
-            except UnreadableFileError as error:
-                self._again_at = time.monotonic() + AGAIN_S
-                self._refused(str(error))
+                self.load(if_changed=True)
             except InventoryError as error:
-                self._refused(str(error))
+                if str(error) != self.problem:
+                    log.error("inventory not reloaded, the old one stays: %s", error)
+                self.problem = str(error)
             except Exception:
                 self.problem = "unexpected error; see the log"
                 log.exception("inventory not reloaded, the old one stays")
-
-    def _refused(self, problem: str) -> None:
-        if problem != self.problem:
-            log.error("inventory not reloaded, the old one stays: %s", problem)
-        self.problem = problem

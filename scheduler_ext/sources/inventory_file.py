@@ -12,9 +12,8 @@ import gc
 import pickle
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from scheduler_ext.core.errors import InventoryError, UnreadableFileError
 from scheduler_ext.core.gpu.gpu import Report
@@ -22,40 +21,18 @@ from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.wire.files import FileTooLargeError, read_file
-from scheduler_ext.wire.listed_demand import workload_of
+from scheduler_ext.sources.clusterstate import file_state
 from scheduler_ext.wire.node_info import node_constraints
-from scheduler_ext.wire.objects import Objects, assemble, read_objects, refuse_without_nodes, waiting
 
 # The order of the last good reports: (bootID, sequence) by node.
 Sequences = Mapping[str, tuple[str | None, int | None]]
+# Every node by name, the demand expected from the pods, the pods that wait for a node, and the fields of each
+# Node that kube-scheduler's own filters compare.
+Nodes = tuple[Mapping[str, NodeInfo], Workload, Sequence[PendingPod], Mapping[str, NodeFacts]]
 # The child has its own limits for reading; the largest file takes it less than this.
 CHILD_S = 600.0
 # A killed child ends at once unless it waits for a disk.
 _END_S = 2.0
-
-
-class Nodes(NamedTuple):
-    """Every node by name, the demand expected from the pods, the pods that wait for a node, and the fields of
-    each Node that kube-scheduler's own filters compare."""
-
-    infos: dict[str, NodeInfo]
-    workload: Workload
-    pending: list[PendingPod]
-    facts: dict[str, NodeFacts]
-
-
-def load_objects(path: Path) -> Objects:
-    """The objects of an inventory file. Raises InventoryError naming the file; UnreadableFileError where it
-    cannot be read."""
-    try:
-        return read_objects(read_file(path))
-    except OSError as error:
-        # A file that is too large stays so until it changes.
-        kind = InventoryError if isinstance(error, FileTooLargeError) else UnreadableFileError
-        raise kind(f"{path}: {error.strerror or error}") from None
-    except InventoryError as error:
-        raise type(error)(f"{path}: {error}") from None
 
 
 def read_nodes(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
@@ -64,30 +41,13 @@ def read_nodes(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
         name: NodeInfo(name, report=Report((), boot_id=boot_id, sequence=sequence))
         for name, (boot_id, sequence) in last.items()
     }
-    objects = load_objects(path)
-    try:
-        refuse_without_nodes(objects)
-        nodes = assemble(objects, resources, previous)
-        facts = {name: node_constraints(node) for name, node in objects.nodes.items()}
-        return Nodes(nodes, workload_of(objects.pods, resources), waiting(objects, resources), facts)
-    except InventoryError as error:
-        raise type(error)(f"{path}: {error}") from None
+    state = file_state(path, resources, previous)
+    facts = {name: node_constraints(node) for name, node in state.objects.nodes.items()}
+    return state.infos, state.workload, state.pending, facts
 
 
 def read_nodes_apart(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
     """The same, in a child process. Raises InventoryError, also when the child is killed."""
-    returncode, stdout, stderr = _run(path, pickle.dumps((path, resources, last)))
-    if returncode:
-        said = stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise InventoryError(f"{path}: reading it ended with status {returncode}: {said or 'no message'}")
-    result = _loads(stdout)
-    if isinstance(result, InventoryError):
-        raise result
-    return result
-
-
-def _run(path: Path, request: bytes) -> tuple[int, bytes, bytes]:
-    """The child's status, stdout and stderr. Raises UnreadableFileError where it does not end."""
     child = subprocess.Popen(
         [sys.executable, "-m", __name__],
         stdin=subprocess.PIPE,
@@ -95,34 +55,35 @@ def _run(path: Path, request: bytes) -> tuple[int, bytes, bytes]:
         stderr=subprocess.PIPE,
     )
     try:
-        stdout, stderr = child.communicate(request, timeout=CHILD_S)
+        stdout, stderr = child.communicate(pickle.dumps((path, resources, last)), timeout=CHILD_S)
     except subprocess.TimeoutExpired:
         child.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.communicate(timeout=_END_S)
         raise UnreadableFileError(f"{path}: not read within {CHILD_S:g} s") from None
-    return child.returncode, stdout, stderr
-
-
-def _loads(pickled: bytes) -> Nodes | InventoryError:
-    """Unpickle with the garbage collector off: it would take two thirds of the time to walk the growing heap,
-    which holds no garbage."""
+    if child.returncode:
+        said = stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise InventoryError(
+            f"{path}: reading it ended with status {child.returncode}: {said or 'no message'}"
+        )
+    # The collector would take two thirds of the time to walk the growing heap, which holds no garbage.
     gc.disable()
     try:
-        result = pickle.loads(pickled)
-        return result if isinstance(result, InventoryError) else Nodes(*result)
+        result: Nodes | InventoryError = pickle.loads(stdout)
     finally:
         gc.enable()
+    if isinstance(result, InventoryError):
+        raise result
+    return result
 
 
 def main() -> None:
     """The child: a request on stdin, the nodes or the error on stdout."""
     # The process ends after this one file.
     gc.disable()
-    result: tuple[object, ...] | InventoryError
+    result: Nodes | InventoryError
     try:
-        # A class of this module belongs to __main__ here, and could not be unpickled there.
-        result = tuple(read_nodes(*pickle.load(sys.stdin.buffer)))
+        result = read_nodes(*pickle.load(sys.stdin.buffer))
     except InventoryError as error:
         result = error
     sys.stdout.buffer.write(pickle.dumps(result, pickle.HIGHEST_PROTOCOL))

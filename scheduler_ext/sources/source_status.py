@@ -22,7 +22,6 @@ class Check:
 
     @property
     def says(self) -> str:
-        """The result in a few words."""
         return self.note or ("ok" if self.passed else "failed")
 
 
@@ -45,7 +44,6 @@ class WatchHealth:
     connected: bool
     silent_s: float
     problem: str | None
-    restarts: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +51,8 @@ class SourceStatus:
     """``age_s`` is the time since the last data; ``broken`` while the present data is refused; ``problems``
     are the reasons why the inventory may be out of date.
 
-    ``report_ages_s``, ``reports_refused`` and ``unplaced`` (pods with a share on an unknown GPU) are by node.
-    ``forecast_age_s`` is the age of the demand forecast. ``events`` counts Events that were "written",
-    "dropped" (too many at once), "refused" by the API server, or that "failed"; ``nudge_failures`` counts
-    tries to annotate a Node that were "refused" or "failed", and nudges that were "dropped".
+    ``report_ages_s`` and ``unplaced`` (pods with a share on an unknown GPU) are by node. ``forecast_age_s``
+    is the age of the demand forecast.
     """
 
     checks: Sequence[Check]
@@ -65,14 +61,8 @@ class SourceStatus:
     problems: Sequence[Problem] = ()
     watches: Sequence[WatchHealth] = ()
     report_ages_s: Mapping[str, float] = field(default_factory=dict)
-    reports_refused: Mapping[str, int] = field(default_factory=dict)
-    nudges: int = 0
-    nudge_failures: Mapping[str, int] = field(default_factory=dict)
-    events: Mapping[str, int] = field(default_factory=dict)
     active: bool = True
     unplaced: Mapping[str, int] = field(default_factory=dict)
-    advertised: int = 0
-    advertise_failures: int = 0
     forecast_age_s: float = 0.0
 
 
@@ -81,23 +71,20 @@ class Watched(Protocol):
 
     @property
     def snapshot(self) -> Snapshot | None: ...
-    @property
-    def binder(self) -> Binder | None: ...
-
     def status(self) -> SourceStatus: ...
 
 
 class Source(Watched, Protocol):
     """The source of an extender's nodes."""
 
+    @property
+    def binder(self) -> Binder | None: ...
+
     def pending(self) -> Sequence[PendingPod]:
         """The pods that ask GPUs and have no node yet."""
-        ...
 
     def is_gone(self, uid: str) -> bool:
         """Whether a pod is known neither to wait for GPUs nor to hold any now."""
-        ...
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         """The fields of each Node that kube-scheduler's own filters compare, without amounts."""
-        ...

@@ -8,8 +8,9 @@ from typing import TypeVar
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from scheduler_ext.agent.holders import HolderReading, Holdings
+from scheduler_ext.agent.holders import Holdings
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
+from scheduler_ext.wire.gpunode import HolderStatus
 
 FAULTS = ("GPU is lost", "row remapping failed")
 XIDS = (13, 31, 48, 79, 94, 4711)
@@ -29,7 +30,7 @@ def perhaps(strategy: SearchStrategy[_T]) -> SearchStrategy[_T | None]:
 
 
 _holders = st.builds(
-    HolderReading,
+    HolderStatus,
     uid=perhaps(st.just("1f2e3d4c-1111-2222-3333-444455556666")),
     namespace=perhaps(st.just("ml")),
     name=perhaps(st.just("train.0")),

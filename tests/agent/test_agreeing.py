@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler_ext.agent.agreeing import agreeing
+from scheduler_ext.agent.node_status import agreeing
 from scheduler_ext.wire.gpunode import DeviceStatus
 from tests.kube_objects import Json, gpu, holder
 

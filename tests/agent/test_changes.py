@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler_ext.agent.changes import Schedule
+from scheduler_ext.agent.reporter import Schedule
 from scheduler_ext.wire.gpunode import (
     DeviceStatus,
     HealthStatus,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.agent.device_ids import DeviceIds, Place, sharing_replicas
+from scheduler_ext.agent.device_plugin import DeviceIds, Place, sharing_replicas
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading
 
 GPU = "nvidia.com/gpu"

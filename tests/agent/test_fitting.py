@@ -11,10 +11,10 @@ from hypothesis.strategies import DrawFn
 
 from scheduler_ext.agent.fitting import fitting
 from scheduler_ext.agent.gpu_health import Health
-from scheduler_ext.agent.holders import HolderReading, Holdings
+from scheduler_ext.agent.holders import Holdings
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
 from scheduler_ext.agent.node_status import node_status
-from scheduler_ext.wire.gpunode import plain, read_gpu_node, status_body
+from scheduler_ext.wire.gpunode import HolderStatus, plain, read_gpu_node, status_body
 from scheduler_ext.wire.report import read_report
 from tests.agent.crd_rules import refusals
 
@@ -61,7 +61,7 @@ def odd_devices(draw: DrawFn) -> DeviceReading:
 
 @given(st.lists(odd_devices(), max_size=4), _odd_texts, _odd_numbers)
 def test_odd_readings_are_taken(devices: list[DeviceReading], version: str, used: int) -> None:
-    held = Holdings((HolderReading(namespace="ml", name="train", memory_mib=used),), {}, used)
+    held = Holdings((HolderStatus(namespace="ml", name="train", memory_mib=used),), {}, used)
     reading = NodeReading(tuple(devices), driver_version=version, cuda_version=version)
     status = node_status(reading, {device.uuid: held for device in devices}, Health(), 0)
     assert refusals(plain("n", status)["status"]) == []

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from scheduler_ext.agent.gpu_health import Health
+from scheduler_ext.agent.gpu_health import XIDS, Health
 from scheduler_ext.agent.node_reading import DeviceReading
-from scheduler_ext.agent.xids import XIDS
 from scheduler_ext.wire.gpunode import HealthStatus
 from tests.pages import ROOT, page
 

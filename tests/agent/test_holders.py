@@ -10,16 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from scheduler_ext.agent.holders import HolderReading, Holdings, PodOf, find_holdings
+from scheduler_ext.agent.holders import Holdings, PodOf, find_holdings
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, Process
 from scheduler_ext.agent.pod_resources import Allocation
-from scheduler_ext.agent.processes import NOT_A_POD, NotAPod
+from scheduler_ext.agent.processes import NOT_A_POD
+from scheduler_ext.wire.gpunode import HolderStatus
 
 # PIDs 1xx are pod A's, 2xx pod B's, 9xx the host's; of others nothing is known.
-PODS: dict[int, str | NotAPod] = {1: "uid-a", 2: "uid-b", 9: NOT_A_POD}
+PODS: dict[int, str] = {1: "uid-a", 2: "uid-b", 9: NOT_A_POD}
 
 
-def pod_of(pid: int) -> str | NotAPod | None:
+def pod_of(pid: int) -> str | None:
     return PODS.get(pid // 100)
 
 
@@ -45,7 +46,7 @@ def held(
     return find_holdings(NodeReading((device,)), allocations if asked else None, pods)["GPU-a"]
 
 
-TRAIN = HolderReading(namespace="ml", name="train", container="main")
+TRAIN = HolderStatus(namespace="ml", name="train", container="main")
 
 
 @pytest.mark.parametrize(
@@ -59,53 +60,51 @@ TRAIN = HolderReading(namespace="ml", name="train", container="main")
         pytest.param(
             gpu(),
             [train("GPU-a::1"), train("GPU-a::0", pod="serve"), train("GPU-a::2", namespace="dev")],
-            [replace(TRAIN, namespace="dev"), replace(TRAIN, name="serve"), TRAIN],
+            [TRAIN.but(namespace="dev"), TRAIN.but(name="serve"), TRAIN],
             id="several in the order of their names",
         ),
         pytest.param(
             gpu(Process(201, 5), Process(101, 300), Process(102, 40)),
             [],
-            [HolderReading("uid-a", memory_mib=340), HolderReading("uid-b", memory_mib=5)],
+            [HolderStatus("uid-a", memory_mib=340), HolderStatus("uid-b", memory_mib=5)],
             id="pods by their processes with the sum of each",
         ),
         pytest.param(
             gpu(Process(101, 300)),
             [train("GPU-a")],
-            [TRAIN, HolderReading("uid-a", memory_mib=300)],
+            [TRAIN, HolderStatus("uid-a", memory_mib=300)],
             id="a pod by name and by UID that the agent cannot join",
         ),
         pytest.param(
             gpu(Process(101, 300), Process(102)),
             [],
-            [HolderReading("uid-a", memory_mib=300)],
+            [HolderStatus("uid-a", memory_mib=300)],
             id="a pod with what is known of its processes",
         ),
-        pytest.param(
-            gpu(Process(101)), [], [HolderReading("uid-a", memory_mib=0)], id="a pod of unknown use"
-        ),
+        pytest.param(gpu(Process(101)), [], [HolderStatus("uid-a", memory_mib=0)], id="a pod of unknown use"),
         pytest.param(
             gpu(Process(101, 80_000), Process(102, 80_000)),
             [],
-            [HolderReading("uid-a", memory_mib=81920)],
+            [HolderStatus("uid-a", memory_mib=81920)],
             id="no more than the GPU has",
         ),
         pytest.param(gpu(Process(901, 300), Process(701, 5)), [], [], id="neither the host nor the unknown"),
         pytest.param(
             gpu(),
             [train("GPU-a", namespace="Not A Namespace", pod="../x", container="a" * 64)],
-            [HolderReading()],
+            [HolderStatus()],
             id="names that no pod has are left out but what they hold is held",
         ),
         pytest.param(
             gpu(),
             [train("GPU-a", pod="train\n", container="")],
-            [HolderReading(namespace="ml")],
+            [HolderStatus(namespace="ml")],
             id="a line end is no part of a name",
         ),
         pytest.param(
             gpu(),
             [train("GPU-a", namespace="n" * 63, pod="a.b" + "c" * 250)],
-            [HolderReading(namespace="n" * 63, name="a.b" + "c" * 250, container="main")],
+            [HolderStatus(namespace="n" * 63, name="a.b" + "c" * 250, container="main")],
             id="names of full length",
         ),
         pytest.param(
@@ -117,14 +116,14 @@ TRAIN = HolderReading(namespace="ml", name="train", container="main")
     ],
 )
 def test_a_device_is_held_by(
-    device: DeviceReading, allocations: list[Allocation], holders: list[HolderReading]
+    device: DeviceReading, allocations: list[Allocation], holders: list[HolderStatus]
 ) -> None:
     assert list(held(device, *allocations).holders) == holders
 
 
 @pytest.mark.parametrize("uid", ["", "a\nb", "x" * 129])
 def test_a_uid_that_no_report_may_say_is_left_out(uid: str) -> None:
-    assert held(gpu(Process(1, 7)), pods=lambda _: uid).holders == (HolderReading(memory_mib=7),)
+    assert held(gpu(Process(1, 7)), pods=lambda _: uid).holders == (HolderStatus(memory_mib=7),)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +166,7 @@ def test_where_host_processes_are_not_seen_only_kubelet_is_believed() -> None:
 
 
 def test_where_kubelet_does_not_answer_processes_are() -> None:
-    expected = Holdings((HolderReading("uid-a", memory_mib=300),), {}, 9700)
+    expected = Holdings((HolderStatus("uid-a", memory_mib=300),), {}, 9700)
     assert held(gpu(Process(101, 300), Process(901, 5)), asked=False) == expected
 
 
@@ -182,33 +181,33 @@ MIG = train("MIG-0")
         pytest.param(
             partitioned((Process(101, 3), Process(102, 4)), ()),
             [],
-            {"MIG-0": HolderReading("uid-a", memory_mib=7)},
+            {"MIG-0": HolderStatus("uid-a", memory_mib=7)},
             id="a pod by its processes",
         ),
         pytest.param(partitioned((Process(201, 9),)), [MIG], {"MIG-0": TRAIN}, id="kubelet before processes"),
         pytest.param(
             partitioned(()),
             [train("MIG-0::1", pod="zz"), train("MIG-0::0", pod="aa")],
-            {"MIG-0": replace(TRAIN, name="aa")},
+            {"MIG-0": TRAIN.but(name="aa")},
             id="the first by name of those that share it",
         ),
         pytest.param(
             partitioned((Process(101, 3), Process(201, 4))),
             [],
-            {"MIG-0": HolderReading("uid-b", memory_mib=4)},
+            {"MIG-0": HolderStatus("uid-b", memory_mib=4)},
             id="the pod that uses most",
         ),
         pytest.param(
             partitioned((Process(201, 4), Process(101, 4))),
             [],
-            {"MIG-0": HolderReading("uid-a", memory_mib=4)},
+            {"MIG-0": HolderStatus("uid-a", memory_mib=4)},
             id="the first by UID of those that use the same",
         ),
         pytest.param(partitioned((Process(901, 4),)), [], {}, id="the host is no holder"),
     ],
 )
 def test_an_instance_has_one_holder(
-    device: DeviceReading, allocations: list[Allocation], instances: dict[str, HolderReading]
+    device: DeviceReading, allocations: list[Allocation], instances: dict[str, HolderStatus]
 ) -> None:
     found = held(device, *allocations)
     assert found.instances == instances
@@ -224,7 +223,7 @@ def test_devices_are_apart_and_none_is_left_out() -> None:
     found = find_holdings(NodeReading(devices), [train("GPU-a", "GPU-b")], pod_of)
     assert list(found) == ["GPU-a", "GPU-b"]
     assert found["GPU-a"].holders == (TRAIN,)
-    assert found["GPU-b"].holders == (TRAIN, HolderReading("uid-a", memory_mib=3))
+    assert found["GPU-b"].holders == (TRAIN, HolderStatus("uid-a", memory_mib=3))
 
 
 def processes() -> SearchStrategy[tuple[Process, ...] | None]:

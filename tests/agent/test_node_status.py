@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from scheduler_ext.agent.gpu_health import Health
-from scheduler_ext.agent.holders import HolderReading, Holdings
+from scheduler_ext.agent.gpu_health import XIDS, Health
+from scheduler_ext.agent.holders import Holdings
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading
 from scheduler_ext.agent.node_status import node_status
-from scheduler_ext.agent.xids import XIDS
-from scheduler_ext.wire.gpunode import SharingStatus, plain, read_gpu_node, status_body
+from scheduler_ext.wire.gpunode import HolderStatus, SharingStatus, plain, read_gpu_node, status_body
 from scheduler_ext.wire.report import read_report
 from tests.agent.crd_rules import refusals
 from tests.agent.nvml_mock.fixtures import Rig
@@ -167,7 +166,7 @@ class TestHealth:
 
 class TestHolders:
     def test_of_a_device(self) -> None:
-        held = Holdings((HolderReading(namespace="ml", name="train", container="main"),), {}, 0)
+        held = Holdings((HolderStatus(namespace="ml", name="train", container="main"),), {}, 0)
         assert device(GPU, held)["holders"] == [{"namespace": "ml", "name": "train", "container": "main"}]
 
     def test_of_an_instance(self) -> None:
@@ -178,7 +177,7 @@ class TestHolders:
             mig_enabled=True,
             instances=(InstanceReading("MIG-a", "1g.10gb"), InstanceReading("MIG-b", "1g.10gb")),
         )
-        told = device(reading, Holdings((), {"MIG-b": HolderReading(uid="uid-b", memory_mib=70)}))
+        told = device(reading, Holdings((), {"MIG-b": HolderStatus(uid="uid-b", memory_mib=70)}))
         assert told["mig"]["instances"] == [
             {"uuid": "MIG-a", "profile": "1g.10gb"},
             {"uuid": "MIG-b", "profile": "1g.10gb", "holder": {"uid": "uid-b", "memoryMiB": 70}},
@@ -207,6 +206,7 @@ def with_numbers(status: Json) -> Json:
 def test_whatever_is_read_is_taken_by_the_api_server_and_by_the_reader() -> None:
     seen: Counter[str] = Counter()
 
+    # Few readings have an instance with a place.
     @given(st.data(), node_readings())
     def taken(data: DataObject, reading: NodeReading) -> None:
         holdings = data.draw(holdings_of(reading))

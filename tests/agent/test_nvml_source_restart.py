@@ -10,7 +10,7 @@ from scheduler_ext.agent.gpu_health import Health
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
 from scheduler_ext.agent.node_status import node_status
 from scheduler_ext.agent.nvml_source import NvmlSource
-from scheduler_ext.agent.previous import last_readings
+from scheduler_ext.agent.observer import last_reading
 from scheduler_ext.wire.gpunode import read_gpu_node, status_body
 from tests.agent.nvml_mock.fixtures import Rig
 from tests.agent.nvml_mock.library import FakeGpu, Fault
@@ -23,7 +23,7 @@ def reported(reading: NodeReading) -> tuple[DeviceReading, ...]:
     """The reading as a new agent finds it in the cluster."""
     written = read_gpu_node(status_body("n", node_status(reading, {}, Health(), 0))).status
     assert written is not None
-    return last_readings(written)
+    return tuple(map(last_reading, written.devices or ()))
 
 
 def restarted(rig: Rig, *gpus: FakeGpu) -> None:

@@ -175,11 +175,10 @@ def test_what_was_not_well_is_taken_over_with_all_gpus(rig: Rig) -> None:
 def test_a_gpu_that_no_report_can_have_is_left_out_and_said_once(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    twice = DeviceReading("GPU-a", 1, 81920)
-    rig.source.reading = NodeReading((*rig.source.reading.devices, twice))
+    rig.source.reading = NodeReading(tuple(DeviceReading("GPU-twice", index, 81920) for index in (0, 1)))
     assert [rig.gpu().index for _ in range(3)] == [0] * 3
-    said = [record.getMessage() for record in caplog.records if "observer" in record.name]
-    assert said == ["not reported: GPU 1 has the UUID of another: GPU-a"]
+    said = [record.getMessage() for record in caplog.records if "node_status" in record.name]
+    assert said == ["not reported: GPU 1 has the UUID of another: GPU-twice"]
 
 
 def test_where_no_gpu_can_be_reported_that_is_a_problem(rig: Rig) -> None:
@@ -188,11 +187,8 @@ def test_where_no_gpu_can_be_reported_that_is_a_problem(rig: Rig) -> None:
     assert rig.observer.problem == "no GPU has what a report needs"
 
 
-def test_what_its_source_says_of_restarts_and_what_it_lets_go(rig: Rig) -> None:
+def test_its_end_closes_its_source(rig: Rig) -> None:
     rig.kubelet.start()
     rig.observer.observe({})
-    assert not rig.observer.must_restart
-    rig.source.must_restart = True
-    assert rig.observer.must_restart
     rig.observer.close()
     assert rig.source.closed

@@ -47,7 +47,6 @@ class Node:
 def idle(tmp_path: Path) -> Iterator[Node]:
     built = Node(tmp_path)
     yield built
-    built.client.close()
     built.kubelet.stop()
 
 
@@ -228,14 +227,11 @@ def test_a_silent_kubelet_delays_no_call_beyond_the_deadline(
 ) -> None:
     node.kubelet.hang()
     hasty = PodResources(node.kubelet.socket, clock=node.clock, deadline_s=0.05)
-    try:
-        assert hasty.read() is None
-        assert "List: fails with DEADLINE_EXCEEDED" in log.text
-        node.kubelet.release()
-        # A slow machine may take longer than that once or twice.
-        assert any(hasty.read() == (TRAIN,) for _ in range(100))
-    finally:
-        hasty.close()
+    assert hasty.read() is None
+    assert "List: fails with DEADLINE_EXCEEDED" in log.text
+    node.kubelet.release()
+    # A slow machine may take longer than that once or twice.
+    assert any(hasty.read() == (TRAIN,) for _ in range(100))
 
 
 def test_a_method_that_is_not_offered_spoils_no_other(node: Node, log: pytest.LogCaptureFixture) -> None:
@@ -289,13 +285,6 @@ def test_other_failures_are_covered_and_said_by_their_code(node: Node, log: pyte
     assert [node.client.read(), node.client.read()] == [(TRAIN,)] * 2
     assert "List: fails with UNKNOWN (checkpoint is corrupt)" in log.text
     assert said(log) == ["WARNING"]
-
-
-def test_a_closed_client_opens_again_when_asked(node: Node) -> None:
-    assert node.client.read() == (TRAIN,)
-    node.client.close()
-    node.client.close()
-    assert node.client.read() == (TRAIN,)
 
 
 def test_one_question_that_is_refused_is_no_reason_to_spare_it_less_or_another_more(node: Node) -> None:

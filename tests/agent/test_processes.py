@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_ext.agent.processes import NOT_A_POD, NotAPod, Processes, sees_host_processes
+from scheduler_ext.agent.processes import NOT_A_POD, Processes, sees_host_processes
 
 UID = "1f2e3d4c-1111-2222-3333-444455556666"
 OTHER = "99999999-1111-2222-3333-444455556666"
@@ -90,7 +90,7 @@ V1 = f"12:cpu,cpuacct:/kubepods/burstable/pod{UID}/0a1b\n5:devices:/kubepods/bur
     ],
 )
 def test_a_process_is_in_one_pod_in_none_or_not_known(
-    proc: Proc, groups: str | bytes, pod: str | NotAPod | None
+    proc: Proc, groups: str | bytes, pod: str | None
 ) -> None:
     proc.process(42, groups)
     assert Processes(proc.root).pod_of(42) == pod
@@ -107,7 +107,7 @@ def test_a_process_is_in_one_pod_in_none_or_not_known(
     ],
 )
 def test_from_a_control_group_namespace_the_agents_own_pod_is_not_taken_for_the_host(
-    proc: Proc, groups: str, pod: str | NotAPod | None
+    proc: Proc, groups: str, pod: str | None
 ) -> None:
     proc.write("self/cgroup", "0::/\n")
     proc.process(42, groups)
@@ -140,7 +140,7 @@ def test_a_name_cannot_pass_for_numbers(proc: Proc, comm: str) -> None:
 @pytest.mark.parametrize(
     ("groups", "pod"), [pytest.param(V1, UID, id="a pod's"), pytest.param(HOST, NOT_A_POD, id="the host's")]
 )
-def test_a_living_process_is_read_once(proc: Proc, groups: str, pod: str | NotAPod) -> None:
+def test_a_living_process_is_read_once(proc: Proc, groups: str, pod: str) -> None:
     processes = Processes(proc.root)
     proc.process(42, groups)
     assert processes.pod_of(42) == pod

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
+from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
 from tests.agent.crd_rules import refusals
 from tests.agent.nvml_mock.library import build_library
 from tests.cli.agents import Agent, World, healthy

@@ -20,7 +20,7 @@ from tests.kube_objects import Json, pod
 def snapshot(cluster: Path) -> Json:
     """The snapshot that an extender would save of these objects."""
     config = Configuration()
-    moment = read_moment(file_state(cluster, config), config)
+    moment = read_moment(file_state(cluster, config.resource_names()), config)
     explainer = Explainer(moment, moment.record, config)
     value: Json = json.loads(gzip.decompress(explainer.snapshot_file()))
     return value

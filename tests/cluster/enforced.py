@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from functools import partial
 
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.scheduler_lease import Leadership
+from scheduler_ext.counters import LabelValues
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import BindSection, Configuration
 from tests.cluster.api.api_paths import GPU_NODES, LEASES, NODES, PODS
@@ -78,9 +80,9 @@ class Enforced:
         answer = self.extender.filter(names_body(asking, list("ab")), time.monotonic() + 60)
         return "".join(json.loads(answer.body)["NodeNames"])
 
-    def counted(self) -> dict[str, int]:
+    def counted(self) -> Counter[LabelValues]:
         assert self.live.binder is not None
-        return self.live.binder.counts.results()
+        return +self.live.binder.results
 
 
 def held_by(server: ApiServer, holder: str) -> None:

@@ -96,4 +96,4 @@ class Followed:
         return self.server.log.count(lists(NODES))
 
     def restarts(self, reason: str) -> int:
-        return self.reflector.health().restarts.get(reason, 0)
+        return self.reflector.restarts[self.reflector.name, reason]

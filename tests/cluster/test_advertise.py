@@ -35,7 +35,7 @@ def test_it_stands_in_capacity_and_allocatable_and_nothing_else_changes(advertis
     assert (request.method, request.path) == ("PATCH", f"{NODES}/a/status")
     assert request.headers["content-type"] == "application/merge-patch+json"
     assert request.json() == {"status": {"capacity": {SHARE: "81000"}, "allocatable": {SHARE: "81000"}}}
-    eventually(lambda: advertising.advertiser.writes >= 1)
+    eventually(lambda: advertising.advertiser.writes.total() >= 1)
     assert advertising.advertiser.wrong == 0
 
 
@@ -108,7 +108,7 @@ def test_a_late_word_from_before_the_write_changes_nothing(
     monkeypatch.setattr(advertise_module, "_UNCONFIRMED_S", (60.0, 60.0))
     advertising.advertiser.start()
     advertising.advertiser.update("a", 7, (None, None))
-    eventually(lambda: advertising.advertiser.writes == 1)
+    eventually(lambda: advertising.advertiser.writes.total() == 1)
     for _ in range(20):
         advertising.advertiser.update("a", 7, (None, None))
     advertising.advertiser.update("a", 7, (7, 7))
@@ -167,12 +167,12 @@ def test_who_may_not_write_asks_for_one_node_now_and_then(
     eventually(lambda: refusal.hits >= 4)
     (refused,) = (record.getMessage() for record in caplog.records)
     assert refused.startswith("what nodes advertise is not written, trying again: 403 Forbidden")
-    assert advertising.advertiser.writes == 0
+    assert advertising.advertiser.writes.total() == 0
     refusal.lift()
     for name in "abc":
         advertising.stands(name, 7)
-    eventually(lambda: advertising.advertiser.writes >= 3)
-    assert advertising.advertiser.failures == refusal.hits
+    eventually(lambda: advertising.advertiser.writes.total() >= 3)
+    assert advertising.advertiser.failures.total() == refusal.hits
 
 
 @pytest.mark.parametrize(
@@ -193,8 +193,8 @@ def test_what_fails_is_tried_again_and_said_once(
     advertising.server.faults.place(fault, writes(NODES), times=3)
     advertising.advertiser.start()
     advertising.advertiser.update("a", 7, (None, None))
-    eventually(lambda: advertising.advertiser.failures == 3)
-    eventually(lambda: advertising.advertiser.writes >= 1)
+    eventually(lambda: advertising.advertiser.failures.total() == 3)
+    eventually(lambda: advertising.advertiser.writes.total() >= 1)
     advertising.stands("a", 7)
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert "written again" in caplog.text
@@ -212,7 +212,7 @@ def test_one_that_always_fails_holds_up_no_other(advertising: Advertising) -> No
 def test_a_node_that_is_gone_is_let_go(advertising: Advertising) -> None:
     advertising.advertiser.start()
     advertising.advertiser.update("gone", 7, (None, None))
-    eventually(lambda: advertising.advertiser.failures == 1)
+    eventually(lambda: advertising.advertiser.failures.total() == 1)
     eventually(lambda: advertising.advertiser.wrong == 0)
     advertising.active = False
     advertising.advertiser.update("a", 7, (None, None))

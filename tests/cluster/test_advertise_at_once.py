@@ -27,7 +27,7 @@ def many(advertising: Advertising, monkeypatch: pytest.MonkeyPatch) -> Advertisi
         advertising.server.store.put(NODES, node(name))
     advertising.advertiser.start()
     advertising.advertiser.update("a", 7, (None, None))
-    eventually(lambda: advertising.advertiser.writes == 1)
+    eventually(lambda: advertising.advertiser.writes.total() == 1)
     advertising.server.log.clear()
     return advertising
 
@@ -41,7 +41,7 @@ def test_a_slow_server_is_asked_for_several_at_once(advertising: Advertising) ->
     delay_s = 0.2
     advertising.server.faults.place(Delay(delay_s), writes(NODES), times=None)
     tell_all(advertising)
-    eventually(lambda: advertising.advertiser.writes == 1 + len(MANY))
+    eventually(lambda: advertising.advertiser.writes.total() == 1 + len(MANY))
     # In sequence: no write before the answer to the last.
     came_at = sorted(request.at for request in advertising.server.log.all(writes(NODES)))
     assert any(later - earlier < delay_s for earlier, later in itertools.pairwise(came_at))
@@ -70,7 +70,7 @@ def test_the_first_of_all_is_written_alone(advertising: Advertising) -> None:
     advertising.server.faults.place(Refuse(503), writes(NODES), times=1)
     advertising.server.faults.place(Hang(), writes(NODES), times=None)
     advertising.advertiser.update("b", 7, (0, 0))
-    eventually(lambda: advertising.advertiser.failures == 1)
+    eventually(lambda: advertising.advertiser.failures.total() == 1)
     tell_all(advertising)
     # The refused one, and the next.
     eventually(lambda: len(advertising.written()) == 2)
@@ -85,6 +85,6 @@ def test_a_refusal_of_several_is_one(
     refusal = advertising.server.faults.place(Refuse(code), writes(NODES), times=8)
     tell_all(advertising)
     eventually(lambda: refusal.left == 0)
-    eventually(lambda: advertising.advertiser.writes == 1 + len(MANY))
-    assert advertising.advertiser.failures == 8
+    eventually(lambda: advertising.advertiser.writes.total() == 1 + len(MANY))
+    assert advertising.advertiser.failures.total() == 8
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1

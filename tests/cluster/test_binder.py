@@ -133,7 +133,7 @@ def test_a_bind_is_two_writes_and_the_first_on_a_node_two_reads_more(
     told = server.store.get(PODS, "one", "default").object()["metadata"]["annotations"]
     assert told["devices.gpu.scheduler-ext.io/main"] == "GPU-0"
     assert json.loads(told["gpu.scheduler-ext.io/assigned"])["node"] == "a"
-    assert extending.binder.counts.results() == {"bound": 2}
+    assert +extending.binder.results == {"bound": 2}
 
 
 def test_the_same_twice_at_once_is_done_once(server: ApiServer, extending: Extending) -> None:
@@ -145,7 +145,7 @@ def test_the_same_twice_at_once_is_done_once(server: ApiServer, extending: Exten
     held.lift()
     assert (first.result(), second.result()) == ("", "")
     assert server.log.count(posts_binding) == 1
-    assert extending.binder.counts.results() == {"bound": 1, "repeated": 1}
+    assert +extending.binder.results == {"bound": 1, "repeated": 1}
 
 
 def test_on_another_node_at_once_it_is_told_where_the_pod_went(
@@ -194,7 +194,7 @@ def test_no_two_threads_write_to_a_node_at_once(server: ApiServer, extending: Ex
     server.faults.place(Delay(0.1), RESERVATIONS, None)
     futures = [extending.binding(name) for name in ("one", "two", "three")]
     assert [future.result() for future in futures] == ["", "", ""]
-    assert extending.binder.counts.conflicts() == {}
+    assert +extending.binder.conflicts == {}
     assert server.log.count(lists(PODS)) == 1
 
 
@@ -373,7 +373,7 @@ def test_a_standby_binds_nothing(server: ApiServer, extending: Extending, soon: 
     extending.binder.start()
     assert server.log.count() == 0
     assert extending.held() == set()
-    assert extending.binder.counts.results() == {"standby": 1}
+    assert +extending.binder.results == {"standby": 1}
 
 
 @pytest.mark.parametrize(

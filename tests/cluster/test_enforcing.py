@@ -135,7 +135,7 @@ def test_a_pod_that_changed_meanwhile_is_tried_once_more(enforced: Enforced) -> 
         locked.cache.update_pending(stale)
     assert enforced.bind("p", "a") == ""
     assert enforced.live.binder is not None
-    assert enforced.live.binder.counts.conflicts() == {"pod": 1}
+    assert +enforced.live.binder.conflicts == {"pod": 1}
     assert len([made for made in enforced.server.log.all(writes()) if made.path.endswith("/binding")]) == 2
 
 

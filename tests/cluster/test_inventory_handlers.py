@@ -234,7 +234,7 @@ class TestReports:
             ((name, note),) = told.told()
             assert name == "a"
             assert problem in note
-        assert told.problems.counts() == {"a": 3}
+        assert told.problems.refusals == {"a": 3}
         assert told.freshness() == "Stale"
         told.see_reports(reported("a", gpu(0), sequence=6))
         assert told.freshness() == "Fresh"

@@ -80,7 +80,7 @@ def away(living: Living) -> Living:
     living.server.stop()
     eventually(lambda: not connected(living))
     eventually(
-        lambda: all(watch.restarts.get("unreachable", 0) >= 2 for watch in living.live.status().watches)
+        lambda: all(watch.restarts[watch.name, "unreachable"] >= 2 for watch in living.live._reflectors)
     )
     return living
 
@@ -111,8 +111,8 @@ def test_when_one_watch_is_back_the_others_are_tried(away: Living) -> None:
     eventually(lambda: all(refusal.left == 0 for refusal in refusals.values()))
     eventually(
         lambda: all(
-            watch.restarts.get("refused") == 2
-            for watch in away.live.status().watches
+            watch.restarts[watch.name, "refused"] == 2
+            for watch in away.live._reflectors
             if watch.name != "gpunodes"
         )
     )
@@ -201,11 +201,11 @@ def test_a_watch_that_is_not_answered_is_begun_again(
 
 def test_a_nudge_is_written_when_the_server_is_back(away: Living) -> None:
     away.live._recorder.nudge("a")
-    eventually(lambda: away.live.status().nudge_failures.get("failed", 0) == 1)
+    eventually(lambda: away.live._recorder.nudge_failures == {"failed": 1})
     away.server.start()
     (request,) = away.server.log.wait_for(writes(NODES))
     assert request.path == f"{NODES}/a"
-    eventually(lambda: away.live.status().nudges == 2)
+    eventually(lambda: away.live._recorder.nudges.total() == 2)
 
 
 def test_what_nodes_advertise_is_written_when_the_server_is_back(
@@ -217,12 +217,13 @@ def test_what_nodes_advertise_is_written_when_the_server_is_back(
     server.stop()
     eventually(lambda: not connected(enforced))
     assert enforced.live.enforcing is not None
-    enforced.live.enforcing.advertiser.update("a", ADVERTISED, (0, 0))
-    eventually(lambda: enforced.live.status().advertise_failures >= 1)
+    advertiser = enforced.live.enforcing.advertiser
+    advertiser.update("a", ADVERTISED, (0, 0))
+    eventually(lambda: advertiser.failures.total() >= 1)
     server.store.put(NODES, node("a", {SHARE: "0"}, labels=LABELS))
     server.start()
     server.log.wait_for(writes(NODES))
-    eventually(lambda: enforced.live.status().advertised >= 1)
+    eventually(lambda: advertiser.writes.total() >= 1)
     enforced.live.stop()
 
 

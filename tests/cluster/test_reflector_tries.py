@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from scheduler_ext.agent.changes import REFRESH_S, REFRESH_SPREAD
+from scheduler_ext.agent.reporter import REFRESH_S, REFRESH_SPREAD
 from scheduler_ext.cluster import reflector as reflector_module
 from scheduler_ext.cluster.client.backoff import Backoff
 from scheduler_ext.cluster.client.transport import SILENCE_S

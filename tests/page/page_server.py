@@ -29,6 +29,8 @@ class PageServer:
     unchanged.
     """
 
+    binder = None
+
     def __init__(self, infos: Iterable[NodeInfo], pending_lines: Sequence[dict[str, Any]] = ()) -> None:
         config = Configuration()
         self.extender = Extender(config)

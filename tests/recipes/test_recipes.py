@@ -126,6 +126,21 @@ def test_a_pod_that_avoids_spot_nodes() -> None:
     assert passed[snapshot.state_of[snapshot.rows(["a", "b"])]].tolist() == [True, False]
 '''
 
+_COUNTER_TEST = '''"""Changes of PodDisruptionBudgets."""
+
+from scheduler_ext.cluster.budgets import BudgetHandler
+from scheduler_ext.cluster.client.transport import ServerClock
+from scheduler_ext.wire.disruption_budget import PodDisruptionBudget
+from tests.exposition import exposition
+
+
+def test_changes_are_counted() -> None:
+    handler = BudgetHandler()
+    handler.seen([PodDisruptionBudget(), PodDisruptionBudget()], ServerClock(0.0, 0.0))
+    (family,) = [each for each in exposition() if each.name == "gpu_extender_budget_changes"]
+    assert [each.value for each in family.samples] == [2]
+'''
+
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Scratch:
@@ -293,3 +308,32 @@ def test_an_annotation(scratch: Scratch) -> None:
     annotations["gpu.scheduler-ext.io/spot"] = "avoided"
     assert "must be one of avoid, any" in str(_explained(scratch, 3, metadata={"annotations": annotations}))
     scratch.passes("tests/core/request", "tests/core/filters", "tests/test_docs.py")
+
+
+def test_a_counter(scratch: Scratch) -> None:
+    budgets = "scheduler_ext/cluster/budgets.py"
+    scratch.insert(
+        budgets,
+        "from scheduler_ext.wire.disruption_budget",
+        "from scheduler_ext.counters import Counter\n",
+    )
+    scratch.insert(
+        budgets,
+        "    def __init__(self) -> None:\n        super().__init__()\n        self._by_uid",
+        '    changes = Counter("gpu_extender_budget_changes", "Changes of PodDisruptionBudgets.")\n\n',
+    )
+    scratch.insert(
+        budgets,
+        "        self._listed.update(map(self.key, items))\n",
+        "        self.changes.inc(by=len(items))\n",
+    )
+    documented = "tests/test_docs.py"
+    scratch.run("-m", "pytest", "-n0", "-p", "no:cacheprovider", documented, "-k", "metric", status=1)
+    scratch.insert(
+        "docs/reference/metrics.md",
+        "| `gpu_extender_nudges_total` |",
+        "| `gpu_extender_budget_changes_total` | counter | | changes of PodDisruptionBudgets |\n",
+    )
+    scratch.write("tests/cluster/test_budget_changes.py", _COUNTER_TEST)
+    scratch.follows(recipe("A counter"), most=3)
+    scratch.passes("tests/cluster/test_budget_changes.py", documented)

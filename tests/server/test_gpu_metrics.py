@@ -15,15 +15,14 @@ from scheduler_ext.core.filters.free_memory import INSUFFICIENT_MEMORY
 from scheduler_ext.core.filters.model import MODEL_MISMATCH
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
-from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.metrics import Metrics, gpu_metrics
-from scheduler_ext.server.metrics.allocation import MAX_NAMESPACES, OTHERS
-from scheduler_ext.server.metrics.families import visible
-from scheduler_ext.server.metrics.gpu_families import FAMILIES, Detail, labels_of
+from scheduler_ext.server.metrics.gauges import MAX_NAMESPACES, OTHERS
+from scheduler_ext.server.metrics.gpu_metrics import FAMILIES, Detail, labels_of, visible
 from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.views.node_usage import NodeUsage, node_usage
 from scheduler_ext.wire.config import Configuration, MetricsSection
@@ -184,6 +183,20 @@ def test_namespaces_are_bounded() -> None:
     values = {dict(labels)["namespace"]: value for labels, value in found.items()}
     assert len(values) == MAX_NAMESPACES + 1
     assert (values[OTHERS], values[pods[-1].namespace]) == (7, 2)
+
+
+def test_requested_shares_are_in_bytes() -> None:
+    source = Fixed()
+    request = GpuRequest(shares=ShareAsk((("main", 300), ("other", 200))))
+    source.set([NodeInfo("n", pods=(BoundPod("u", "team", "p", 0, request),))])
+    found = scraped(metrics_of(source))["gpu_extender_namespace_requested_memory_bytes"]
+    assert found == {(("namespace", "team"),): 500 * 2**20}
+
+
+def test_gpus_with_known_holders_have_no_series_of_unattributed_gpus() -> None:
+    source = Fixed()
+    source.set(sample())
+    assert 0 not in scraped(metrics_of(source)).get("gpu_extender_gpus_unattributed", {}).values()
 
 
 def test_reservations_by_state() -> None:

@@ -28,6 +28,8 @@ from tests.server.process.server_process import eventually
 class CountingSource:
     """One node, and the number of reads of its state."""
 
+    binder = None
+
     def __init__(self) -> None:
         self.extender = Extender(Configuration())
         self.asked = 0
@@ -47,6 +49,9 @@ class CountingSource:
 
     def pending(self) -> Sequence[PendingPod]:
         return [None] * self.waiting  # type: ignore[list-item]
+
+    def is_gone(self, uid: str) -> bool:
+        return False
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return {}

@@ -16,8 +16,8 @@ from scheduler_ext.core.errors import ImpossibleReportError, InventoryError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.sources import file_source as source_module
+from scheduler_ext.sources.clusterstate import load_objects
 from scheduler_ext.sources.file_source import InventorySource
-from scheduler_ext.sources.inventory_file import load_objects
 from scheduler_ext.wire import files as files_module
 from scheduler_ext.wire.config import Configuration
 from tests.kube_objects import gpu, gpu_node, inventory, names_body, pod
@@ -60,6 +60,14 @@ def test_a_changed_file_is_picked_up(served: Served) -> None:
     served.source.load()
     assert served.fitting() == ["a", "b"]
     assert served.source.problem is None
+
+
+def test_an_unchanged_file_is_not_read_again(served: Served) -> None:
+    served.source.load()
+    snapshot, checked_at = served.source.snapshot, served.source.checked_at
+    served.source.load(if_changed=True)
+    assert served.source.snapshot is snapshot
+    assert served.source.checked_at > checked_at
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_a_file_scores_by_its_pods(tmp_path: Path, mib: int, node_name: str) -> 
 def test_explain_and_the_simulation_agree_with_the_server(tmp_path: Path, mib: int, node_name: str) -> None:
     path, config = tmp_path / "inventory.yaml", Configuration()
     extender = served(path, *NODES, *came(mib))
-    state = file_state(path, config)
+    state = file_state(path, config.resource_names())
     (asking,) = read_pods(inventory(SMALL))
     assert explain(asking, state, config)["best"] == [node_name] == [best(extender)]
     (item,) = simulate([asking], state, config)["items"]
@@ -86,7 +86,7 @@ def test_a_file_counts_pods_that_wait_as_well(tmp_path: Path) -> None:
     ]
     wrong = pod("wrong", {WHOLE: "1"}, annotations={"gpu.scheduler-ext.io/strategy": "luck"})
     path.write_bytes(inventory(*NODES, *waiting, wrong))
-    parts = file_state(path, Configuration()).workload.parts
+    parts = file_state(path, Configuration().resource_names()).workload.parts
     assert set(parts) == {TaskClass(gpus=2)}
     assert parts[TaskClass(gpus=2)] == pytest.approx(1 / 21, abs=0.001)
 

@@ -19,7 +19,8 @@ from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, ConfigError, InventoryError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.sources import inventory_file as reading_module
-from scheduler_ext.sources.inventory_file import load_objects, read_nodes_apart
+from scheduler_ext.sources.clusterstate import load_objects
+from scheduler_ext.sources.inventory_file import read_nodes_apart
 from scheduler_ext.wire import files as files_module
 from scheduler_ext.wire.files import FileLook, FileTooLargeError, UnansweredError, read_file, read_stream
 from tests.kube_objects import gpu, gpu_node, inventory

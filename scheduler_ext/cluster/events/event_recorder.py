@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Condition
@@ -22,6 +22,7 @@ from scheduler_ext.cluster.client.backoff import Backoff
 from scheduler_ext.cluster.client.retry import LOOK_S, Retry
 from scheduler_ext.cluster.client.transport import JSON, MERGE, RefusedError, Transport, passes
 from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.counters import Counter
 from scheduler_ext.wire.times import micro_time
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,23 @@ class _Nudge:
 class EventRecorder(Background):
     """Writes while ``active`` says that this extender writes to the cluster."""
 
+    # "refused" includes Events that are not sent while Events are forbidden.
+    events = Counter(
+        "gpu_extender_events",
+        "Events by result: written, dropped (too many at once), refused, failed.",
+        ("result",),
+        ("written", "dropped", "refused", "failed"),
+    )
+    nudges = Counter(
+        "gpu_extender_nudges", "Node annotations written so that kube-scheduler retries refused pods."
+    )
+    nudge_failures = Counter(
+        "gpu_extender_nudge_failures",
+        "Tries to annotate a node that were refused or failed, and nudges that were dropped.",
+        ("result",),
+        ("refused", "failed", "dropped"),
+    )
+
     def __init__(self, transport: Transport, active: Callable[[], bool]) -> None:
         super().__init__("notices")
         self._transport = transport
@@ -73,12 +91,6 @@ class EventRecorder(Background):
         # Why nudges, and Events, cannot be written; logged once.
         self._nudge_problem: str | None = None
         self._event_problem: str | None = None
-        self.nudges = 0
-        # Tries that were "refused" or "failed", and nudges that were "dropped".
-        self.nudge_failures: Counter[str] = Counter()
-        # Events by outcome: "written"; "dropped", too many at once; "refused", including those not sent while
-        # Events are forbidden; "failed".
-        self.events: Counter[str] = Counter()
 
     def stop(self, wait_s: float = 0.0) -> None:
         """Write no more."""
@@ -114,13 +126,14 @@ class EventRecorder(Background):
             earned = (now - self._tokens_at) * _POD_EVENTS_PER_S
             self._tokens, self._tokens_at = min(_POD_EVENTS_AT_ONCE, self._tokens + earned), now
             if self._tokens < 1:
-                self.events["dropped"] += 1
+                self.events.inc("dropped")
                 return
             self._tokens -= 1
             self._put(event)
 
     def _put(self, event: Callable[[], dict[str, Any]]) -> None:
-        self.events["dropped"] += len(self._events) == _QUEUED
+        if len(self._events) == _QUEUED:
+            self.events.inc("dropped")
         self._events.append(event)
         self._wake.notify()
 
@@ -129,7 +142,7 @@ class EventRecorder(Background):
         self._nudges[node] = nudge
         if len(self._nudges) > _QUEUED:
             self._nudges.popitem(last=False)
-            self.nudge_failures["dropped"] += 1
+            self.nudge_failures.inc("dropped")
 
     def run(self) -> None:
         """Write the queue."""
@@ -146,7 +159,7 @@ class EventRecorder(Background):
                 if node is not None and nudge is not None:
                     self._annotate(node, nudge)
                 elif event is not None:
-                    self.events[self._post(event)] += 1
+                    self.events.inc(self._post(event))
             except Exception:
                 log.exception("a nudge or an Event was not written")
 
@@ -197,7 +210,7 @@ class EventRecorder(Background):
         except ClusterError as error:
             self._not_nudged(node, nudge, error)
             return
-        self.nudges += 1
+        self.nudges.inc()
         self._nudge_retry.reset()
         if self._nudge_problem is not None:
             log.info("nodes are annotated again")
@@ -218,13 +231,13 @@ class EventRecorder(Background):
             )
         self._nudge_problem = str(error)
         with self._wake:
-            self.nudge_failures[_word(error)] += 1
+            self.nudge_failures.inc(_word(error))
             if status in _OF_ONE_NODE:
                 nudge.not_before = time.monotonic() + nudge.backoff.wait_s()
             else:
                 self._nudge_retry.failed(error)
             if max(nudge.not_before, time.monotonic() + self._nudge_retry.left_s()) >= nudge.until:
-                self.nudge_failures["dropped"] += 1
+                self.nudge_failures.inc("dropped")
             elif node not in self._nudges:
                 self._queue(node, nudge)
 

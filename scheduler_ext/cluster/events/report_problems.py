@@ -5,10 +5,10 @@ A problem stays until it is solved, so that the extender that becomes active lat
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from threading import Lock
 
+from scheduler_ext.counters import Counter
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
 
 REFUSED = "GPUReportRefused"
@@ -28,16 +28,20 @@ class ReportProblem:
 class ReportProblems:
     """By node. Safe to use from several threads."""
 
+    # Of nodes that have a report.
+    refusals = Counter(
+        "gpu_extender_reports_refused", "Reports refused because they contradict themselves.", ("node",)
+    )
+
     def __init__(self) -> None:
         self._lock = Lock()
-        self._refusals: Counter[str] = Counter()
         self._strangers: dict[str, tuple[str, ...]] = {}
         self._unwritten: dict[tuple[str, str], ReportProblem] = {}
 
     def refused(self, node: str, problem: str) -> None:
         """A report contradicts itself; the last good report stays, and ages."""
         with self._lock:
-            self._refusals[node] += 1
+            self.refusals.inc(node)
             self._unwritten[node, REFUSED] = ReportProblem(node, REFUSED, problem)
 
     def accepted(self, node: str, strangers: tuple[str, ...]) -> None:
@@ -56,7 +60,7 @@ class ReportProblems:
     def gone(self, node: str) -> None:
         """The report was removed."""
         with self._lock:
-            self._refusals.pop(node, None)
+            self.refusals.pop(node, None)
             self._strangers.pop(node, None)
             for reason in (REFUSED, CORDON):
                 self._unwritten.pop((node, reason), None)
@@ -64,12 +68,7 @@ class ReportProblems:
     def nodes(self) -> set[str]:
         """The nodes that had a report, good or refused."""
         with self._lock:
-            return self._refusals.keys() | self._strangers.keys()
-
-    def counts(self) -> dict[str, int]:
-        """The number of refused reports, by node; of nodes that have a report."""
-        with self._lock:
-            return dict(self._refusals)
+            return {*map(str, self.refusals), *self._strangers}
 
     def take_unwritten(self) -> list[ReportProblem]:
         """The problems without an Event; each is returned once."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Final, Literal, get_args
+
+from scheduler_ext.counters import Counter
 
 CutReason = Literal["head", "body", "reply", "tls", "pressure", "error"]
 
@@ -17,18 +18,19 @@ class CutConnections:
     unexpected exception, which is in the log.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: dict[CutReason, int] = dict.fromkeys(get_args(CutReason), 0)
+    _by_reason = Counter(
+        "gpu_extender_connections_cut",
+        "Connections ended by the server because of slow, refused or too many clients, by reason.",
+        ("reason",),
+        get_args(CutReason),
+    )
 
     def add(self, reason: CutReason) -> None:
-        with self._lock:
-            self._counts[reason] += 1
+        self._by_reason.inc(reason)
 
     def counts(self) -> dict[CutReason, int]:
         """The counts since the process started."""
-        with self._lock:
-            return dict(self._counts)
+        return {reason: self._by_reason[reason] for reason in get_args(CutReason)}
 
 
 CUT_CONNECTIONS: Final = CutConnections()

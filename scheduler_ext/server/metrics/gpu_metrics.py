@@ -1,27 +1,107 @@
-"""The text of the metrics about GPUs, built again only for nodes that changed since the last scrape."""
+"""The metrics about GPUs with a series for each model, node or GPU.
+
+Tens of thousands of series: their text is built here, some fifty times as fast as from samples, and again
+only for nodes that changed since the last scrape.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
-from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.server.metrics.gpu_families import FAMILIES, Detail, cluster_lines, headed, node_lines
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.views.node_usage import Amounts, Instances, NodeUsage, node_usage, total
+from scheduler_ext.views.per_node import PerNode
+
+Detail = Literal["cluster", "node", "device"]
+_BYTES_PER_MIB = 2**20
+# Characters that act on a terminal instead of being shown, in UTF-8: C0 without the line end, C1, and those
+# that end a line, reverse its direction or have no width.
+_CONTROL = re.compile(
+    rb"[\x00-\x09\x0b-\x1f\x7f]|\xc2[\x80-\x9f]"
+    rb"|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf"
+)
 
 
-class _Node:
-    """A node at the last scrape. Its single GPUs are kept as text only."""
+class GpuFamily(NamedTuple):
+    """One gauge, of a field of Amounts or Instances; ``sparse`` if there is no series for 0.
 
-    __slots__ = ("by_model", "info", "instances", "lines")
+    ``of`` is what the series are of: the GPUs of a model, the memory of GPUs, in bytes, or MIG instances.
+    """
 
-    def __init__(self, info: NodeInfo, usage: NodeUsage, detail: Detail) -> None:
-        self.info = info
-        self.by_model = usage.by_model
-        self.instances = usage.instances
-        self.lines = node_lines(info.name, usage, detail) if detail != "cluster" else ()
+    name: str
+    what: str
+    value: Callable[[Any], int]
+    of: Literal["gpus", "memory", "instances"] = "gpus"
+    sparse: bool = False
+
+
+FAMILIES = (
+    GpuFamily("gpu_extender_gpus", "GPUs.", attrgetter("gpus")),
+    GpuFamily(
+        "gpu_extender_gpus_allocated", "GPUs that a pod holds wholly or in part.", attrgetter("allocated")
+    ),
+    GpuFamily(
+        "gpu_extender_gpus_unattributed",
+        "The minimum number of these GPUs that pods hold without an agent's observation.",
+        attrgetter("unattributed"),
+        sparse=True,
+    ),
+    GpuFamily("gpu_extender_gpus_unhealthy", "GPUs that cannot be used.", attrgetter("unhealthy")),
+    GpuFamily(
+        "gpu_extender_gpus_idle",
+        "Allocated GPUs on which no process keeps memory; none with MIG.",
+        attrgetter("idle"),
+    ),
+    *(
+        GpuFamily(f"gpu_extender_device_memory_{name}_bytes", what, attrgetter(f"{name}_mib"), "memory")
+        for name, what in (
+            ("total", "Memory of GPUs."),
+            ("requested", "Memory of GPUs that is promised to pods."),
+            ("used", "Memory of GPUs in use, without the driver's reservation."),
+            ("unaccounted", "Memory of GPUs in use without a pod."),
+            ("free", "Memory of GPUs for further pods."),
+        )
+    ),
+    *(
+        GpuFamily(f"gpu_extender_mig_{name}", what, value, "instances")
+        for name, what, value in (
+            ("instances", "MIG instances.", attrgetter("total")),
+            ("instances_free", "MIG instances for further pods.", attrgetter("free")),
+            ("slots", "GPU slots of the MIG instances.", attrgetter("slots")),
+            ("slots_free", "GPU slots of the MIG instances for further pods.", attrgetter("free_slots")),
+        )
+    ),
+)
+
+
+def labels_of(**labels: str) -> str:
+    """Label names and values in the order given, between braces."""
+    escaped = (
+        f'{name}="' + value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"') + '"'
+        for name, value in labels.items()
+    )
+    return "{" + ",".join(escaped) + "}"
+
+
+def visible(text: bytes) -> bytes:
+    """Exposition text with control characters of label values escaped as a backslash, which the format
+    doubles, and their number.
+    """
+    return _CONTROL.sub(lambda found: f"\\\\x{ord(found[0].decode()):02x}".encode(), text)
+
+
+class _NodeText(NamedTuple):
+    """A node at the last scrape: its lines of each of FAMILIES; its single GPUs are kept as text only."""
+
+    by_model: Mapping[str, Amounts]
+    instances: Mapping[tuple[str, str], Instances]
+    lines: tuple[bytes, ...]
 
 
 class GpuText:
@@ -31,11 +111,15 @@ class GpuText:
         self, source: Watched, resources: ResourceNames, headroom_percent: int, detail: Detail
     ) -> None:
         self._source = source
-        self._resources = resources
-        self._headroom_percent = headroom_percent
         self._detail: Detail = detail
-        self._nodes: dict[str, _Node] = {}
         self._rendered: tuple[Snapshot | None, bytes] = (None, b"")
+
+        def text(node: Node) -> _NodeText:
+            usage = node_usage(node, resources, headroom_percent)
+            lines = _node_lines(node.info.name, usage, detail) if detail != "cluster" else ()
+            return _NodeText(usage.by_model, usage.instances, lines)
+
+        self._nodes = PerNode(text)
 
     def render(self) -> bytes:
         """The exposition text; that of the last scrape if nothing has changed."""
@@ -43,39 +127,60 @@ class GpuText:
         if snapshot is None:
             return b""
         if self._rendered[0] is not snapshot:
-            self._look_at(snapshot)
-            self._rendered = snapshot, b"".join(self._families())
+            self._rendered = snapshot, b"".join(self._families(snapshot))
         return self._rendered[1]
 
-    def _look_at(self, snapshot: Snapshot) -> None:
-        before, now = self._nodes, {}
-        for name, node in snapshot.nodes.items():
-            known = before.get(name)
-            if known is None or known.info is not node.info:
-                usage = node_usage(node, self._resources, self._headroom_percent)
-                known = _Node(node.info, usage, self._detail)
-            now[name] = known
-        self._nodes = now
-
-    def _families(self) -> Iterator[bytes]:
-        if self._detail == "cluster":
-            lines = cluster_lines(self._by_model(), self._instances())
-            yield from (headed(family, [text]) for family, text in zip(FAMILIES, lines, strict=True))
-            return
-        nodes = [node.lines for node in self._nodes.values()]
+    def _families(self, snapshot: Snapshot) -> Iterator[bytes]:
+        nodes = list(self._nodes.of(snapshot).values())
+        lines = [_cluster_lines(nodes)] if self._detail == "cluster" else [node.lines for node in nodes]
         for number, family in enumerate(FAMILIES):
-            yield headed(family, [lines[number] for lines in nodes])
+            yield f"# HELP {family.name} {family.what}\n# TYPE {family.name} gauge\n".encode()
+            yield from (each[number] for each in lines)
 
-    def _by_model(self) -> dict[str, Amounts]:
-        found: dict[str, list[Amounts]] = {}
-        for node in self._nodes.values():
-            for model, amounts in node.by_model.items():
-                found.setdefault(model, []).append(amounts)
-        return {model: total(each) for model, each in found.items()}
 
-    def _instances(self) -> dict[tuple[str, str], Instances]:
-        found: dict[tuple[str, str], list[Instances]] = {}
-        for node in self._nodes.values():
-            for key, each in node.instances.items():
-                found.setdefault(key, []).append(each)
-        return {key: Instances(*map(sum, zip(*each, strict=True))) for key, each in found.items()}
+def _node_lines(node: str, usage: NodeUsage, detail: Detail) -> tuple[bytes, ...]:
+    by_model = {labels_of(hostname=node, modelName=model): each for model, each in usage.by_model.items()}
+    by_device = {
+        # The names and, where DCGM's exporter runs, the values of its labels.
+        labels_of(UUID=gpu.uuid, gpu=str(gpu.index), modelName=gpu.product, hostname=node): each
+        for gpu, each in usage.devices
+    }
+    instances = {
+        labels_of(hostname=node, modelName=model, profile=profile): each
+        for (model, profile), each in usage.instances.items()
+    }
+    return _lines(by_model, by_model if detail == "node" else by_device, instances)
+
+
+def _cluster_lines(nodes: Iterable[_NodeText]) -> tuple[bytes, ...]:
+    models: dict[str, list[Amounts]] = {}
+    profiles: dict[tuple[str, str], list[Instances]] = {}
+    for node in nodes:
+        for model, amounts in node.by_model.items():
+            models.setdefault(model, []).append(amounts)
+        for key, instances in node.instances.items():
+            profiles.setdefault(key, []).append(instances)
+    by_model = {labels_of(modelName=model): total(each) for model, each in sorted(models.items())}
+    by_profile = {
+        labels_of(modelName=model, profile=profile): Instances(*map(sum, zip(*each, strict=True)))
+        for (model, profile), each in sorted(profiles.items())
+    }
+    return _lines(by_model, by_model, by_profile)
+
+
+def _lines(
+    by_model: Mapping[str, Amounts], by_device: Mapping[str, Amounts], instances: Mapping[str, Instances]
+) -> tuple[bytes, ...]:
+    # The memory of a GPU that is known by labels only is unknown, which is not the same as 0.
+    memory = {labels: amounts for labels, amounts in by_device.items() if amounts.total_mib}
+    series: dict[str, Mapping[str, Any]] = {"gpus": by_model, "memory": memory, "instances": instances}
+    return tuple(visible(_series(family, series[family.of]).encode()) for family in FAMILIES)
+
+
+def _series(family: GpuFamily, values: Mapping[str, Any]) -> str:
+    scale = _BYTES_PER_MIB if family.of == "memory" else 1
+    return "".join(
+        f"{family.name}{labels} {family.value(each) * scale}\n"
+        for labels, each in values.items()
+        if not family.sparse or family.value(each)
+    )

@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import math
 import time
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 
-from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from scheduler_ext import __version__
+from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.extender.answer import Answer
-from scheduler_ext.server.metrics.allocation import AllocationMetrics
-from scheduler_ext.server.metrics.certificate_metrics import CertificateMetrics
-from scheduler_ext.server.metrics.connections import ConnectionMetrics
-from scheduler_ext.server.metrics.families import visible
-from scheduler_ext.server.metrics.fragmentation_metrics import FragmentationMetrics
-from scheduler_ext.server.metrics.gpu_metrics import GpuText
-from scheduler_ext.server.metrics.inventory_metrics import InventoryMetrics
-from scheduler_ext.server.metrics.ledger_metrics import LedgerMetrics
-from scheduler_ext.server.metrics.pending import Pending, PendingMetrics, nobody
-from scheduler_ext.server.metrics.requests import RequestMetrics
-from scheduler_ext.server.metrics.watches import WatchMetrics
+from scheduler_ext.server.http.certificate_dates import not_after
+from scheduler_ext.server.metrics.gauges import Pending, SourceMetrics
+from scheduler_ext.server.metrics.gpu_metrics import GpuText, visible
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.wire.config import Configuration
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# 1 ms times powers of two, as in Kubernetes' own components, and one bucket below, because an answer takes
+# about 1 ms.
+_SECONDS = (0.0005, *(0.001 * 2**n for n in range(13)))
+_NODES = (0, 1, 10, 100, 500, 1000, 5000, 10_000, 50_000, 100_000)
+# All nodes in a filter request have passed kube-scheduler's own filters, which an autoscaler simulates: for
+# the autoscaler, a pod that is refused here already fits. An invalid request concerns no autoscaler.
+_BLIND = tuple(reason.text for reason in REASONS if reason is not INVALID_REQUEST)
 
 
 class Metrics:
@@ -35,7 +44,7 @@ class Metrics:
         self,
         source: Watched,
         config: Configuration,
-        pending: Pending = nobody,
+        pending: Pending = dict,
         certificate_file: Path | None = None,
     ) -> None:
         """``pending`` returns the number of waiting pods by reason; ``certificate_file`` has the certificate
@@ -43,34 +52,73 @@ class Metrics:
         """
         # Otherwise every counter has one more series, which no query uses; the switch is per process.
         disable_created_metrics()  # type: ignore[no-untyped-call]
-        self.registry = CollectorRegistry()
-        self.requests = RequestMetrics(self.registry)
-        build = Gauge("gpu_extender_build_info", "Always 1.", ("version",), registry=self.registry)
+        self._registry = registry = CollectorRegistry()
+        build = Gauge("gpu_extender_build_info", "Always 1.", ("version",), registry=registry)
         build.labels(__version__).set(1)
+        self._durations = Histogram(
+            "gpu_extender_request_duration_seconds",
+            "From the last byte of a request's body to its reply, by verb and HTTP status.",
+            ("verb", "code"),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._asked = Histogram(
+            "gpu_extender_request_nodes",
+            "Nodes in the request (in) and in the reply (out), by verb.",
+            ("verb", "direction"),
+            buckets=_NODES,
+            registry=registry,
+        )
+        self._rejections = Counter(
+            "gpu_extender_rejections", "Nodes refused by filter, by reason.", ("reason",), registry=registry
+        )
+        for reason in REASONS:
+            self._rejections.labels(reason.text)
+        self._blind_rejections = Counter(
+            "gpu_extender_autoscaler_blind_rejections",
+            "Filter calls that refused every node, once for each reason: an autoscaler expects the pod to be "
+            "placed on one of them and adds no node.",
+            ("reason",),
+            registry=registry,
+        )
+        for text in _BLIND:
+            self._blind_rejections.labels(text)
         self._rendering = Lock()
         self._rendered_at = -math.inf
         self._text = (b"", b"")
         resources = config.resource_names()
         self._gpus = GpuText(source, resources, config.memory.headroom_percent, config.metrics.detail)
-        for collector in (
-            InventoryMetrics(source),
-            WatchMetrics(source),
-            LedgerMetrics(source, resources),
-            AllocationMetrics(source),
-            FragmentationMetrics(source),
-            PendingMetrics(pending),
-            ConnectionMetrics(),
-            CertificateMetrics(certificate_file),
-        ):
-            self.registry.register(collector)
+        registry.register(SourceMetrics(source, resources, pending))
+        if certificate_file is not None:
+            # Read at each scrape: the server reads a changed file within a second, or logs why not.
+            Gauge(
+                "gpu_extender_certificate_expiry_timestamp_seconds",
+                "End of the certificate in --tls-cert-file, in seconds since 1970; 0 if the file has none.",
+                registry=registry,
+            ).set_function(lambda: _expiry(certificate_file))
+
+    @lru_cache(maxsize=256)  # noqa: B019 (one of these lives as long as the process)
+    def _duration(self, verb: str, code: int) -> Histogram:
+        # Looking up a child costs more than observing.
+        return self._durations.labels(verb, str(code))
+
+    @lru_cache(maxsize=16)  # noqa: B019
+    def _nodes(self, verb: str) -> tuple[Histogram, Histogram]:
+        return self._asked.labels(verb, "in"), self._asked.labels(verb, "out")
 
     def observe(self, verb: str, code: int, seconds: float) -> None:
         """Count one request."""
-        self.requests.observe(verb, code, seconds)
+        self._duration(verb, code).observe(seconds)
 
     def count(self, verb: str, answer: Answer) -> None:
         """Count the content of a request."""
-        self.requests.count(verb, answer)
+        nodes_in, nodes_out = self._nodes(verb)
+        nodes_in.observe(answer.nodes_in)
+        nodes_out.observe(answer.nodes_out)
+        for reason, count in answer.rejected.items():
+            self._rejections.labels(reason).inc(count)
+            if not answer.nodes_out and reason in _BLIND:
+                self._blind_rejections.labels(reason).inc()
 
     def render(self, asked_at: float = math.inf) -> tuple[bytes, bytes]:
         """The exposition text in two parts. A scrape whose request came (monotonic seconds) before the last
@@ -79,5 +127,13 @@ class Metrics:
         with self._rendering:
             if self._rendered_at <= asked_at:
                 self._rendered_at = time.monotonic()
-                self._text = visible(generate_latest(self.registry)), self._gpus.render()
+                self._text = visible(generate_latest(self._registry)), self._gpus.render()
             return self._text
+
+
+def _expiry(certificate: Path) -> float:
+    try:
+        return not_after(certificate)
+    except (OSError, ValueError):
+        # The expiry of the certificate in use is unknown; it will end as if there were none.
+        return 0.0

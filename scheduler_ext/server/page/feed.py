@@ -8,18 +8,17 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from threading import Event
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from scheduler_ext.background import Background
-from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.recorded import decision_row
 from scheduler_ext.explain.waiting import MOST_LINES
 from scheduler_ext.extender.record import Record
-from scheduler_ext.sources.source_status import Problem, SourceStatus
+from scheduler_ext.sources.source_status import Problem, Source
 from scheduler_ext.views.history import EVERY_S, History, sample
 from scheduler_ext.views.overview_rows import OverviewRows
 from scheduler_ext.views.unusable import fragmentation
@@ -27,7 +26,6 @@ from scheduler_ext.wire.extender_args import encode_json
 
 log = logging.getLogger(__name__)
 
-PendingLines = Callable[[], list[dict[str, Any]]]
 # While the page is open. The ages of all reports take longer, and matter less.
 _LOOK_EVERY_S = 0.8
 _STATUS_EVERY_S = 2.0
@@ -38,17 +36,6 @@ _SAME_S = 5.0
 # A page asks every second, and continues until it is closed.
 _WATCHED_S = 10.0
 _MOST_DECISIONS = 200
-
-
-class Cluster(Protocol):
-    """The subjects of the page."""
-
-    @property
-    def snapshot(self) -> Snapshot | None: ...
-
-    def pending(self) -> Sequence[PendingPod]: ...
-
-    def status(self) -> SourceStatus: ...
 
 
 class Seen(NamedTuple):
@@ -79,9 +66,9 @@ class PageFeed(Background):
 
     def __init__(
         self,
-        source: Cluster,
+        source: Source,
         record: Record,
-        pending_lines: PendingLines,
+        pending_lines: Callable[[], list[dict[str, Any]]],
         resources: ResourceNames,
         headroom_percent: int,
         sample_every_s: float = EVERY_S,

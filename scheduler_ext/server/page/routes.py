@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gzip
+from pathlib import Path
 
 from flask import Blueprint, Response, abort, redirect, request
 from werkzeug.wrappers import Response as AnyResponse
 
-from scheduler_ext.server.page.assets import read_assets
 from scheduler_ext.server.page.feed import PageFeed, Seen
 from scheduler_ext.views.ledger_dump import node_ledger
 from scheduler_ext.views.listing import inventory_list
@@ -20,10 +20,27 @@ _COME_BACK_MS = 1000
 _COME_BACK_SOON_MS = 150
 # Below this size, compressing costs more than the bytes.
 _COMPRESSED_FROM_BYTES = 4096
+_STATIC = Path(__file__).with_name("static")
+# Files of other types (licences, notes) are not served.
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+def read_assets() -> dict[str, tuple[bytes, str]]:
+    """Content and type of the page's own files, by path."""
+    return {
+        file.relative_to(_STATIC).as_posix(): (file.read_bytes(), _TYPES[file.suffix])
+        for file in _STATIC.rglob("*")
+        if file.suffix in _TYPES
+    }
 
 
 def page_blueprint(feed: PageFeed, config: Configuration) -> Blueprint:
-    """The page over a feed that its caller starts and stops."""
+    """The page over a feed that its caller starts and stops. It loads no other files than its own."""
     page = Blueprint("page", __name__)
     assets = read_assets()
 
@@ -37,11 +54,11 @@ def page_blueprint(feed: PageFeed, config: Configuration) -> Blueprint:
 
     @page.get("/page/<path:path>")
     def asset(path: str) -> Response:
-        found = assets.get(path)
-        if found is None:
+        if path not in assets:
             abort(404)
-        response = Response(found.content, content_type=found.content_type)
-        response.set_etag(found.tag)
+        content, content_type = assets[path]
+        response = Response(content, content_type=content_type)
+        response.add_etag()
         # Not cached, so that a new version of the extender shows its new page at once.
         response.headers["Cache-Control"] = "no-cache"
         response.make_conditional(request.environ)

@@ -80,7 +80,7 @@ def test_a_nudge_is_an_annotation_of_the_time(writing: Writing) -> None:
     stamp = seconds(annotations[NUDGE_ANNOTATION])
     assert stamp is not None
     assert abs(stamp - request.at) < 60
-    eventually(lambda: writing.recorder.nudges == 1)
+    eventually(lambda: writing.recorder.nudges.total() == 1)
 
 
 def test_nudges_that_wait_for_one_node_are_one(writing: Writing) -> None:
@@ -155,9 +155,9 @@ def test_a_nudge_that_is_refused_is_tried_until_it_is_written(
     # Events need another right.
     writing.recorder.warn("a", None, "Reason", "note")
     writing.server.log.wait_for(writes(EVENTS))
-    assert writing.recorder.nudges == 0
+    assert writing.recorder.nudges.total() == 0
     refusal.lift()
-    eventually(lambda: writing.recorder.nudges == 1)
+    eventually(lambda: writing.recorder.nudges.total() == 1)
     assert "a" in writing.nudged()
     refused, again = (record.getMessage() for record in caplog.records)
     assert refused.startswith("node a is not annotated, trying again for 300 s; until then refused pods may")
@@ -172,7 +172,7 @@ def test_a_nudge_on_a_node_that_is_gone_is_not_needed(writing: Writing) -> None:
     writing.recorder.nudge("a")
     writing.recorder.nudge("b")
     assert writing.paths(2) == ["a", "b"]
-    eventually(lambda: writing.recorder.nudges == 1)
+    eventually(lambda: writing.recorder.nudges.total() == 1)
     assert dict(writing.recorder.nudge_failures) == {}
 
 
@@ -252,7 +252,7 @@ def test_what_is_refused_of_one_node_holds_up_no_other(writing: Writing) -> None
     for name in "abc":
         writing.recorder.nudge(name)
     writing.recorder._nudge_retry = Retry(writing.transport.server, Backoff(60.0, 60.0), probes=False)
-    eventually(lambda: writing.recorder.nudges == 3)
+    eventually(lambda: writing.recorder.nudges.total() == 3)
     assert refusal.left == 0
     assert writing.nudged() == ["a", "b", "c"]
     assert dict(writing.recorder.nudge_failures) == {"refused": 2}
@@ -290,7 +290,7 @@ def test_a_nudge_that_fails_is_tried_again(
     writing.recorder.nudge("b")
     writing.recorder.start()
     assert writing.paths(4) == ["a", "b", "a", "b"]
-    eventually(lambda: writing.recorder.nudges == 2)
+    eventually(lambda: writing.recorder.nudges.total() == 2)
     assert backoff.asked == [asked, asked]
 
 

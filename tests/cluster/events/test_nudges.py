@@ -77,7 +77,7 @@ def test_what_cures_a_refusal_is_told(
     assert living.nudged() == ["b"]
     annotations = living.server.store.get(NODES, "b").object()["metadata"]["annotations"]
     assert list(annotations) == ["gpu.scheduler-ext.io/inventory-changed"]
-    assert living.live.status().nudges == 2
+    assert living.live._recorder.nudges.total() == 2
 
 
 def test_memory_that_no_pod_gave_back_is_told(living: Living) -> None:
@@ -202,7 +202,7 @@ class TestOfTwoExtenders:
         pair.report("a", gpu(0), gpu(1))
         pair.report("b", gpu(0), gpu(0, "GPU-1"))
         pair.fits("a", TWO)
-        eventually(lambda: pair.live.status().reports_refused == {"b": 1})
+        eventually(lambda: pair.live._report_problems.refusals == {"b": 1})
         looked(pair)
         assert server.log.count(writes()) == 0
 
@@ -223,9 +223,9 @@ class TestOfTwoExtenders:
         pair.start()
         for index in (1, 2):
             pair.report("b", gpu(0), gpu(0, f"GPU-{index}"))
-            eventually(lambda index=index: pair.live.status().reports_refused == {"b": index})  # type: ignore[misc]
+            eventually(lambda index=index: pair.live._report_problems.refusals == {"b": index})  # type: ignore[misc]
         pair.report("a", gpu(0), gpu(0, "GPU-1"))
-        eventually(lambda: pair.live.status().reports_refused == {"a": 1, "b": 2})
+        eventually(lambda: pair.live._report_problems.refusals == {"a": 1, "b": 2})
         pair.report("a", gpu(0, healthy=True))
         looked(pair)
         self.lease(server, "me")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
+from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
 from scheduler_ext.core.node.node_labels import AGENT_LABEL
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
 from tests.agent.fake_kubelet import devices, pod

@@ -1,0 +1,210 @@
+"""The metrics that are read at each scrape: gauges of the source, and the declared counters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+# These declare counters, which have zero values also where nothing counts: an inventory file has no cluster.
+import scheduler_ext.cluster.live
+import scheduler_ext.server.http.cut_connections  # noqa: F401
+from scheduler_ext import counters
+from scheduler_ext.core.node.drift import drift_mib
+from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.sources.source_status import SourceStatus, Watched
+from scheduler_ext.views.node_usage import STATES, pod_usage
+from scheduler_ext.views.per_node import PerNode
+from scheduler_ext.views.unusable import fragmentation_by_model
+
+Family = GaugeMetricFamily | CounterMetricFamily
+Pending = Callable[[], Mapping[str, int]]
+"""The number of waiting pods by reason."""
+
+# The namespaces with a label value of their own: those with the largest requests. The name for all others is
+# not a valid namespace.
+MAX_NAMESPACES = 1000
+OTHERS = "_others"
+_BYTES_PER_MIB = 2**20
+
+
+class SourceMetrics(Collector):
+    """The inventory, its watches, promised GPUs and waiting pods, and every counter that a class declares.
+
+    Values of nodes are computed again only for nodes that changed.
+    """
+
+    def __init__(self, source: Watched, resources: ResourceNames, pending: Pending) -> None:
+        self._source = source
+        self._pending = pending
+
+        def drift(node: Node) -> int | None:
+            shares = node.info.report is not None and node.info.share_node
+            return drift_mib(node.info, resources) if shares else None
+
+        self._drift = PerNode(drift)
+        self._usage = PerNode(lambda node: pod_usage(node.info))
+        self._of_snapshot: tuple[Snapshot, list[Family]] | None = None
+
+    def collect(self) -> Iterator[Family]:
+        snapshot, status = self._source.snapshot, self._source.status()
+        if snapshot is None:
+            yield from self._families(None)
+        else:
+            if self._of_snapshot is None or self._of_snapshot[0] is not snapshot:
+                self._of_snapshot = snapshot, [*self._families(snapshot)]
+            yield from self._of_snapshot[1]
+        yield from _status(status)
+        yield _gauge(
+            "pending_pods",
+            "Pods with a GPU request that wait for a node, by the reason of the node nearest to a fit.",
+            self._pending(),
+            "reason",
+        )
+        for counter in counters.Counter.declared:
+            family = CounterMetricFamily(counter.name, counter.what, labels=counter.labels)
+            yield _filled(family, counter.total())
+
+    def _families(self, snapshot: Snapshot | None) -> Iterator[Family]:
+        states = {"Fresh": 0, "Stale": 0, "Missing": 0}
+        for node in snapshot.nodes.values() if snapshot else ():
+            info = node.info
+            if info.report is not None or info.estimate is not None or info.freshness != "Fresh":
+                states[info.freshness] += 1
+        yield _gauge("inventory_nodes", "Nodes with GPUs by state.", states, "state")
+        generation, kinds = 0, 0
+        if snapshot is not None:
+            generation, kinds = snapshot.generation, len(snapshot.forecast.workload.parts)
+        yield _gauge("snapshot_generation", "Number of changes of the inventory.", generation)
+        yield _gauge("forecast_classes", "Kinds of pods in the demand forecast.", kinds)
+        yield _gauge(
+            "ledger_drift_mib",
+            "GPU memory that pods use beyond their shares, by node of shares.",
+            {node: mib for node, mib in self._drift.of(snapshot).items() if mib is not None},
+            "node",
+        )
+        yield from _fragmentation(snapshot)
+        yield from self._allocation(snapshot)
+
+    def _allocation(self, snapshot: Snapshot | None) -> Iterator[Family]:
+        units: Counter[tuple[str, str]] = Counter()
+        share_mib: Counter[str] = Counter()
+        states: Counter[str] = Counter(dict.fromkeys(STATES, 0))
+        for usage in filter(None, self._usage.of(snapshot).values()):
+            units.update(usage.units)
+            share_mib.update(usage.share_mib)
+            states.update(usage.states)
+        asked: Counter[str] = Counter()
+        for (namespace, _), count in units.items():
+            asked[namespace] += count
+        largest = sorted(asked.keys() | share_mib, key=lambda name: (-asked[name], -share_mib[name], name))
+        kept = {name: name for name in largest[:MAX_NAMESPACES]}
+        gpus: Counter[tuple[str, str]] = Counter()
+        for (namespace, resource), count in units.items():
+            gpus[kept.get(namespace, OTHERS), resource] += count
+        memory: Counter[str] = Counter()
+        for namespace, mib in share_mib.items():
+            memory[kept.get(namespace, OTHERS)] += mib * _BYTES_PER_MIB
+        yield _gauge(
+            "reservations",
+            "Pods with promised GPUs: Assumed (being bound), Confirmed, Nominated (not bound yet).",
+            states,
+            "state",
+        )
+        yield _gauge(
+            "namespace_requested_gpus",
+            "Requested whole GPUs and MIG instances of pods on nodes.",
+            gpus,
+            "namespace",
+            "resource",
+        )
+        yield _gauge(
+            "namespace_requested_memory_bytes",
+            "Requested GPU memory shares of pods on nodes.",
+            memory,
+            "namespace",
+        )
+
+
+def _fragmentation(snapshot: Snapshot | None) -> Iterator[Family]:
+    by_model = fragmentation_by_model(snapshot) if snapshot is not None else {}
+    idle = sum(idle for idle, _ in by_model.values())
+    unusable = sum(lost for _, lost in by_model.values())
+    yield _gauge(
+        "gpus_unallocated",
+        "GPUs and parts of GPUs without a holder: healthy ones without time-slicing and MIG.",
+        {model: idle for model, (idle, _) in by_model.items()},
+        "modelName",
+    )
+    yield _gauge(
+        "gpus_unusable",
+        "The part of the unallocated GPUs that future pods cannot use, weighted by their frequency.",
+        {model: lost for model, (_, lost) in by_model.items()},
+        "modelName",
+    )
+    yield _gauge(
+        "fragmentation_ratio",
+        "The part of the unallocated GPUs that future pods cannot use; 0 if none are unallocated.",
+        unusable / idle if idle else 0.0,
+    )
+
+
+def _status(status: SourceStatus) -> Iterator[Family]:
+    oldest_s = max(status.report_ages_s.values(), default=0.0)
+    for name, what, value in (
+        (
+            "inventory_age_seconds",
+            "Time since the file was read or found unchanged, or since the last event of the quietest watch.",
+            status.age_s,
+        ),
+        (
+            "inventory_broken",
+            "1 while a changed inventory file is refused and the old one is served.",
+            status.broken,
+        ),
+        ("active", "1 where this extender may write to the cluster.", status.active),
+        (
+            "report_age_seconds_max",
+            "The age of the oldest report of a node.",
+            oldest_s,
+        ),
+        ("forecast_age_seconds", "Time since the demand forecast was made.", status.forecast_age_s),
+    ):
+        yield _gauge(name, what, value)
+    yield _gauge(
+        "unplaced_share_pods",
+        "Pods with a share on an unknown GPU: their node takes no new share.",
+        status.unplaced,
+        "node",
+    )
+    yield _gauge(
+        "watch_connected",
+        "1 while the API server answers this watch.",
+        {watch.name: watch.connected for watch in status.watches},
+        "resource",
+    )
+    yield _gauge(
+        "watch_silence_seconds",
+        "Time since the last event of this watch.",
+        {watch.name: watch.silent_s for watch in status.watches},
+        "resource",
+    )
+
+
+def _gauge(
+    name: str, what: str, values: float | Mapping[str, float] | Mapping[tuple[str, str], float], *labels: str
+) -> Family:
+    """A gauge with one value, or with values by its labels."""
+    family = GaugeMetricFamily(f"gpu_extender_{name}", what, labels=labels)
+    return _filled(family, values if isinstance(values, Mapping) else {(): values})
+
+
+def _filled(family: Family, values: Mapping[Any, float]) -> Family:
+    for labels, value in sorted(values.items()):
+        family.add_metric([labels] if isinstance(labels, str) else labels, value)
+    return family
