@@ -22,7 +22,7 @@ from scheduler_ext.cli.output import print_table
 def demo(once: bool, port: int) -> None:
     """Serve a sample inventory and place sample pods on it.
 
-    Sends a dozen pods to the extender, as kube-scheduler would, and prints the decisions.
+    Sends 15 pods to the extender, as kube-scheduler would, and prints the decisions.
     """
     from scheduler_ext.demo.run import run_demo
 
