@@ -163,7 +163,7 @@ def _check_usage(
     if kubeconfig and in_cluster:
         raise click.UsageError("--kubeconfig and --in-cluster are two clusters: give one of them")
     if once and fake is not None and (kubeconfig or in_cluster):
-        raise click.UsageError("--once prints what the file of --fake says: no cluster is asked for that")
+        raise click.UsageError("--once with --fake prints the file; leave out --kubeconfig and --in-cluster")
     if not once and not kubeconfig and not in_cluster:
         raise click.UsageError("nowhere to report to: give --kubeconfig or --in-cluster, or --once to print")
 

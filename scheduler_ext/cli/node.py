@@ -58,7 +58,7 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
     if found["problem"]:
         print_notes([f"its report is refused: {found['problem']}"])
     click.echo(
-        f"{_PROMISED} promised to pods  {_USED} used beyond  {_UNKNOWN} used by nobody known  {_FREE} free"
+        f"{_PROMISED} promised to pods  {_USED} used beyond  {_UNKNOWN} used by no known pod  {_FREE} free"
         + (f"  {_MAYBE} may be held" if found["unattributed"] else "")
     )
     print_notes(each["text"] for each in found["unattributed"])
@@ -68,7 +68,7 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
         click.echo()
     for entry in held["unknownDevices"]:
         who = f"{entry['namespace']}/{entry['name']}"
-        click.echo(printable(f"on a GPU nobody has told: {entry['count']} {entry['resource']} of {who}"))
+        click.echo(printable(f"on an unknown GPU: {entry['count']} {entry['resource']} of {who}"))
 
 
 def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -> None:
@@ -150,7 +150,7 @@ def _parts(memory: dict[str, Any]) -> str:
         ("reserved", "reservedMiB"),
     )
     amounts = (f"{word} {memory[key]:,} MiB" for word, key in parts if memory[key] is not None)
-    return ", ".join(amounts) or "nothing else is known"
+    return ", ".join(amounts) or "no other amounts known"
 
 
 def _amounts(device: dict[str, Any]) -> str:

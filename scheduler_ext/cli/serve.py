@@ -168,7 +168,7 @@ def serve(
         raise click.UsageError(str(error)) from None
     if tls is None and not is_loopback(listen[0]):
         log.warning(
-            "--listen %s:%d without TLS: anybody who reaches this address can ask what fits where; give "
+            "--listen %s:%d without TLS: every host that reaches this address can send requests; give "
             "--tls-cert-file, --tls-key-file and --client-ca-file, or listen on 127.0.0.1",
             *listen,
         )
@@ -192,7 +192,7 @@ def tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Pat
         return None
     raise click.UsageError(
         f"missing {' and '.join(missing)}: TLS takes the server's certificate, its key, and the CA of the "
-        f"clients, because without client certificates anybody could ask; give all three or none"
+        f"clients, because without client certificates every client could ask; give all three or none"
     )
 
 

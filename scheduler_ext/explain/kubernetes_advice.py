@@ -12,9 +12,9 @@ from scheduler_ext.explain.unoffered import one_of
 
 _NAMED = 5
 _REMEDIES = {
-    "NotOffered": "its own filters refuse it, and the pod's events tell which, or it looks at few nodes "
+    "NotOffered": "its own filters refuse it (see the pod's events), or it examines few nodes "
     "(percentageOfNodesToScore)",
-    "NodeName": "leave spec.nodeName out, which skips scheduling besides",
+    "NodeName": "leave spec.nodeName out; with it, a pod skips the scheduler",
     "TaintToleration": "tolerate the taint in spec.tolerations, if the pod may be there",
     "NodeAffinity": "change spec.nodeSelector or the node affinity, or label nodes so",
     "NodeResourcesFit": "ask less of it, wait for other pods, or add nodes",

@@ -44,11 +44,11 @@ def unattributed(info: NodeInfo, unknown: Mapping[str, int], share: str) -> list
             what = f"{count:,} MIG instance{'s' * (count > 1)}"
         else:
             what = f"{count:,} {'replica' if shared else 'GPU'}{'s' * (count > 1)}"
-        text = f"at least {what} held, which is not known"
+        text = f"at least {what} held, devices unknown"
         found.append({"resource": resource, "count": count, "text": text})
     if shares := unknown_shares(info):
         what = f"{len(shares):,} memory share{'s' * (len(shares) > 1)} of {sum(shares):,} MiB"
-        text = f"at least {what} held, on which GPU is not known: counted on every GPU"
+        text = f"at least {what} held, GPU unknown: counted on every GPU"
         found.append({"resource": share, "count": len(shares), "text": text})
     return found
 

@@ -82,7 +82,7 @@ class TestUsage:
             ),
             pytest.param(
                 ["--once", "--fake", "x", "--in-cluster"],
-                "no cluster is asked for that",
+                "leave out --kubeconfig and --in-cluster",
                 id="a cluster for a file",
             ),
             pytest.param(["--once", "--interval", "0s"], "0s is outside 0.05s to 60s", id="no interval"),

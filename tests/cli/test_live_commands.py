@@ -252,8 +252,8 @@ def test_gpus_that_pods_hold_without_the_agent_having_seen_which(tmp_path: Path)
     rows = {line.split()[0]: re.split(r"   +", line) for line in out.splitlines()}
     assert (rows["eight"][6], rows["eight"][8]) == ("4", f"{4 * 81920} of {8 * 81920}")
     assert (rows["sliced"][6], rows["sliced"][9]) == ("1", "1x1g.10gb")
-    assert "Note: eight: at least 4 GPUs held, which is not known" in out
-    assert "Note: sliced: at least 1 × 1g.10gb held, which is not known" in out
+    assert "Note: eight: at least 4 GPUs held, devices unknown" in out
+    assert "Note: sliced: at least 1 × 1g.10gb held, devices unknown" in out
     _, out, _ = inventory_of(path, "-o", "wide")
     lines = [line.split() for line in out.splitlines() if line.startswith("eight")]
     assert {(line[-3], line[-2]) for line in lines} == {("≥0", "≤81920")}
@@ -283,7 +283,7 @@ def test_a_node_whose_held_gpus_are_not_known(without: World) -> None:
         kind = {"Node": NODES, "GPUNode": GPU_NODES, "Pod": PODS}[each["kind"]]
         without.server.store.put(kind, each)
     _, out, _ = without.run("node", "eight")
-    assert "Note: at least 4 GPUs held, which is not known" in out
+    assert "Note: at least 4 GPUs held, devices unknown" in out
     assert out.count(f"[{'?' * 40}] at most 81,920 of 81,920 MiB free, may be held") == 8
     assert "4 nvidia.com/gpu of default/train" in out
     _, out, _ = without.run("node", "sliced")

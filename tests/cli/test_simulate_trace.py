@@ -216,7 +216,7 @@ def test_settings(args: tuple[str, ...]) -> None:
         ),
         pytest.param(("--policy", "fgd", "--priorities", "qos"), "take --protocol churn", id="priorities"),
         pytest.param(
-            ("--policy", "fgd", "--lifetimes", "5"), "--lifetimes: nobody leaves in inflation", id="lifetimes"
+            ("--policy", "fgd", "--lifetimes", "5"), "--lifetimes: no pod leaves in inflation", id="lifetimes"
         ),
         pytest.param(("--policy", "fgd", "--jobs", "0"), "'--jobs': 0 runs at a time", id="no jobs"),
         pytest.param(("--jobs", "-2"), "'--jobs': -2 runs at a time", id="all but one core"),

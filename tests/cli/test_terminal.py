@@ -163,7 +163,7 @@ def test_a_bar_is_coloured_by_runs_and_its_node_told_as_piped(tmp_path: Path) ->
     runs = [("\x1b[34m", "#" * 10), ("\x1b[36m", "+" * 10), ("\x1b[31m", "!" * 5)]
     assert "".join(f"{colour}{cells}\x1b[0m" for colour, cells in runs) in shown
     # Rows without a GPU are visibly apart from the last GPU.
-    assert plain.endswith("\n\non a GPU nobody has told: 1 nvidia.com/gpu of default/lost\n")
+    assert plain.endswith("\n\non an unknown GPU: 1 nvidia.com/gpu of default/lost\n")
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ return decodeNode(row).sum.idle;
         pytest.param(
             (gpu_node("n", [gpu(i) for i in range(4)]), pod("p", {WHOLE: "3"}, on="n")),
             1,
-            id="three are held, which is not known",
+            id="three are held, devices unknown",
         ),
         pytest.param(
             (

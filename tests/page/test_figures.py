@@ -80,18 +80,18 @@ def shown() -> Iterator[Browser]:
 class TestHeldWhichIsNotKnown:
     def test_a_card_says_how_many_and_no_gpu_is_free_for_sure(self, shown: Browser) -> None:
         text = card(shown, "eight")
-        assert "at least 4 GPUs held, which is not known" in text
+        assert "at least 4 GPUs held, devices unknown" in text
         assert text.count("at most 79.4 GiB free: a pod may hold it") == 8
         assert text.count("≤ 79.4 GiB") == 8
 
     def test_an_instance_may_be_held(self, shown: Browser) -> None:
         text = card(shown, "sliced")
-        assert "at least 1 × 1g.10gb held, which is not known" in text
+        assert "at least 1 × 1g.10gb held, devices unknown" in text
         assert text.count("may be held") == 2
 
     def test_replicas_are_held_at_least(self, shown: Browser) -> None:
         text = card(shown, "slices")
-        assert "at least 3 replicas held, which is not known" in text
+        assert "at least 3 replicas held, devices unknown" in text
         assert text.count("≥ 0 of 4 replicas held") == 2
 
     def test_sums_are_without_what_is_held(self, shown: Browser) -> None:
@@ -108,7 +108,7 @@ class TestHeldWhichIsNotKnown:
         )
         shown.eventually(lambda: "default/train" in shown.text("#detail"), "the details are shown")
         text = shown.text("#detail")
-        assert "at least 4 GPUs held, which is not known" in text
+        assert "at least 4 GPUs held, devices unknown" in text
         assert (text.count("≤ 79.4 GiB"), text.count("may be held")) == (8, 8)
         assert "nobody" not in text
         shown.script("document.querySelector('dialog').close()")

@@ -257,7 +257,7 @@ FOUR_OF_EIGHT = (gpu_node("n", [gpu(index) for index in range(8)]), pod("p", {WH
 def test_gpus_held_on_devices_that_are_not_known_are_not_free() -> None:
     (item,) = listed(*FOUR_OF_EIGHT)["items"]
     assert item["unknownDeviceGpus"] == 4
-    text = "at least 4 GPUs held, which is not known"
+    text = "at least 4 GPUs held, devices unknown"
     assert item["unattributed"] == [{"resource": WHOLE, "count": 4, "text": text}]
     memory = [each["memory"] for each in item["devices"]]
     assert (
@@ -315,7 +315,7 @@ def test_an_instance_that_may_be_held_says_so() -> None:
 )
 def test_what_is_held_is_said_in_words(objects: tuple[Json, ...], text: str) -> None:
     (item,) = listed(*objects)["items"]
-    assert [each["text"] for each in item["unattributed"]] == [f"at least {text}, which is not known"]
+    assert [each["text"] for each in item["unattributed"]] == [f"at least {text}, devices unknown"]
 
 
 TWO_GPUS = gpu_node("n", [gpu(0), gpu(1)])
@@ -328,7 +328,7 @@ def shares_said(*objects: Json) -> list[Json]:
 
 def test_shares_on_gpus_that_are_not_known_are_said_in_words() -> None:
     pods = pod("p", {SHARE: "20000"}, on="n"), pod("q", {SHARE: "50000"}, on="n")
-    text = "2 memory shares of 70,000 MiB held, on which GPU is not known: counted on every GPU"
+    text = "2 memory shares of 70,000 MiB held, GPU unknown: counted on every GPU"
     assert shares_said(TWO_GPUS, *pods) == [{"resource": SHARE, "count": 2, "text": f"at least {text}"}]
 
 

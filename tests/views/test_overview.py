@@ -120,14 +120,14 @@ def test_a_node_known_by_labels_says_how_many_and_what() -> None:
 def test_pods_of_a_node_known_by_labels_hold_a_part_of_its_gpus() -> None:
     row = row_of(node("n", {WHOLE: "8"}, labels=GFD_H100), pod("p", {WHOLE: "2"}, on="n"))
     assert row is not None
-    assert row[6] == ["at least 2 GPUs held, which is not known"]
+    assert row[6] == ["at least 2 GPUs held, devices unknown"]
     assert row[7][0][2] == [[i, 0.25] for i in range(8)]
 
 
 def test_a_gpu_that_may_be_held_says_what_is_so_if_it_is_not() -> None:
     row = row_of(gpu_node("n", [gpu(0), gpu(1)]), pod("p", {WHOLE: "1"}, on="n"))
     assert row is not None
-    assert row[6] == ["at least 1 GPU held, which is not known"]
+    assert row[6] == ["at least 1 GPU held, devices unknown"]
     maybe = {"maybe": [0, 81920, 0.0]}
     assert row[7][0][2] == [
         [0, 0, 81920, 0, None, 0, 1.0, maybe],

@@ -168,7 +168,7 @@ def trace(
     """
     _check(nodes, pods, protocol, priorities)
     if protocol != "churn" and _given(ctx, "lifetimes"):
-        raise click.UsageError("--lifetimes: nobody leaves in inflation; take --protocol churn")
+        raise click.UsageError("--lifetimes: no pod leaves in inflation; take --protocol churn")
     if nodes is not None:
         _check_nothing_is_generated(ctx)
     if config_file is not None and Default.name not in policies:
@@ -219,7 +219,7 @@ def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: 
     if len({path.stem for path in pods}) < len(pods):
         raise click.UsageError("--pods: two files have the same name, by which their results are known")
     if priorities != "none" and protocol != "churn":
-        raise click.UsageError("--priorities: nobody is evicted by inflation; take --protocol churn")
+        raise click.UsageError("--priorities: no pod is evicted in inflation; take --protocol churn")
 
 
 def _report_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:

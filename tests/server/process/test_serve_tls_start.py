@@ -32,7 +32,7 @@ def test_some_of_the_flags_are_a_usage_error(files: TlsFiles, given: list[str], 
     arguments = [part for flag in given for part in (flag, str(paths[flag]))]
     error = usage_error(*arguments)
     assert error.startswith(f"Error: missing {missing}: TLS takes ")
-    assert "without client certificates anybody could ask" in error
+    assert "without client certificates every client could ask" in error
 
 
 @pytest.mark.parametrize(
@@ -104,6 +104,9 @@ def test_an_address_that_others_reach_without_tls_is_warned_of(
         lines = [line for line in server.lines if "WARNING" in line]
         assert len(lines) == warned
         if warned:
-            assert f"--listen {listen} without TLS: anybody who reaches this address can ask" in lines[0]
+            assert (
+                f"--listen {listen} without TLS: every host that reaches this address can send requests"
+                in lines[0]
+            )
             assert f"give {CERT}, {KEY} and {CA}, or listen on 127.0.0.1" in lines[0]
         assert sum(bool(READY.match(line)) for line in server.lines) == 1
