@@ -1,4 +1,4 @@
-"""The parts of Kubernetes objects that this extender reads, decoded like Go's JSON decoder.
+"""Kubernetes' objects, reduced to the fields that this extender reads, decoded like Go's JSON decoder.
 
 null means absent for every field, unknown fields are skipped, and of duplicate keys the last wins (msgspec
 does both). Quantities stay undecoded text until they are needed, because the API accepts strings and bare
@@ -7,13 +7,14 @@ numbers alike and most are never needed.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.wire.decoding import decode_answer
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Quantities = dict[str, Raw]
@@ -25,8 +26,6 @@ class KubeStruct(Struct, rename="camel", gc=False, omit_defaults=True):
 
 
 class ObjectMeta(KubeStruct):
-    """Kubernetes' ObjectMeta; only the fields that are read."""
-
     name: str | None = None
     namespace: str | None = None
     uid: str | None = None
@@ -37,23 +36,25 @@ class ObjectMeta(KubeStruct):
     resource_version: str | None = None
 
 
-class ResourceRequirements(KubeStruct):
-    """Kubernetes' ResourceRequirements; only the fields that are read."""
+class Header(KubeStruct):
+    """The fields that every object has."""
 
+    kind: str | None = None
+    api_version: str | None = None
+    metadata: ObjectMeta | None = None
+
+
+class ResourceRequirements(KubeStruct):
     requests: Quantities | None = None
     limits: Quantities | None = None
     claims: list[Raw] | None = None
 
 
 class ContainerPort(KubeStruct):
-    """Kubernetes' ContainerPort; only the fields that are read."""
-
     host_port: Int32 | None = None
 
 
 class Container(KubeStruct):
-    """Kubernetes' Container; only the fields that are read."""
-
     name: str | None = None
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
@@ -61,8 +62,6 @@ class Container(KubeStruct):
 
 
 class Toleration(KubeStruct):
-    """Kubernetes' Toleration; only the fields that are read."""
-
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -70,65 +69,41 @@ class Toleration(KubeStruct):
 
 
 class Requirement(KubeStruct):
-    """Kubernetes' Requirement; only the fields that are read."""
-
     key: str | None = None
     operator: str | None = None
     values: list[str] | None = None
 
 
 class NodeSelectorTerm(KubeStruct):
-    """Kubernetes' NodeSelectorTerm; only the fields that are read."""
-
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
 
 
 class NodeSelector(KubeStruct):
-    """Kubernetes' NodeSelector; only the fields that are read."""
-
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
-class NodeAffinity(KubeStruct):
-    """Kubernetes' NodeAffinity; only the fields that are read."""
-
-    required: NodeSelector | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: list[Raw] | None = msgspec.field(
-        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
+class NodeAffinity(KubeStruct, rename="{}DuringSchedulingIgnoredDuringExecution".format):
+    required: NodeSelector | None = None
+    preferred: list[Raw] | None = None
 
 
-class PodAffinity(KubeStruct):
-    """Kubernetes' PodAffinity; only the fields that are read."""
-
-    required: list[Raw] | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: list[Raw] | None = msgspec.field(
-        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
+class PodAffinity(KubeStruct, rename="{}DuringSchedulingIgnoredDuringExecution".format):
+    required: list[Raw] | None = None
+    preferred: list[Raw] | None = None
 
 
 class Affinity(KubeStruct):
-    """Kubernetes' Affinity; only the fields that are read."""
-
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
 class TopologySpreadConstraint(KubeStruct):
-    """Kubernetes' TopologySpreadConstraint; only the fields that are read."""
-
     when_unsatisfiable: str | None = None
 
 
 class PodSpec(KubeStruct):
-    """Kubernetes' PodSpec; only the fields that are read."""
-
     containers: list[Container | None] | None = None
     init_containers: list[Container | None] | None = None
     node_name: str | None = None
@@ -148,8 +123,6 @@ class PodSpec(KubeStruct):
 
 
 class PodCondition(KubeStruct):
-    """Kubernetes' PodCondition; only the fields that are read."""
-
     type: str | None = None
     status: str | None = None
     reason: str | None = None
@@ -157,8 +130,6 @@ class PodCondition(KubeStruct):
 
 
 class PodStatus(KubeStruct):
-    """Kubernetes' PodStatus; only the fields that are read."""
-
     phase: str | None = None
     conditions: list[PodCondition] | None = None
     start_time: str | None = None
@@ -166,49 +137,34 @@ class PodStatus(KubeStruct):
 
 
 class Pod(KubeStruct):
-    """Kubernetes' Pod; only the fields that are read."""
-
     metadata: ObjectMeta | None = None
     spec: PodSpec | None = None
     status: PodStatus | None = None
 
 
 class Taint(KubeStruct):
-    """Kubernetes' Taint; only the fields that are read."""
-
     key: str | None = None
     value: str | None = None
     effect: str | None = None
 
 
 class NodeSpec(KubeStruct):
-    """Kubernetes' NodeSpec; only the fields that are read."""
-
     unschedulable: bool | None = None
     taints: list[Taint] | None = None
 
 
 class NodeStatus(KubeStruct):
-    """Kubernetes' NodeStatus; only the fields that are read."""
-
     capacity: Quantities | None = None
     allocatable: Quantities | None = None
 
 
 class Node(KubeStruct):
-    """Kubernetes' Node; only the fields that are read."""
-
     metadata: ObjectMeta | None = None
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
 
-def read_node(body: bytes) -> Node:
-    """A Node from the API server. Raises ClusterError."""
-    try:
-        return msgspec.json.decode(body, type=Node)
-    except msgspec.MsgspecError as error:
-        raise ClusterError(f"a Node that is none: {error}") from None
+read_node = partial(decode_answer, Node)
 
 
 def quantity_text(raw: Raw) -> str:
@@ -233,6 +189,3 @@ def strings(mapping: Strings | None) -> dict[str, str]:
     if None not in mapping.values():
         return mapping  # type: ignore[return-value]  # just checked
     return {key: value for key, value in mapping.items() if value is not None}
-
-
-Json = dict[str, Any]
