@@ -21,8 +21,8 @@ from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.durations import duration_s
 from scheduler_ext.wire.reservation import RESERVATIONS, GpuReservation, reservation
+from scheduler_ext.wire.times import duration_s
 from scheduler_ext.wire.watching import Decoder
 
 

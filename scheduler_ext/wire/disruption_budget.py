@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from scheduler_ext.core.intree import Requirement
 from scheduler_ext.core.preemption.disruption import Budget, Selector
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.kube import requirements
 
 
 class LabelSelector(kube.KubeStruct):
@@ -17,30 +17,22 @@ class LabelSelector(kube.KubeStruct):
 
 
 class PodDisruptionBudgetSpec(kube.KubeStruct):
-    """Kubernetes' PodDisruptionBudgetSpec; only the fields that are read."""
-
     selector: LabelSelector | None = None
 
 
 class PodDisruptionBudgetStatus(kube.KubeStruct):
-    """Kubernetes' PodDisruptionBudgetStatus; only the fields that are read."""
-
     disruptions_allowed: kube.Int32 | None = None
     disrupted_pods: dict[str, Raw] | None = None
 
 
 class PodDisruptionBudget(kube.KubeStruct):
-    """Kubernetes' PodDisruptionBudget; only the fields that are read."""
-
     metadata: kube.ObjectMeta | None = None
     spec: PodDisruptionBudgetSpec | None = None
     status: PodDisruptionBudgetStatus | None = None
 
 
 def budget(read: PodDisruptionBudget) -> Budget:
-    """The disruptions that a PodDisruptionBudget allows; none before its controller has written its
-    status.
-    """
+    """The disruptions that are allowed; none before the controller has written the status."""
     metadata, status = read.metadata or kube.ObjectMeta(), read.status or PodDisruptionBudgetStatus()
     selector = read.spec.selector if read.spec is not None else None
     return Budget(
@@ -55,10 +47,4 @@ def budget(read: PodDisruptionBudget) -> Budget:
 def _selector(selector: LabelSelector) -> Selector:
     # A null value is an empty one, as in Go: without it the selector would match more pods than it should.
     labels = {key: value or "" for key, value in (selector.match_labels or {}).items()}
-    return Selector(
-        labels,
-        tuple(
-            Requirement(each.key or "", each.operator or "", tuple(each.values or ()))
-            for each in selector.match_expressions or ()
-        ),
-    )
+    return Selector(labels, requirements(selector.match_expressions))

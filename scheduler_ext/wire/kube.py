@@ -13,6 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from scheduler_ext.core import intree
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.wire.decoding import decode_answer
 
@@ -189,3 +190,11 @@ def strings(mapping: Strings | None) -> dict[str, str]:
     if None not in mapping.values():
         return mapping  # type: ignore[return-value]  # just checked
     return {key: value for key, value in mapping.items() if value is not None}
+
+
+def requirements(entries: list[Requirement] | None) -> tuple[intree.Requirement, ...]:
+    """The requirements of a selector, as core values."""
+    return tuple(
+        intree.Requirement(each.key or "", each.operator or "", tuple(each.values or ()))
+        for each in entries or ()
+    )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Requirement, Toleration, effective_requests
+from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Toleration, effective_requests
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.request.pod_kinds import task_class
 from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
@@ -24,7 +24,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.wishes import resource_hint, wished_models
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import pod_cpu_milli
-from scheduler_ext.wire.kube import quantity_text, strings
+from scheduler_ext.wire.kube import quantity_text, requirements, strings
 from scheduler_ext.wire.redacted import redacted_pod
 from scheduler_ext.wire.times import seconds
 
@@ -242,7 +242,7 @@ def pod_needs(pod: kube.Pod) -> PodNeeds:
     if spec.affinity and spec.affinity.node_affinity and spec.affinity.node_affinity.required:
         terms = spec.affinity.node_affinity.required.node_selector_terms or ()
         required = tuple(
-            NodeSelectorTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
+            NodeSelectorTerm(requirements(term.match_expressions), requirements(term.match_fields))
             for term in terms
         )
     return PodNeeds(
@@ -293,10 +293,6 @@ def resource_names(spec: kube.PodSpec) -> list[str]:
     """Every resource that a container requests, each once, by name."""
     asked = [container.resources for container, _ in _containers(spec) if container.resources is not None]
     return sorted({name for each in asked for name in (*(each.requests or ()), *(each.limits or ()))})
-
-
-def _requirements(entries: list[kube.Requirement] | None) -> tuple[Requirement, ...]:
-    return tuple(Requirement(e.key or "", e.operator or "", tuple(e.values or ())) for e in entries or ())
 
 
 def not_modelled(pod: kube.Pod) -> list[str]:
