@@ -29,8 +29,8 @@ class _ExtenderArgs(Struct, rename="pascal", gc=False):
 class ExtenderArgs(Struct, frozen=True):
     """A filter or prioritize request: the pod and either names or whole Node objects.
 
-    ``raw_pod`` is the pod byte for byte, undecoded: kube-scheduler sends the same bytes for filter and
-    prioritize. ``raw_nodes`` are the Node objects byte for byte, for the reply; None in the names form.
+    ``raw_pod`` is undecoded: kube-scheduler sends the same bytes for filter and prioritize. ``raw_nodes`` are
+    the bytes of the Node objects, for the reply; None in the names form.
     """
 
     raw_pod: bytes
@@ -53,8 +53,6 @@ class _FilterResult(Struct, rename="pascal"):
 
 
 class HostPriority(Struct, rename="pascal", gc=False):
-    """One node's points."""
-
     host: str
     score: int
 
@@ -71,11 +69,7 @@ def decode_pod(raw_pod: bytes) -> kube.Pod:
 
 
 def decode_args(body: bytes) -> ExtenderArgs:
-    """A filter or prioritize request with its pod still undecoded. Raises RequestError (400) naming the
-    problem.
-
-    A request with both forms null or absent concerns no node, as in Go.
-    """
+    """A filter or prioritize request; both forms null or absent: no node, as in Go. Raises RequestError."""
     args = decode_body(_args_decoder, body)
     raw_pod = bytes(args.pod)
     if raw_pod == b"null":
@@ -89,22 +83,17 @@ def decode_args(body: bytes) -> ExtenderArgs:
 
 
 def encode_filter_result(
-    args: ExtenderArgs,
-    passed: list[int],
-    refused: dict[str, str],
-    rescuable: dict[str, str] | None = None,
+    args: ExtenderArgs, passed: list[int], refused: dict[str, str], rescuable: dict[str, str] | None = None
 ) -> bytes:
-    """The reply to filter: the nodes that passed, by position and in the request's form, and why the others
-    failed.
+    """The reply to filter: the positions of nodes that passed, and why the others failed.
 
     A failed node is unresolvable unless it is in ``rescuable``: kube-scheduler's preemption (up to 1.37) runs
     without extenders, so it would search for victims in vain, and try the pod again hundreds of times a
     second.
     """
-    if args.raw_nodes is not None:
-        items = [args.raw_nodes[i] for i in passed]
-        return _encoder.encode(_FilterResult({"items": items}, None, rescuable or {}, refused))
-    return _encoder.encode(_FilterResult(None, [args.names[i] for i in passed], rescuable or {}, refused))
+    nodes = {"items": [args.raw_nodes[i] for i in passed]} if args.raw_nodes is not None else None
+    names = [args.names[i] for i in passed] if nodes is None else None
+    return _encoder.encode(_FilterResult(nodes, names, rescuable or {}, refused))
 
 
 def encode_priorities(names: Iterable[str], points: Iterable[int]) -> bytes:
@@ -112,6 +101,4 @@ def encode_priorities(names: Iterable[str], points: Iterable[int]) -> bytes:
     return _encoder.encode(list(map(HostPriority, names, points)))
 
 
-def encode_json(value: object) -> bytes:
-    """Any plain value as JSON."""
-    return _encoder.encode(value)
+encode_json = _encoder.encode

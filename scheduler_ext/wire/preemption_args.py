@@ -8,7 +8,7 @@ written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -21,6 +21,7 @@ from scheduler_ext.wire.decoding import decode_body
 _KIND = "ExtenderPreemptionArgs"
 # Go has an int64. No node has this many pods, and sums with this number must not overflow.
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_Pod = TypeVar("_Pod")
 # The longest possible node name is shown whole.
 _SHOWN_CHARS = 253
 
@@ -31,22 +32,17 @@ class _Args(Struct, rename="pascal", gc=False):
     node_name_to_meta_victims: dict[str, Raw] | None = None
 
 
-class _Victims(Struct, rename="pascal", gc=False):
-    pods: list[kube.Pod] | None = None
-    violations: _Count | None = msgspec.field(default=None, name="NumPDBViolations")
-
-
 class _MetaPod(Struct, gc=False):
     uid: str | None = msgspec.field(default=None, name="UID")
 
 
-class _MetaVictims(Struct, rename="pascal", gc=False):
-    pods: list[_MetaPod] | None = None
+class _Victims(Struct, Generic[_Pod], rename="pascal", gc=False):
+    pods: list[_Pod] | None = None
     violations: _Count | None = msgspec.field(default=None, name="NumPDBViolations")
 
 
 class _Result(Struct, rename="pascal"):
-    node_name_to_meta_victims: dict[str, _MetaVictims]
+    node_name_to_meta_victims: dict[str, _Victims[_MetaPod]]
 
 
 class Proposal(Struct, frozen=True):
@@ -75,8 +71,8 @@ class PreemptionArgs(Struct, frozen=True):
 
 _args_decoder = msgspec.json.Decoder(_Args)
 _pod_decoder = msgspec.json.Decoder(kube.Pod)
-_victims_decoder = msgspec.json.Decoder(_Victims)
-_meta_decoder = msgspec.json.Decoder(_MetaVictims)
+_victims_decoder = msgspec.json.Decoder(_Victims[kube.Pod])
+_meta_decoder = msgspec.json.Decoder(_Victims[_MetaPod])
 _encoder = msgspec.json.Encoder()
 
 
@@ -90,37 +86,29 @@ def decode_preemption(body: bytes) -> PreemptionArgs:
     raw_pod = bytes(args.pod)
     if raw_pod == b"null":
         raise RequestError(400, f"Pod: missing; send an extender/v1 {_KIND}")
-    if args.node_name_to_victims:
-        return PreemptionArgs(
-            raw_pod, {name: _whole(name, raw) for name, raw in args.node_name_to_victims.items()}
-        )
-    metas = args.node_name_to_meta_victims or {}
-    return PreemptionArgs(raw_pod, {name: _meta(name, raw) for name, raw in metas.items()})
+    whole, metas = args.node_name_to_victims or {}, args.node_name_to_meta_victims or {}
+    proposals = {name: _proposal(name, raw, whole=bool(whole)) for name, raw in (whole or metas).items()}
+    return PreemptionArgs(raw_pod, proposals)
 
 
-def _whole(node: str, raw: Raw) -> Proposal:
-    where = f"NodeNameToVictims.{node[:_SHOWN_CHARS]}."
+def _proposal(node: str, raw: Raw, *, whole: bool) -> Proposal:
+    """The proposal for a node, with ``whole`` pods or their uids alone."""
+    form, field = ("Victims", "metadata.uid") if whole else ("MetaVictims", "UID")
+    where = f"NodeNameTo{form}.{node[:_SHOWN_CHARS]}."
     if bytes(raw) == b"null":
         return Proposal()
-    victims = decode_body(_victims_decoder, bytes(raw), where, _KIND)
-    pods = tuple(victims.pods or ())
-    uids = [pod.metadata.uid if pod.metadata is not None else None for pod in pods]
-    return Proposal(_known(uids, where, "metadata.uid"), victims.violations or 0, pods)
-
-
-def _meta(node: str, raw: Raw) -> Proposal:
-    where = f"NodeNameToMetaVictims.{node[:_SHOWN_CHARS]}."
-    if bytes(raw) == b"null":
-        return Proposal()
-    victims = decode_body(_meta_decoder, bytes(raw), where, _KIND)
-    return Proposal(_known([pod.uid for pod in victims.pods or ()], where, "UID"), victims.violations or 0)
-
-
-def _known(uids: list[str | None], where: str, field: str) -> tuple[str, ...]:
+    pods: tuple[kube.Pod, ...] = ()
+    if whole:
+        victims = decode_body(_victims_decoder, bytes(raw), where, _KIND)
+        pods, violations = tuple(victims.pods or ()), victims.violations
+        uids = [pod.metadata.uid if pod.metadata is not None else None for pod in pods]
+    else:
+        metas = decode_body(_meta_decoder, bytes(raw), where, _KIND)
+        uids, violations = [pod.uid for pod in metas.pods or ()], metas.violations
     for i, uid in enumerate(uids):
         if not uid:
             raise RequestError(400, f"{where}Pods[{i}].{field}: missing; a victim is known by its uid")
-    return tuple(uid for uid in uids if uid)
+    return Proposal(tuple(filter(None, uids)), violations or 0, pods)
 
 
 def encode_victims(chosen: Mapping[str, Victims]) -> bytes:
@@ -128,7 +116,7 @@ def encode_victims(chosen: Mapping[str, Victims]) -> bytes:
     return _encoder.encode(
         _Result(
             {
-                name: _MetaVictims([_MetaPod(uid) for uid in victims.uids], victims.violations)
+                name: _Victims([_MetaPod(uid) for uid in victims.uids], victims.violations)
                 for name, victims in chosen.items()
                 if victims.uids
             }
