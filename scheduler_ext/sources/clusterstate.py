@@ -11,8 +11,7 @@ from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, Workload
 from scheduler_ext.sources.inventory_file import load_objects
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.listed_demand import workload_of
-from scheduler_ext.wire.objects import Objects, assemble, refuse_without_nodes, waiting
+from scheduler_ext.wire.objects import Objects, assemble, refuse_without_nodes, waiting, workload_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,15 @@ from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.files import FileTooLargeError, read_file
-from scheduler_ext.wire.listed_demand import workload_of
 from scheduler_ext.wire.node_info import node_constraints
-from scheduler_ext.wire.objects import Objects, assemble, read_objects, refuse_without_nodes, waiting
+from scheduler_ext.wire.objects import (
+    Objects,
+    assemble,
+    read_objects,
+    refuse_without_nodes,
+    waiting,
+    workload_of,
+)
 
 # The order of the last good reports: (bootID, sequence) by node.
 Sequences = Mapping[str, tuple[str | None, int | None]]

@@ -31,6 +31,11 @@ class Manifest:
         """metadata.name, empty if there is none."""
         return (self.pod.metadata.name if self.pod.metadata else None) or ""
 
+    @property
+    def namespace(self) -> str | None:
+        """metadata.namespace."""
+        return self.pod.metadata.namespace if self.pod.metadata else None
+
     def notes(self) -> list[str]:
         """Notes that a reader of an answer about this pod needs."""
         if self.workload is None:
@@ -55,11 +60,10 @@ def distinct(manifests: Iterable[Manifest]) -> list[Manifest]:
     for manifest in manifests:
         if manifest.workload is not None and pod_name(manifest.pod) in taken:
             kind = manifest.workload.partition(" ")[0].lower()
-            namespace = manifest.pod.metadata.namespace if manifest.pod.metadata else None
-            manifest = manifest.named(f"{manifest.name}-{kind}", namespace)
+            manifest = manifest.named(f"{manifest.name}-{kind}", manifest.namespace)
         taken.add(pod_name(manifest.pod))
         named.append(manifest)
-    refuse_same_pods([manifest.pod for manifest in named])
+    refuse_same_pods(manifest.pod for manifest in named)
     return named
 
 
@@ -70,7 +74,7 @@ def in_namespace(manifests: Iterable[Manifest], namespace: str, *, only: bool) -
     """
     placed = []
     for manifest in manifests:
-        named = (manifest.pod.metadata.namespace if manifest.pod.metadata else None) or namespace
+        named = manifest.namespace or namespace
         if only and named != namespace:
             raise InventoryError(
                 f"Pod {pod_name(manifest.pod)} is not in namespace {namespace}; give -n {named}, or none"
@@ -92,9 +96,8 @@ def every_pod(manifests: Iterable[Manifest]) -> list[kube.Pod]:
     for each in manifests:
         if each.copies in (None, 1):
             pods.append(each.pod)
-            continue
-        namespace = each.pod.metadata.namespace if each.pod.metadata else None
-        pods += [each.named(f"{each.name}-{i}", namespace).pod for i in range(each.copies or 0)]
+        else:
+            pods += [each.named(f"{each.name}-{i}", each.namespace).pod for i in range(each.copies or 0)]
     refuse_same_pods(pods)
     return pods
 
