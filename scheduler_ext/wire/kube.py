@@ -198,3 +198,8 @@ def requirements(entries: list[Requirement] | None) -> tuple[intree.Requirement,
         intree.Requirement(each.key or "", each.operator or "", tuple(each.values or ()))
         for each in entries or ()
     )
+
+
+def listed(annotation: str) -> tuple[str, ...]:
+    """The parts of an annotation that are separated by commas."""
+    return tuple(part for part in map(str.strip, annotation.split(",")) if part)

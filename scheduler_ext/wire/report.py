@@ -19,7 +19,7 @@ from scheduler_ext.wire.gpunode import (
     MigStatus,
     SharingStatus,
 )
-from scheduler_ext.wire.kube import strings
+from scheduler_ext.wire.kube import listed, strings
 from scheduler_ext.wire.report_fields import FieldError, check_unique, check_uuid, read_holder
 from scheduler_ext.wire.report_mig import read_mig
 
@@ -76,8 +76,7 @@ def _check_sequence(status: GpuNodeStatus, previous: Report | None) -> None:
 
 def _cordoned(node: GpuNode) -> frozenset[str]:
     annotations = strings(node.metadata.annotations) if node.metadata else {}
-    parts = (part.strip() for part in annotations.get(CORDONED_ANNOTATION, "").split(","))
-    return frozenset(part for part in parts if part)
+    return frozenset(listed(annotations.get(CORDONED_ANNOTATION, "")))
 
 
 def _devices(entries: list[DeviceStatus], cordoned: frozenset[str]) -> tuple[Device, ...]:
