@@ -26,6 +26,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
+from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_constraints, node_record
 from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
 from scheduler_ext.wire.report import read_report
@@ -192,7 +193,7 @@ class ReportHandler(_CacheHandler[GpuNode]):
             return
         received = _when(report, previous, received, metadata, clock, now)
         with self._lock:
-            self._cache.update_report(name, report, received, now, owner_uid(metadata))
+            self._cache.update_report(name, report, received, now, owner_uid(metadata.owner_references))
         self._uids[name] = metadata.uid
         self._problems.accepted(name, report.cordoned_strangers)
 
@@ -300,8 +301,3 @@ def _stamped_at(metadata: GpuNodeMeta, clock: ServerClock, now: float) -> float 
     # The server's clock as it is now: a stream has its time only once, at its begin.
     later = ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before)
     return later.monotonic(max(known))
-
-
-def owner_uid(metadata: GpuNodeMeta) -> str | None:
-    """The uid of the Node that owns a GPUNode; None without an owner."""
-    return next((owner.uid for owner in metadata.owner_references or () if owner.kind == "Node"), None)

@@ -136,18 +136,13 @@ class WrittenStatus(GpuNodeStatus):
     summary: SummaryStatus | None = None
 
 
-class OwnerReference(kube.KubeStruct):
-    kind: str | None = None
-    uid: str | None = None
-
-
 class ManagedFields(kube.KubeStruct):
     subresource: str | None = None
     time: str | None = None
 
 
 class GpuNodeMeta(kube.ObjectMeta):
-    owner_references: list[OwnerReference] | None = None
+    owner_references: list[kube.OwnerReference] | None = None
     managed_fields: list[ManagedFields] | None = None
 
 
@@ -163,8 +158,7 @@ def summarised(status: GpuNodeStatus, summary: SummaryStatus) -> WrittenStatus:
 
 def object_body(name: str, node_uid: str | None) -> bytes:
     """The server-side apply that creates a node's GPUNode as a dependent of its Node."""
-    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}
-    metadata = {"name": name, **({"ownerReferences": [owner]} if node_uid else {})}
+    metadata = {"name": name, **({"ownerReferences": [kube.node_owner(name, node_uid)]} if node_uid else {})}
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "GPUNode", "metadata": metadata})
 
 

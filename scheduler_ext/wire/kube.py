@@ -45,6 +45,11 @@ class Header(KubeStruct):
     metadata: ObjectMeta | None = None
 
 
+class OwnerReference(KubeStruct):
+    kind: str | None = None
+    uid: str | None = None
+
+
 class ResourceRequirements(KubeStruct):
     requests: Quantities | None = None
     limits: Quantities | None = None
@@ -181,6 +186,16 @@ def quantity_text(raw: Raw) -> str:
     if text[:1] in b"-0123456789":
         return text.decode()
     raise QuantityError(f"expected a quantity (string or number), got `{text[:40].decode(errors='replace')}`")
+
+
+def owner_uid(owners: list[OwnerReference] | None) -> str | None:
+    """The uid of the Node that owns an object; None without such an owner."""
+    return next((owner.uid for owner in owners or () if owner.kind == "Node"), None)
+
+
+def node_owner(name: str, uid: str) -> dict[str, str]:
+    """The ownerReference that makes an object a dependent of a Node."""
+    return {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
 
 
 def strings(mapping: Strings | None) -> dict[str, str]:
