@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.wire.disruption_budget import PodDisruptionBudget, budget
+from scheduler_ext.wire.kube import PodDisruptionBudget, budget
 
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 

@@ -39,9 +39,8 @@ from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.disruption_budget import PodDisruptionBudget
 from scheduler_ext.wire.gpunode import GpuNode
-from scheduler_ext.wire.kube import Node, Pod
+from scheduler_ext.wire.kube import Node, Pod, PodDisruptionBudget
 from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)

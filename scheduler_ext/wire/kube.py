@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from scheduler_ext.core import intree
+from scheduler_ext.core.preemption.disruption import Budget, Selector
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.wire.decoding import decode_answer
 
@@ -170,6 +171,28 @@ class Node(KubeStruct):
     status: NodeStatus | None = None
 
 
+class LabelSelector(KubeStruct):
+    """Kubernetes' LabelSelector."""
+
+    match_labels: Strings | None = None
+    match_expressions: list[Requirement] | None = None
+
+
+class PodDisruptionBudgetSpec(KubeStruct):
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudgetStatus(KubeStruct):
+    disruptions_allowed: Int32 | None = None
+    disrupted_pods: dict[str, Raw] | None = None
+
+
+class PodDisruptionBudget(KubeStruct):
+    metadata: ObjectMeta | None = None
+    spec: PodDisruptionBudgetSpec | None = None
+    status: PodDisruptionBudgetStatus | None = None
+
+
 read_node = partial(decode_answer, Node)
 
 
@@ -218,3 +241,22 @@ def requirements(entries: list[Requirement] | None) -> tuple[intree.Requirement,
 def listed(annotation: str) -> tuple[str, ...]:
     """The parts of an annotation that are separated by commas."""
     return tuple(part for part in map(str.strip, annotation.split(",")) if part)
+
+
+def budget(read: PodDisruptionBudget) -> Budget:
+    """The disruptions that are allowed; none before the controller has written the status."""
+    metadata, status = read.metadata or ObjectMeta(), read.status or PodDisruptionBudgetStatus()
+    selector = read.spec.selector if read.spec is not None else None
+    return Budget(
+        namespace=metadata.namespace or "default",
+        name=metadata.name or "",
+        selector=_selector(selector) if selector is not None else None,
+        allowed=status.disruptions_allowed or 0,
+        disrupted=frozenset(status.disrupted_pods or ()),
+    )
+
+
+def _selector(selector: LabelSelector) -> Selector:
+    # A null value is an empty one, as in Go: without it the selector would match more pods than it should.
+    labels = {key: value or "" for key, value in (selector.match_labels or {}).items()}
+    return Selector(labels, requirements(selector.match_expressions))

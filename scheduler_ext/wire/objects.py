@@ -23,12 +23,11 @@ from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.decoding import decode_object
-from scheduler_ext.wire.disruption_budget import PodDisruptionBudget, budget
 from scheduler_ext.wire.documents import json_documents
-from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods
+from scheduler_ext.wire.kube import PodDisruptionBudget, budget
+from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods, template_manifests
 from scheduler_ext.wire.node_info import node_info
 from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, unreadable_pod
-from scheduler_ext.wire.pod_templates import template_manifests
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.yaml_values import FILE, Limits
 
