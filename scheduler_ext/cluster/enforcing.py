@@ -7,6 +7,7 @@ first bind, because a standby's watches may be late.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_ext.binding.binder import Binder
@@ -26,17 +27,14 @@ from scheduler_ext.wire.times import duration_s
 from scheduler_ext.wire.watching import Decoder
 
 
+@dataclass(eq=False)
 class ReservationHandler(EventHandler[GpuReservation]):
-    """GPUReservations: the intents of all extenders. An unreadable one keeps its node from binding
-    anything."""
+    """The intents of all extenders. An unreadable GPUReservation keeps its node from binding anything."""
 
     kind = "GPUReservation"
-
-    def __init__(self, locked: LockedCache, changed: Callable[[], None]) -> None:
-        super().__init__()
-        self._locked = locked
-        self._changed = changed
-        self._known: set[str] = set()
+    _locked: LockedCache
+    _changed: Callable[[], None]
+    _known: set[str] = field(default_factory=set, init=False)
 
     def seen(self, items: Sequence[GpuReservation], clock: ServerClock) -> None:
         for item in items:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from scheduler_ext.cluster.client.transport import ServerClock
@@ -13,6 +14,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class EventHandler(Generic[T]):
     """Removes what a list does not bring by its end. All calls come from the reflector's thread."""
 
@@ -21,9 +23,7 @@ class EventHandler(Generic[T]):
     """The number of listed objects that are handled within a millisecond."""
     by_uid = False
     """Whether the key of an object is its uid; else its name."""
-
-    def __init__(self) -> None:
-        self._listed: set[str] = set()
+    _listed: set[str] = field(default_factory=set, init=False)
 
     def begin(self) -> None:
         """A list begins."""

@@ -1,4 +1,4 @@
-"""The event handlers of Nodes, GPUNodes and Pods, which update the scheduler cache.
+"""The event handlers of Nodes, GPUNodes and Pods, which update the scheduler cache, and of budgets.
 
 Objects are decoded before the lock is taken, so that it is held for microseconds.
 """
@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -21,6 +21,7 @@ from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import BoundPod, PendingPod
+from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
@@ -38,8 +39,6 @@ log = logging.getLogger(__name__)
 
 
 class _Other(NamedTuple):
-    """A pod without GPUs on a node."""
-
     node: str
     cpu_milli: int
 
@@ -74,31 +73,23 @@ def update_pod(cache: Cache, uid: str, state: PodState, now: float) -> None:
         cache.confirm(*state, now)
 
 
+@dataclass(eq=False)
 class _CacheHandler(EventHandler[T]):
     """Updates the cache under its lock; ``changed`` is called after each update."""
 
-    def __init__(
-        self, cache: Cache, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
-    ) -> None:
-        super().__init__()
-        self._cache = cache
-        self._lock = lock
-        self._resources = resources
-        self._changed = changed
+    _cache: Cache
+    _lock: Lock
+    _resources: ResourceNames
+    _changed: Callable[[], None]
 
 
+@dataclass(eq=False)
 class NodeHandler(_CacheHandler[kube.Node]):
-    """Nodes: their amounts and labels."""
+    """Nodes: their amounts and labels, and for explanations what kube-scheduler's own filters compare."""
 
     kind = "Node"
     together = 50
-
-    def __init__(
-        self, cache: Cache, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
-    ) -> None:
-        super().__init__(cache, lock, resources, changed)
-        # The fields that kube-scheduler's own filters compare, for explanations.
-        self.facts: dict[str, NodeFacts] = {}
+    facts: dict[str, NodeFacts] = field(default_factory=dict)
 
     def seen(self, items: Sequence[kube.Node], clock: ServerClock) -> None:
         records = []
@@ -129,25 +120,16 @@ class NodeHandler(_CacheHandler[kube.Node]):
         self._changed()
 
 
+@dataclass(eq=False)
 class ReportHandler(_CacheHandler[GpuNode]):
     """GPUNodes: the reports of agents, and when the API server received them."""
 
     kind = "GPUNode"
     together = 15
-
-    def __init__(
-        self,
-        cache: Cache,
-        lock: Lock,
-        resources: ResourceNames,
-        changed: Callable[[], None],
-        problems: ReportProblems,
-    ) -> None:
-        super().__init__(cache, lock, resources, changed)
-        self._problems = problems
-        # The uid of the object that holds a node's last good report. An object that was created again while
-        # no watch ran numbers its reports from 1.
-        self._uids: dict[str, str | None] = {}
+    _problems: ReportProblems
+    # The uid of the object that holds a node's last good report. An object that was created again while no
+    # watch ran numbers its reports from 1.
+    _uids: dict[str, str | None] = field(default_factory=dict, init=False)
 
     def seen(self, items: Sequence[GpuNode], clock: ServerClock) -> None:
         for node in items:
@@ -202,21 +184,17 @@ class ReportHandler(_CacheHandler[GpuNode]):
         self._problems.refused(name, problem)
 
 
+@dataclass(eq=False)
 class PodHandler(_CacheHandler[kube.Pod]):
     """Pods that hold GPUs of a node or wait for some, and the CPU of the other pods on nodes."""
 
     kind = "Pod"
     together = 250
     by_uid = True
-
-    def __init__(
-        self, cache: Cache, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
-    ) -> None:
-        super().__init__(cache, lock, resources, changed)
-        # The pods that the current list has not brought yet: those with GPUs as of its begin, and those
-        # without. The latter are not kept in ``_listed``, which would grow by every pod ever seen.
-        self._before: set[str] = set()
-        self._unlisted: set[str] = set()
+    # The pods that the current list has not brought yet: those with GPUs as of its begin, and those without.
+    # The latter are not kept in ``_listed``, which would grow by every pod ever seen.
+    _before: set[str] = field(default_factory=set, init=False)
+    _unlisted: set[str] = field(default_factory=set, init=False)
 
     def begin(self) -> None:
         super().begin()
@@ -264,11 +242,18 @@ class PodHandler(_CacheHandler[kube.Pod]):
             self._changed()
 
 
-def received_at(metadata: GpuNodeMeta, clock: ServerClock, now: float) -> float:
+def received_at(
+    metadata: GpuNodeMeta, clock: ServerClock, now: float, otherwise: float | None = None
+) -> float:
     """When the API server took the last status, by our monotonic clock: neither the agent's clock nor the
-    moment of reading counts. ``now``, where no entry of managedFields has the time."""
-    stamped = _stamped_at(metadata, clock, now)
-    return now if stamped is None else stamped
+    moment of reading counts. ``otherwise`` (``now``) where no entry of managedFields has the time.
+    """
+    stamps = [seconds(entry.time) for entry in metadata.managed_fields or () if entry.subresource == "status"]
+    stamp = max((stamp for stamp in stamps if stamp is not None), default=None)
+    if stamp is None:
+        return now if otherwise is None else otherwise
+    # The server's clock as it is now: a stream has its time only once, at its begin.
+    return ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before).monotonic(stamp)
 
 
 def _when(
@@ -289,15 +274,29 @@ def _when(
     if numbered or report.devices != previous.devices:
         return received_at(metadata, clock, now)
     # Without a number, only a stamp shows that it was written again.
-    stamped = _stamped_at(metadata, replace(clock, not_before=-math.inf), now)
-    return received if stamped is None else stamped
+    return received_at(metadata, replace(clock, not_before=-math.inf), now, received)
 
 
-def _stamped_at(metadata: GpuNodeMeta, clock: ServerClock, now: float) -> float | None:
-    stamps = [seconds(entry.time) for entry in metadata.managed_fields or () if entry.subresource == "status"]
-    known = [stamp for stamp in stamps if stamp is not None]
-    if not known:
-        return None
-    # The server's clock as it is now: a stream has its time only once, at its begin.
-    later = ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before)
-    return later.monotonic(max(known))
+@dataclass(eq=False)
+class BudgetHandler(EventHandler[kube.PodDisruptionBudget]):
+    """Keeps all PodDisruptionBudgets; ``budgets`` may be called from any thread."""
+
+    kind = "PodDisruptionBudget"
+    together = 250
+    by_uid = True
+    _by_uid: dict[str, Budget] = field(default_factory=dict, init=False)
+
+    def budgets(self) -> tuple[Budget, ...]:
+        """All budgets."""
+        return tuple(self._by_uid.values())
+
+    def seen(self, items: Sequence[kube.PodDisruptionBudget], clock: ServerClock) -> None:
+        self._listed.update(map(self.key, items))
+        self._by_uid.update((self.key(item), kube.budget(item)) for item in items)
+
+    def known(self) -> set[str]:
+        return set(self._by_uid)
+
+    def remove(self, keys: Collection[str]) -> None:
+        for uid in keys:
+            self._by_uid.pop(uid, None)

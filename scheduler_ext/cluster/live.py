@@ -18,7 +18,6 @@ from typing import Any, Protocol
 from scheduler_ext.background import Background
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.locked_cache import LockedCache
-from scheduler_ext.cluster.budgets import BUDGETS, BudgetHandler
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.enforcing import Enforcing
 from scheduler_ext.cluster.events.event_recorder import EventRecorder
@@ -27,7 +26,7 @@ from scheduler_ext.cluster.events.placement_events import PlacementEvents
 from scheduler_ext.cluster.events.report_problems import ReportProblems
 from scheduler_ext.cluster.events.share_nodes import ShareNodes
 from scheduler_ext.cluster.forecasting import Forecasting
-from scheduler_ext.cluster.inventory_handlers import NodeHandler, PodHandler, ReportHandler
+from scheduler_ext.cluster.inventory_handlers import BudgetHandler, NodeHandler, PodHandler, ReportHandler
 from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.cache.cache import Cache
@@ -47,6 +46,7 @@ log = logging.getLogger(__name__)
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 # The least time between publications: each invalidates the cached decisions.
 _PUBLISH_EVERY_S = 0.1
