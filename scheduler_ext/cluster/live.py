@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from scheduler_ext.background import Background
 from scheduler_ext.binding.binder import Binder
@@ -27,8 +27,10 @@ from scheduler_ext.cluster.events.report_problems import ReportProblems
 from scheduler_ext.cluster.events.share_nodes import ShareNodes
 from scheduler_ext.cluster.forecasting import Forecasting
 from scheduler_ext.cluster.inventory_handlers import BudgetHandler, NodeHandler, PodHandler, ReportHandler
+from scheduler_ext.cluster.own_lease import Election
 from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.cluster.reflector import Reflector
+from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
@@ -62,21 +64,8 @@ _STOP_S = 2.0
 _INVISIBLE = Cause.REPORT | Cause.AGE | Cause.PROMISE
 
 
-class Leader(Protocol):
-    """Leader election: whether this extender is active; it is followed by ``reflectors``."""
-
-    @property
-    def active(self) -> bool: ...
-    @property
-    def reflectors(self) -> Sequence[Reflector[Any]]: ...
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-
-
-class BuildLeader(Protocol):
-    """Makes a Leader; ``changed`` is called when the extender becomes active, or ceases to be."""
-
-    def __call__(self, transport: Transport, *, changed: Callable[[bool], None]) -> Leader: ...
+Leader: TypeAlias = Election | Leadership
+BuildLeader: TypeAlias = Callable[..., Leader]
 
 
 class LiveInventory(Background):
@@ -90,7 +79,10 @@ class LiveInventory(Background):
         leader: BuildLeader | None = None,
         name: str = "",
     ) -> None:
-        """``leader`` decides whether this extender, called ``name``, is active; None: always."""
+        """``leader`` decides whether this extender, called ``name``, is active; None: always.
+
+        It is called with the transport, and with ``changed`` for when that changes.
+        """
         super().__init__("publisher")
         self._extender = extender
         self._server = transport.server
@@ -107,9 +99,7 @@ class LiveInventory(Background):
         self._inventory_events = InventoryEvents(self._recorder.warn)
         self._placements = PlacementEvents(extender.record, self._recorder.write)
         self._oldest_s = config.inventory_ages_s()[0]
-        parts = (cache, self._lock, resources, self._wake)
         self._report_problems = ReportProblems()
-        reports = ReportHandler(*parts, self._report_problems)
         # Before the first inventory no request can be answered, and so none is slowed down.
         rate_limiter = RateLimiter(
             lambda: self.snapshot is not None and not (self.enforcing and self.enforcing.listing)
@@ -117,8 +107,10 @@ class LiveInventory(Background):
         self._forecasting = Forecasting(cache, self._lock, extender, rate_limiter)
         budgets = BudgetHandler()
         extender.preemptor.budgets = budgets.budgets
+        parts = (cache, self._lock, resources, self._wake)
         pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), PodHandler(*parts), rate_limiter)
         disruptions = Decoder(PodDisruptionBudget)
+        reports = ReportHandler(*parts, self._report_problems)
         self._nodes = NodeHandler(*parts)
         self._reflectors: list[Reflector[Any]] = [
             Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, rate_limiter),
@@ -200,25 +192,18 @@ class LiveInventory(Background):
 
     def start(self) -> None:
         """Begin to follow the cluster."""
-        for reflector in self._reflectors:
-            reflector.start()
-        self._recorder.start()
-        if self._leader is not None:
-            self._leader.start()
-        if self.enforcing is not None:
-            self.enforcing.start()
+        for part in (*self._reflectors, self._recorder, self._leader, self.enforcing):
+            if part is not None:
+                part.start()
         super().start()
 
     def stop(self, wait_s: float = _STOP_S) -> None:
         """Cease to follow it."""
         self.stopped.set()
         self._changed.set()
-        self._recorder.stop()
-        self._forecasting.stop()
-        if self.enforcing is not None:
-            self.enforcing.stop()
-        if self._leader is not None:
-            self._leader.stop()
+        for part in (self._recorder, self._forecasting, self.enforcing, self._leader):
+            if part is not None:
+                part.stop()
         # All at once: each may hang in a list of its own.
         for reflector in self._reflectors:
             reflector.stop(0.0)
@@ -355,17 +340,12 @@ class LiveInventory(Background):
 
     def _cure(self, changes: Mapping[str, Cause], arrived_at: float) -> None:
         """Nudge kube-scheduler where a change makes room for a rejected pod."""
-        _earliest(
-            self._to_cure,
-            {name: 0.0 if cause & _INVISIBLE else arrived_at - _BEHIND_S for name, cause in changes.items()},
-        )
-        now = time.monotonic()
-        snapshot = self.snapshot
-        if (
-            not (self._to_cure or self._looked_at)
-            or snapshot is None
-            or now - self._cured_at < _NUDGE_EVERY_S
-        ):
+        behind = arrived_at - _BEHIND_S
+        since = {name: 0.0 if cause & _INVISIBLE else behind for name, cause in changes.items()}
+        _earliest(self._to_cure, since)
+        now, snapshot = time.monotonic(), self.snapshot
+        idle = not (self._to_cure or self._looked_at)
+        if idle or snapshot is None or now - self._cured_at < _NUDGE_EVERY_S:
             return
         self._cured_at = now
         # Each change is checked twice: a request that decides on the snapshot before it may be rejected
@@ -380,7 +360,6 @@ class LiveInventory(Background):
 
 
 def _note(watch: WatchHealth) -> str | None:
-    """The note on a watch that is lost or not listed; None for a healthy one."""
     if watch.problem is None:
         return None
     if not watch.synced:

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.transport import JSON, RefusedError, Reply, Transport
 from scheduler_ext.cluster.reflector import Reflector
+from scheduler_ext.cluster.scheduler_lease import WORD
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.lease import HeldLease, LeaseSpec, new_lease, read_lease, renewed_lease
 from scheduler_ext.wire.times import micro_time
@@ -37,7 +38,6 @@ _RELEASE_S = 2.0
 # How many unanswered writes are remembered: the server may have done them, or still do them.
 _UNANSWERED = 16
 _NEVER = -math.inf
-_WORD = {True: "active", False: "a standby"}
 
 
 class Election(Background):
@@ -245,5 +245,5 @@ class Election(Background):
     def _turn(self, active: bool) -> None:
         self._reported = active
         holder = self._seen.spec.holder_identity if self._seen is not None else None
-        log.info("this extender is %s now; the Lease is held by %r", _WORD[active], holder or "")
+        log.info("this extender is %s now; the Lease is held by %r", WORD[active], holder or "")
         self._changed(active)
