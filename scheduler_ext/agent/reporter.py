@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from scheduler_ext.agent.changes import Schedule
 from scheduler_ext.agent.repairs import REPAIRED_ANNOTATION
-from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.gpunode import (

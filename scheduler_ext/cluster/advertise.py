@@ -17,8 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from scheduler_ext.background import Background
-from scheduler_ext.cluster.client.backoff import Backoff
-from scheduler_ext.cluster.client.retry import Retry
+from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import MERGE, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.advertised import advertised_mib, is_of_shares

@@ -16,8 +16,7 @@ from threading import Event
 from typing import Generic, TypeVar
 
 from scheduler_ext.background import Background
-from scheduler_ext.cluster.client.backoff import Backoff
-from scheduler_ext.cluster.client.retry import Retry
+from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import (
     ANSWER_S,
     SILENCE_S,

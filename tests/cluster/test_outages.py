@@ -15,7 +15,7 @@ from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster import reflector as reflector_module
 from scheduler_ext.cluster.client import availability as availability_module
 from scheduler_ext.cluster.client import transport as transport_module
-from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events import event_recorder as event_recorder_module
 from scheduler_ext.cluster.live import BUDGETS

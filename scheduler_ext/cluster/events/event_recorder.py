@@ -18,8 +18,7 @@ from typing import Any
 from cachetools import TTLCache
 
 from scheduler_ext.background import Background
-from scheduler_ext.cluster.client.backoff import Backoff
-from scheduler_ext.cluster.client.retry import LOOK_S, Retry
+from scheduler_ext.cluster.client.retry import LOOK_S, Backoff, Retry
 from scheduler_ext.cluster.client.transport import JSON, MERGE, RefusedError, Transport, passes
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.times import micro_time
