@@ -182,10 +182,8 @@ class Transport:
         try:
             kubernetes_config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         except Exception as error:
-            raise ClusterError(
-                f"not in a cluster: {in_words(error)}; run in a pod with a ServiceAccount token, or give "
-                f"--kubeconfig"
-            ) from None
+            fix = "run in a pod with a ServiceAccount token, or give --kubeconfig"
+            raise ClusterError(f"not in a cluster: {in_words(error)}; {fix}") from None
         return cls(configuration)
 
     def close(self) -> None:
@@ -348,9 +346,13 @@ class Transport:
         return response
 
     def _bearer(self) -> dict[str, str]:
-        """The header with the token; renews an expired one, which may run a program."""
-        with _unsent():
+        """The header with the token; renews an expired one, which may run a program. Raises UnsentError."""
+        try:
             bearer = self._configuration.auth_settings().get("BearerToken")
+        except (*_CLIENT_ERRORS, kubernetes_config.ConfigException) as error:
+            words = in_words(error)
+            prefix = "" if words.startswith("no credentials") else "no credentials: "
+            raise UnsentError(prefix + words) from None
         return {"authorization": bearer["value"]} if bearer is not None and bearer["value"] else {}
 
     def _clock(self, response: RESTResponse) -> ServerClock:
@@ -371,6 +373,7 @@ class Transport:
 
 # Errors before a byte of the request is sent. A failed TLS handshake looks like any other failure.
 _NOT_CONNECTED = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
+_CLIENT_ERRORS = (urllib3.exceptions.HTTPError, ApiException, OSError)
 
 
 @contextlib.contextmanager
@@ -386,17 +389,5 @@ def _translated() -> Iterator[None]:
         raise (UnsentError if unsent else UnreachableError)(in_words(error)) from None
     except urllib3.exceptions.ReadTimeoutError as error:
         raise SilentError(in_words(error)) from None
-    except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
+    except _CLIENT_ERRORS as error:
         raise UnreachableError(in_words(error)) from None
-
-
-@contextlib.contextmanager
-def _unsent() -> Iterator[None]:
-    """Translate exceptions before a request is sent."""
-    try:
-        yield
-    except (urllib3.exceptions.HTTPError, ApiException, OSError, kubernetes_config.ConfigException) as error:
-        words = in_words(error)
-        raise UnsentError(
-            words if words.startswith("no credentials") else f"no credentials: {words}"
-        ) from None
