@@ -21,10 +21,9 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.enforcing import Enforcing
 from scheduler_ext.cluster.events.event_recorder import EventRecorder
-from scheduler_ext.cluster.events.inventory_events import InventoryEvents
+from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ShareNodes
 from scheduler_ext.cluster.events.placement_events import PlacementEvents
 from scheduler_ext.cluster.events.report_problems import ReportProblems
-from scheduler_ext.cluster.events.share_nodes import ShareNodes
 from scheduler_ext.cluster.forecasting import Forecasting
 from scheduler_ext.cluster.inventory_handlers import BudgetHandler, NodeHandler, PodHandler, ReportHandler
 from scheduler_ext.cluster.own_lease import Election
