@@ -46,7 +46,7 @@ _OF_ONE_NODE = (400, 413, 422)
 
 @dataclass(slots=True)
 class _Nudge:
-    """A node to annotate, not before ``not_before`` and not after ``until`` (monotonic)."""
+    """When a node is annotated, monotonic: not before ``not_before``, and not after ``until``."""
 
     until: float
     not_before: float = 0.0
@@ -134,11 +134,10 @@ class EventRecorder(Background):
         """Write the queue."""
         while True:
             with self._wake:
-                while not self.stopped.is_set() and (wait_s := self._wait_s()) != 0.0:
-                    self._wake.wait(wait_s)
+                while (node := self._due()) is None and not self._events and not self.stopped.is_set():
+                    self._wake.wait(LOOK_S if self._nudges else None)
                 if self.stopped.is_set():
                     return
-                node = self._due()
                 nudge = self._nudges.pop(node) if node is not None else None
                 event = self._events.popleft() if nudge is None and self._events else None
             try:
@@ -148,12 +147,6 @@ class EventRecorder(Background):
                     self.events[self._post(event)] += 1
             except Exception:
                 log.exception("a nudge or an Event was not written")
-
-    def _wait_s(self) -> float | None:
-        """Seconds until the next write; None while the queues are empty."""
-        if self._events or self._due() is not None:
-            return 0.0
-        return LOOK_S if self._nudges else None
 
     def _due(self) -> str | None:
         """The node to annotate now."""
@@ -189,8 +182,7 @@ class EventRecorder(Background):
     def _annotate(self, node: str, nudge: _Nudge) -> None:
         if not self._active():
             return
-        stamp = micro_time(time.time())
-        patch = {"metadata": {"annotations": {NUDGE_ANNOTATION: stamp}}}
+        patch = {"metadata": {"annotations": {NUDGE_ANNOTATION: micro_time(time.time())}}}
         try:
             self._transport.send("PATCH", f"/api/v1/nodes/{node}", patch, MERGE, timeout_s=_WRITE_S)
         except ClusterError as error:
@@ -205,16 +197,12 @@ class EventRecorder(Background):
     def _not_nudged(self, node: str, nudge: _Nudge, error: ClusterError) -> None:
         """Try it again later: the rejected request that it is for is no longer remembered."""
         status = error.status if isinstance(error, RefusedError) else None
+        # Without its node, no pod can be waiting for it.
         if status == _NOT_FOUND:
-            # Without its node, no pod can be waiting for it.
             return
         if self._nudge_problem is None:
-            log.warning(
-                "node %s is not annotated, trying again for %d s; until then refused pods may wait: %s",
-                node,
-                _LET_GO_S,
-                error,
-            )
+            text = "node %s is not annotated, trying again for %d s; until then refused pods may wait: %s"
+            log.warning(text, node, _LET_GO_S, error)
         self._nudge_problem = str(error)
         with self._wake:
             self.nudge_failures[_word(error)] += 1
