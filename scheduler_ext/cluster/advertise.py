@@ -54,7 +54,7 @@ class _Node:
 
 
 class Advertiser(Background):
-    """Writes while ``active`` says that this extender writes to the cluster; until then wrong amounts wait."""
+    """Writes while ``active`` says that this extender writes to the cluster; wrong amounts wait."""
 
     def __init__(
         self,

@@ -39,13 +39,13 @@ class ReservationHandler(EventHandler[GpuReservation]):
     def seen(self, items: Sequence[GpuReservation], clock: ServerClock) -> None:
         for item in items:
             found = reservation(item)
-            self._listed.add(found.node)
+            self._unlisted.discard(found.node)
             self._known.add(found.node)
             self._locked.update_intents(found.node, found.intents)
         self._changed()
 
     def known(self) -> set[str]:
-        return self._known
+        return set(self._known)
 
     def remove(self, keys: Collection[str]) -> None:
         for name in keys:
@@ -74,14 +74,8 @@ class Enforcing:
         self._locked = locked
         self._active = active
         self._trusted = trusted
-        self.reflector: Reflector[GpuReservation] = Reflector(
-            "gpureservations",
-            transport,
-            RESERVATIONS,
-            Decoder(GpuReservation),
-            ReservationHandler(locked, changed),
-            rate_limiter,
-        )
+        handler, decoder = ReservationHandler(locked, changed), Decoder(GpuReservation)
+        self.reflector = Reflector("gpureservations", transport, RESERVATIONS, decoder, handler, rate_limiter)
         self._relisted: tuple[Reflector[Any], ...] = (pods, self.reflector)
         self.binder = Binder(
             locked,

@@ -95,7 +95,7 @@ class NodeHandler(_CacheHandler[kube.Node]):
         records = []
         for node in items:
             name = self.key(node)
-            self._listed.add(name)
+            self._unlisted.discard(name)
             self.facts[name] = node_constraints(node)
             try:
                 records.append((name, node_record(node, self._resources)))
@@ -137,7 +137,7 @@ class ReportHandler(_CacheHandler[GpuNode]):
         self._changed()
 
     def broken(self, item: Broken) -> None:
-        self._listed.add(item.name)
+        self._unlisted.discard(item.name)
         self._refuse(item.name, f"GPUNode {item.name}: {item.problem}; the report is refused")
         self._changed()
 
@@ -157,7 +157,7 @@ class ReportHandler(_CacheHandler[GpuNode]):
     def _take(self, node: GpuNode, clock: ServerClock) -> None:
         metadata = node.metadata or GpuNodeMeta()
         name = self.key(node)
-        self._listed.add(name)
+        self._unlisted.discard(name)
         with self._lock:
             previous, received = self._cache.last_report(name)
         if self._uids.get(name, metadata.uid) != metadata.uid:
@@ -191,17 +191,10 @@ class PodHandler(_CacheHandler[kube.Pod]):
     kind = "Pod"
     together = 250
     by_uid = True
-    # The pods that the current list has not brought yet: those with GPUs as of its begin, and those without.
-    # The latter are not kept in ``_listed``, which would grow by every pod ever seen.
-    _before: set[str] = field(default_factory=set, init=False)
-    _unlisted: set[str] = field(default_factory=set, init=False)
 
     def begin(self) -> None:
         super().begin()
         with self._lock:
-            # A pod that is bound or appears while the list is read may be newer than the list.
-            self._before = self._cache.known_pods()
-            self._unlisted = self._cache.other_pods()
             self._cache.demand.hold()
 
     def seen(self, items: Sequence[kube.Pod], clock: ServerClock) -> None:
@@ -215,14 +208,14 @@ class PodHandler(_CacheHandler[kube.Pod]):
         self._update(states)
 
     def known(self) -> set[str]:
-        return self._before | self._unlisted
+        with self._lock:
+            return self._cache.known_pods() | self._cache.other_pods()
 
     def remove(self, keys: Collection[str]) -> None:
         self._update(dict.fromkeys(keys))
 
     def end(self) -> None:
         super().end()
-        self._before, self._unlisted = set(), set()
         with self._lock:
             self._cache.demand.release()
 
@@ -231,11 +224,6 @@ class PodHandler(_CacheHandler[kube.Pod]):
         now = time.monotonic()
         with self._lock:
             for uid, state in states.items():
-                if state is None:
-                    # Otherwise the set would grow until the next list, which may begin in months.
-                    self._listed.discard(uid)
-                elif not isinstance(state, _Other):
-                    self._listed.add(uid)
                 update_pod(self._cache, uid, state, now)
             changed = self._cache.has_changes
         if changed:
@@ -291,7 +279,7 @@ class BudgetHandler(EventHandler[kube.PodDisruptionBudget]):
         return tuple(self._by_uid.values())
 
     def seen(self, items: Sequence[kube.PodDisruptionBudget], clock: ServerClock) -> None:
-        self._listed.update(map(self.key, items))
+        self._unlisted.difference_update(map(self.key, items))
         self._by_uid.update((self.key(item), kube.budget(item)) for item in items)
 
     def known(self) -> set[str]:

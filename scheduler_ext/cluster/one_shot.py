@@ -74,9 +74,8 @@ def cluster_state(
             )
     cache.tick(now)
     infos = {info.name: info for info in cache.infos()}
-    workload = cache.demand.workload()
-    pending = cache.all_pending()
-    return ClusterState(source, objects, infos, cache.ages(now), problems, workload, pending)
+    ages, workload = cache.ages(now), cache.demand.workload()
+    return ClusterState(source, objects, infos, ages, problems, workload, cache.all_pending())
 
 
 @contextmanager

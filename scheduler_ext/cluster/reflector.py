@@ -307,7 +307,6 @@ class Reflector(Background, Generic[U]):
         """Keep the problem, and log the first of a series."""
         lost = "watch of %s lost, what is known is served on: %s"
         if self._problem is None:
-            log.warning(
-                lost if self.synced.is_set() else "%s not listed yet, trying again: %s", self.name, error
-            )
+            text = lost if self.synced.is_set() else "%s not listed yet, trying again: %s"
+            log.warning(text, self.name, error)
         self._problem = str(error)

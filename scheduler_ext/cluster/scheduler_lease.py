@@ -75,7 +75,7 @@ class Leadership(EventHandler[Lease]):
 
     def seen(self, items: Sequence[Lease], clock: ServerClock) -> None:
         for lease in items:
-            self._listed.add(self._name)
+            self._unlisted.discard(self._name)
             spec = lease.spec or LeaseSpec()
             good_for_s = spec.lease_duration_seconds or 0
             self._good_for_s = float(good_for_s) if good_for_s > 0 else _GOOD_FOR_S
