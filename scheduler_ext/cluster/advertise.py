@@ -81,7 +81,6 @@ class Advertiser(Background):
         self.failures = 0
 
     def stop(self, wait_s: float = 0.0) -> None:
-        """Write no more."""
         with self._wake:
             self.stopped.set()
             self._wake.notify_all()
@@ -124,7 +123,6 @@ class Advertiser(Background):
             self._written_at.pop(node, None)
 
     def run(self) -> None:
-        """Write the amounts that are due."""
         while True:
             with self._wake:
                 while (name := self._due()) is None and not self.stopped.is_set():

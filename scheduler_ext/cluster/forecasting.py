@@ -68,7 +68,6 @@ class Forecasting(Background):
             return Forecast(workload, kinds)
 
     def run(self) -> None:
-        """Look until stopped."""
         while not self.stopped.wait(_LOOK_EVERY_S):
             try:
                 self.look()

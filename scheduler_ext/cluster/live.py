@@ -62,7 +62,6 @@ _BEHIND_S = 45.0
 _STOP_S = 2.0
 _INVISIBLE = Cause.REPORT | Cause.AGE | Cause.PROMISE
 
-
 Leader: TypeAlias = Election | Leadership
 BuildLeader: TypeAlias = Callable[..., Leader]
 
@@ -78,10 +77,7 @@ class LiveInventory(Background):
         leader: BuildLeader | None = None,
         name: str = "",
     ) -> None:
-        """``leader`` decides whether this extender, called ``name``, is active; None: always.
-
-        It is called with the transport, and with ``changed`` for when that changes.
-        """
+        """``leader`` makes what decides whether this extender, called ``name``, is active; None: always."""
         super().__init__("publisher")
         self._extender = extender
         self._server = transport.server
@@ -190,14 +186,12 @@ class LiveInventory(Background):
         return None
 
     def start(self) -> None:
-        """Begin to follow the cluster."""
         for part in (*self._reflectors, self._recorder, self._leader, self.enforcing):
             if part is not None:
                 part.start()
         super().start()
 
     def stop(self, wait_s: float = _STOP_S) -> None:
-        """Cease to follow it."""
         self.stopped.set()
         self._changed.set()
         for part in (self._recorder, self._forecasting, self.enforcing, self._leader):
@@ -252,8 +246,7 @@ class LiveInventory(Background):
 
     def _write_report_problems(self) -> None:
         """Write Events on problems of reports, also of those found while another extender was active."""
-        snapshot = self.snapshot
-        if snapshot is None or not self.active():
+        if (snapshot := self.snapshot) is None or not self.active():
             return
         for problem in self._report_problems.take_unwritten():
             known = snapshot.nodes.get(problem.node)
@@ -261,7 +254,6 @@ class LiveInventory(Background):
             self._recorder.warn(problem.node, uid, problem.reason, problem.note, problem.about)
 
     def run(self) -> None:
-        """Publish changes until stopped."""
         while not self.stopped.is_set():
             self._changed.wait(_TICK_S)
             self.stopped.wait(max(0.0, self._published_at + _PUBLISH_EVERY_S - time.monotonic()))
@@ -302,8 +294,7 @@ class LiveInventory(Background):
                 left = self._extender.places.follow(self._cache.pending, self._cache.is_gone)
                 _earliest(self._to_cure, dict.fromkeys(left, 0.0))
             before = self.snapshot
-            begun = before is None
-            if begun:
+            if before is None:
                 # The first forecast counts all listed pods.
                 self._forecasting.look()
                 self._extender.replace_nodes(info for info in infos.values() if info is not None)
@@ -318,24 +309,21 @@ class LiveInventory(Background):
         self._inventory_events.follow(infos, unlabelled - reported)
         if before is not None:
             self._placements.follow(before, infos)
-        if begun and (snapshot := self.snapshot) is not None:
+        elif (snapshot := self.snapshot) is not None:
             self._unpublished = {}
             # These objects live long.
             settle_heap()
             log.info("inventory complete: %d nodes, generation %d", len(snapshot.nodes), snapshot.generation)
-            self._greet(snapshot)
+            # Pods rejected before this process began are not known here: kube-scheduler retries them.
+            with_gpus = next((each for each, node in snapshot.nodes.items() if node.state.slots), None)
+            if with_gpus is not None:
+                self._recorder.nudge(with_gpus)
             self._forecasting.start()
             return
         if infos:
             self._published_at = time.monotonic()
         changes, self._unpublished = self._unpublished, {}
         self._cure(changes, arrived_at)
-
-    def _greet(self, snapshot: Snapshot) -> None:
-        """Have kube-scheduler retry the pods rejected before this process began, which are not known here."""
-        name = next((name for name, node in snapshot.nodes.items() if node.state.slots), None)
-        if name is not None:
-            self._recorder.nudge(name)
 
     def _cure(self, changes: Mapping[str, Cause], arrived_at: float) -> None:
         """Nudge kube-scheduler where a change makes room for a rejected pod."""
@@ -347,15 +335,13 @@ class LiveInventory(Background):
         if idle or snapshot is None or now - self._cured_at < _NUDGE_EVERY_S:
             return
         self._cured_at = now
-        # Each change is checked twice: a request that decides on the snapshot before it may be rejected
-        # later.
+        # Each change is checked twice: a request that decides on the snapshot before it may fail later.
         pending, latest = self._looked_at, self._to_cure
         self._looked_at, self._to_cure = dict(latest), {}
         _earliest(pending, latest)
-        if not self.active():
-            return
-        for name in self._extender.refusals.cured(snapshot, pending):
-            self._recorder.nudge(name)
+        if self.active():
+            for name in self._extender.refusals.cured(snapshot, pending):
+                self._recorder.nudge(name)
 
 
 def _note(watch: WatchHealth) -> str | None:

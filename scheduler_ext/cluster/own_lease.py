@@ -118,7 +118,6 @@ class Election(Background):
         self._report()
 
     def run(self) -> None:
-        """Acquire and renew until stopped."""
         while not self.stopped.is_set():
             try:
                 self.attempt()

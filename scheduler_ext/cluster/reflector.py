@@ -95,7 +95,6 @@ class Reflector(Background, Generic[U]):
         self._relist_wanted = False
 
     def stop(self, wait_s: float = 2.0) -> None:
-        """End the watch."""
         self.stopped.set()
         self._end_stream()
         super().stop(wait_s)
@@ -121,7 +120,6 @@ class Reflector(Background, Generic[U]):
         return self.synced.is_set() and not self._relist_wanted and self._fresh.is_set()
 
     def health(self) -> WatchHealth:
-        """The current state."""
         return WatchHealth(
             self.name,
             self.synced.is_set(),
@@ -132,7 +130,6 @@ class Reflector(Background, Generic[U]):
         )
 
     def run(self) -> None:
-        """Follow until stopped."""
         while not self.stopped.is_set():
             self._follow()
             self._connected = False

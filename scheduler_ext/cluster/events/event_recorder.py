@@ -80,7 +80,6 @@ class EventRecorder(Background):
         self.events: Counter[str] = Counter()
 
     def stop(self, wait_s: float = 0.0) -> None:
-        """Write no more."""
         with self._wake:
             self.stopped.set()
             self._wake.notify()
@@ -131,7 +130,6 @@ class EventRecorder(Background):
             self.nudge_failures["dropped"] += 1
 
     def run(self) -> None:
-        """Write the queue."""
         while True:
             with self._wake:
                 while (node := self._due()) is None and not self._events and not self.stopped.is_set():
