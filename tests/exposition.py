@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.binding_calls import Bindings
-from scheduler_ext.cluster.budgets import BudgetHandler
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events.report_problems import ReportProblems
+from scheduler_ext.cluster.inventory_handlers import BudgetHandler
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.filters import REASONS
@@ -27,7 +27,7 @@ from scheduler_ext.server.metrics import Metrics
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.sources.source_status import SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration, MetricsSection
-from scheduler_ext.wire.disruption_budget import PodDisruptionBudget
+from scheduler_ext.wire.kube import PodDisruptionBudget
 from scheduler_ext.wire.watching import Decoder
 from tests.pages import SAMPLE
 

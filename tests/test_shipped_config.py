@@ -18,8 +18,8 @@ from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.explain.explain import explain
 from scheduler_ext.sources.clusterstate import file_state
 from scheduler_ext.wire.config import Configuration, load_config
-from scheduler_ext.wire.durations import duration_s
 from scheduler_ext.wire.objects import read_pods
+from scheduler_ext.wire.times import duration_s
 
 CONFIG = Path(__file__).parents[1] / "config"
 SHARES = CONFIG.parent / "manifests" / "components" / "shares"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
-from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.gpunode import (

@@ -166,7 +166,7 @@ class FromExtender:
         return self._asked("/pods")
 
     def _asked(self, path: str, timeout_s: float | None = None) -> dict[str, Any]:
-        from scheduler_ext.cluster.client.port_forward import ANSWER_S
+        from scheduler_ext.cluster.active_extender import ANSWER_S
 
         answer = self._extender.get(path, ANSWER_S if timeout_s is None else timeout_s)
         if answer is None:

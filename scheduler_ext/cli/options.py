@@ -12,7 +12,7 @@ import click
 
 from scheduler_ext.cli.kubeconfigs import complete_contexts, complete_namespaces
 from scheduler_ext.core.errors import ConfigError
-from scheduler_ext.wire.durations import duration_s
+from scheduler_ext.wire.times import duration_s
 
 Command = TypeVar("Command", bound=Callable[..., Any] | click.Command)
 

@@ -32,7 +32,7 @@ from scheduler_ext.extender.heap import share_one_arena
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.sources.source_status import Source
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.durations import duration_s
+from scheduler_ext.wire.times import duration_s
 
 if TYPE_CHECKING:
     from scheduler_ext.cluster.live import BuildLeader

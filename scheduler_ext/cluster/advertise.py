@@ -17,8 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from scheduler_ext.background import Background
-from scheduler_ext.cluster.client.backoff import Backoff
-from scheduler_ext.cluster.client.retry import Retry
+from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import MERGE, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.advertised import advertised_mib, is_of_shares
@@ -55,19 +54,8 @@ class _Node:
     failing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Due:
-    """One write; ``pauses`` counts the pauses before it began."""
-
-    name: str
-    node: _Node
-    wanted: int | None
-    pauses: int
-
-
 class Advertiser(Background):
-    """Writes while ``active`` says that this extender writes to the cluster; wrong amounts wait until
-    then."""
+    """Writes while ``active`` says that this extender writes to the cluster; wrong amounts wait."""
 
     writes = Counter("gpu_extender_advertise_writes", "Amounts of shares written to nodes.")
     failures = Counter(
@@ -97,7 +85,6 @@ class Advertiser(Background):
         self._pauses = 0
 
     def stop(self, wait_s: float = 0.0) -> None:
-        """Write no more."""
         with self._wake:
             self.stopped.set()
             self._wake.notify_all()
@@ -140,40 +127,38 @@ class Advertiser(Background):
             self._written_at.pop(node, None)
 
     def run(self) -> None:
-        """Write the amounts that are due."""
         while True:
             with self._wake:
-                while (due := self._due()) is None and not self.stopped.is_set():
+                while (name := self._due()) is None and not self.stopped.is_set():
                     self._wake.wait(self._wait_s())
-                if self.stopped.is_set() or due is None:
+                if self.stopped.is_set() or name is None:
                     return
-                self._busy.add(due.name)
+                self._busy.add(name)
+                self._written_at[name] = time.monotonic()
+                # Moved behind the nodes that were not written yet, so that the next is found at once.
+                self._wrong[name] = node = self._wrong.pop(name)
+                wanted, pauses = node.wanted, self._pauses
             try:
-                self._write(due)
+                self._write(name, node, wanted, pauses)
             except Exception:
-                log.exception("what node %s advertises was not written", due.name)
+                log.exception("what node %s advertises was not written", name)
                 with self._wake:
                     self.failures.inc()
-                    self._later(due.name, due.node, None)
+                    self._later(name, node, None)
             finally:
                 with self._wake:
-                    self._busy.discard(due.name)
+                    self._busy.discard(name)
                     self._wake.notify_all()
 
-    def _due(self) -> _Due | None:
-        """The write that is due now."""
+    def _due(self) -> str | None:
+        """The node to write now."""
         now = time.monotonic()
-        if not self._wrong or len(self._busy) >= self._at_once or self._retry.left_s():
+        if not self._wrong or len(self._busy) >= self._at_once or self._retry.left_s() or not self._active():
             return None
-        if not self._active():
-            return None
-        for name, node in self._wrong.items():
-            if node.not_before <= now and name not in self._busy:
-                self._written_at[name] = now
-                # Moved behind the nodes that were not written yet, so that the next is found at once.
-                self._wrong[name] = self._wrong.pop(name)
-                return _Due(name, node, node.wanted, self._pauses)
-        return None
+        due = (
+            name for name, node in self._wrong.items() if node.not_before <= now and name not in self._busy
+        )
+        return next(due, None)
 
     def _wait_s(self) -> float | None:
         if not self._wrong or len(self._busy) >= self._at_once:
@@ -186,57 +171,50 @@ class Advertiser(Background):
         # A pause may end sooner than it is to: see Retry.
         return max(min(self._retry.left_s(), _ASK_S), min(waiting) - now, 0.0) or _ASK_S
 
-    def _write(self, due: _Due) -> None:
-        amount = None if due.wanted is None else str(due.wanted)
-        amounts = {self._resources.share: amount}
+    def _write(self, name: str, node: _Node, wanted: int | None, pauses: int) -> None:
+        """Write an amount; ``pauses`` counts the pauses before this write began."""
+        amounts = {self._resources.share: None if wanted is None else str(wanted)}
         patch: dict[str, Any] = {"status": {"capacity": amounts, "allocatable": amounts}}
-        path = f"/api/v1/nodes/{quote(due.name, safe='')}/status"
+        path = f"/api/v1/nodes/{quote(name, safe='')}/status"
         try:
             self._transport.send("PATCH", path, patch, MERGE, timeout_s=_PATCH_S)
         except ClusterError as error:
             with self._wake:
-                self._failed(due, error)
+                self._failed(name, node, error, pauses)
             return
         with self._wake:
             self.writes.inc()
-            if due.pauses == self._pauses:
+            if pauses == self._pauses:
                 # A write that was in flight before a pause shows nothing about the time after it.
                 self._at_once = _WRITERS
                 self._retry.reset()
-                self._recovered(due.name, due.node)
-            due.node.not_before = time.monotonic() + due.node.backoff.wait_s()
+                if self._problem is not None:
+                    log.info("what nodes advertise is written again")
+                    self._problem = None
+                if node.failing:
+                    log.info("what node %s advertises is written again", name)
+                    node.failing = False
+            node.not_before = time.monotonic() + node.backoff.wait_s()
 
-    def _failed(self, due: _Due, error: ClusterError) -> None:
+    def _failed(self, name: str, node: _Node, error: ClusterError, pauses: int) -> None:
         self.failures.inc()
         status = error.status if isinstance(error, RefusedError) else None
-        if status in _ALL_WAIT:
-            if due.pauses == self._pauses:
-                # Of several writes in flight, the first failure counts for all.
-                self._pause_after(error)
-        elif status == 404:
+        if status == 404:
             # Deleted, as the watch will report.
-            self._wrong.pop(due.name, None)
-        else:
-            self._later(due.name, due.node, error)
-
-    def _pause_after(self, error: ClusterError) -> None:
-        self._retry.failed(error)
-        self._pauses += 1
-        self._at_once = 1
-        if self._problem is None:
-            log.warning("what nodes advertise is not written, trying again: %s", error)
-        self._problem = str(error)
+            self._wrong.pop(name, None)
+        elif status not in _ALL_WAIT:
+            self._later(name, node, error)
+        elif pauses == self._pauses:
+            # Of several writes in flight, the first failure counts for all.
+            self._retry.failed(error)
+            self._pauses += 1
+            self._at_once = 1
+            if self._problem is None:
+                log.warning("what nodes advertise is not written, trying again: %s", error)
+            self._problem = str(error)
 
     def _later(self, name: str, node: _Node, error: ClusterError | None) -> None:
         node.not_before = time.monotonic() + node.backoff.wait_s()
         if error is not None and not node.failing:
             log.warning("what node %s advertises is not written, trying again: %s", name, error)
             node.failing = True
-
-    def _recovered(self, name: str, node: _Node) -> None:
-        if self._problem is not None:
-            log.info("what nodes advertise is written again")
-            self._problem = None
-        if node.failing:
-            log.info("what node %s advertises is written again", name)
-            node.failing = False

@@ -9,12 +9,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from scheduler_ext.binding.outcome import Done, ListedPods, Outcome, Refused, Unknown, Unsent
-from scheduler_ext.cluster.client.transport import JSON, RefusedError, Reply, Transport, UnsentError
+from scheduler_ext.cluster.client.transport import (
+    JSON,
+    NOTHING,
+    Query,
+    RefusedError,
+    Reply,
+    Transport,
+    UnsentError,
+)
 from scheduler_ext.cluster.reflector import PAGE
 from scheduler_ext.core.cache.intent import Reservation
 from scheduler_ext.core.errors import ClusterError
@@ -46,16 +53,16 @@ class Bindings:
 
     def pods_on(self, node: str, deadline: float) -> Outcome[ListedPods]:
         """Every unfinished pod that is bound to a node, by any binder."""
-        found = self._list(node, deadline)
-        for _ in range(_LISTS - 1):
+        for _ in range(_LISTS):
+            found = self._list(node, deadline)
             # The next page has expired: list again from the start.
-            if isinstance(found, Refused) and found.status == EXPIRED:
-                found = self._list(node, deadline)
+            if not (isinstance(found, Refused) and found.status == EXPIRED):
+                break
         return found
 
     def get_reservation(self, node: str, deadline: float) -> Outcome[Reservation | None]:
         """The reservation of a node; None when it does not exist."""
-        return self._found(f"{RESERVATIONS}/{quote(node, safe='')}", deadline, read_reservation)
+        return self._found(_reservation_path(node), deadline, read_reservation)
 
     def put_reservation(self, wanted: Reservation, deadline: float) -> Outcome[Reservation]:
         """Write a node's reservation, if it still has the version it was read at; returns it as written.
@@ -65,18 +72,18 @@ class Bindings:
         """
         body = reservation_body(wanted)
         if wanted.resource_version is None:
-            reply = self._write("POST", RESERVATIONS, body, deadline)
+            reply = self._ask("POST", RESERVATIONS, deadline, body)
         else:
-            reply = self._write("PUT", f"{RESERVATIONS}/{quote(wanted.node, safe='')}", body, deadline)
+            reply = self._ask("PUT", _reservation_path(wanted.node), deadline, body)
         return _read(reply, read_reservation)
 
     def post_binding(self, namespace: str, name: str, body: dict[str, Any], deadline: float) -> Outcome[None]:
         """Bind a pod. Refused with 409 where its uid or version differs, or it is bound or being deleted."""
-        reply = self._write("POST", f"{_pod_path(namespace, name)}/binding", body, deadline)
+        reply = self._ask("POST", f"{_pod_path(namespace, name)}/binding", deadline, body)
         return Done(None) if isinstance(reply, Done) else reply
 
     def _found(self, path: str, deadline: float, read: Callable[[bytes], T]) -> Outcome[T | None]:
-        reply = self._ask(deadline, lambda left_s: self._transport.get(path, timeout_s=left_s))
+        reply = self._ask("GET", path, deadline)
         if isinstance(reply, Refused) and reply.status == _NOT_FOUND:
             return Done(None)
         return _read(reply, read)
@@ -85,8 +92,7 @@ class Bindings:
         query = {"limit": str(PAGE), "fieldSelector": f"spec.nodeName={node},{_UNFINISHED}"}
         found = ListedPods([], [], "")
         while True:
-            reply = self._ask(deadline, lambda left_s: self._transport.get(_PODS, query, left_s))
-            page = _read(reply, self._pods.page)
+            page = _read(self._ask("GET", _PODS, deadline, query=query), self._pods.page)
             if not isinstance(page, Done):
                 return page
             found.pods.extend(page.value.items)
@@ -95,32 +101,30 @@ class Bindings:
                 return Done(replace(found, resource_version=page.value.resource_version))
             query["continue"] = page.value.next
 
-    def _write(self, method: str, path: str, body: dict[str, Any], deadline: float) -> Outcome[Reply]:
-        send = partial(self._transport.send, method, path, body, JSON)
-        return self._ask(deadline, lambda left_s: send(timeout_s=left_s), True)
-
-    def _ask(self, deadline: float, call: Callable[[float], Reply], writing: bool = False) -> Outcome[Reply]:
-        """One request, with the seconds that are left; ``writing``: a server error leaves its outcome
-        open."""
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        deadline: float,
+        body: dict[str, Any] | None = None,
+        query: Query = NOTHING,
+    ) -> Outcome[Reply]:
+        """One request; with a body, a server error leaves its outcome open."""
         left_s = deadline - self._monotonic()
         if left_s <= 0:
             return Unsent("no time was left")
         try:
-            return Done(call(left_s))
+            return Done(self._transport.send(method, path, body, JSON, query, left_s))
         except RefusedError as error:
-            if writing and _may_be_done(error.status):
+            # This answer may come from a server that lost its storage, or from a load balancer that lost the
+            # server: a write may have been done, or may still be done.
+            if body is not None and (error.status >= 500 or error.status == _REQUEST_TIMEOUT):
                 return Unknown(str(error), error.retry_after_s)
             return Refused(error.status, str(error), error.retry_after_s)
         except UnsentError as error:
             return Unsent(str(error))
         except ClusterError as error:
             return Unknown(str(error))
-
-
-def _may_be_done(status: int) -> bool:
-    """Whether a write may have been done, or may still be done, after this answer: it may come from a server
-    that lost its storage, or from a load balancer that lost the server."""
-    return status >= 500 or status == _REQUEST_TIMEOUT
 
 
 def _read(reply: Outcome[Reply], read: Callable[[bytes], T]) -> Outcome[T]:
@@ -134,3 +138,7 @@ def _read(reply: Outcome[Reply], read: Callable[[bytes], T]) -> Outcome[T]:
 
 def _pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+
+
+def _reservation_path(node: str) -> str:
+    return f"{RESERVATIONS}/{quote(node, safe='')}"

@@ -7,6 +7,7 @@ first bind, because a standby's watches may be late.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_ext.binding.binder import Binder
@@ -21,33 +22,30 @@ from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.durations import duration_s
 from scheduler_ext.wire.reservation import RESERVATIONS, GpuReservation, reservation
+from scheduler_ext.wire.times import duration_s
 from scheduler_ext.wire.watching import Decoder
 
 
+@dataclass(eq=False)
 class ReservationHandler(EventHandler[GpuReservation]):
-    """GPUReservations: the intents of all extenders. An unreadable one keeps its node from binding
-    anything."""
+    """The intents of all extenders. An unreadable GPUReservation keeps its node from binding anything."""
 
     kind = "GPUReservation"
-
-    def __init__(self, locked: LockedCache, changed: Callable[[], None]) -> None:
-        super().__init__()
-        self._locked = locked
-        self._changed = changed
-        self._known: set[str] = set()
+    _locked: LockedCache
+    _changed: Callable[[], None]
+    _known: set[str] = field(default_factory=set, init=False)
 
     def seen(self, items: Sequence[GpuReservation], clock: ServerClock) -> None:
         for item in items:
             found = reservation(item)
-            self._listed.add(found.node)
+            self._unlisted.discard(found.node)
             self._known.add(found.node)
             self._locked.update_intents(found.node, found.intents)
         self._changed()
 
     def known(self) -> set[str]:
-        return self._known
+        return set(self._known)
 
     def remove(self, keys: Collection[str]) -> None:
         for name in keys:
@@ -76,14 +74,8 @@ class Enforcing:
         self._locked = locked
         self._active = active
         self._trusted = trusted
-        self.reflector: Reflector[GpuReservation] = Reflector(
-            "gpureservations",
-            transport,
-            RESERVATIONS,
-            Decoder(GpuReservation),
-            ReservationHandler(locked, changed),
-            rate_limiter,
-        )
+        handler, decoder = ReservationHandler(locked, changed), Decoder(GpuReservation)
+        self.reflector = Reflector("gpureservations", transport, RESERVATIONS, decoder, handler, rate_limiter)
         self._relisted: tuple[Reflector[Any], ...] = (pods, self.reflector)
         self.binder = Binder(
             locked,

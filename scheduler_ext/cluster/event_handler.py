@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from scheduler_ext.cluster.client.transport import ServerClock
@@ -13,6 +14,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False)
 class EventHandler(Generic[T]):
     """Removes what a list does not bring by its end. All calls come from the reflector's thread."""
 
@@ -21,13 +23,12 @@ class EventHandler(Generic[T]):
     """The number of listed objects that are handled within a millisecond."""
     by_uid = False
     """Whether the key of an object is its uid; else its name."""
-
-    def __init__(self) -> None:
-        self._listed: set[str] = set()
+    # The known objects that the current list has not brought yet.
+    _unlisted: set[str] = field(default_factory=set, init=False)
 
     def begin(self) -> None:
-        """A list begins."""
-        self._listed = set()
+        """A list begins. What comes while it is read may be newer than the list, and stays."""
+        self._unlisted = self.known()
 
     def seen(self, items: Sequence[T], clock: ServerClock) -> None:
         """Objects that exist, as they are now."""
@@ -36,17 +37,18 @@ class EventHandler(Generic[T]):
     def gone(self, item: T | Broken) -> None:
         """An object was deleted, readable or not."""
         key = self.key(item)
-        self._listed.discard(key)
+        self._unlisted.discard(key)
         self.remove((key,))
 
     def broken(self, item: Broken) -> None:
         """An object exists and cannot be read: its last known state stays."""
-        self._listed.add(self.key(item))
+        self._unlisted.discard(self.key(item))
         log.error("%s %s cannot be read, what was known of it stays: %s", self.kind, item.name, item.problem)
 
     def end(self) -> None:
         """The list is complete."""
-        self.remove(self.known() - self._listed)
+        unlisted, self._unlisted = self._unlisted, set()
+        self.remove(unlisted)
 
     def key(self, item: Any) -> str:
         """Identifies an object, readable or not."""
@@ -54,7 +56,7 @@ class EventHandler(Generic[T]):
         return (metadata and (metadata.uid if self.by_uid else metadata.name)) or ""
 
     def known(self) -> set[str]:
-        """The keys of all objects that are known."""
+        """The keys of all objects that are known, in a set of their own."""
         raise NotImplementedError
 
     def remove(self, keys: Collection[str]) -> None:

@@ -55,8 +55,8 @@ class Forecasting(Background):
             self._made_at = now
 
     def _forecast(self, workload: Workload) -> Forecast:
-        """The forecast of a workload. Its tables are computed kind by kind, in turns: each is cached, so that
-        the last turn only combines them."""
+        """Computes its tables kind by kind, in turns: each is cached, so that the last turn only combines
+        them."""
         snapshot = self._extender.snapshot
         kinds = snapshot.kinds if snapshot is not None else ()
         for kind in kinds:
@@ -68,7 +68,6 @@ class Forecasting(Background):
             return Forecast(workload, kinds)
 
     def run(self) -> None:
-        """Look until stopped."""
         while not self.stopped.wait(_LOOK_EVERY_S):
             try:
                 self.look()

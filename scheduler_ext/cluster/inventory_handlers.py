@@ -1,4 +1,4 @@
-"""The event handlers of Nodes, GPUNodes and Pods, which update the scheduler cache.
+"""The event handlers of Nodes, GPUNodes and Pods, which update the scheduler cache, and of budgets.
 
 Objects are decoded before the lock is taken, so that it is held for microseconds.
 """
@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -21,11 +21,13 @@ from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import BoundPod, PendingPod
+from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
+from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_constraints, node_record
 from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
 from scheduler_ext.wire.report import read_report
@@ -37,8 +39,6 @@ log = logging.getLogger(__name__)
 
 
 class _Other(NamedTuple):
-    """A pod without GPUs on a node."""
-
     node: str
     cpu_milli: int
 
@@ -73,37 +73,29 @@ def update_pod(cache: Cache, uid: str, state: PodState, now: float) -> None:
         cache.confirm(*state, now)
 
 
+@dataclass(eq=False)
 class _CacheHandler(EventHandler[T]):
     """Updates the cache under its lock; ``changed`` is called after each update."""
 
-    def __init__(
-        self, cache: Cache, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
-    ) -> None:
-        super().__init__()
-        self._cache = cache
-        self._lock = lock
-        self._resources = resources
-        self._changed = changed
+    _cache: Cache
+    _lock: Lock
+    _resources: ResourceNames
+    _changed: Callable[[], None]
 
 
+@dataclass(eq=False)
 class NodeHandler(_CacheHandler[kube.Node]):
-    """Nodes: their amounts and labels."""
+    """Nodes: their amounts and labels, and for explanations what kube-scheduler's own filters compare."""
 
     kind = "Node"
     together = 50
-
-    def __init__(
-        self, cache: Cache, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
-    ) -> None:
-        super().__init__(cache, lock, resources, changed)
-        # The fields that kube-scheduler's own filters compare, for explanations.
-        self.facts: dict[str, NodeFacts] = {}
+    facts: dict[str, NodeFacts] = field(default_factory=dict)
 
     def seen(self, items: Sequence[kube.Node], clock: ServerClock) -> None:
         records = []
         for node in items:
             name = self.key(node)
-            self._listed.add(name)
+            self._unlisted.discard(name)
             self.facts[name] = node_constraints(node)
             try:
                 records.append((name, node_record(node, self._resources)))
@@ -128,25 +120,16 @@ class NodeHandler(_CacheHandler[kube.Node]):
         self._changed()
 
 
+@dataclass(eq=False)
 class ReportHandler(_CacheHandler[GpuNode]):
     """GPUNodes: the reports of agents, and when the API server received them."""
 
     kind = "GPUNode"
     together = 15
-
-    def __init__(
-        self,
-        cache: Cache,
-        lock: Lock,
-        resources: ResourceNames,
-        changed: Callable[[], None],
-        problems: ReportProblems,
-    ) -> None:
-        super().__init__(cache, lock, resources, changed)
-        self._problems = problems
-        # The uid of the object that holds a node's last good report. An object that was created again while
-        # no watch ran numbers its reports from 1.
-        self._uids: dict[str, str | None] = {}
+    _problems: ReportProblems
+    # The uid of the object that holds a node's last good report. An object that was created again while no
+    # watch ran numbers its reports from 1.
+    _uids: dict[str, str | None] = field(default_factory=dict, init=False)
 
     def seen(self, items: Sequence[GpuNode], clock: ServerClock) -> None:
         for node in items:
@@ -154,7 +137,7 @@ class ReportHandler(_CacheHandler[GpuNode]):
         self._changed()
 
     def broken(self, item: Broken) -> None:
-        self._listed.add(item.name)
+        self._unlisted.discard(item.name)
         self._refuse(item.name, f"GPUNode {item.name}: {item.problem}; the report is refused")
         self._changed()
 
@@ -174,7 +157,7 @@ class ReportHandler(_CacheHandler[GpuNode]):
     def _take(self, node: GpuNode, clock: ServerClock) -> None:
         metadata = node.metadata or GpuNodeMeta()
         name = self.key(node)
-        self._listed.add(name)
+        self._unlisted.discard(name)
         with self._lock:
             previous, received = self._cache.last_report(name)
         if self._uids.get(name, metadata.uid) != metadata.uid:
@@ -192,7 +175,7 @@ class ReportHandler(_CacheHandler[GpuNode]):
             return
         received = _when(report, previous, received, metadata, clock, now)
         with self._lock:
-            self._cache.update_report(name, report, received, now, owner_uid(metadata))
+            self._cache.update_report(name, report, received, now, owner_uid(metadata.owner_references))
         self._uids[name] = metadata.uid
         self._problems.accepted(name, report.cordoned_strangers)
 
@@ -201,6 +184,7 @@ class ReportHandler(_CacheHandler[GpuNode]):
         self._problems.refused(name, problem)
 
 
+@dataclass(eq=False)
 class PodHandler(_CacheHandler[kube.Pod]):
     """Pods that hold GPUs of a node or wait for some, and the CPU of the other pods on nodes."""
 
@@ -208,21 +192,9 @@ class PodHandler(_CacheHandler[kube.Pod]):
     together = 250
     by_uid = True
 
-    def __init__(
-        self, cache: Cache, lock: Lock, resources: ResourceNames, changed: Callable[[], None]
-    ) -> None:
-        super().__init__(cache, lock, resources, changed)
-        # The pods that the current list has not brought yet: those with GPUs as of its begin, and those
-        # without. The latter are not kept in ``_listed``, which would grow by every pod ever seen.
-        self._before: set[str] = set()
-        self._unlisted: set[str] = set()
-
     def begin(self) -> None:
         super().begin()
         with self._lock:
-            # A pod that is bound or appears while the list is read may be newer than the list.
-            self._before = self._cache.known_pods()
-            self._unlisted = self._cache.other_pods()
             self._cache.demand.hold()
 
     def seen(self, items: Sequence[kube.Pod], clock: ServerClock) -> None:
@@ -236,14 +208,14 @@ class PodHandler(_CacheHandler[kube.Pod]):
         self._update(states)
 
     def known(self) -> set[str]:
-        return self._before | self._unlisted
+        with self._lock:
+            return self._cache.known_pods() | self._cache.other_pods()
 
     def remove(self, keys: Collection[str]) -> None:
         self._update(dict.fromkeys(keys))
 
     def end(self) -> None:
         super().end()
-        self._before, self._unlisted = set(), set()
         with self._lock:
             self._cache.demand.release()
 
@@ -252,22 +224,24 @@ class PodHandler(_CacheHandler[kube.Pod]):
         now = time.monotonic()
         with self._lock:
             for uid, state in states.items():
-                if state is None:
-                    # Otherwise the set would grow until the next list, which may begin in months.
-                    self._listed.discard(uid)
-                elif not isinstance(state, _Other):
-                    self._listed.add(uid)
                 update_pod(self._cache, uid, state, now)
             changed = self._cache.has_changes
         if changed:
             self._changed()
 
 
-def received_at(metadata: GpuNodeMeta, clock: ServerClock, now: float) -> float:
+def received_at(
+    metadata: GpuNodeMeta, clock: ServerClock, now: float, otherwise: float | None = None
+) -> float:
     """When the API server took the last status, by our monotonic clock: neither the agent's clock nor the
-    moment of reading counts. ``now``, where no entry of managedFields has the time."""
-    stamped = _stamped_at(metadata, clock, now)
-    return now if stamped is None else stamped
+    moment of reading counts. ``otherwise`` (``now``) where no entry of managedFields has the time.
+    """
+    stamps = [seconds(entry.time) for entry in metadata.managed_fields or () if entry.subresource == "status"]
+    stamp = max((stamp for stamp in stamps if stamp is not None), default=None)
+    if stamp is None:
+        return now if otherwise is None else otherwise
+    # The server's clock as it is now: a stream has its time only once, at its begin.
+    return ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before).monotonic(stamp)
 
 
 def _when(
@@ -288,20 +262,29 @@ def _when(
     if numbered or report.devices != previous.devices:
         return received_at(metadata, clock, now)
     # Without a number, only a stamp shows that it was written again.
-    stamped = _stamped_at(metadata, replace(clock, not_before=-math.inf), now)
-    return received if stamped is None else stamped
+    return received_at(metadata, replace(clock, not_before=-math.inf), now, received)
 
 
-def _stamped_at(metadata: GpuNodeMeta, clock: ServerClock, now: float) -> float | None:
-    stamps = [seconds(entry.time) for entry in metadata.managed_fields or () if entry.subresource == "status"]
-    known = [stamp for stamp in stamps if stamp is not None]
-    if not known:
-        return None
-    # The server's clock as it is now: a stream has its time only once, at its begin.
-    later = ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before)
-    return later.monotonic(max(known))
+@dataclass(eq=False)
+class BudgetHandler(EventHandler[kube.PodDisruptionBudget]):
+    """Keeps all PodDisruptionBudgets; ``budgets`` may be called from any thread."""
 
+    kind = "PodDisruptionBudget"
+    together = 250
+    by_uid = True
+    _by_uid: dict[str, Budget] = field(default_factory=dict, init=False)
 
-def owner_uid(metadata: GpuNodeMeta) -> str | None:
-    """The uid of the Node that owns a GPUNode; None without an owner."""
-    return next((owner.uid for owner in metadata.owner_references or () if owner.kind == "Node"), None)
+    def budgets(self) -> tuple[Budget, ...]:
+        """All budgets."""
+        return tuple(self._by_uid.values())
+
+    def seen(self, items: Sequence[kube.PodDisruptionBudget], clock: ServerClock) -> None:
+        self._unlisted.difference_update(map(self.key, items))
+        self._by_uid.update((self.key(item), kube.budget(item)) for item in items)
+
+    def known(self) -> set[str]:
+        return set(self._by_uid)
+
+    def remove(self, keys: Collection[str]) -> None:
+        for uid in keys:
+            self._by_uid.pop(uid, None)

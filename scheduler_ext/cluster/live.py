@@ -13,23 +13,23 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from scheduler_ext.background import Background
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.locked_cache import LockedCache
-from scheduler_ext.cluster.budgets import BUDGETS, BudgetHandler
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.enforcing import Enforcing
 from scheduler_ext.cluster.events.event_recorder import EventRecorder
-from scheduler_ext.cluster.events.inventory_events import InventoryEvents
+from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ShareNodes
 from scheduler_ext.cluster.events.placement_events import PlacementEvents
 from scheduler_ext.cluster.events.report_problems import ReportProblems
-from scheduler_ext.cluster.events.share_nodes import ShareNodes
 from scheduler_ext.cluster.forecasting import Forecasting
-from scheduler_ext.cluster.inventory_handlers import NodeHandler, PodHandler, ReportHandler
+from scheduler_ext.cluster.inventory_handlers import BudgetHandler, NodeHandler, PodHandler, ReportHandler
+from scheduler_ext.cluster.own_lease import Election
 from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.cluster.reflector import Reflector
+from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
@@ -39,15 +39,15 @@ from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.disruption_budget import PodDisruptionBudget
 from scheduler_ext.wire.gpunode import GpuNode
-from scheduler_ext.wire.kube import Node, Pod
+from scheduler_ext.wire.kube import Node, Pod, PodDisruptionBudget
 from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 # The least time between publications: each invalidates the cached decisions.
 _PUBLISH_EVERY_S = 0.1
@@ -62,22 +62,8 @@ _BEHIND_S = 45.0
 _STOP_S = 2.0
 _INVISIBLE = Cause.REPORT | Cause.AGE | Cause.PROMISE
 
-
-class Leader(Protocol):
-    """Leader election: whether this extender is active; it is followed by ``reflectors``."""
-
-    @property
-    def active(self) -> bool: ...
-    @property
-    def reflectors(self) -> Sequence[Reflector[Any]]: ...
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-
-
-class BuildLeader(Protocol):
-    """Makes a Leader; ``changed`` is called when the extender becomes active, or ceases to be."""
-
-    def __call__(self, transport: Transport, *, changed: Callable[[bool], None]) -> Leader: ...
+Leader: TypeAlias = Election | Leadership
+BuildLeader: TypeAlias = Callable[..., Leader]
 
 
 class LiveInventory(Background):
@@ -91,7 +77,7 @@ class LiveInventory(Background):
         leader: BuildLeader | None = None,
         name: str = "",
     ) -> None:
-        """``leader`` decides whether this extender, called ``name``, is active; None: always."""
+        """``leader`` makes what decides whether this extender, called ``name``, is active; None: always."""
         super().__init__("publisher")
         self._extender = extender
         self._server = transport.server
@@ -108,9 +94,7 @@ class LiveInventory(Background):
         self._inventory_events = InventoryEvents(self._recorder.warn)
         self._placements = PlacementEvents(extender.record, self._recorder.write)
         self._oldest_s = config.inventory_ages_s()[0]
-        parts = (cache, self._lock, resources, self._wake)
         self._report_problems = ReportProblems()
-        reports = ReportHandler(*parts, self._report_problems)
         # Before the first inventory no request can be answered, and so none is slowed down.
         rate_limiter = RateLimiter(
             lambda: self.snapshot is not None and not (self.enforcing and self.enforcing.listing)
@@ -118,8 +102,10 @@ class LiveInventory(Background):
         self._forecasting = Forecasting(cache, self._lock, extender, rate_limiter)
         budgets = BudgetHandler()
         extender.preemptor.budgets = budgets.budgets
+        parts = (cache, self._lock, resources, self._wake)
         pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), PodHandler(*parts), rate_limiter)
         disruptions = Decoder(PodDisruptionBudget)
+        reports = ReportHandler(*parts, self._report_problems)
         self._nodes = NodeHandler(*parts)
         self._reflectors: list[Reflector[Any]] = [
             Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, rate_limiter),
@@ -200,26 +186,17 @@ class LiveInventory(Background):
         return None
 
     def start(self) -> None:
-        """Begin to follow the cluster."""
-        for reflector in self._reflectors:
-            reflector.start()
-        self._recorder.start()
-        if self._leader is not None:
-            self._leader.start()
-        if self.enforcing is not None:
-            self.enforcing.start()
+        for part in (*self._reflectors, self._recorder, self._leader, self.enforcing):
+            if part is not None:
+                part.start()
         super().start()
 
     def stop(self, wait_s: float = _STOP_S) -> None:
-        """Cease to follow it."""
         self.stopped.set()
         self._changed.set()
-        self._recorder.stop()
-        self._forecasting.stop()
-        if self.enforcing is not None:
-            self.enforcing.stop()
-        if self._leader is not None:
-            self._leader.stop()
+        for part in (self._recorder, self._forecasting, self.enforcing, self._leader):
+            if part is not None:
+                part.stop()
         # All at once: each may hang in a list of its own.
         for reflector in self._reflectors:
             reflector.stop(0.0)
@@ -263,8 +240,7 @@ class LiveInventory(Background):
 
     def _write_report_problems(self) -> None:
         """Write Events on problems of reports, also of those found while another extender was active."""
-        snapshot = self.snapshot
-        if snapshot is None or not self.active():
+        if (snapshot := self.snapshot) is None or not self.active():
             return
         for problem in self._report_problems.take_unwritten():
             known = snapshot.nodes.get(problem.node)
@@ -272,7 +248,6 @@ class LiveInventory(Background):
             self._recorder.warn(problem.node, uid, problem.reason, problem.note, problem.about)
 
     def run(self) -> None:
-        """Publish changes until stopped."""
         while not self.stopped.is_set():
             self._changed.wait(_TICK_S)
             self.stopped.wait(max(0.0, self._published_at + _PUBLISH_EVERY_S - time.monotonic()))
@@ -313,8 +288,7 @@ class LiveInventory(Background):
                 left = self._extender.places.follow(self._cache.pending, self._cache.is_gone)
                 _earliest(self._to_cure, dict.fromkeys(left, 0.0))
             before = self.snapshot
-            begun = before is None
-            if begun:
+            if before is None:
                 # The first forecast counts all listed pods.
                 self._forecasting.look()
                 self._extender.replace_nodes(info for info in infos.values() if info is not None)
@@ -329,12 +303,15 @@ class LiveInventory(Background):
         self._inventory_events.follow(infos, unlabelled - reported)
         if before is not None:
             self._placements.follow(before, infos)
-        if begun and (snapshot := self.snapshot) is not None:
+        elif (snapshot := self.snapshot) is not None:
             self._unpublished = {}
             # These objects live long.
             settle_heap()
             log.info("inventory complete: %d nodes, generation %d", len(snapshot.nodes), snapshot.generation)
-            self._greet(snapshot)
+            # Pods rejected before this process began are not known here: kube-scheduler retries them.
+            with_gpus = next((each for each, node in snapshot.nodes.items() if node.state.slots), None)
+            if with_gpus is not None:
+                self._recorder.nudge(with_gpus)
             self._forecasting.start()
             return
         if infos:
@@ -342,40 +319,26 @@ class LiveInventory(Background):
         changes, self._unpublished = self._unpublished, {}
         self._cure(changes, arrived_at)
 
-    def _greet(self, snapshot: Snapshot) -> None:
-        """Have kube-scheduler retry the pods rejected before this process began, which are not known here."""
-        name = next((name for name, node in snapshot.nodes.items() if node.state.slots), None)
-        if name is not None:
-            self._recorder.nudge(name)
-
     def _cure(self, changes: Mapping[str, Cause], arrived_at: float) -> None:
         """Nudge kube-scheduler where a change makes room for a rejected pod."""
-        _earliest(
-            self._to_cure,
-            {name: 0.0 if cause & _INVISIBLE else arrived_at - _BEHIND_S for name, cause in changes.items()},
-        )
-        now = time.monotonic()
-        snapshot = self.snapshot
-        if (
-            not (self._to_cure or self._looked_at)
-            or snapshot is None
-            or now - self._cured_at < _NUDGE_EVERY_S
-        ):
+        behind = arrived_at - _BEHIND_S
+        since = {name: 0.0 if cause & _INVISIBLE else behind for name, cause in changes.items()}
+        _earliest(self._to_cure, since)
+        now, snapshot = time.monotonic(), self.snapshot
+        idle = not (self._to_cure or self._looked_at)
+        if idle or snapshot is None or now - self._cured_at < _NUDGE_EVERY_S:
             return
         self._cured_at = now
-        # Each change is checked twice: a request that decides on the snapshot before it may be rejected
-        # later.
+        # Each change is checked twice: a request that decides on the snapshot before it may fail later.
         pending, latest = self._looked_at, self._to_cure
         self._looked_at, self._to_cure = dict(latest), {}
         _earliest(pending, latest)
-        if not self.active():
-            return
-        for name in self._extender.refusals.cured(snapshot, pending):
-            self._recorder.nudge(name)
+        if self.active():
+            for name in self._extender.refusals.cured(snapshot, pending):
+                self._recorder.nudge(name)
 
 
 def _note(watch: WatchHealth) -> str | None:
-    """The note on a watch that is lost or not listed; None for a healthy one."""
     if watch.problem is None:
         return None
     if not watch.synced:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from scheduler_ext.cluster.client.transport import RefusedError, ServerClock, Transport
-from scheduler_ext.cluster.inventory_handlers import owner_uid, pod_state, received_at, update_pod
+from scheduler_ext.cluster.inventory_handlers import pod_state, received_at, update_pod
 from scheduler_ext.cluster.live import GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.reflector import PAGE
 from scheduler_ext.core.cache.cache import Cache
@@ -18,6 +18,7 @@ from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
+from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_record
 from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod import is_finished, pod_name, pod_uid
@@ -68,12 +69,13 @@ def cluster_state(
             problems[name] = str(error)
             continue
         if report is not None:
-            cache.update_report(name, report, received_at(metadata, clock, now), now, owner_uid(metadata))
+            cache.update_report(
+                name, report, received_at(metadata, clock, now), now, owner_uid(metadata.owner_references)
+            )
     cache.tick(now)
     infos = {info.name: info for info in cache.infos()}
-    workload = cache.demand.workload()
-    pending = cache.all_pending()
-    return ClusterState(source, objects, infos, cache.ages(now), problems, workload, pending)
+    ages, workload = cache.ages(now), cache.demand.workload()
+    return ClusterState(source, objects, infos, ages, problems, workload, cache.all_pending())
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.transport import JSON, RefusedError, Reply, Transport
 from scheduler_ext.cluster.reflector import Reflector
+from scheduler_ext.cluster.scheduler_lease import WORD
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.lease import HeldLease, LeaseSpec, new_lease, read_lease, renewed_lease
 from scheduler_ext.wire.times import micro_time
@@ -37,7 +38,6 @@ _RELEASE_S = 2.0
 # How many unanswered writes are remembered: the server may have done them, or still do them.
 _UNANSWERED = 16
 _NEVER = -math.inf
-_WORD = {True: "active", False: "a standby"}
 
 
 class Election(Background):
@@ -66,6 +66,7 @@ class Election(Background):
         self._lease_s, self._renew_s, self._retry_s = lease_s, renew_s, retry_s
         self._monotonic = monotonic
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
+        self._path = f"{self._leases}/{quote(name, safe='')}"
         # The Lease as last seen, when it last changed, and whether its content is our own write.
         self._seen: HeldLease | None = None
         self._seen_at = _NEVER
@@ -76,7 +77,8 @@ class Election(Background):
         self._sent: deque[tuple[str, float]] = deque(maxlen=_UNANSWERED)
         self._until = _NEVER
         self._reported = False
-        self._problem: str | None = None
+        # Why the Lease cannot be read or written; None when it can.
+        self.problem: str | None = None
         self.reflectors: tuple[Reflector[Any], ...] = ()
 
     @property
@@ -84,18 +86,18 @@ class Election(Background):
         """Whether this candidate holds the Lease; ends by itself ``renew_s`` after the last renewal."""
         return self._monotonic() < self._until and not self.stopped.is_set()
 
-    @property
-    def problem(self) -> str | None:
-        """Why the Lease cannot be read or written; None when it can."""
-        return self._problem
-
     def stop(self, wait_s: float = _RELEASE_S) -> None:
         """Cease to be active, and release the Lease so that another candidate can take it at once."""
         super().stop(wait_s)
         self._report()
         # With a request in flight the version of the Lease is not known.
-        if self._mine and self._sure and not self.is_alive:
-            self._release(wait_s)
+        if not (self._mine and self._sure and self._seen is not None) or self.is_alive:
+            return
+        now = micro_time(time.time())
+        try:
+            self._write(LeaseSpec("", 1, now, now, self._seen.spec.lease_transitions), wait_s)
+        except ClusterError as error:
+            log.warning("Lease %s/%s was not given back: %s", self._namespace, self._name, error)
 
     def attempt(self) -> None:
         """Acquire or renew the Lease, if that may be."""
@@ -106,28 +108,25 @@ class Election(Background):
             if not self._try():
                 self._try()
         except ClusterError as error:
-            if self._problem is None:
+            if self.problem is None:
                 log.warning("Lease %s/%s: %s", self._namespace, self._name, error)
-            self._problem = str(error)
+            self.problem = str(error)
         else:
-            if self._problem is not None:
+            if self.problem is not None:
                 log.info("Lease %s/%s: it goes on", self._namespace, self._name)
-            self._problem = None
+            self.problem = None
         self._report()
 
     def run(self) -> None:
-        """Acquire and renew until stopped."""
         while not self.stopped.is_set():
             try:
                 self.attempt()
             except Exception:
                 log.exception("unexpected error in the election; trying again")
-            self.stopped.wait(self._wait_s())
-
-    def _wait_s(self) -> float:
-        left_s = self._until - self._monotonic()
-        # Wakes when the term ends, so that ``changed`` is called then.
-        return min(self._retry_s, left_s) if left_s > 0 else self._retry_s * random.uniform(1.0, 1.2)
+            left_s = self._until - self._monotonic()
+            # Wakes when the term ends, so that ``changed`` is called then.
+            wait_s = min(self._retry_s, left_s) if left_s > 0 else self._retry_s * random.uniform(1.0, 1.2)
+            self.stopped.wait(wait_s)
 
     def _try(self) -> bool:
         """One try; False after a conflict."""
@@ -145,13 +144,15 @@ class Election(Background):
 
     def _look(self) -> None:
         """Read the Lease, and note when it changed."""
+        found, sent_at = None, None
         try:
             found = read_lease(self._transport.get(self._path, timeout_s=self._timeout_s()).body)
         except RefusedError as error:
             if error.status != 404:
                 raise
-            found = None
-        sent_at = self._sent_at(found)
+        if found is not None and found.spec.holder_identity == self._identity:
+            # When this candidate sent this content; another one may use its name.
+            sent_at = next((at for renewed, at in self._sent if renewed == found.spec.renew_time), None)
         if found is None:
             # Deleted by hand. Another holder may not know yet.
             if self._seen is not None:
@@ -179,15 +180,10 @@ class Election(Background):
         """Write this candidate as the holder. Raises ClusterError."""
         before = self._seen.spec if self._seen is not None else None
         now = micro_time(time.time())
-        kept = before if self._mine and before is not None else LeaseSpec()
+        acquired = before.acquire_time if self._mine and before is not None else None
         changes = 0 if before is None else (before.lease_transitions or 0) + (0 if self._mine else 1)
-        spec = LeaseSpec(
-            holder_identity=self._identity,
-            lease_duration_seconds=max(1, math.ceil(self._lease_s)),
-            acquire_time=kept.acquire_time or now,
-            renew_time=now,
-            lease_transitions=changes,
-        )
+        duration_s = max(1, math.ceil(self._lease_s))
+        spec = LeaseSpec(self._identity, duration_s, acquired or now, now, changes)
         sent_at = self._monotonic()
         self._sent.append((now, sent_at))
         # Until an answer confirms it.
@@ -205,26 +201,6 @@ class Election(Background):
         body = renewed_lease(self._seen, spec)
         return self._transport.send("PUT", self._path, body, JSON, timeout_s=timeout_s)
 
-    def _release(self, timeout_s: float) -> None:
-        assert self._seen is not None
-        now = micro_time(time.time())
-        changes = self._seen.spec.lease_transitions
-        try:
-            self._write(LeaseSpec("", 1, now, now, changes), timeout_s)
-        except ClusterError as error:
-            log.warning("Lease %s/%s was not given back: %s", self._namespace, self._name, error)
-
-    def _sent_at(self, found: HeldLease | None) -> float | None:
-        """When this candidate sent the content of the Lease; None when it did not, whatever holder it
-        names."""
-        if found is None or found.spec.holder_identity != self._identity:
-            return None
-        return next((at for renewed, at in self._sent if renewed == found.spec.renew_time), None)
-
-    @property
-    def _path(self) -> str:
-        return f"{self._leases}/{quote(self._name, safe='')}"
-
     def _timeout_s(self) -> float:
         """Leaves time for two tries, and ends with the term."""
         left_s = self._until - self._monotonic()
@@ -238,12 +214,11 @@ class Election(Background):
         self._report()
 
     def _report(self) -> None:
-        active = self.active
-        if active != self._reported:
+        if (active := self.active) != self._reported:
             self._turn(active)
 
     def _turn(self, active: bool) -> None:
         self._reported = active
         holder = self._seen.spec.holder_identity if self._seen is not None else None
-        log.info("this extender is %s now; the Lease is held by %r", _WORD[active], holder or "")
+        log.info("this extender is %s now; the Lease is held by %r", WORD[active], holder or "")
         self._changed(active)

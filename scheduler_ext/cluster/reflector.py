@@ -15,8 +15,7 @@ from threading import Event
 from typing import Generic, TypeVar
 
 from scheduler_ext.background import Background
-from scheduler_ext.cluster.client.backoff import Backoff
-from scheduler_ext.cluster.client.retry import Retry
+from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import (
     ANSWER_S,
     SILENCE_S,
@@ -101,7 +100,6 @@ class Reflector(Background, Generic[U]):
         self._relist_wanted = False
 
     def stop(self, wait_s: float = 2.0) -> None:
-        """End the watch."""
         self.stopped.set()
         self._end_stream()
         super().stop(wait_s)
@@ -118,8 +116,7 @@ class Reflector(Background, Generic[U]):
             self._end_stream()
 
     def _end_stream(self) -> None:
-        stream = self._stream
-        if stream is not None:
+        if (stream := self._stream) is not None:
             stream.stop()
 
     @property
@@ -128,7 +125,6 @@ class Reflector(Background, Generic[U]):
         return self.synced.is_set() and not self._relist_wanted and self._fresh.is_set()
 
     def health(self) -> WatchHealth:
-        """The current state."""
         return WatchHealth(
             self.name,
             self.synced.is_set(),
@@ -138,14 +134,12 @@ class Reflector(Background, Generic[U]):
         )
 
     def run(self) -> None:
-        """Follow until stopped."""
         while not self.stopped.is_set():
             self._follow()
             self._connected = False
             self._retry.wait(self.stopped)
 
     def _follow(self) -> None:
-        """List where necessary, then watch until the watch ends."""
         try:
             if not self._version or self._relist_wanted:
                 # In this order: a call of ``relist`` meanwhile must not take this list for its own.
@@ -157,17 +151,27 @@ class Reflector(Background, Generic[U]):
             if not self._relist_wanted:
                 self._watch()
         except RefusedError as error:
-            if error.status == EXPIRED:
-                self._expired(error)
-            else:
+            if error.status != EXPIRED:
                 self._lost("refused", error)
+                return
+            # List again soon, with a growing wait where a server expires every watch at once.
+            self._version = ""
+            self.restarts.inc(self.name, "expired")
+            if not self._expired_before:
+                self._expired_before = True
+                self._retry.reset()
+            self._retry.failed(error)
         except SilentError as error:
             self._answer_s *= 2
             self._lost("silent", error)
         except UnreachableError as error:
             self._lost("unreachable", error)
         except ClusterError as error:
-            self._list_if_stuck()
+            # Where watches from one place fail again and again, begin with a list.
+            version, times = self._garbled
+            self._garbled = (self._version, times + 1 if version == self._version else 1)
+            if self._garbled[1] >= _GARBLED_TRIES:
+                self._version, self._garbled = "", ("", 0)
             self._lost("garbled", error)
         except Exception as error:
             # Half an update may have been applied: only a list corrects that.
@@ -217,14 +221,12 @@ class Reflector(Background, Generic[U]):
         raise AssertionError("a last try either answers or raises")
 
     def _watch(self) -> None:
-        started = time.monotonic()
-        lives_s = random.randint(*_WATCH_S)
-        before = self._version
+        started, before = time.monotonic(), self._version
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
-            "resourceVersion": self._version,
-            "timeoutSeconds": str(lives_s),
+            "resourceVersion": before,
+            "timeoutSeconds": str(random.randint(*_WATCH_S)),
             **self._selectors,
         }
         answer_s = min(self._answer_s, SILENCE_S)
@@ -295,15 +297,6 @@ class Reflector(Background, Generic[U]):
         self._retry.reset()
         self._expired_before = False
 
-    def _expired(self, error: RefusedError) -> None:
-        """List again soon, with a growing wait where a server expires every watch at once."""
-        self._version = ""
-        self.restarts.inc(self.name, "expired")
-        if not self._expired_before:
-            self._expired_before = True
-            self._retry.reset()
-        self._retry.failed(error)
-
     def _lost(self, reason: str, error: Exception) -> None:
         if self.stopped.is_set():
             return
@@ -311,17 +304,10 @@ class Reflector(Background, Generic[U]):
         self._note(error)
         self._retry.failed(error)
 
-    def _list_if_stuck(self) -> None:
-        """Begin with a list where a watch from one place fails again and again."""
-        version, times = self._garbled
-        self._garbled = (self._version, times + 1 if version == self._version else 1)
-        if self._garbled[1] >= _GARBLED_TRIES:
-            self._version, self._garbled = "", ("", 0)
-
     def _note(self, error: Exception) -> None:
         """Keep the problem, and log the first of a series."""
-        if self._problem is None and self.synced.is_set():
-            log.warning("watch of %s lost, what is known is served on: %s", self.name, error)
-        elif self._problem is None:
-            log.warning("%s not listed yet, trying again: %s", self.name, error)
+        lost = "watch of %s lost, what is known is served on: %s"
+        if self._problem is None:
+            text = lost if self.synced.is_set() else "%s not listed yet, trying again: %s"
+            log.warning(text, self.name, error)
         self._problem = str(error)

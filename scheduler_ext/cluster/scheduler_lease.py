@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 # The duration of a Lease that states none: kube-scheduler's default.
 _GOOD_FOR_S = 15.0
+WORD = {True: "active", False: "a standby"}
 
 
 class Leadership(EventHandler[Lease]):
@@ -53,42 +54,34 @@ class Leadership(EventHandler[Lease]):
     @property
     def active(self) -> bool:
         """Whether our own pod holds it, as far as is known; ends by itself while its watch is lost."""
-        if not self._is_ours(self._holder):
+        if not self._holder.startswith(self._prefix):
             return False
         with self._lock:
-            lapsed_now = not self._lapsed and self._is_lost()
-            self._lapsed = self._lapsed or lapsed_now
+            # Its holder renews it every few seconds, also while the watch hangs and seems to be connected.
+            lost = self.reflectors[0].health().silent_s > self._good_for_s
+            was_lapsed, self._lapsed = self._lapsed, self._lapsed or lost
             lapsed = self._lapsed
-        if lapsed_now:
+        if lapsed and not was_lapsed:
             log.warning(
                 "this extender is a standby now: nothing was heard of the Lease for %.0f s", self._good_for_s
             )
             self._changed(False)
         return not lapsed
 
-    def _is_lost(self) -> bool:
-        # Its holder renews it every few seconds, also while the watch hangs and seems to be connected.
-        return self.reflectors[0].health().silent_s > self._good_for_s
-
-    def _is_ours(self, holder: str) -> bool:
-        return holder.startswith(self._prefix)
-
     def start(self) -> None:
-        """Nothing to do: its reflector is started with the others."""
+        """Nothing to do: its reflector is started and stopped with the others."""
 
-    def stop(self) -> None:
-        """Nothing to do."""
+    stop = start
 
     def seen(self, items: Sequence[Lease], clock: ServerClock) -> None:
         for lease in items:
-            self._listed.add(self._name)
+            self._unlisted.discard(self._name)
             spec = lease.spec or LeaseSpec()
             good_for_s = spec.lease_duration_seconds or 0
             self._good_for_s = float(good_for_s) if good_for_s > 0 else _GOOD_FOR_S
             self._held_by(spec.holder_identity or "")
 
     def key(self, item: object) -> str:
-        """The one Lease that is followed."""
         return self._name
 
     def known(self) -> set[str]:
@@ -99,7 +92,7 @@ class Leadership(EventHandler[Lease]):
             self._held_by("")
 
     def _held_by(self, holder: str) -> None:
-        was, now = self.active, self._is_ours(holder)
+        was, now = self.active, holder.startswith(self._prefix)
         if now and not was:
             # Before ``active`` can be seen: binding has to list again first.
             self._changed(True)
@@ -108,7 +101,4 @@ class Leadership(EventHandler[Lease]):
         if was and not now:
             self._changed(False)
         if now != was:
-            log.info("this extender is %s now; the Lease is held by %r", _WORD[now], holder)
-
-
-_WORD = {True: "active", False: "a standby"}
+            log.info("this extender is %s now; the Lease is held by %r", WORD[now], holder)

@@ -10,8 +10,8 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.extender_args import PreemptionArgs, Proposal
 from scheduler_ext.wire.pod import other_requests, pod_priority
-from scheduler_ext.wire.preemption_args import PreemptionArgs, Proposal
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,14 @@ from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, Workload
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.files import FileTooLargeError, read_file
-from scheduler_ext.wire.listed_demand import workload_of
-from scheduler_ext.wire.objects import Objects, assemble, read_objects, refuse_without_nodes, waiting
+from scheduler_ext.wire.objects import (
+    Objects,
+    assemble,
+    read_objects,
+    refuse_without_nodes,
+    waiting,
+    workload_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

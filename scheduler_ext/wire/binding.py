@@ -6,16 +6,16 @@ The API server copies the annotations of a Binding onto the pod in the same step
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
 
-from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.decoding import decode_body
+from scheduler_ext.wire.decoding import decode_answer, decode_body
 from scheduler_ext.wire.pod import DEVICES_PREFIX
 
 ASSIGNED_ANNOTATION = "gpu.scheduler-ext.io/assigned"
@@ -35,10 +35,7 @@ class BindingArgs(
     node: _Name
 
 
-class _BindingResult(Struct, rename="pascal"):
-    error: str
-
-
+read_pod = partial(decode_answer, kube.Pod)
 _args_decoder = msgspec.json.Decoder(BindingArgs)
 _encoder = msgspec.json.Encoder()
 
@@ -50,22 +47,24 @@ def decode_binding_args(body: bytes) -> BindingArgs:
 
 def encode_binding_result(error: str = "") -> bytes:
     """The reply: bound if ``error`` is empty, otherwise the pod is scheduled again."""
-    return _encoder.encode(_BindingResult(error))
+    return _encoder.encode({"Error": error})
 
 
 def binding_body(
     pod: kube.ObjectMeta, node: str, annotations: Mapping[str, str], resource_version: str | None
 ) -> dict[str, Any]:
-    """The body of the POST that binds a pod if the uid still matches, at the given version if there is
-    one.
-    """
-    metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
-    if resource_version is not None:
-        metadata["resourceVersion"] = resource_version
+    """The POST that binds a pod if its uid still matches, and its version where one is given."""
+    version = {} if resource_version is None else {"resourceVersion": resource_version}
     return {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": metadata | {"annotations": dict(annotations)},
+        "metadata": {
+            "name": pod.name,
+            "namespace": pod.namespace,
+            "uid": pod.uid,
+            "annotations": dict(annotations),
+            **version,
+        },
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
 
@@ -89,11 +88,3 @@ def device_annotations(
         told[DEVICES_PREFIX + container] = ",".join(uuids)
     decision = {"node": node, "containers": containers}
     return {ASSIGNED_ANNOTATION: _encoder.encode(decision).decode(), **told}
-
-
-def read_pod(body: bytes) -> kube.Pod:
-    """A Pod from the API server. Raises ClusterError."""
-    try:
-        return msgspec.json.decode(body, type=kube.Pod)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ClusterError(f"a Pod that is none: {error}") from None

@@ -15,8 +15,9 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE, DEFAULT_WHOLE, MIG_PREFIX, ResourceNames
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.wire.decoding import located
 from scheduler_ext.wire.documents import json_documents
-from scheduler_ext.wire.durations import duration_s
+from scheduler_ext.wire.times import duration_s
 from scheduler_ext.wire.yaml_values import CONFIGURATION
 
 API_VERSION = "config.scheduler-ext.io/v1alpha1"
@@ -33,35 +34,25 @@ class _Section(Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class FilterSection(_Section):
-    """Content of the reply to filter."""
-
     max_candidates: Annotated[int, Meta(ge=0, le=1_000_000)] = 100
 
 
 class MemorySection(_Section):
-    """How GPU memory is promised."""
-
     headroom_percent: Annotated[int, Meta(ge=0, le=90)] = 10
 
 
 class InventorySection(_Section):
-    """Ages at which a report is too old."""
-
     stale_after: str = "150s"
     missing_after: str = "300s"
 
 
 class ScoreSection(_Section):
-    """How nodes that fit are ranked."""
-
     weights: dict[str, float] = field(default_factory=dict)
     strategy: Literal["fragmentation", "binpack", "spread"] = "fragmentation"
     high_priority: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1000
 
 
 class ResourcesSection(_Section):
-    """Extended resources that stand for GPUs."""
-
     whole_gpu: Annotated[list[ResourceName], Meta(min_length=1, max_length=64)] = field(
         default_factory=lambda: list(DEFAULT_WHOLE)
     )
@@ -69,21 +60,15 @@ class ResourcesSection(_Section):
 
 
 class PreemptionSection(_Section):
-    """How preemption is supported."""
-
     empty_victims: bool = False
 
 
 class BindSection(_Section):
-    """Whether and how the extender binds pods."""
-
     enabled: bool = False
     deadline: str = "4s"
 
 
 class ServerSection(_Section):
-    """Limits and deadlines of the server."""
-
     max_body_bytes: Annotated[int, Meta(ge=1024, le=2**30)] = 64 * 2**20
     read_timeout: str = "5s"
     write_timeout: str = "5s"
@@ -92,16 +77,12 @@ class ServerSection(_Section):
 
 
 class InspectionSection(_Section):
-    """Which questions about decisions are answered, and in what detail."""
-
     decisions: Annotated[int, Meta(ge=0, le=1_000_000)] = 5000
     decision_bytes: Annotated[int, Meta(ge=2**16, le=2**32)] = 32 * 2**20
     hide_other_namespaces: bool = True
 
 
 class MetricsSection(_Section):
-    """Level of detail of the metrics."""
-
     detail: Literal["cluster", "node", "device"] = "node"
 
 
@@ -147,7 +128,16 @@ class Configuration(_Section):
 
 def load_config(text: bytes) -> Configuration:
     """A checked configuration from YAML or JSON. Raises ConfigError naming the key and the fix."""
-    raw = _only_document(text)
+    try:
+        documents = [document for _, document in json_documents(text, CONFIGURATION)]
+        raw = msgspec.json.decode(documents[0]) if len(documents) == 1 else None
+    except DocumentError as error:
+        raise ConfigError(str(error)) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        # For a number that no field could hold.
+        raise ConfigError(f"cannot be read: {_explained(error)}") from None
+    if len(documents) > 1:
+        raise ConfigError(f"{len(documents)} documents in it; give one")
     if not isinstance(raw, dict):
         raise ConfigError(f"empty or no mapping; start with apiVersion: {API_VERSION} and kind: {KIND}")
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
@@ -156,43 +146,24 @@ def load_config(text: bytes) -> Configuration:
     try:
         config = msgspec.convert(raw, type=Configuration)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ConfigError(_explained(str(error))) from None
+        raise ConfigError(_explained(error)) from None
     check(config)
     return config
 
 
-def _only_document(text: bytes) -> object:
-    """The plain value of the only document, None if there is none. Raises ConfigError."""
-    try:
-        documents = [document for _, document in json_documents(text, CONFIGURATION)]
-    except DocumentError as error:
-        raise ConfigError(str(error)) from None
-    if len(documents) > 1:
-        raise ConfigError(f"{len(documents)} documents in it; give one")
-    try:
-        return msgspec.json.decode(documents[0]) if documents else None
-    except (msgspec.DecodeError, RecursionError) as error:
-        # For a number that no field could hold.
-        raise ConfigError(f"cannot be read: {_explained(str(error))}") from None
-
-
 def check(config: Configuration) -> None:
     """Checks beyond the types. Raises ConfigError naming the key."""
-    unknown = sorted(set(config.score.weights) - set(DEFAULT_WEIGHTS))
-    if unknown:
-        raise ConfigError(
-            f"score.weights.{unknown[0]}: no such score; there are {', '.join(DEFAULT_WEIGHTS)}"
-        )
-    for name, weight in config.score.weights.items():
+    for name, weight in sorted(config.score.weights.items()):
+        if name not in DEFAULT_WEIGHTS:
+            raise ConfigError(f"score.weights.{name}: no such score; there are {', '.join(DEFAULT_WEIGHTS)}")
         if not 0 <= weight <= 1000:
             raise ConfigError(f"score.weights.{name}: {weight:g} is outside 0 to 1000")
     if not any(config.policy().weights.values()):
         raise ConfigError("score.weights: all are 0; leave at least one above, or every node is equal")
-    if config.resources.memory_share in config.resources.whole_gpu:
-        raise ConfigError(
-            f"resources.memoryShare: {config.resources.memory_share} is in wholeGpu too; keep one"
-        )
-    for name in (*config.resources.whole_gpu, config.resources.memory_share):
+    share, whole = config.resources.memory_share, config.resources.whole_gpu
+    if share in whole:
+        raise ConfigError(f"resources.memoryShare: {share} is in wholeGpu too; keep one")
+    for name in (*whole, share):
         if name.startswith(MIG_PREFIX):
             raise ConfigError(
                 f"resources: {name} is a MIG resource, which is known by its own name; remove it"
@@ -207,13 +178,10 @@ def check(config: Configuration) -> None:
     duration_s("bind.deadline", config.bind.deadline, 0.1, 60)
 
 
-def _explained(message: str) -> str:
+def _explained(error: Exception) -> str:
     """msgspec's message with the key first: ``server.maxBodyBytes: Expected `int` >= 1024``."""
-    problem, _, path = message.partition(" - at `$")
-    key = path.rstrip("`").lstrip(".")
-    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", problem)
-    if unknown:
-        return (
-            f"{'.'.join(filter(None, (key, unknown[1])))}: unknown key; see docs/reference/configuration.md"
-        )
+    key, problem = located(error)
+    if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", problem):
+        where = ".".join(filter(None, (key, unknown[1])))
+        return f"{where}: unknown key; see docs/reference/configuration.md"
     return f"{key}: {problem}" if key else problem

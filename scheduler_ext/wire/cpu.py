@@ -23,23 +23,17 @@ _NANO_PER_MILLI = 10**6
 
 def pod_cpu_milli(spec: kube.PodSpec) -> int:
     """The effective CPU request of a pod, rounded up, as in ``wire.pod.pod_amounts``."""
-    apps = sidecars = peak = 0
-    for container in spec.init_containers or ():
-        if container is None:
-            continue
+    sidecars = peak = 0
+    for container in filter(None, spec.init_containers or ()):
         nano = _asked_nano(container.resources) or 0
         if container.restart_policy == "Always":
             sidecars += nano
         else:
             peak = max(peak, sidecars + nano)
-    for container in spec.containers or ():
-        if container is not None:
-            apps += _asked_nano(container.resources) or 0
+    apps = sum(_asked_nano(container.resources) or 0 for container in filter(None, spec.containers or ()))
     of_pod = _asked_nano(spec.resources)
     nano = max(peak, sidecars + apps) if of_pod is None else of_pod
-    if spec.overhead:
-        nano += _nano_of(spec.overhead) or 0
-    return min(UNLIMITED, -(-nano // _NANO_PER_MILLI))
+    return min(UNLIMITED, -(-(nano + (_nano_of(spec.overhead) or 0)) // _NANO_PER_MILLI))
 
 
 def allocatable_cpu_milli(amounts: kube.Quantities | None) -> int | None:
@@ -50,9 +44,7 @@ def allocatable_cpu_milli(amounts: kube.Quantities | None) -> int | None:
 
 def _asked_nano(asked: kube.ResourceRequirements | None) -> int | None:
     """The request, or the limit in its place as in the API server; None without either."""
-    if asked is None:
-        return None
-    for amounts in (asked.requests, asked.limits):
+    for amounts in (asked.requests, asked.limits) if asked is not None else ():
         if amounts and _CPU in amounts:
             return _nano_of(amounts) or 0
     return None

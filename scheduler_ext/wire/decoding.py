@@ -6,21 +6,23 @@ from typing import TypeVar
 
 import msgspec
 
-from scheduler_ext.core.errors import InventoryError, RequestError
+from scheduler_ext.core.errors import ClusterError, InventoryError, RequestError
 
 _T = TypeVar("_T")
 
 
-def explained(error: msgspec.DecodeError) -> str:
-    """msgspec's message with the field first, and with a hint about YAML's most frequent trap."""
+def located(error: Exception, prefix: str = "") -> tuple[str, str]:
+    """The field of an error of msgspec, "" for the whole document, and the problem."""
     problem, _, path = str(error).partition(" - at `$")
-    field_path = path.rstrip("`").lstrip(".")
-    hint = (
-        ' (quote it in YAML: "8.0")'
-        if "Expected `str" in problem and any(kind in problem for kind in ("`float`", "`int`", "`bool`"))
-        else ""
-    )
-    return f"{field_path}: {problem}{hint}" if field_path else f"{problem}{hint}"
+    return (prefix + path.rstrip("`").lstrip(".")).rstrip("."), problem
+
+
+def explained(error: Exception) -> str:
+    """msgspec's message with the field first, and with a hint about YAML's most frequent trap."""
+    field, problem = located(error)
+    if "Expected `str" in problem and any(kind in problem for kind in ("`float`", "`int`", "`bool`")):
+        problem += ' (quote it in YAML: "8.0")'
+    return f"{field}: {problem}" if field else problem
 
 
 def decode_object(document: bytes | msgspec.Raw, kind: type[_T], where: str) -> _T:
@@ -31,6 +33,15 @@ def decode_object(document: bytes | msgspec.Raw, kind: type[_T], where: str) -> 
         raise InventoryError(f"{where}: {explained(error)}") from None
     except RecursionError:
         raise InventoryError(f"{where}: nested too deeply") from None
+
+
+def decode_answer(kind: type[_T], body: bytes) -> _T:
+    """An object from the API server. Raises ClusterError naming its kind and the field."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        name = kind.__name__.replace("Gpu", "GPU")
+        raise ClusterError(f"a {name} that cannot be read: {explained(error)}") from None
 
 
 def decode_body(
@@ -46,21 +57,16 @@ def decode_body(
             body.decode()
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `$")
-        where = prefix + path.rstrip("`").lstrip(".")
-        raise RequestError(400, f"{where.rstrip('.')}: {problem}" if where else f"body: {problem}") from None
+        field, problem = located(error, prefix)
+        raise RequestError(400, f"{field or 'body'}: {problem}") from None
     except msgspec.DecodeError as error:
-        raise RequestError(400, f"body: {_json_problem(body, str(error), kind)}") from None
+        problem = str(error)
     except UnicodeDecodeError as error:
-        problem = _json_problem(body, f"not UTF-8 at byte {error.start}", kind)
-        raise RequestError(400, f"body: {problem}") from None
+        problem = f"not UTF-8 at byte {error.start}"
     except RecursionError:
         raise RequestError(400, "body: nested too deeply") from None
-
-
-def _json_problem(body: bytes, problem: str, kind: str) -> str:
     if not body:
-        return f"empty; send an extender/v1 {kind} as JSON"
-    if body[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\x00" in body[:4]:
-        return "not UTF-8 (UTF-16 or UTF-32?); send JSON as UTF-8"
-    return problem
+        problem = f"empty; send an extender/v1 {kind} as JSON"
+    elif body[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\x00" in body[:4]:
+        problem = "not UTF-8 (UTF-16 or UTF-32?); send JSON as UTF-8"
+    raise RequestError(400, f"body: {problem}")

@@ -2,18 +2,31 @@
 
 Go's structs have no JSON tags, so keys are the Go names; the unused alternative is null. Replies are single
 byte strings, because kube-scheduler reuses the connection only after a Content-Length.
+
+For preempt it sends uids with nodeCacheCapable, otherwise whole pods; the reply has uids either way. A null
+among the victims crashes kube-scheduler and an empty list of them is an error to it (up to 1.37), so neither
+is ever written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from scheduler_ext.core.errors import RequestError
+from scheduler_ext.core.preemption.victim_candidate import Victims
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_body
+
+_PREEMPTION = "ExtenderPreemptionArgs"
+# Go has an int64. No node has this many pods, and sums with this number must not overflow.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+_Pod = TypeVar("_Pod")
+# The longest possible node name is shown whole.
+_SHOWN_CHARS = 253
 
 
 class _NodeList(kube.KubeStruct):
@@ -29,8 +42,8 @@ class _ExtenderArgs(Struct, rename="pascal", gc=False):
 class ExtenderArgs(Struct, frozen=True):
     """A filter or prioritize request: the pod and either names or whole Node objects.
 
-    ``raw_pod`` is the pod byte for byte, undecoded: kube-scheduler sends the same bytes for filter and
-    prioritize. ``raw_nodes`` are the Node objects byte for byte, for the reply; None in the names form.
+    ``raw_pod`` is undecoded: kube-scheduler sends the same bytes for filter and prioritize. ``raw_nodes`` are
+    the bytes of the Node objects, for the reply; None in the names form.
     """
 
     raw_pod: bytes
@@ -53,15 +66,59 @@ class _FilterResult(Struct, rename="pascal"):
 
 
 class HostPriority(Struct, rename="pascal", gc=False):
-    """One node's points."""
-
     host: str
     score: int
+
+
+class _PreemptionArgs(Struct, rename="pascal", gc=False):
+    pod: Raw = Raw(b"null")
+    node_name_to_victims: dict[str, Raw] | None = None
+    node_name_to_meta_victims: dict[str, Raw] | None = None
+
+
+class _MetaPod(Struct, gc=False):
+    uid: str | None = msgspec.field(default=None, name="UID")
+
+
+class _Victims(Struct, Generic[_Pod], rename="pascal", gc=False):
+    pods: list[_Pod] | None = None
+    violations: _Count | None = msgspec.field(default=None, name="NumPDBViolations")
+
+
+class _Result(Struct, rename="pascal"):
+    node_name_to_meta_victims: dict[str, _Victims[_MetaPod]]
+
+
+class Proposal(Struct, frozen=True):
+    """The pods that kube-scheduler would evict from one node, the most important first, and its count of
+    violations.
+
+    ``pods`` are the same victims as objects if whole pods were sent, otherwise empty.
+    """
+
+    uids: tuple[str, ...] = ()
+    violations: int = 0
+    pods: tuple[kube.Pod, ...] = ()
+
+
+class PreemptionArgs(Struct, frozen=True):
+    """A preempt request: the pod byte for byte as in filter, and the proposal for each node."""
+
+    raw_pod: bytes
+    proposals: dict[str, Proposal]
+
+    @property
+    def pod(self) -> kube.Pod:
+        """The pod, decoded at each call. Raises RequestError (400) that names the problem."""
+        return decode_pod(self.raw_pod)
 
 
 _args_decoder = msgspec.json.Decoder(_ExtenderArgs)
 _pod_decoder = msgspec.json.Decoder(kube.Pod)
 _node_decoder = msgspec.json.Decoder(kube.Node)
+_preemption_decoder = msgspec.json.Decoder(_PreemptionArgs)
+_victims_decoder = msgspec.json.Decoder(_Victims[kube.Pod])
+_meta_decoder = msgspec.json.Decoder(_Victims[_MetaPod])
 _encoder = msgspec.json.Encoder()
 
 
@@ -70,16 +127,16 @@ def decode_pod(raw_pod: bytes) -> kube.Pod:
     return decode_body(_pod_decoder, raw_pod, "Pod.")
 
 
-def decode_args(body: bytes) -> ExtenderArgs:
-    """A filter or prioritize request with its pod still undecoded. Raises RequestError (400) naming the
-    problem.
+def _raw_pod(pod: Raw, kind: str) -> bytes:
+    if bytes(pod) == b"null":
+        raise RequestError(400, f"Pod: missing; send an extender/v1 {kind}")
+    return bytes(pod)
 
-    A request with both forms null or absent concerns no node, as in Go.
-    """
+
+def decode_args(body: bytes) -> ExtenderArgs:
+    """A filter or prioritize request; both forms null or absent: no node, as in Go. Raises RequestError."""
     args = decode_body(_args_decoder, body)
-    raw_pod = bytes(args.pod)
-    if raw_pod == b"null":
-        raise RequestError(400, "Pod: missing; send an extender/v1 ExtenderArgs")
+    raw_pod = _raw_pod(args.pod, "ExtenderArgs")
     if args.nodes is None:
         return ExtenderArgs(raw_pod, args.node_names or [])
     raw = args.nodes.items or []
@@ -89,22 +146,17 @@ def decode_args(body: bytes) -> ExtenderArgs:
 
 
 def encode_filter_result(
-    args: ExtenderArgs,
-    passed: list[int],
-    refused: dict[str, str],
-    rescuable: dict[str, str] | None = None,
+    args: ExtenderArgs, passed: list[int], refused: dict[str, str], rescuable: dict[str, str] | None = None
 ) -> bytes:
-    """The reply to filter: the nodes that passed, by position and in the request's form, and why the others
-    failed.
+    """The reply to filter: the positions of nodes that passed, and why the others failed.
 
     A failed node is unresolvable unless it is in ``rescuable``: kube-scheduler's preemption (up to 1.37) runs
     without extenders, so it would search for victims in vain, and try the pod again hundreds of times a
     second.
     """
-    if args.raw_nodes is not None:
-        items = [args.raw_nodes[i] for i in passed]
-        return _encoder.encode(_FilterResult({"items": items}, None, rescuable or {}, refused))
-    return _encoder.encode(_FilterResult(None, [args.names[i] for i in passed], rescuable or {}, refused))
+    nodes = {"items": [args.raw_nodes[i] for i in passed]} if args.raw_nodes is not None else None
+    names = [args.names[i] for i in passed] if nodes is None else None
+    return _encoder.encode(_FilterResult(nodes, names, rescuable or {}, refused))
 
 
 def encode_priorities(names: Iterable[str], points: Iterable[int]) -> bytes:
@@ -112,6 +164,50 @@ def encode_priorities(names: Iterable[str], points: Iterable[int]) -> bytes:
     return _encoder.encode(list(map(HostPriority, names, points)))
 
 
-def encode_json(value: object) -> bytes:
-    """Any plain value as JSON."""
-    return _encoder.encode(value)
+encode_json = _encoder.encode
+
+
+def decode_preemption(body: bytes) -> PreemptionArgs:
+    """A preempt request with its pod still undecoded. Raises RequestError (400) naming the field.
+
+    A request with both forms null, empty or absent concerns no node; if both are set, the one with node names
+    counts. A node without a list has no proposed victims.
+    """
+    args = decode_body(_preemption_decoder, body, kind=_PREEMPTION)
+    raw_pod = _raw_pod(args.pod, _PREEMPTION)
+    whole, metas = args.node_name_to_victims or {}, args.node_name_to_meta_victims or {}
+    proposals = {name: _proposal(name, raw, whole=bool(whole)) for name, raw in (whole or metas).items()}
+    return PreemptionArgs(raw_pod, proposals)
+
+
+def _proposal(node: str, raw: Raw, *, whole: bool) -> Proposal:
+    """The proposal for a node, with ``whole`` pods or their uids alone."""
+    form, field = ("Victims", "metadata.uid") if whole else ("MetaVictims", "UID")
+    where = f"NodeNameTo{form}.{node[:_SHOWN_CHARS]}."
+    if bytes(raw) == b"null":
+        return Proposal()
+    pods: tuple[kube.Pod, ...] = ()
+    if whole:
+        victims = decode_body(_victims_decoder, bytes(raw), where)
+        pods, violations = tuple(victims.pods or ()), victims.violations
+        uids = [pod.metadata.uid if pod.metadata is not None else None for pod in pods]
+    else:
+        metas = decode_body(_meta_decoder, bytes(raw), where)
+        uids, violations = [pod.uid for pod in metas.pods or ()], metas.violations
+    for i, uid in enumerate(uids):
+        if not uid:
+            raise RequestError(400, f"{where}Pods[{i}].{field}: missing; a victim is known by its uid")
+    return Proposal(tuple(filter(None, uids)), violations or 0, pods)
+
+
+def encode_victims(chosen: Mapping[str, Victims]) -> bytes:
+    """The reply to preempt: the victims on each node. Nodes that are missing from it are no candidates."""
+    return _encoder.encode(
+        _Result(
+            {
+                name: _Victims([_MetaPod(uid) for uid in victims.uids], victims.violations)
+                for name, victims in chosen.items()
+                if victims.uids
+            }
+        )
+    )

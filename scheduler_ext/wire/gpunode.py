@@ -1,16 +1,20 @@
-"""GPUNode ``gpu.scheduler-ext.io/v1alpha1`` as written: a node's report about its GPUs, field by field."""
+"""GPUNode ``gpu.scheduler-ext.io/v1alpha1`` as written: a node's report about its GPUs, field by field.
+
+Sizes and starts of MIG profiles and instances are units of the device's placement grid.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
 import msgspec.structs
 from msgspec import Meta, Struct
 
-from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.gpu.mig_profile import MAX_GRID
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.decoding import decode_answer
 
 API_VERSION = "gpu.scheduler-ext.io/v1alpha1"
 
@@ -34,8 +38,6 @@ class _Status(Struct, rename=_spelling, gc=False, omit_defaults=True):
 
 
 class HolderStatus(_Status):
-    """A holder of a device or an instance."""
-
     uid: str | None = None
     namespace: str | None = None
     name: str | None = None
@@ -44,9 +46,7 @@ class HolderStatus(_Status):
 
 
 class InstanceStatus(_Status):
-    """An existing MIG instance, in units of the device's placement grid; without its place if the agent may
-    not read it.
-    """
+    """An existing MIG instance; it has no ``start`` and ``size`` if the agent may not read them."""
 
     uuid: str
     profile: str
@@ -56,8 +56,6 @@ class InstanceStatus(_Status):
 
 
 class ProfileStatus(_Status):
-    """A MIG profile that the device supports, and its possible places."""
-
     name: str
     size: Units
     starts: list[Units]
@@ -66,8 +64,6 @@ class ProfileStatus(_Status):
 
 
 class MigStatus(_Status):
-    """A device's MIG mode, placements and instances."""
-
     enabled: bool | None = None
     creatable: bool | None = None
     grid_size: Units | None = None
@@ -85,10 +81,6 @@ class MemoryStatus(_Status):
 
 
 class HealthStatus(_Status):
-    """Whether a device can be used, the reason if not, and its remedy; only the agent reads the other
-    fields.
-    """
-
     state: Literal["Healthy", "Unhealthy"] | None = None
     reason: str | None = None
     recovery: Literal["Quiet", "GPUReset", "Reboot"] | None = None
@@ -97,8 +89,6 @@ class HealthStatus(_Status):
 
 
 class DeviceStatus(_Status):
-    """One GPU."""
-
     uuid: str
     index: Annotated[int, Meta(ge=0, le=1023)]
     memory: MemoryStatus
@@ -116,8 +106,6 @@ class DeviceStatus(_Status):
 
 
 class SharingStatus(_Status):
-    """How the node's device plugin shares its GPUs."""
-
     strategy: Literal["none", "time-slicing", "mps"] | None = None
     replicas: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
@@ -136,9 +124,7 @@ class GpuNodeStatus(_Status):
 
 
 class SummaryStatus(_Status):
-    """Columns of ``kubectl get`` that describe the devices; they must agree with the devices and are not
-    read.
-    """
+    """Columns of ``kubectl get``: they must agree with the devices, and are not read."""
 
     gpus: int
     healthy: int
@@ -147,35 +133,20 @@ class SummaryStatus(_Status):
 
 
 class WrittenStatus(GpuNodeStatus):
-    """The same as written, with the summary, which is never read."""
-
     summary: SummaryStatus | None = None
 
 
-class OwnerReference(kube.KubeStruct):
-    """Kubernetes' OwnerReference; only the fields that are read."""
-
-    kind: str | None = None
-    uid: str | None = None
-
-
 class ManagedFields(kube.KubeStruct):
-    """Kubernetes' ManagedFieldsEntry; only the fields that are read."""
-
     subresource: str | None = None
     time: str | None = None
 
 
 class GpuNodeMeta(kube.ObjectMeta):
-    """ObjectMeta with the fields that show the author and the age of a report."""
-
-    owner_references: list[OwnerReference] | None = None
+    owner_references: list[kube.OwnerReference] | None = None
     managed_fields: list[ManagedFields] | None = None
 
 
 class GpuNode(_Status):
-    """The object itself."""
-
     metadata: GpuNodeMeta | None = None
     status: GpuNodeStatus | None = None
 
@@ -187,8 +158,7 @@ def summarised(status: GpuNodeStatus, summary: SummaryStatus) -> WrittenStatus:
 
 def object_body(name: str, node_uid: str | None) -> bytes:
     """The server-side apply that creates a node's GPUNode as a dependent of its Node."""
-    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}
-    metadata = {"name": name, **({"ownerReferences": [owner]} if node_uid else {})}
+    metadata = {"name": name, **({"ownerReferences": [kube.node_owner(name, node_uid)]} if node_uid else {})}
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "GPUNode", "metadata": metadata})
 
 
@@ -201,28 +171,16 @@ def status_body(name: str, status: WrittenStatus) -> bytes:
 
 def plain(name: str, status: WrittenStatus) -> dict[str, Any]:
     """The object as plain JSON values."""
-    read: dict[str, Any] = msgspec.json.decode(status_body(name, status))
-    return read
+    return msgspec.json.decode(status_body(name, status), type=dict[str, Any])
 
 
-def read_gpu_node(body: bytes) -> GpuNode:
-    """A GPUNode from the API server. Raises ClusterError."""
-    try:
-        return msgspec.json.decode(body, type=GpuNode)
-    except msgspec.MsgspecError as error:
-        raise ClusterError(f"a GPUNode that is none: {error}") from None
-
-
-class _Annotated(kube.KubeStruct):
-    """Any object; only its annotations are read."""
-
-    metadata: kube.ObjectMeta | None = None
+read_gpu_node = partial(decode_answer, GpuNode)
 
 
 def read_annotations(body: bytes) -> dict[str, str]:
     """The annotations of an object from the API server; empty if it cannot be read."""
     try:
-        metadata = msgspec.json.decode(body, type=_Annotated).metadata
+        metadata = msgspec.json.decode(body, type=kube.Header).metadata
     except msgspec.MsgspecError:
         return {}
     return kube.strings(metadata.annotations) if metadata is not None else {}

@@ -1,4 +1,4 @@
-"""The parts of Kubernetes objects that this extender reads, decoded like Go's JSON decoder.
+"""Kubernetes' objects, reduced to the fields that this extender reads, decoded like Go's JSON decoder.
 
 null means absent for every field, unknown fields are skipped, and of duplicate keys the last wins (msgspec
 does both). Quantities stay undecoded text until they are needed, because the API accepts strings and bare
@@ -7,13 +7,16 @@ numbers alike and most are never needed.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core import intree
+from scheduler_ext.core.preemption.disruption import Budget, Selector
 from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.wire.decoding import decode_answer
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Quantities = dict[str, Raw]
@@ -25,8 +28,6 @@ class KubeStruct(Struct, rename="camel", gc=False, omit_defaults=True):
 
 
 class ObjectMeta(KubeStruct):
-    """Kubernetes' ObjectMeta; only the fields that are read."""
-
     name: str | None = None
     namespace: str | None = None
     uid: str | None = None
@@ -37,23 +38,30 @@ class ObjectMeta(KubeStruct):
     resource_version: str | None = None
 
 
-class ResourceRequirements(KubeStruct):
-    """Kubernetes' ResourceRequirements; only the fields that are read."""
+class Header(KubeStruct):
+    """The fields that every object has."""
 
+    kind: str | None = None
+    api_version: str | None = None
+    metadata: ObjectMeta | None = None
+
+
+class OwnerReference(KubeStruct):
+    kind: str | None = None
+    uid: str | None = None
+
+
+class ResourceRequirements(KubeStruct):
     requests: Quantities | None = None
     limits: Quantities | None = None
     claims: list[Raw] | None = None
 
 
 class ContainerPort(KubeStruct):
-    """Kubernetes' ContainerPort; only the fields that are read."""
-
     host_port: Int32 | None = None
 
 
 class Container(KubeStruct):
-    """Kubernetes' Container; only the fields that are read."""
-
     name: str | None = None
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
@@ -61,8 +69,6 @@ class Container(KubeStruct):
 
 
 class Toleration(KubeStruct):
-    """Kubernetes' Toleration; only the fields that are read."""
-
     key: str | None = None
     operator: str | None = None
     value: str | None = None
@@ -70,65 +76,41 @@ class Toleration(KubeStruct):
 
 
 class Requirement(KubeStruct):
-    """Kubernetes' Requirement; only the fields that are read."""
-
     key: str | None = None
     operator: str | None = None
     values: list[str] | None = None
 
 
 class NodeSelectorTerm(KubeStruct):
-    """Kubernetes' NodeSelectorTerm; only the fields that are read."""
-
     match_expressions: list[Requirement] | None = None
     match_fields: list[Requirement] | None = None
 
 
 class NodeSelector(KubeStruct):
-    """Kubernetes' NodeSelector; only the fields that are read."""
-
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
-class NodeAffinity(KubeStruct):
-    """Kubernetes' NodeAffinity; only the fields that are read."""
-
-    required: NodeSelector | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: list[Raw] | None = msgspec.field(
-        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
+class NodeAffinity(KubeStruct, rename="{}DuringSchedulingIgnoredDuringExecution".format):
+    required: NodeSelector | None = None
+    preferred: list[Raw] | None = None
 
 
-class PodAffinity(KubeStruct):
-    """Kubernetes' PodAffinity; only the fields that are read."""
-
-    required: list[Raw] | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: list[Raw] | None = msgspec.field(
-        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
+class PodAffinity(KubeStruct, rename="{}DuringSchedulingIgnoredDuringExecution".format):
+    required: list[Raw] | None = None
+    preferred: list[Raw] | None = None
 
 
 class Affinity(KubeStruct):
-    """Kubernetes' Affinity; only the fields that are read."""
-
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
 class TopologySpreadConstraint(KubeStruct):
-    """Kubernetes' TopologySpreadConstraint; only the fields that are read."""
-
     when_unsatisfiable: str | None = None
 
 
 class PodSpec(KubeStruct):
-    """Kubernetes' PodSpec; only the fields that are read."""
-
     containers: list[Container | None] | None = None
     init_containers: list[Container | None] | None = None
     node_name: str | None = None
@@ -148,8 +130,6 @@ class PodSpec(KubeStruct):
 
 
 class PodCondition(KubeStruct):
-    """Kubernetes' PodCondition; only the fields that are read."""
-
     type: str | None = None
     status: str | None = None
     reason: str | None = None
@@ -157,8 +137,6 @@ class PodCondition(KubeStruct):
 
 
 class PodStatus(KubeStruct):
-    """Kubernetes' PodStatus; only the fields that are read."""
-
     phase: str | None = None
     conditions: list[PodCondition] | None = None
     start_time: str | None = None
@@ -166,49 +144,56 @@ class PodStatus(KubeStruct):
 
 
 class Pod(KubeStruct):
-    """Kubernetes' Pod; only the fields that are read."""
-
     metadata: ObjectMeta | None = None
     spec: PodSpec | None = None
     status: PodStatus | None = None
 
 
 class Taint(KubeStruct):
-    """Kubernetes' Taint; only the fields that are read."""
-
     key: str | None = None
     value: str | None = None
     effect: str | None = None
 
 
 class NodeSpec(KubeStruct):
-    """Kubernetes' NodeSpec; only the fields that are read."""
-
     unschedulable: bool | None = None
     taints: list[Taint] | None = None
 
 
 class NodeStatus(KubeStruct):
-    """Kubernetes' NodeStatus; only the fields that are read."""
-
     capacity: Quantities | None = None
     allocatable: Quantities | None = None
 
 
 class Node(KubeStruct):
-    """Kubernetes' Node; only the fields that are read."""
-
     metadata: ObjectMeta | None = None
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
 
-def read_node(body: bytes) -> Node:
-    """A Node from the API server. Raises ClusterError."""
-    try:
-        return msgspec.json.decode(body, type=Node)
-    except msgspec.MsgspecError as error:
-        raise ClusterError(f"a Node that is none: {error}") from None
+class LabelSelector(KubeStruct):
+    """Kubernetes' LabelSelector."""
+
+    match_labels: Strings | None = None
+    match_expressions: list[Requirement] | None = None
+
+
+class PodDisruptionBudgetSpec(KubeStruct):
+    selector: LabelSelector | None = None
+
+
+class PodDisruptionBudgetStatus(KubeStruct):
+    disruptions_allowed: Int32 | None = None
+    disrupted_pods: dict[str, Raw] | None = None
+
+
+class PodDisruptionBudget(KubeStruct):
+    metadata: ObjectMeta | None = None
+    spec: PodDisruptionBudgetSpec | None = None
+    status: PodDisruptionBudgetStatus | None = None
+
+
+read_node = partial(decode_answer, Node)
 
 
 def quantity_text(raw: Raw) -> str:
@@ -226,6 +211,16 @@ def quantity_text(raw: Raw) -> str:
     raise QuantityError(f"expected a quantity (string or number), got `{text[:40].decode(errors='replace')}`")
 
 
+def owner_uid(owners: list[OwnerReference] | None) -> str | None:
+    """The uid of the Node that owns an object; None without such an owner."""
+    return next((owner.uid for owner in owners or () if owner.kind == "Node"), None)
+
+
+def node_owner(name: str, uid: str) -> dict[str, str]:
+    """The ownerReference that makes an object a dependent of a Node."""
+    return {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+
+
 def strings(mapping: Strings | None) -> dict[str, str]:
     """Labels or annotations; a null value is an absent one."""
     if not mapping:
@@ -235,4 +230,33 @@ def strings(mapping: Strings | None) -> dict[str, str]:
     return {key: value for key, value in mapping.items() if value is not None}
 
 
-Json = dict[str, Any]
+def requirements(entries: list[Requirement] | None) -> tuple[intree.Requirement, ...]:
+    """The requirements of a selector, as core values."""
+    return tuple(
+        intree.Requirement(each.key or "", each.operator or "", tuple(each.values or ()))
+        for each in entries or ()
+    )
+
+
+def listed(annotation: str) -> tuple[str, ...]:
+    """The parts of an annotation that are separated by commas."""
+    return tuple(part for part in map(str.strip, annotation.split(",")) if part)
+
+
+def budget(read: PodDisruptionBudget) -> Budget:
+    """The disruptions that are allowed; none before the controller has written the status."""
+    metadata, status = read.metadata or ObjectMeta(), read.status or PodDisruptionBudgetStatus()
+    selector = read.spec.selector if read.spec is not None else None
+    return Budget(
+        namespace=metadata.namespace or "default",
+        name=metadata.name or "",
+        selector=_selector(selector) if selector is not None else None,
+        allowed=status.disruptions_allowed or 0,
+        disrupted=frozenset(status.disrupted_pods or ()),
+    )
+
+
+def _selector(selector: LabelSelector) -> Selector:
+    # A null value is an empty one, as in Go: without it the selector would match more pods than it should.
+    labels = {key: value or "" for key, value in (selector.match_labels or {}).items()}
+    return Selector(labels, requirements(selector.match_expressions))

@@ -7,14 +7,11 @@ from typing import Any
 
 import msgspec
 
-from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.wire.decoding import explained
+from scheduler_ext.wire.decoding import decode_answer
 from scheduler_ext.wire.kube import KubeStruct, ObjectMeta
 
 
 class LeaseSpec(KubeStruct):
-    """Kubernetes' LeaseSpec; only the fields that are read."""
-
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
@@ -23,17 +20,13 @@ class LeaseSpec(KubeStruct):
 
 
 class Lease(KubeStruct):
-    """Kubernetes' Lease; only the fields that are read."""
-
     metadata: ObjectMeta | None = None
     spec: LeaseSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """A Lease that will be written again: ``whole`` is the object as read, so that fields of other writers
-    stay.
-    """
+    """A Lease that will be written again; ``whole`` has also the fields of other writers."""
 
     spec: LeaseSpec
     version: str
@@ -42,15 +35,9 @@ class HeldLease:
 
 def read_lease(body: bytes) -> HeldLease:
     """A Lease from the API server. Raises ClusterError naming the field."""
-    try:
-        lease = msgspec.json.decode(body, type=Lease)
-        whole: dict[str, Any] = msgspec.json.decode(body)
-    except msgspec.ValidationError as error:
-        raise ClusterError(f"a Lease that cannot be read: {explained(error)}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ClusterError(f"a Lease that is none: {error}") from None
+    lease = decode_answer(Lease, body)
     version = (lease.metadata.resource_version if lease.metadata else None) or ""
-    return HeldLease(lease.spec or LeaseSpec(), version, whole)
+    return HeldLease(lease.spec or LeaseSpec(), version, msgspec.json.decode(body))
 
 
 def new_lease(namespace: str, name: str, spec: LeaseSpec) -> dict[str, Any]:

@@ -6,27 +6,32 @@ one wrong object refuses the file, and the message names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import msgspec
 
+from scheduler_ext.core.cache.observed_demand import ObservedDemand
 from scheduler_ext.core.errors import DocumentError, InventoryError
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.decoding import decode_object
-from scheduler_ext.wire.disruption_budget import PodDisruptionBudget, budget
 from scheduler_ext.wire.documents import json_documents
-from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods
+from scheduler_ext.wire.kube import PodDisruptionBudget, budget
+from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods, template_manifests
 from scheduler_ext.wire.node_info import node_info
 from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, unreadable_pod
-from scheduler_ext.wire.pod_templates import template_manifests
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.yaml_values import FILE, Limits
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +56,33 @@ class Objects:
         return by_node
 
 
-class _Header(kube.KubeStruct):
-    kind: str | None = None
-    api_version: str | None = None
-    metadata: kube.ObjectMeta | None = None
-
-
 class _List(kube.KubeStruct):
     items: list[msgspec.Raw] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """An undecoded object and its place in the text."""
+
+    where: str
+    kind: str
+    header: kube.Header
+    document: bytes | msgspec.Raw
+
+    @property
+    def name(self) -> str:
+        """metadata.name. Raises InventoryError if there is none."""
+        name = self.header.metadata.name if self.header.metadata else None
+        if not name:
+            raise InventoryError(f"{self.where}: {self.kind} without metadata.name")
+        return name
+
+    def read(self, kind: type[T], known: dict[str, T] | None = None) -> T:
+        """The object, whose name ``known`` must not have. Raises InventoryError naming the field."""
+        name, named = self.name, _named(self.kind, self.header.metadata)
+        if known is not None and name in known:
+            raise InventoryError(f"{named} is in the file twice; keep one")
+        return decode_object(self.document, kind, named)
 
 
 def read_objects(text: bytes) -> Objects:
@@ -87,11 +111,12 @@ def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
     others = []
     for each in _each_object(text, limits, "a Pod, a workload such as a Deployment, or a List of them"):
         if each.kind == "Pod":
-            manifests.append(Manifest(_pod(each)))
+            manifests.append(Manifest(each.read(kube.Pod)))
         elif each.kind in ("GPUNode", "Node"):
             raise InventoryError(f"a {each.kind} is no Pod; give a file with a Pod, or a workload's template")
         else:
-            found = template_manifests(each.kind, each.document, each.where)
+            metadata = each.header.metadata or kube.ObjectMeta()
+            found = template_manifests(each.kind, metadata, each.document, each.where)
             manifests += found
             if not found:
                 others.append(each.kind)
@@ -123,16 +148,7 @@ def assemble(
     for name, gpu_node in objects.gpu_nodes.items():
         last = previous.get(name) if previous else None
         reports[name] = read_report(gpu_node, last.report if last else None)
-    pods: dict[str, list[BoundPod]] = {}
-    nominated: dict[str, list[BoundPod]] = {}
-    for pod in objects.pods:
-        try:
-            if pod.spec is not None and pod.spec.node_name:
-                pods.setdefault(pod.spec.node_name, []).append(bound_pod(pod, resources))
-            elif (waiting := _nominated(pod, resources)) is not None:
-                nominated.setdefault(waiting[0], []).append(waiting[1])
-        except QuantityError as error:
-            raise InventoryError(f"{_named('Pod', pod.metadata)}: {error}") from None
+    pods, nominated = _pods_by_node(objects.pods, resources)
     infos = {}
     for name in dict.fromkeys((*objects.gpu_nodes, *objects.nodes)):
         try:
@@ -157,27 +173,41 @@ def waiting(objects: Objects, resources: ResourceNames) -> list[PendingPod]:
     return found
 
 
-def _nominated(pod: kube.Pod, resources: ResourceNames) -> tuple[str, BoundPod] | None:
-    """The node where a pod is nominated until others have left, and the pod as it will hold resources
-    there.
+def _pods_by_node(
+    every: Iterable[kube.Pod], resources: ResourceNames
+) -> tuple[dict[str, list[BoundPod]], dict[str, list[BoundPod]]]:
+    """The pods on each node, and the pods nominated there, as they will hold resources."""
+    pods: dict[str, list[BoundPod]] = {}
+    nominated: dict[str, list[BoundPod]] = {}
+    for pod in every:
+        try:
+            if pod.spec is not None and pod.spec.node_name:
+                pods.setdefault(pod.spec.node_name, []).append(bound_pod(pod, resources))
+            elif pod.status is not None and pod.status.nominated_node_name and not is_finished(pod):
+                pending = pending_pod(pod, resources)
+                if pending.invalid is None and not pending.pod.terminating:
+                    nominated.setdefault(pod.status.nominated_node_name, []).append(pending.pod)
+        except QuantityError as error:
+            raise InventoryError(f"{_named('Pod', pod.metadata)}: {error}") from None
+    return pods, nominated
+
+
+def workload_of(pods: Iterable[kube.Pod], resources: ResourceNames) -> Workload:
+    """The demand of these pods as a live inventory would observe it, in the order of their creation; an
+    unreadable pod counts as nothing.
     """
-    if pod.status is None or not pod.status.nominated_node_name or is_finished(pod):
-        return None
-    pending = pending_pod(pod, resources)
-    if pending.nominated_node is None or pending.invalid is not None or pending.pod.terminating:
-        return None
-    return pending.nominated_node, pending.pod
-
-
-@dataclass(frozen=True, slots=True)
-class _Object:
-    """An undecoded object and its place in the text."""
-
-    where: str
-    kind: str
-    api_version: str | None
-    metadata: kube.ObjectMeta | None
-    document: bytes | msgspec.Raw
+    arrivals = ObservedDemand()
+    arrivals.hold()
+    for pod in pods:
+        spec = pod.spec or kube.PodSpec()
+        if not asks_gpu(spec, resources) or (is_finished(pod) and not spec.node_name):
+            continue
+        with suppress(QuantityError):
+            came = bound_pod(pod, resources) if spec.node_name else pending_pod(pod, resources).pod
+            if came.asked is not None:
+                arrivals.came(came.asked, came.created_at)
+    arrivals.release()
+    return arrivals.workload()
 
 
 def _each_object(text: bytes, limits: Limits, expected: str) -> Iterator[_Object]:
@@ -196,54 +226,34 @@ def _each_object(text: bytes, limits: Limits, expected: str) -> Iterator[_Object
 def _objects_in(
     where: str, document: bytes | msgspec.Raw, implied: str | None, expected: str
 ) -> Iterator[_Object]:
-    header = decode_object(document, _Header, where)
+    header = decode_object(document, kube.Header, where)
     kind = header.kind or implied
     if not kind:
         raise InventoryError(f"{where}: no kind; expected {expected}")
     if not kind.endswith("List"):
-        yield _Object(where, kind, header.api_version, header.metadata, document)
+        yield _Object(where, kind, header, document)
         return
     for i, item in enumerate(decode_object(document, _List, where).items or ()):
         yield from _objects_in(f"{where}.items[{i}]", item, kind.removesuffix("List") or None, expected)
 
 
 def _add(objects: Objects, each: _Object) -> None:
-    if each.kind not in ("GPUNode", "Node", "Pod", "PodDisruptionBudget"):
-        objects.skipped[each.kind] = objects.skipped.get(each.kind, 0) + 1
-    elif each.kind == "Pod":
-        objects.pods.append(_pod(each))
-    elif each.kind == "GPUNode":
-        name, named = _names(each)
-        if each.api_version not in (gpunode.API_VERSION, None):
-            raise InventoryError(
-                f"{named}: apiVersion {each.api_version!r}; this release reads {gpunode.API_VERSION}"
-            )
-        _once(objects.gpu_nodes, name, named)
-        objects.gpu_nodes[name] = decode_object(each.document, gpunode.GpuNode, named)
-    elif each.kind == "Node":
-        name, named = _names(each)
-        _once(objects.nodes, name, named)
-        objects.nodes[name] = decode_object(each.document, kube.Node, named)
-    else:
-        named = _names(each)[1]
-        objects.budgets.append(budget(decode_object(each.document, PodDisruptionBudget, named)))
-
-
-def _pod(each: _Object) -> kube.Pod:
-    return decode_object(each.document, kube.Pod, _names(each)[1])
-
-
-def _names(each: _Object) -> tuple[str, str]:
-    """The name of an object, and its name in messages. Raises InventoryError if it has none."""
-    name = each.metadata.name if each.metadata else None
-    if not name:
-        raise InventoryError(f"{each.where}: {each.kind} without metadata.name")
-    return name, _named(each.kind, each.metadata)
-
-
-def _once(known: Mapping[str, object], name: str, named: str) -> None:
-    if name in known:
-        raise InventoryError(f"{named} is in the file twice; keep one")
+    match each.kind:
+        case "Pod":
+            objects.pods.append(each.read(kube.Pod))
+        case "Node":
+            objects.nodes[each.name] = each.read(kube.Node, objects.nodes)
+        case "GPUNode":
+            if each.header.api_version not in (gpunode.API_VERSION, None):
+                raise InventoryError(
+                    f"GPUNode {each.name}: apiVersion {each.header.api_version!r}; this release reads "
+                    f"{gpunode.API_VERSION}"
+                )
+            objects.gpu_nodes[each.name] = each.read(gpunode.GpuNode, objects.gpu_nodes)
+        case "PodDisruptionBudget":
+            objects.budgets.append(budget(each.read(PodDisruptionBudget)))
+        case _:
+            objects.skipped[each.kind] = objects.skipped.get(each.kind, 0) + 1
 
 
 def _named(kind: str, metadata: kube.ObjectMeta | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Requirement, Toleration, effective_requests
+from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Toleration, effective_requests
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.request.pod_kinds import task_class
 from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
@@ -24,7 +24,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.wishes import resource_hint, wished_models
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import pod_cpu_milli
-from scheduler_ext.wire.kube import quantity_text, strings
+from scheduler_ext.wire.kube import listed, quantity_text, requirements, strings
 from scheduler_ext.wire.redacted import redacted_pod
 from scheduler_ext.wire.times import seconds
 
@@ -35,6 +35,7 @@ _FINISHED = ("Succeeded", "Failed")
 _SHOWN_CHARS = 317
 # The two classes that every cluster has (k8s.io/kubernetes/pkg/apis/scheduling).
 _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_NOTHING = kube.ResourceRequirements()
 
 
 def pod_ask(pod: kube.Pod, resources: ResourceNames) -> PodAsk:
@@ -44,19 +45,12 @@ def pod_ask(pod: kube.Pod, resources: ResourceNames) -> PodAsk:
         namespace=metadata.namespace or "default",
         name=metadata.name or "",
         uid=metadata.uid or "",
-        priority=_priority(spec),
+        priority=pod_priority(pod),
         annotations=strings(metadata.annotations),
         containers=[_container_ask(container, role, resources) for container, role in _containers(spec)],
         soft_preferences=has_soft_preferences(spec),
         cpu_milli=pod_cpu_milli(spec),
     )
-
-
-def _priority(spec: kube.PodSpec) -> int:
-    """The pod's priority; admission fills it in, and a hand-written pod may have only a class name."""
-    if spec.priority is not None:
-        return spec.priority
-    return _SYSTEM_PRIORITIES.get(spec.priority_class_name or "", 0)
 
 
 def pod_request(pod: kube.Pod, resources: ResourceNames) -> GpuRequest | InvalidRequest:
@@ -74,27 +68,19 @@ def _containers(spec: kube.PodSpec) -> Iterator[tuple[kube.Container, Role]]:
 
 
 def _container_ask(container: kube.Container, role: Role, resources: ResourceNames) -> ContainerAsk:
-    name = container.name or ""
-    asked = container.resources
-    if asked is None:
-        return ContainerAsk(name, role, {}, {})
-    try:
-        requests, limits = (_gpu_amounts(amounts, resources) for amounts in (asked.requests, asked.limits))
-    except QuantityError as error:
-        raise QuantityError(f"container {name[:80]!r}: {error}") from None
-    return ContainerAsk(name, role, requests, limits)
-
-
-def _gpu_amounts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, str]:
-    read = {}
-    for name, raw in (amounts or {}).items():
-        # Kubernetes' own resources have no domain; most are of this kind, so they are checked first.
-        if "/" in name and resources.is_gpu(name):
-            try:
-                read[name] = quantity_text(raw)
-            except QuantityError as error:
-                raise QuantityError(f"{name[:_SHOWN_CHARS]}: {error}") from None
-    return read
+    asked = container.resources or _NOTHING
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+    for amounts, read in ((asked.requests, requests), (asked.limits, limits)):
+        for name, raw in (amounts or {}).items():
+            # Kubernetes' own resources have no domain; most are of this kind, so they are checked first.
+            if "/" in name and resources.is_gpu(name):
+                try:
+                    read[name] = quantity_text(raw)
+                except QuantityError as error:
+                    where = f"container {(container.name or '')[:80]!r}: {name[:_SHOWN_CHARS]}"
+                    raise QuantityError(f"{where}: {error}") from None
+    return ContainerAsk(container.name or "", role, requests, limits)
 
 
 def is_finished(pod: kube.Pod) -> bool:
@@ -120,13 +106,11 @@ def asks_gpu(spec: kube.PodSpec, resources: ResourceNames) -> bool:
 
 def has_soft_preferences(spec: kube.PodSpec) -> bool:
     """True if the pod has soft in-tree preferences: preferred affinities, ScheduleAnyway spread."""
-    affinity = spec.affinity
-    if affinity is not None and any(
-        kind is not None and kind.preferred
-        for kind in (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity)
-    ):
-        return True
-    return any(c.when_unsatisfiable == "ScheduleAnyway" for c in spec.topology_spread_constraints or ())
+    affinity = spec.affinity or kube.Affinity()
+    kinds = (affinity.node_affinity, affinity.pod_affinity, affinity.pod_anti_affinity)
+    return any(kind is not None and kind.preferred for kind in kinds) or any(
+        c.when_unsatisfiable == "ScheduleAnyway" for c in spec.topology_spread_constraints or ()
+    )
 
 
 def pod_name(pod: kube.Pod) -> str:
@@ -141,8 +125,11 @@ def pod_uid(pod: kube.Pod) -> str:
 
 
 def pod_priority(pod: kube.Pod) -> int:
-    """The pod's priority, 0 if it has none."""
-    return _priority(pod.spec or kube.PodSpec())
+    """The pod's priority; admission fills it in, and a hand-written pod may have only a class name."""
+    spec = pod.spec or kube.PodSpec()
+    if spec.priority is not None:
+        return spec.priority
+    return _SYSTEM_PRIORITIES.get(spec.priority_class_name or "", 0)
 
 
 def may_preempt(pod: kube.Pod) -> bool:
@@ -165,7 +152,7 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
         priority=ask.priority,
         request=request,
         devices={
-            key.removeprefix(DEVICES_PREFIX): tuple(part.strip() for part in value.split(",") if part.strip())
+            key.removeprefix(DEVICES_PREFIX): listed(value)
             for key, value in ask.annotations.items()
             if key.startswith(DEVICES_PREFIX)
         },
@@ -173,7 +160,7 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
         terminating=is_terminating(pod),
         labels=_shared(tuple(strings(metadata.labels).items())),
         other_requests=other_requests(spec, resources),
-        started_at=seconds(pod.status.start_time) if pod.status is not None else None,
+        started_at=seconds(pod.status.start_time) if pod.status else None,
         cpu_milli=ask.cpu_milli,
         created_at=seconds(metadata.creation_timestamp) if request.asks_gpu else None,
         asked=task_class(request, ask.cpu_milli, wished_models(ask.annotations)),
@@ -185,16 +172,17 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
     wish = pod_request(pod, resources)
     holding = bound_pod(pod, resources)
-    invalid = wish.message if isinstance(wish, InvalidRequest) else None
-    return PendingPod(
+    if isinstance(wish, GpuRequest):
+        holding = replace(holding, request=wish)
+    else:
         # An unreadable request is refused, and does not count as demand.
-        pod=replace(holding, request=wish)
-        if isinstance(wish, GpuRequest)
-        else replace(holding, asked=None, created_at=seconds(metadata.creation_timestamp)),
+        holding = replace(holding, asked=None, created_at=seconds(metadata.creation_timestamp))
+    return PendingPod(
+        pod=holding,
         resource_version=metadata.resource_version or "",
         scheduler_name=spec.scheduler_name or "",
-        nominated_node=pod.status.nominated_node_name or None if pod.status is not None else None,
-        invalid=invalid,
+        nominated_node=(pod.status.nominated_node_name if pod.status else None) or None,
+        invalid=wish.message if isinstance(wish, InvalidRequest) else None,
         manifest=redacted_pod(pod),
     )
 
@@ -235,15 +223,14 @@ def pod_needs(pod: kube.Pod) -> PodNeeds:
     """
     spec = pod.spec or kube.PodSpec()
     requests = pod_amounts(spec)
-    negative = next((name for name, amount in requests.items() if amount < 0), None)
-    if negative is not None:
-        raise QuantityError(f"{negative[:_SHOWN_CHARS]}: a negative amount; ask 0 or more")
+    for name, amount in requests.items():
+        if amount < 0:
+            raise QuantityError(f"{name[:_SHOWN_CHARS]}: a negative amount; ask 0 or more")
     required = None
     if spec.affinity and spec.affinity.node_affinity and spec.affinity.node_affinity.required:
-        terms = spec.affinity.node_affinity.required.node_selector_terms or ()
         required = tuple(
-            NodeSelectorTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
-            for term in terms
+            NodeSelectorTerm(requirements(term.match_expressions), requirements(term.match_fields))
+            for term in spec.affinity.node_affinity.required.node_selector_terms or ()
         )
     return PodNeeds(
         node_name=spec.node_name or None,
@@ -259,22 +246,18 @@ def pod_needs(pod: kube.Pod) -> PodNeeds:
 
 def pod_amounts(spec: kube.PodSpec) -> dict[str, Fraction]:
     """The effective requests of a pod for every resource. Raises QuantityError naming the resource."""
-    apps, init = [], []
-    for container, role in _containers(spec):
-        amounts = _all_amounts(container.resources)
-        if role is Role.APP:
-            apps.append(amounts)
-        else:
-            init.append((amounts, role is Role.SIDECAR))
-    pod_level = _all_amounts(spec.resources) if spec.resources is not None else None
-    return effective_requests(apps, init, quantities(spec.overhead), pod_level=pod_level)
+    asked = [(_all_amounts(container.resources), role) for container, role in _containers(spec)]
+    return effective_requests(
+        [amounts for amounts, role in asked if role is Role.APP],
+        [(amounts, role is Role.SIDECAR) for amounts, role in asked if role is not Role.APP],
+        quantities(spec.overhead),
+        pod_level=_all_amounts(spec.resources) if spec.resources is not None else None,
+    )
 
 
 def _all_amounts(asked: kube.ResourceRequirements | None) -> dict[str, Fraction]:
     """Requests, defaulted from limits as in the API server."""
-    if asked is None:
-        return {}
-    return {**quantities(asked.limits), **quantities(asked.requests)}
+    return {**quantities(asked.limits), **quantities(asked.requests)} if asked is not None else {}
 
 
 def quantities(amounts: kube.Quantities | None) -> dict[str, Fraction]:
@@ -293,10 +276,6 @@ def resource_names(spec: kube.PodSpec) -> list[str]:
     """Every resource that a container requests, each once, by name."""
     asked = [container.resources for container, _ in _containers(spec) if container.resources is not None]
     return sorted({name for each in asked for name in (*(each.requests or ()), *(each.limits or ()))})
-
-
-def _requirements(entries: list[kube.Requirement] | None) -> tuple[Requirement, ...]:
-    return tuple(Requirement(e.key or "", e.operator or "", tuple(e.values or ())) for e in entries or ())
 
 
 def not_modelled(pod: kube.Pod) -> list[str]:

@@ -26,9 +26,13 @@ def redacted_pod(pod: kube.Pod) -> bytes:
     ours = {
         key: value for key, value in (metadata.annotations or {}).items() if key.startswith(ANNOTATION_PREFIX)
     }
+    volumes = [
+        _CLAIM if any(kind in bytes(volume) for kind in _KINDS_BOUND_TO_NODES) else _EMPTY
+        for volume in spec.volumes or ()
+    ]
     kept = kube.Pod(
         metadata=msgspec.structs.replace(metadata, labels=None, annotations=ours or None),
-        spec=msgspec.structs.replace(spec, volumes=_without_contents(spec.volumes)),
+        spec=msgspec.structs.replace(spec, volumes=volumes or None),
         status=pod.status,
     )
     return _encoder.encode(kept)
@@ -37,15 +41,6 @@ def redacted_pod(pod: kube.Pod) -> bytes:
 def read_redacted(text: bytes) -> kube.Pod:
     """A pod that ``redacted_pod`` wrote. Raises msgspec.MsgspecError for anything else."""
     return _decoder.decode(text)
-
-
-def _without_contents(volumes: list[Raw] | None) -> list[Raw] | None:
-    if not volumes:
-        return None
-    return [
-        _CLAIM if any(kind in bytes(volume) for kind in _KINDS_BOUND_TO_NODES) else _EMPTY
-        for volume in volumes
-    ]
 
 
 def spec_of(text: bytes) -> bytes:

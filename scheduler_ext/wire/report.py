@@ -5,7 +5,7 @@ A report that contradicts itself is refused whole, because half of a wrong repor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
@@ -13,15 +13,15 @@ from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.wire.gpunode import (
     DeviceStatus,
     GpuNode,
+    GpuNodeMeta,
     GpuNodeStatus,
     HealthStatus,
     MemoryStatus,
     MigStatus,
     SharingStatus,
 )
-from scheduler_ext.wire.kube import strings
-from scheduler_ext.wire.report_fields import FieldError, check_unique, check_uuid, read_holder
-from scheduler_ext.wire.report_mig import read_mig
+from scheduler_ext.wire.kube import listed, strings
+from scheduler_ext.wire.report_mig import FieldError, check_uuid, read_holder, read_mig
 
 MAX_DEVICES = 64
 # Set on a GPUNode by an operator: UUIDs separated by commas.
@@ -36,19 +36,22 @@ def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
     status = node.status
     if status is None or (status.devices is None and status.sequence is None):
         return None
-    name = (node.metadata.name if node.metadata else None) or "?"
+    metadata = node.metadata or GpuNodeMeta()
+    cordoned = frozenset(listed(strings(metadata.annotations).get(CORDONED_ANNOTATION, "")))
     try:
         _check_sequence(status, previous)
-        cordoned = _cordoned(node)
         devices = _devices(status.devices or [], cordoned)
     except FieldError as error:
+        name = metadata.name or "?"
         raise ImpossibleReportError(f"GPUNode {name}: {error}; the report is refused") from None
+    partitioned = any(device.mig.enabled for device in devices)
     sharing = status.sharing or SharingStatus()
     return Report(
         devices=devices,
         driver_version=status.driver_version,
         cuda_version=_version(status.cuda_version),
-        mig_strategy=status.mig_strategy or _implied_mig_strategy(devices),
+        # Without a strategy, partitioned GPUs can only be used as instances.
+        mig_strategy=status.mig_strategy or ("mixed" if partitioned else "none"),
         # One replica of each GPU means that the GPUs are not shared.
         sharing_strategy=(sharing.strategy or "none") if sharing.replicas != 1 else "none",
         replicas=sharing.replicas or 1,
@@ -57,11 +60,6 @@ def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
         reported_at=status.reported_at,
         cordoned_strangers=tuple(sorted(cordoned - {device.uuid for device in devices})),
     )
-
-
-def _implied_mig_strategy(devices: tuple[Device, ...]) -> str:
-    """For a report without a strategy: partitioned GPUs can then only be used as instances."""
-    return "mixed" if any(device.mig.enabled for device in devices) else "none"
 
 
 def _check_sequence(status: GpuNodeStatus, previous: Report | None) -> None:
@@ -74,20 +72,23 @@ def _check_sequence(status: GpuNodeStatus, previous: Report | None) -> None:
         )
 
 
-def _cordoned(node: GpuNode) -> frozenset[str]:
-    annotations = strings(node.metadata.annotations) if node.metadata else {}
-    parts = (part.strip() for part in annotations.get(CORDONED_ANNOTATION, "").split(","))
-    return frozenset(part for part in parts if part)
-
-
 def _devices(entries: list[DeviceStatus], cordoned: frozenset[str]) -> tuple[Device, ...]:
     if len(entries) > MAX_DEVICES:
         raise FieldError("devices", f"{len(entries)} devices; a node has at most {MAX_DEVICES}")
-    check_unique(_uuids(entries))
-    check_unique((f"devices[{i}].index", device.index) for i, device in enumerate(entries))
+    _check_unique(_uuids(entries))
+    _check_unique((f"devices[{i}].index", device.index) for i, device in enumerate(entries))
     return tuple(
         _device(f"devices[{i}]", entry, cordoned=entry.uuid in cordoned) for i, entry in enumerate(entries)
     )
+
+
+def _check_unique(values: Iterable[tuple[str, Hashable]]) -> None:
+    """Raises FieldError for a value that occurs at a second path."""
+    seen: dict[Hashable, str] = {}
+    for path, value in values:
+        if value in seen:
+            raise FieldError(path, f"{value!r} is that of {seen[value]} already")
+        seen[value] = path
 
 
 def _uuids(entries: list[DeviceStatus]) -> Iterator[tuple[str, str]]:
@@ -102,10 +103,8 @@ def _uuids(entries: list[DeviceStatus]) -> Iterator[tuple[str, str]]:
 def _device(path: str, entry: DeviceStatus, *, cordoned: bool) -> Device:
     check_uuid(f"{path}.uuid", entry.uuid)
     memory = _memory(f"{path}.memory", entry.memory)
-    vendor = (entry.vendor or "nvidia").lower()
-    model = canonical_model(
-        entry.model or entry.product or "unknown", vendor=vendor, memory_mib=memory.total_mib
-    )
+    vendor, name = (entry.vendor or "nvidia").lower(), entry.model or entry.product or "unknown"
+    model = canonical_model(name, vendor=vendor, memory_mib=memory.total_mib)
     health = entry.health or HealthStatus()
     capability = _version(entry.compute_capability)
     return Device(

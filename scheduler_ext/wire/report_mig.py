@@ -1,19 +1,38 @@
-"""A device's MIG mode, placements and instances from a report, checked."""
+"""A device's MIG mode, placements and instances from a report, checked, and the holders of both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import TypeVar
+import re
 
-from scheduler_ext.core.gpu.gpu import Mig, MigInstance
+from scheduler_ext.core.gpu.gpu import Holder, Mig, MigInstance
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
 from scheduler_ext.core.gpu.mig_profile import MAX_GRID, Profile, parse_profile
 from scheduler_ext.core.gpu.models import GpuModel
-from scheduler_ext.wire.gpunode import MigStatus, ProfileStatus
-from scheduler_ext.wire.report_fields import FieldError, check_uuid, read_holder
+from scheduler_ext.wire.gpunode import HolderStatus, MigStatus, ProfileStatus
 
-_T = TypeVar("_T")
+_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,95}")
+
+
+class FieldError(ValueError):
+    """An error in a report: a field path and its problem."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"status.{path}: {problem}")
+
+
+def check_uuid(path: str, uuid: str) -> None:
+    """Raises FieldError for text that is no UUID: pods carry UUIDs in an annotation, separated by commas."""
+    if not uuid:
+        raise FieldError(path, "is empty; a device is known by its UUID")
+    if not _UUID.fullmatch(uuid):
+        raise FieldError(path, f"{uuid!r} is no UUID; those have letters, digits and . _ : / - only")
+
+
+def read_holder(path: str, entry: HolderStatus, total_mib: int) -> Holder:
+    """The holder of a device, or of an instance on one, of this much memory. Raises FieldError."""
+    if entry.memory_mib is not None and entry.memory_mib > total_mib:
+        raise FieldError(f"{path}.memoryMiB", f"{entry.memory_mib} MiB of a device of {total_mib}")
+    return Holder(entry.uid or None, entry.namespace, entry.name, entry.container or None, entry.memory_mib)
 
 
 def read_mig(path: str, entry: MigStatus, model: GpuModel, total_mib: int) -> Mig:
@@ -25,22 +44,22 @@ def read_mig(path: str, entry: MigStatus, model: GpuModel, total_mib: int) -> Mi
     for i, instance in enumerate(entry.instances or ()):
         where = f"{path}.instances[{i}]"
         check_uuid(f"{where}.uuid", instance.uuid)
-        profile = _read(f"{where}.profile", partial(parse_profile, instance.profile))
-        size = instance.size or _size_of(profile, geometry)
+        try:
+            profile = parse_profile(instance.profile)
+        except ValueError as error:
+            raise FieldError(f"{where}.profile", str(error)) from None
+        known = geometry.profile(profile) if geometry is not None else None
+        size = instance.size or (known.size if known is not None else 1)
         if instance.start is not None and instance.size is None:
             raise FieldError(f"{where}.start", "a start without a size; give both or neither")
-        holder = (
-            read_holder(f"{where}.holder", instance.holder, total_mib)
-            if instance.holder is not None
-            else None
-        )
+        held = instance.holder
+        holder = read_holder(f"{where}.holder", held, total_mib) if held is not None else None
         instances.append(MigInstance(instance.uuid, profile, instance.start, size, holder))
     _check_places(path, instances, entry.grid_size or MAX_GRID)
     illegal = _first_illegal(geometry, instances)
     if illegal is not None and _own_placements(entry):
-        raise FieldError(
-            f"{path}.instances[{illegal}]", "its size or start is none of its profile's in the same report"
-        )
+        problem = "its size or start is none of its profile's in the same report"
+        raise FieldError(f"{path}.instances[{illegal}]", problem)
     if illegal is not None:
         # The built-in table does not describe this device after all.
         geometry = None
@@ -63,20 +82,17 @@ def _check_places(path: str, instances: list[MigInstance], grid: int) -> None:
             occupied[unit] = i
 
 
-def _size_of(profile: str, geometry: Geometry | None) -> int:
-    """The size of an instance without one: its profile's, if known."""
-    known = geometry.profile(profile) if geometry is not None else None
-    return known.size if known is not None else 1
-
-
 def _first_illegal(geometry: Geometry | None, instances: list[MigInstance]) -> int | None:
     """The first instance that is impossible under a geometry; instances of unknown profiles pass."""
+    if geometry is None:
+        return None
     for i, instance in enumerate(instances):
-        if geometry is not None and (instance.start or 0) + instance.size > geometry.grid:
+        if (instance.start or 0) + instance.size > geometry.grid:
             return i
-        profile = geometry.profile(instance.profile) if geometry is not None else None
-        placed = instance.start is None or (profile is not None and instance.start in profile.starts)
-        if profile is not None and (instance.size != profile.size or not placed):
+        profile = geometry.profile(instance.profile)
+        if profile is not None and (
+            instance.size != profile.size or instance.start not in (None, *profile.starts)
+        ):
             return i
     return None
 
@@ -95,12 +111,7 @@ def _geometry(path: str, entry: MigStatus, model: GpuModel) -> Geometry | None:
     profiles = [
         Profile(p.name, p.size, tuple(p.starts), p.max_instances, p.memory_mib or None) for p in placed
     ]
-    grid = entry.grid_size
-    return _read(path, lambda: geometry_from_report(grid, profiles))
-
-
-def _read(path: str, read: Callable[[], _T]) -> _T:
     try:
-        return read()
+        return geometry_from_report(entry.grid_size, profiles)
     except ValueError as error:
         raise FieldError(path, str(error)) from None

@@ -12,15 +12,13 @@ import msgspec
 from msgspec import Meta
 
 from scheduler_ext.core.cache.intent import MAX_INTENTS, Intent, Reservation
-from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.gpu.mig_profile import profile_from_resource
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.quantity import MAX_COUNT
 from scheduler_ext.core.request.request import MAX_SHARES, GpuRequest, InitShare, ShareAsk, UnitAsk
 from scheduler_ext.core.request.resource_names import MIG_PREFIX
-from scheduler_ext.wire.decoding import explained
-from scheduler_ext.wire.gpunode import OwnerReference
-from scheduler_ext.wire.kube import Int32, KubeStruct
+from scheduler_ext.wire.decoding import decode_answer
+from scheduler_ext.wire.kube import Int32, KubeStruct, ObjectMeta, OwnerReference, node_owner, owner_uid
 
 API_VERSION = "gpu.scheduler-ext.io/v1alpha1"
 KIND = "GPUReservation"
@@ -34,8 +32,8 @@ _MAX_RESOURCE = 317
 _Name = Annotated[str, Meta(min_length=1, max_length=253)]
 
 
-class ShareSpec(KubeStruct, omit_defaults=True):
-    """One container's share: running containers in their order, then init containers.
+class ShareSpec(KubeStruct):
+    """One container's share, those of running containers first.
 
     ``beside`` has the positions of the running shares that exist at the same time as an init container's.
     """
@@ -48,7 +46,7 @@ class ShareSpec(KubeStruct, omit_defaults=True):
 
 
 class UnitSpec(KubeStruct):
-    """Whole GPUs or MIG instances, as many as the pod holds at its peak; a device plugin picks them."""
+    """Whole GPUs or MIG instances, as many as the pod holds at its peak."""
 
     resource: Annotated[str, Meta(min_length=1, max_length=_MAX_RESOURCE)]
     count: Annotated[int, Meta(ge=1, le=MAX_COUNT)]
@@ -62,7 +60,7 @@ class UnitSpec(KubeStruct):
         return profile_from_resource(self.resource)[0] if self.resource.startswith(MIG_PREFIX) else None
 
 
-class HeldSpec(KubeStruct, omit_defaults=True):
+class HeldSpec(KubeStruct):
     """The amounts that the pod will hold."""
 
     priority: Int32
@@ -98,44 +96,29 @@ class IntentSpec(KubeStruct):
 
 
 class ReservationSpec(KubeStruct):
-    """All intents of a node."""
-
     intents: Annotated[list[IntentSpec], Meta(max_length=MAX_INTENTS)] | None = None
 
 
-class ReservationMeta(KubeStruct):
-    """Kubernetes' ObjectMeta; only the fields that are read."""
-
-    name: str | None = None
-    uid: str | None = None
-    resource_version: str | None = None
+class ReservationMeta(ObjectMeta):
     owner_references: list[OwnerReference] | None = None
 
 
 class GpuReservation(KubeStruct):
-    """The object."""
-
     metadata: ReservationMeta | None = None
     spec: ReservationSpec | None = None
 
 
 def read_reservation(body: bytes) -> Reservation:
     """A GPUReservation from the API server. Raises ClusterError naming the field."""
-    try:
-        return reservation(msgspec.json.decode(body, type=GpuReservation))
-    except msgspec.ValidationError as error:
-        raise ClusterError(f"a {KIND} that cannot be read: {explained(error)}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ClusterError(f"a {KIND} that is none: {error}") from None
+    return reservation(decode_answer(GpuReservation, body))
 
 
 def reservation(found: GpuReservation) -> Reservation:
     """A GPUReservation as a core value."""
     metadata, spec = found.metadata or ReservationMeta(), found.spec or ReservationSpec()
-    owners = [owner.uid for owner in metadata.owner_references or () if owner.kind == "Node"]
     return Reservation(
         node=metadata.name or "",
-        node_uid=next(iter(owners), None),
+        node_uid=owner_uid(metadata.owner_references),
         resource_version=metadata.resource_version,
         intents=tuple(map(_intent, spec.intents or ())),
     )
@@ -155,19 +138,20 @@ def reservation_body(wanted: Reservation) -> dict[str, Any]:
     if wanted.stamp:
         metadata["annotations"] = {STAMP_ANNOTATION: wanted.stamp}
     if wanted.node_uid is not None:
-        owner = {"apiVersion": "v1", "kind": "Node", "name": wanted.node, "uid": wanted.node_uid}
-        metadata["ownerReferences"] = [owner]
+        metadata["ownerReferences"] = [node_owner(wanted.node, wanted.node_uid)]
     intents = [msgspec.to_builtins(_intent_spec(intent)) for intent in wanted.intents]
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": {"intents": intents}}
 
 
 def _intent(spec: IntentSpec) -> Intent:
     shares = spec.pod.shares or ()
-    running = tuple((share.container, share.memory_mib) for share in shares if not share.init)
-    init = tuple(
-        InitShare(share.container, share.memory_mib, tuple(share.beside or ()))
-        for share in shares
-        if share.init
+    asked = ShareAsk(
+        tuple((share.container, share.memory_mib) for share in shares if not share.init),
+        tuple(
+            InitShare(share.container, share.memory_mib, tuple(share.beside or ()))
+            for share in shares
+            if share.init
+        ),
     )
     pod = BoundPod(
         uid=spec.pod_uid,
@@ -176,7 +160,7 @@ def _intent(spec: IntentSpec) -> Intent:
         priority=spec.pod.priority,
         request=GpuRequest(
             units=tuple(UnitAsk(unit.resource, unit.count, unit.profile()) for unit in spec.pod.units or ()),
-            shares=ShareAsk(running, init) if shares else None,
+            shares=asked if shares else None,
             priority=spec.pod.priority,
         ),
         devices={share.container: (share.device,) for share in shares},
@@ -190,18 +174,9 @@ def _intent_spec(intent: Intent) -> IntentSpec:
         ShareSpec(share.container, share.memory_mib, _device(pod, share.container), True, list(share.beside))
         for share in asked.init
     ]
-    return IntentSpec(
-        pod_uid=pod.uid,
-        namespace=pod.namespace,
-        name=pod.name,
-        resource_version=intent.resource_version,
-        pod=HeldSpec(
-            pod.priority,
-            shares or None,
-            [UnitSpec(ask.resource, ask.count) for ask in pod.request.units] or None,
-        ),
-        extender=intent.extender,
-    )
+    units = [UnitSpec(ask.resource, ask.count) for ask in pod.request.units]
+    held = HeldSpec(pod.priority, shares or None, units or None)
+    return IntentSpec(pod.uid, pod.namespace, pod.name, intent.resource_version, held, intent.extender)
 
 
 def _device(pod: BoundPod, container: str) -> str:

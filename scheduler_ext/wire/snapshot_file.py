@@ -37,8 +37,7 @@ class _File(Struct, Generic[State], rename="camel"):
 
 def encode_snapshot_file(state: object) -> bytes:
     """The file with this state, packed."""
-    text = msgspec.json.encode(_File(state), enc_hook=_encode_other)
-    return gzip.compress(text, 5, mtime=0)
+    return gzip.compress(msgspec.json.encode(_File(state), enc_hook=Fraction.__str__), 5, mtime=0)
 
 
 def decode_snapshot_file(body: bytes, kind: type[State]) -> State:
@@ -75,12 +74,6 @@ def _unpacked(body: bytes) -> bytes:
     if not unpacker.eof:
         raise SnapshotFileError("ends too early; fetch it again")
     return text
-
-
-def _encode_other(value: object) -> Any:
-    if isinstance(value, Fraction):
-        return str(value)
-    raise NotImplementedError(type(value).__name__)
 
 
 def _decode_other(kind: type, value: Any) -> Any:

@@ -1,8 +1,14 @@
-"""Times of Kubernetes' API: RFC 3339, in UTC."""
+"""Times of Kubernetes' API, RFC 3339 in UTC, and durations in Go's spelling: 150s, 2m30s, 500ms."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+
+from scheduler_ext.core.errors import ConfigError
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds(text: str | None) -> float | None:
@@ -22,3 +28,14 @@ def micro_time(at: float) -> str:
 def time_text(at: float) -> str:
     """Kubernetes' Time, in whole seconds."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration_s(key: str, text: str, least: float, most: float) -> float:
+    """A duration in seconds. Raises ConfigError naming the key."""
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ConfigError(f"{key}: {text!r} is no duration; write one such as 150s, 2m30s or 500ms")
+    total_s = sum(float(number) * _UNIT_S[unit] for number, unit in parts)
+    if not least <= total_s <= most:
+        raise ConfigError(f"{key}: {text} is outside {least:g}s to {most:g}s")
+    return total_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -11,15 +11,14 @@ from msgspec import Raw, Struct
 
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.decoding import explained
-from scheduler_ext.wire.kube import KubeStruct, ObjectMeta
+from scheduler_ext.wire.kube import Header, KubeStruct, ObjectMeta
 
 T = TypeVar("T")
 EXPIRED = 410
+_HEADER = msgspec.json.Decoder(Header)
 
 
 class ListMeta(KubeStruct):
-    """Kubernetes' ListMeta; only the fields that are read."""
-
     resource_version: str | None = None
     next: str | None = msgspec.field(default=None, name="continue")
 
@@ -34,13 +33,7 @@ class _Event(Struct):
     object: Raw = Raw(b"{}")
 
 
-class _Header(KubeStruct):
-    metadata: ObjectMeta | None = None
-
-
 class Status(KubeStruct):
-    """Kubernetes' Status: the answer in place of an object."""
-
     code: int | None = None
     reason: str | None = None
     message: str | None = None
@@ -85,17 +78,19 @@ class Decoder(Generic[T]):
 
     def page(self, body: bytes) -> Page[T]:
         """A page of a list. Raises ClusterError for anything else."""
+        read: Sequence[T | Broken]
         try:
             try:
                 page = self._page.decode(body)
-                items: list[T] = page.items or []
-                broken: list[Broken] = []
+                read = page.items or []
             except msgspec.ValidationError:
                 page = self._raw_page.decode(body)
-                items, broken = self._one_by_one(page.items or [])
+                read = [self._read(raw) for raw in page.items or ()]
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ClusterError(f"a list that is none: {error}") from None
         metadata = page.metadata or ListMeta()
+        items = [each for each in read if not isinstance(each, Broken)]
+        broken = [each for each in read if isinstance(each, Broken)]
         return Page(items, broken, metadata.resource_version or "", metadata.next or "")
 
     def event(self, line: bytes) -> Event[T]:
@@ -103,19 +98,12 @@ class Decoder(Generic[T]):
         try:
             event = self._event.decode(line)
             if event.type == "ERROR":
-                return Event(event.type, "", _status(event.object))
-            version = _version(event.object)
-            if event.type == "BOOKMARK":
-                return Event(event.type, version, None)
-            return Event(event.type, version, self._read(event.object))
+                return Event(event.type, "", read_status(bytes(event.object)))
+            metadata = _HEADER.decode(event.object).metadata
+            version = (metadata.resource_version if metadata else None) or ""
+            return Event(event.type, version, None if event.type == "BOOKMARK" else self._read(event.object))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ClusterError(f"a watch event that is none: {error}") from None
-
-    def _one_by_one(self, raws: Iterable[Raw]) -> tuple[list[T], list[Broken]]:
-        read = [self._read(raw) for raw in raws]
-        return [each for each in read if not isinstance(each, Broken)], [
-            each for each in read if isinstance(each, Broken)
-        ]
 
     def _read(self, raw: Raw) -> T | Broken:
         try:
@@ -126,25 +114,9 @@ class Decoder(Generic[T]):
             return Broken(f"{prefix}{metadata.name or '?'}", metadata.uid or "", explained(error))
 
 
-_HEADER = msgspec.json.Decoder(_Header)
-_STATUS = msgspec.json.Decoder(Status)
-
-
-def _version(raw: Raw) -> str:
-    metadata = _HEADER.decode(raw).metadata
-    return (metadata.resource_version if metadata else None) or ""
-
-
-def _status(raw: Raw) -> Status:
-    try:
-        return _STATUS.decode(raw)
-    except msgspec.ValidationError:
-        return Status(message=bytes(raw)[:200].decode(errors="replace"))
-
-
 def read_status(body: bytes) -> Status:
     """The status in an unsuccessful answer; the answer's text if it contains none."""
     try:
-        return _STATUS.decode(body)
+        return msgspec.json.decode(body, type=Status)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return Status(message=body[:200].decode(errors="replace"))

@@ -7,9 +7,8 @@ parser, and the size of a value is known before an alias repeats it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
@@ -58,11 +57,9 @@ def yaml_values(text: bytes, limits: Limits) -> Iterator[Any]:
             yield from _Builder(loader.get_event, limits).documents()
         finally:
             loader.dispose()
-    except yaml.YAMLError as error:
+    # The last two are raised by the Python parser for an escape that is no character.
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise DocumentError(f"neither YAML nor JSON: {' '.join(str(error).split())}") from None
-    except (ValueError, OverflowError) as error:
-        # Raised by the Python parser for an escape that is no character.
-        raise DocumentError(f"neither YAML nor JSON: {error}") from None
 
 
 @dataclass(slots=True)
@@ -74,19 +71,21 @@ class _Anchored:
     height: int
 
 
+@dataclass(slots=True)
 class _Open:
     """A list or a mapping whose end is still to come."""
 
-    __slots__ = ("anchor", "height", "key", "merged", "size_before", "value")
+    value: list[Any] | dict[str, Any]
+    anchor: str | None
+    size_before: int
+    height: int = 1
+    # Of a mapping: the key whose value comes next, and the mappings that merge keys name.
+    key: object = None
+    merged: list[dict[str, Any]] = field(default_factory=list)
 
-    def __init__(self, value: list[Any] | dict[str, Any], anchor: str | None, size_before: int) -> None:
-        self.value = value
-        self.anchor = anchor
-        self.size_before = size_before
-        self.height = 1
-        # Of a mapping: the key whose value comes next, and the mappings that merge keys name.
-        self.key: object = None
-        self.merged: list[dict[str, Any]] = []
+    @property
+    def awaits_key(self) -> bool:
+        return self.key is None and type(self.value) is dict
 
     def finished(self) -> list[Any] | dict[str, Any]:
         """The value: own keys take precedence over merge keys, and among these the first mapping's."""
@@ -104,7 +103,6 @@ class _Builder:
     def __init__(self, next_event: Callable[[], Any], limits: Limits) -> None:
         self._next_event = next_event
         self._limits = limits
-        self._most_values = math.inf if limits.values is None else limits.values
         # None for a value whose end is still to come.
         self._anchors: dict[str, _Anchored | None] = {}
         self._stack: list[_Open] = []
@@ -139,10 +137,12 @@ class _Builder:
         plain = event.implicit[0] and event.tag is None
         value: object
         try:
-            if not (self._stack and self._awaits_key(self._stack[-1])):
+            if not (self._stack and self._stack[-1].awaits_key):
                 value = scalar_value(event.tag, text, plain)
             elif plain and text == "<<":
-                value = self._merge_key(event)
+                if self._limits.repeated_bytes is None:
+                    raise _problem(event, "merge key <<: not read here; write the keys out")
+                value = _MERGE_KEY
             else:
                 value = key_text(event.tag, text, plain)
         except ScalarError as error:
@@ -152,8 +152,7 @@ class _Builder:
         self._put(event, value, 0)
 
     def _start(self, event: Any) -> None:
-        if len(self._stack) >= self._limits.depth:
-            raise self._too_deep(event)
+        self._check_depth(event, len(self._stack) + 1)
         is_map = type(event) is yaml.MappingStartEvent
         if not is_tag_of(event.tag, "map" if is_map else "seq"):
             raise _problem(event, refused_tag(event.tag))
@@ -183,18 +182,11 @@ class _Builder:
         self._repeated_bytes += anchored.size_bytes
         if self._repeated_bytes > limit:
             raise _problem(event, f"aliases unfold to more than {limit >> 20} MiB; write the values out")
-        if len(self._stack) + anchored.height > self._limits.depth:
-            raise self._too_deep(event)
+        self._check_depth(event, len(self._stack) + anchored.height)
         self._size_bytes += anchored.size_bytes
         self._put(event, anchored.value, anchored.height)
 
-    def _merge_key(self, event: Any) -> object:
-        if self._limits.repeated_bytes is None:
-            raise _problem(event, "merge key <<: not read here; write the keys out")
-        return _MERGE_KEY
-
     def _put(self, event: Any, value: Any, height: int) -> None:
-        """Put a value into the open list, mapping or document."""
         if not self._stack:
             self._root = value
             return
@@ -206,33 +198,26 @@ class _Builder:
             if type(value) is not str and value is not _MERGE_KEY:
                 raise _problem(event, "a key that is no text; write a text")
             into.key = value
-        else:
-            self._set(event, into, value)
+        elif into.key is _MERGE_KEY:
+            mappings = value if type(value) is list else [value]
+            if not all(type(mapping) is dict for mapping in mappings):
+                raise _problem(event, "merge key <<: takes a mapping, or a list of mappings")
+            # The aliases that led here have already paid for the copies of their keys.
+            into.merged.extend(mappings)
             into.key = None
-
-    def _set(self, event: Any, into: _Open, value: Any) -> None:
-        """Set the key of a mapping, or remember the mapping of a merge key."""
-        if into.key is not _MERGE_KEY:
+        else:
             into.value[into.key] = value  # type: ignore[call-overload,index]  # a mapping, by its keys
-            return
-        mappings = value if type(value) is list else [value]
-        if not all(type(mapping) is dict for mapping in mappings):
-            raise _problem(event, "merge key <<: takes a mapping, or a list of mappings")
-        # The aliases that led here have already paid for the copies of their keys.
-        into.merged.extend(mappings)
+            into.key = None
 
     def _count(self, event: Any, size_bytes: int) -> None:
         self._values += 1
         self._size_bytes += size_bytes
-        if self._values > self._most_values:
-            raise _problem(event, f"more than {self._most_values} values; send less")
+        if self._limits.values is not None and self._values > self._limits.values:
+            raise _problem(event, f"more than {self._limits.values} values; send less")
 
-    def _too_deep(self, event: Any) -> DocumentError:
-        return _problem(event, f"nested deeper than {self._limits.depth} levels")
-
-    @staticmethod
-    def _awaits_key(opened: _Open) -> bool:
-        return opened.key is None and type(opened.value) is dict
+    def _check_depth(self, event: Any, levels: int) -> None:
+        if levels > self._limits.depth:
+            raise _problem(event, f"nested deeper than {self._limits.depth} levels")
 
 
 def _problem(event: Any, text: str) -> DocumentError:

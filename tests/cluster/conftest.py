@@ -12,7 +12,7 @@ from scheduler_ext.cluster import advertise as advertise_module
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster import reflector as reflector_module
 from scheduler_ext.cluster.binding_calls import Bindings
-from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
 from tests.cluster.advertising import Advertising
 from tests.cluster.api.api_paths import NODES, PODS

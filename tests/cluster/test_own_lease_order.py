@@ -27,14 +27,14 @@ class Slow(Transport):
     there: Steps = ()
     back: Steps = ()
 
-    def _whole(self, *args: Any) -> Reply:
+    def send(self, *args: Any, **options: Any) -> Reply:
         # Those events may be requests, which are quick.
         there, back = self.there, self.back
         self.there = self.back = ()
         for step in there:
             step()
         try:
-            return super()._whole(*args)
+            return super().send(*args, **options)
         finally:
             for step in back:
                 step()

@@ -73,8 +73,8 @@ def test_they_go(told: Told) -> None:
     told.pods.gone(read(kube.Pod, web("p"))[0])
     told.pods.gone(Broken("default/q", "uid-q", "cannot be read"))
     assert elsewhere(told) == 16_000
-    # A list's pods are not kept for the next list: their nodes have them.
-    assert told.pods._listed == set()
+    # No pod is kept for the next list: their nodes have them.
+    assert told.pods._unlisted == set()
 
 
 def test_what_a_list_does_not_bring_is_gone(told: Told) -> None:

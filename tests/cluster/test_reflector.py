@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from scheduler_ext.cluster import reflector as reflector_module
-from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Query, Stream, Transport
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.wire.kube import Node

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_ext.agent.reporter import REFRESH_S, REFRESH_SPREAD
 from scheduler_ext.cluster import reflector as reflector_module
-from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import SILENCE_S
 from scheduler_ext.wire.config import Configuration
 from tests.cluster.api.api_faults import Cut, End, Line, Refuse, Reset, error_line

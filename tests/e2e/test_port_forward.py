@@ -19,8 +19,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from scheduler_ext.cluster.active_extender import INSPECTION_PORT
-from scheduler_ext.cluster.client.port_forward import get_from_pod
+from scheduler_ext.cluster.active_extender import INSPECTION_PORT, get_from_pod
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.errors import ClusterError
 from tests.e2e.cluster.api import Api, Json, eventually

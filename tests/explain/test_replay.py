@@ -23,9 +23,8 @@ from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.snapshot_dump import Dump, Moment, revived, taken
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, InspectionSection, ScoreSection
-from scheduler_ext.wire.listed_demand import workload_of
 from scheduler_ext.wire.node_info import node_constraints
-from scheduler_ext.wire.objects import assemble, read_objects, waiting
+from scheduler_ext.wire.objects import assemble, read_objects, waiting, workload_of
 from scheduler_ext.wire.pod import pod_request
 from scheduler_ext.wire.snapshot_file import decode_snapshot_file, encode_snapshot_file
 from tests.examples import examples

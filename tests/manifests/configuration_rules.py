@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from scheduler_ext.wire.config import API_VERSION, Configuration, load_config
-from scheduler_ext.wire.durations import duration_s
+from scheduler_ext.wire.times import duration_s
 from tests.manifests.objects import (
     Json,
     command_line,

@@ -181,5 +181,5 @@ def test_a_share_without_a_gpu_is_a_bug() -> None:
 def test_a_pod_is_read_or_said_to_be_none() -> None:
     assert isinstance(read_pod(b'{"kind":"Pod","metadata":{"name":"p"}}'), Pod)
     for body in (b"", b"<html>", b"\xff", b'{"metadata":3}'):
-        with pytest.raises(ClusterError, match="a Pod that is none"):
+        with pytest.raises(ClusterError, match="a Pod that cannot be read"):
             read_pod(body)

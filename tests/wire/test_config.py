@@ -15,7 +15,7 @@ from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.wire.config import Configuration, check, load_config
-from scheduler_ext.wire.durations import duration_s
+from scheduler_ext.wire.times import duration_s
 
 HEADER = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
 SHIPPED = Path(__file__).parents[2] / "config"

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler_ext.core.intree import Requirement
 from scheduler_ext.core.preemption.disruption import Budget, Selector
-from scheduler_ext.wire.disruption_budget import PodDisruptionBudget, budget
+from scheduler_ext.wire.kube import PodDisruptionBudget, budget
 from scheduler_ext.wire.watching import Broken, Decoder
 
 DECODER = Decoder(PodDisruptionBudget)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.preemption.victim_candidate import Victims
-from scheduler_ext.wire.preemption_args import PreemptionArgs, Proposal, decode_preemption, encode_victims
+from scheduler_ext.wire.extender_args import PreemptionArgs, Proposal, decode_preemption, encode_victims
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,15 +47,14 @@ class Kubeconfig:
         found = Configuration()
         with self._named():
             # A plugin, a certificate or the file system may raise any exception.
-            _loaded(merged, self._chosen(merged), found)
+            _load(merged, self._chosen(merged), found)
         return found
 
     def namespace(self) -> str:
         """The namespace of the context, "default" where it has none."""
         merged = self._merged()
         entry, _ = merged.contexts[self._chosen(merged)]
-        namespace: str = (entry.get("context") or {}).get("namespace") or "default"
-        return namespace
+        return str((entry.get("context") or {}).get("namespace") or "default")
 
     def contexts(self) -> list[str]:
         """The names of all contexts."""
@@ -71,7 +70,7 @@ class Kubeconfig:
         return chosen
 
     def _merged(self) -> _Merged:
-        merged = _Merged("", {}, {}, {})
+        merged = _Merged()
         with self._named():
             for path in self.paths:
                 _merge(merged, path)
@@ -91,10 +90,10 @@ class Kubeconfig:
 class _Merged:
     """Several files as one; each entry has the file that its relative paths start from."""
 
-    current: str
-    clusters: Named
-    users: Named
-    contexts: Named
+    current: str = ""
+    clusters: Named = field(default_factory=dict)
+    users: Named = field(default_factory=dict)
+    contexts: Named = field(default_factory=dict)
 
 
 def _merge(merged: _Merged, path: Path) -> None:
@@ -124,7 +123,7 @@ def _merge(merged: _Merged, path: Path) -> None:
             known.setdefault(entry["name"], (entry, path))
 
 
-def _loaded(merged: _Merged, context: str, into: Configuration) -> None:
+def _load(merged: _Merged, context: str, into: Configuration) -> None:
     """Fill in the client's configuration for a context."""
     from kubernetes.config import ConfigException
     from kubernetes.config.kube_config import ConfigNode, KubeConfigLoader

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from threading import Lock
@@ -26,11 +28,8 @@ from urllib3.connection import HTTPConnection
 
 from scheduler_ext import __version__
 from scheduler_ext.cluster.client.availability import QUIET_S, Availability
-from scheduler_ext.cluster.client.backoff import retry_after_s
 from scheduler_ext.cluster.client.connection_errors import in_words
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
-from scheduler_ext.cluster.client.reply import Reply as Reply
-from scheduler_ext.cluster.client.reply import ServerClock as ServerClock
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.wire.watching import read_status
 
@@ -63,6 +62,28 @@ NOTHING: Query = {}
 _MAX_LINE = 64 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class ServerClock:
+    """The API server's clock: the time that it ``said``, and our monotonic time then. Its data was not
+    written before ``not_before`` (ours), even if the server's clock has jumped."""
+
+    said: float
+    heard_at: float
+    not_before: float = -math.inf
+
+    def monotonic(self, stamp: float) -> float:
+        """Our time when the server's clock was at ``stamp``; never later than ``heard_at``."""
+        return max(self.not_before, self.heard_at - max(0.0, self.said - stamp))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A successful answer, and the server's clock at that moment."""
+
+    body: bytes
+    clock: ServerClock
+
+
 class RefusedError(ClusterError):
     """The API server answered with an error; ``retry_after_s`` is the pause that it asks for."""
 
@@ -91,16 +112,13 @@ def passes(error: ClusterError) -> bool:
     return isinstance(error, UnreachableError)
 
 
+@dataclass(frozen=True, slots=True)
 class Stream:
-    """The lines of a streamed answer."""
+    """The lines of a streamed answer; ``heard`` is called for each piece that comes."""
 
-    def __init__(
-        self, response: urllib3.BaseHTTPResponse, clock: ServerClock, heard: Callable[[], None]
-    ) -> None:
-        """``heard`` is called for each piece that comes."""
-        self._response = response
-        self._heard = heard
-        self.clock = clock
+    response: urllib3.BaseHTTPResponse
+    clock: ServerClock
+    heard: Callable[[], None]
 
     def batches(self) -> Iterator[list[bytes]]:
         """Whole lines as they arrive, in batches.
@@ -110,10 +128,10 @@ class Stream:
         unfinished = bytearray()
         while True:
             with _translated():
-                chunk = self._response.read1(_CHUNK)
+                chunk = self.response.read1(_CHUNK)
             if not chunk:
                 return
-            self._heard()
+            self.heard()
             unfinished += chunk
             end = unfinished.rfind(b"\n")
             if end >= 0:
@@ -126,14 +144,23 @@ class Stream:
     def stop(self) -> None:
         """End it from another thread."""
         with contextlib.suppress(Exception):
-            self._response.shutdown()
+            self.response.shutdown()
 
 
 class Transport:
     """One API server; safe to use from several threads."""
 
     def __init__(self, configuration: Configuration, monotonic: Callable[[], float] = time.monotonic) -> None:
-        configuration.socket_options = [*HTTPConnection.default_socket_options, *_keepalive()]
+        configuration.socket_options = [
+            *HTTPConnection.default_socket_options,
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            # Those that the platform has.
+            *(
+                (socket.IPPROTO_TCP, getattr(socket, name), value)
+                for name, value in _KEEPALIVE.items()
+                if hasattr(socket, name)
+            ),
+        ]
         # More than the concurrent requests: a connection beyond it would be closed after its answer.
         configuration.connection_pool_maxsize = _CONNECTIONS
         # Callers decide when to retry.
@@ -155,10 +182,8 @@ class Transport:
         try:
             kubernetes_config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
         except Exception as error:
-            raise ClusterError(
-                f"not in a cluster: {in_words(error)}; run in a pod with a ServiceAccount token, or give "
-                f"--kubeconfig"
-            ) from None
+            fix = "run in a pod with a ServiceAccount token, or give --kubeconfig"
+            raise ClusterError(f"not in a cluster: {in_words(error)}; {fix}") from None
         return cls(configuration)
 
     def close(self) -> None:
@@ -167,11 +192,11 @@ class Transport:
 
     def get(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> Reply:
         """One GET, within ``timeout_s`` where given. Raises RefusedError, UnreachableError."""
-        return self._whole("GET", path, query, None, JSON, timeout_s)
+        return self.send("GET", path, None, JSON, query, timeout_s)
 
     def names(self, path: str, timeout_s: float) -> list[str]:
         """The names of a list's objects, one page of them. Raises ClusterError."""
-        body = self._whole("GET", path, {"limit": str(_NAMES)}, None, JSON, timeout_s, _METADATA).body
+        body = self.send("GET", path, None, JSON, {"limit": str(_NAMES)}, timeout_s, _METADATA).body
         try:
             return [item["metadata"]["name"] for item in json.loads(body)["items"]]
         except (ValueError, KeyError, TypeError):
@@ -181,26 +206,35 @@ class Transport:
         self,
         method: str,
         path: str,
-        body: bytes | dict[str, Any],
+        body: bytes | dict[str, Any] | None,
         content_type: str,
         query: Query = NOTHING,
         timeout_s: float | None = None,
+        accept: str = JSON,
     ) -> Reply:
-        """One write, within ``timeout_s`` where given; types of JSON take objects, others bytes.
+        """One request, within ``timeout_s`` where given; types of JSON take objects, others bytes.
 
         Raises RefusedError; UnsentError where the server cannot have received it; UnreachableError where it
         may have.
         """
-        return self._whole(method, path, query, body, content_type, timeout_s)
+        end = None if timeout_s is None else self._monotonic() + timeout_s
+        timeouts = (CONNECT_S, READ_S) if timeout_s is None else timeout_s
+        response = self._request(method, path, query, body, content_type, timeouts, accept)
+        try:
+            if not 200 <= response.status < 300:
+                self._refuse(response, end)
+            clock = self._clock(response)
+            return Reply(self._body(response, end), clock)
+        finally:
+            response.response.release_conn()
 
     def json(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> dict[str, Any]:
         """A GET of one JSON object. Raises as ``get`` does; ClusterError where the answer is something
         else."""
         body = self.get(path, query, timeout_s).body
-        try:
+        found = None
+        with contextlib.suppress(ValueError):
             found = json.loads(body)
-        except ValueError:
-            found = None
         if not isinstance(found, dict):
             raise ClusterError(f"{path}: no JSON object came; is this an API server's address?")
         return found
@@ -240,9 +274,7 @@ class Transport:
             setdefaulttimeout,
         )
 
-        with _unsent():
-            bearer = self._configuration.auth_settings().get("BearerToken")
-        headers = {"authorization": bearer["value"]} if bearer is not None and bearer["value"] else {}
+        headers = self._bearer()
         url = get_websocket_url(f"{self._configuration.host}{path}", query.items())  # type: ignore[no-untyped-call]
         with _translated():
             try:
@@ -266,27 +298,6 @@ class Transport:
                 raise SilentError("no answer in time") from None
             except WebSocketException as error:
                 raise UnreachableError(in_words(error)) from None
-
-    def _whole(
-        self,
-        method: str,
-        path: str,
-        query: Query,
-        body: Any,
-        content_type: str,
-        timeout_s: float | None,
-        accept: str = JSON,
-    ) -> Reply:
-        end = None if timeout_s is None else self._monotonic() + timeout_s
-        timeouts = (CONNECT_S, READ_S) if timeout_s is None else timeout_s
-        response = self._request(method, path, query, body, content_type, timeouts, accept)
-        try:
-            if not 200 <= response.status < 300:
-                self._refuse(response, end)
-            clock = self._clock(response)
-            return Reply(self._body(response, end), clock)
-        finally:
-            response.response.release_conn()
 
     def _body(self, response: RESTResponse, end: float | None) -> bytes:
         """The body, if it is complete by ``end``: a dripping answer must not block the caller."""
@@ -319,16 +330,8 @@ class Transport:
     ) -> RESTResponse:
         """Send a request; ``timeouts`` are to connect and between two bytes, or one for both together."""
         url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
-        headers = {
-            "Accept": accept,
-            "Content-Type": content_type,
-            "User-Agent": f"scheduler-ext/{__version__}",
-        }
-        with _unsent():
-            # Renews an expired token, which may run a program.
-            bearer = self._configuration.auth_settings().get("BearerToken")
-        if bearer is not None and bearer["value"]:
-            headers["Authorization"] = bearer["value"]
+        agent = f"scheduler-ext/{__version__}"
+        headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": agent, **self._bearer()}
         try:
             with _translated():
                 response: RESTResponse = self._rest.request(  # type: ignore[no-untyped-call]
@@ -342,6 +345,16 @@ class Transport:
         self.server.heard()
         return response
 
+    def _bearer(self) -> dict[str, str]:
+        """The header with the token; renews an expired one, which may run a program. Raises UnsentError."""
+        try:
+            bearer = self._configuration.auth_settings().get("BearerToken")
+        except (*_CLIENT_ERRORS, kubernetes_config.ConfigException) as error:
+            words = in_words(error)
+            prefix = "" if words.startswith("no credentials") else "no credentials: "
+            raise UnsentError(prefix + words) from None
+        return {"authorization": bearer["value"]} if bearer is not None and bearer["value"] else {}
+
     def _clock(self, response: RESTResponse) -> ServerClock:
         try:
             said = parsedate_to_datetime(response.response.headers["Date"]).timestamp()
@@ -351,23 +364,16 @@ class Transport:
 
     def _refuse(self, response: RESTResponse, end: float | None = None) -> None:
         status = read_status(self._body(response, end))
-        raise RefusedError(
-            response.status,
-            status.reason or response.reason or "",
-            (status.message or "").strip()[:500],
-            retry_after_s(response.response.headers.get("Retry-After")),
-        )
-
-
-def _keepalive() -> list[tuple[int, int, int]]:
-    """The keepalive options that the platform supports."""
-    known = [(getattr(socket, name, None), value) for name, value in _KEEPALIVE.items()]
-    options = [(socket.IPPROTO_TCP, option, value) for option, value in known if option is not None]
-    return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *options]
+        retry_after_s = None
+        with contextlib.suppress(urllib3.exceptions.InvalidHeader, ValueError, OverflowError):
+            retry_after_s = urllib3.Retry(0).get_retry_after(response.response)
+        message = (status.message or "").strip()[:500]
+        raise RefusedError(response.status, status.reason or response.reason or "", message, retry_after_s)
 
 
 # Errors before a byte of the request is sent. A failed TLS handshake looks like any other failure.
 _NOT_CONNECTED = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
+_CLIENT_ERRORS = (urllib3.exceptions.HTTPError, ApiException, OSError)
 
 
 @contextlib.contextmanager
@@ -383,18 +389,5 @@ def _translated() -> Iterator[None]:
         raise (UnsentError if unsent else UnreachableError)(in_words(error)) from None
     except urllib3.exceptions.ReadTimeoutError as error:
         raise SilentError(in_words(error)) from None
-    except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
+    except _CLIENT_ERRORS as error:
         raise UnreachableError(in_words(error)) from None
-
-
-_NO = "no credentials"
-
-
-@contextlib.contextmanager
-def _unsent() -> Iterator[None]:
-    """Translate exceptions before a request is sent."""
-    try:
-        yield
-    except (urllib3.exceptions.HTTPError, ApiException, OSError, kubernetes_config.ConfigException) as error:
-        words = in_words(error)
-        raise UnsentError(words if words.startswith(_NO) else f"{_NO}: {words}") from None

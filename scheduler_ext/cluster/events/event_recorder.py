@@ -18,8 +18,7 @@ from typing import Any
 from cachetools import TTLCache
 
 from scheduler_ext.background import Background
-from scheduler_ext.cluster.client.backoff import Backoff
-from scheduler_ext.cluster.client.retry import LOOK_S, Retry
+from scheduler_ext.cluster.client.retry import LOOK_S, Backoff, Retry
 from scheduler_ext.cluster.client.transport import JSON, MERGE, RefusedError, Transport, passes
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.counters import Counter
@@ -48,7 +47,7 @@ _OF_ONE_NODE = (400, 413, 422)
 
 @dataclass(slots=True)
 class _Nudge:
-    """A node to annotate, not before ``not_before`` and not after ``until`` (monotonic)."""
+    """When a node is annotated, monotonic: not before ``not_before``, and not after ``until``."""
 
     until: float
     not_before: float = 0.0
@@ -93,7 +92,6 @@ class EventRecorder(Background):
         self._event_problem: str | None = None
 
     def stop(self, wait_s: float = 0.0) -> None:
-        """Write no more."""
         with self._wake:
             self.stopped.set()
             self._wake.notify()
@@ -145,14 +143,12 @@ class EventRecorder(Background):
             self.nudge_failures.inc("dropped")
 
     def run(self) -> None:
-        """Write the queue."""
         while True:
             with self._wake:
-                while not self.stopped.is_set() and (wait_s := self._wait_s()) != 0.0:
-                    self._wake.wait(wait_s)
+                while (node := self._due()) is None and not self._events and not self.stopped.is_set():
+                    self._wake.wait(LOOK_S if self._nudges else None)
                 if self.stopped.is_set():
                     return
-                node = self._due()
                 nudge = self._nudges.pop(node) if node is not None else None
                 event = self._events.popleft() if nudge is None and self._events else None
             try:
@@ -162,12 +158,6 @@ class EventRecorder(Background):
                     self.events.inc(self._post(event))
             except Exception:
                 log.exception("a nudge or an Event was not written")
-
-    def _wait_s(self) -> float | None:
-        """Seconds until the next write; None while the queues are empty."""
-        if self._events or self._due() is not None:
-            return 0.0
-        return LOOK_S if self._nudges else None
 
     def _due(self) -> str | None:
         """The node to annotate now."""
@@ -203,8 +193,7 @@ class EventRecorder(Background):
     def _annotate(self, node: str, nudge: _Nudge) -> None:
         if not self._active():
             return
-        stamp = micro_time(time.time())
-        patch = {"metadata": {"annotations": {NUDGE_ANNOTATION: stamp}}}
+        patch = {"metadata": {"annotations": {NUDGE_ANNOTATION: micro_time(time.time())}}}
         try:
             self._transport.send("PATCH", f"/api/v1/nodes/{node}", patch, MERGE, timeout_s=_WRITE_S)
         except ClusterError as error:
@@ -219,16 +208,12 @@ class EventRecorder(Background):
     def _not_nudged(self, node: str, nudge: _Nudge, error: ClusterError) -> None:
         """Try it again later: the rejected request that it is for is no longer remembered."""
         status = error.status if isinstance(error, RefusedError) else None
+        # Without its node, no pod can be waiting for it.
         if status == _NOT_FOUND:
-            # Without its node, no pod can be waiting for it.
             return
         if self._nudge_problem is None:
-            log.warning(
-                "node %s is not annotated, trying again for %d s; until then refused pods may wait: %s",
-                node,
-                _LET_GO_S,
-                error,
-            )
+            text = "node %s is not annotated, trying again for %d s; until then refused pods may wait: %s"
+            log.warning(text, node, _LET_GO_S, error)
         self._nudge_problem = str(error)
         with self._wake:
             self.nudge_failures.inc(_word(error))

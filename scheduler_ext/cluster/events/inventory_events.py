@@ -1,12 +1,24 @@
-"""Events on Nodes: stale reports, nodes without an agent, and GPU memory that no known pod uses."""
+"""Problems of nodes, reported by Events: stale reports, nodes without an agent, GPU memory that no known pod
+uses, and share nodes that are closed to shares.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
-from scheduler_ext.cluster.events.share_nodes import Warn
+from scheduler_ext.core.node.advertised import is_of_shares
+from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.node_labels import AGENT_LABEL
+from scheduler_ext.core.request.resource_names import ResourceNames
+
+log = logging.getLogger(__name__)
+
+Warn = Callable[[str, str | None, str, str, str], None]
+"""Writes a Warning Event on a node: its name and uid, the reason, the note, and what it is about. An equal
+Event is left out for a while."""
 
 STALE = "GPUInventoryStale"
 UNLABELLED = "GPUNodeUnlabelled"
@@ -25,9 +37,7 @@ class InventoryEvents:
         self._warn = warn
         # By reason and node: the uid of the node, and the note.
         self._found: dict[str, dict[str, tuple[str | None, str]]] = {
-            STALE: {},
-            UNLABELLED: {},
-            UNACCOUNTED: {},
+            reason: {} for reason in (STALE, UNLABELLED, UNACCOUNTED)
         }
 
     def follow(self, infos: Mapping[str, NodeInfo | None], unlabelled: Collection[str] = ()) -> None:
@@ -69,11 +79,9 @@ def _no_agent(name: str) -> str:
 
 def _unaccounted(info: NodeInfo | None) -> str | None:
     """Names the GPUs with much unaccounted memory; the amount, which changes all the time, is left out."""
-    if info is None or info.report is None:
-        return None
     gpus = [
         f"GPU {device.index} ({device.uuid})"
-        for device in info.report.devices
+        for device in (info.report.devices if info is not None and info.report is not None else ())
         if (device.memory.unaccounted_mib or 0)
         >= max(_LEAST_MIB, device.memory.total_mib * _LEAST_PERCENT // 100)
     ]
@@ -84,3 +92,57 @@ def _unaccounted(info: NodeInfo | None) -> str | None:
         f"memory of {', '.join(gpus[:4])}{more} is used by no pod that holds it; it is not handed out again: "
         "look for processes outside of pods, or pods that see all GPUs"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """The problem of one node; ``pods`` counts pods with a share on an unknown GPU."""
+
+    uid: str | None
+    reason: str
+    note: str
+    pods: int = 0
+
+
+@dataclass(eq=False)
+class ShareNodes:
+    """Keeps the nodes that are closed to shares though they have room. ``unplaced`` is for any thread."""
+
+    warn: Warn
+    resources: ResourceNames
+    _problems: dict[str, _Problem] = field(default_factory=dict, init=False)
+
+    def unplaced(self) -> dict[str, int]:
+        """The number of pods that hold a share on an unknown GPU, by node."""
+        return {name: found.pods for name, found in list(self._problems.items()) if found.pods}
+
+    def follow(self, infos: Mapping[str, NodeInfo | None]) -> None:
+        """Look at nodes that changed."""
+        for name, info in infos.items():
+            found = self._problem(info) if info is not None else None
+            before = self._problems.pop(name, None)
+            if found is not None:
+                self._problems[name] = found
+                if found != before:
+                    log.error("%s", found.note)
+        # All problems, not only new ones, as with those of the inventory.
+        for name, found in self._problems.items():
+            self.warn(name, found.uid, found.reason, found.note, found.note)
+
+    def _problem(self, info: NodeInfo) -> _Problem | None:
+        if any(pod.request.shares is not None for pod in info.pods):
+            pods = [f"{pod.namespace}/{pod.name}" for pod in holdings_of(info, self.resources).unplaced]
+            if pods:
+                note = (
+                    f"node {info.name} takes no new share while it has pods whose share is on a GPU that "
+                    f"nobody knows: no annotation names one of this node. Another scheduler bound them, or "
+                    f"their GPU is gone: {', '.join(pods)}"
+                )
+                return _Problem(info.uid, "ShareWithoutGPU", note, len(pods))
+        if info.share_node and info.allocatable is not None and not is_of_shares(info):
+            note = (
+                f"node {info.name} is labelled to share its GPUs, but a device plugin hands them out as "
+                f"well: take the label off, or keep the plugin away; until then no share is placed here"
+            )
+            return _Problem(info.uid, "SharedByDevicePlugin", note)
+        return None

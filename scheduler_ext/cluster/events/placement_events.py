@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from scheduler_ext.cluster.events.event_recorder import event_body
@@ -16,15 +17,15 @@ REASON = "GPUPlacement"
 _BY_US = ("bound", "repeated")
 
 
+@dataclass(frozen=True, eq=False)
 class PlacementEvents:
     """Finds pods that are new on changed nodes, and records where they were bound; for one thread.
 
     ``write`` takes a function that makes the Event when it is written.
     """
 
-    def __init__(self, record: Record, write: Callable[[Callable[[], dict[str, Any]]], None]) -> None:
-        self._record = record
-        self._write = write
+    record: Record
+    write: Callable[[Callable[[], dict[str, Any]]], None]
 
     def follow(self, before: Snapshot, infos: Mapping[str, NodeInfo | None]) -> None:
         """Look at nodes that changed since this snapshot."""
@@ -39,14 +40,14 @@ class PlacementEvents:
                     self._placed(pod, name)
 
     def _placed(self, pod: BoundPod, node: str) -> None:
-        entry = self._record.of_uid(pod.uid)
+        entry = self.record.of_uid(pod.uid)
         # kube-scheduler did not ask about this pod, so it was not placed here.
         if entry is None or not entry.filters:
             return
         if entry.bound is None or entry.bound.kind not in _BY_US:
             seen = Bound(time.time(), node, "seen", "", pod.devices)
-            self._record.bound(pod.uid, pod.namespace, pod.name, seen)
-        self._write(lambda: placement_event(pod, node, entry))
+            self.record.bound(pod.uid, pod.namespace, pod.name, seen)
+        self.write(lambda: placement_event(pod, node, entry))
 
 
 def placement_event(pod: BoundPod, node: str, entry: Recorded) -> dict[str, Any]:
@@ -65,12 +66,10 @@ def _note(pod: BoundPod, node: str, entry: Recorded) -> str:
 
 
 def _why(candidate: Candidate | None, entry: Recorded) -> str:
+    # kube-scheduler asks for no scores where one node fits, and adds scores of its own.
     if candidate is None:
-        # kube-scheduler asks for no scores where one node fits, and adds scores of its own.
-        return (
-            "the only node that fitted" if entry.nodes_out == 1 else f"one of {entry.nodes_out} that fitted"
-        )
-    best = candidate is entry.candidates[0]
-    rank = "best" if best else "among the best"
+        only = entry.nodes_out == 1
+        return "the only node that fitted" if only else f"one of {entry.nodes_out} that fitted"
+    rank = "best" if candidate is entry.candidates[0] else "among the best"
     terms = [f"{term.name} {term.value:.2f} (mean {term.mean:.2f})" for term in candidate.strongest]
     return f"{rank} of {candidate.of} that fitted" + (f": {', '.join(terms)}" if terms else "")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.cluster.client.backoff import Backoff
+from scheduler_ext.cluster.client.retry import Backoff
 
 
 def waits(chance: float, count: int) -> list[float]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from scheduler_ext.cluster.client.port_forward import get_from_pod
+from scheduler_ext.cluster.active_extender import get_from_pod
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.errors import ClusterError
 from tests.cluster.api.api_handler import Answer

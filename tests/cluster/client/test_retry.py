@@ -10,8 +10,7 @@ import threading
 import pytest
 
 from scheduler_ext.cluster.client.availability import PROBE_S, QUIET_S, Availability
-from scheduler_ext.cluster.client.backoff import Backoff
-from scheduler_ext.cluster.client.retry import EARLY_EVERY_S, Retry
+from scheduler_ext.cluster.client.retry import EARLY_EVERY_S, Backoff, Retry
 from scheduler_ext.cluster.client.transport import RefusedError, SilentError, UnreachableError, UnsentError
 
 GONE = UnsentError("refused")

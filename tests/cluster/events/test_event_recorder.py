@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler_ext.cluster.client.backoff import Backoff
-from scheduler_ext.cluster.client.retry import Retry
+from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events import event_recorder as event_recorder_module
 from scheduler_ext.cluster.events.event_recorder import NUDGE_ANNOTATION, EventRecorder

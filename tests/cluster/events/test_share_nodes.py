@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.cluster.events.share_nodes import ShareNodes
+from scheduler_ext.cluster.events.inventory_events import ShareNodes
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, wants
 

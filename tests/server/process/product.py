@@ -16,8 +16,7 @@ from scheduler_ext.cli import main
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.listed_demand import workload_of
-from scheduler_ext.wire.objects import assemble, read_objects
+from scheduler_ext.wire.objects import assemble, read_objects, workload_of
 from tests.kube_objects import Json, names_body, pod
 from tests.server.process.server_process import REPOSITORY, Reply, ServerProcess, call, get, request
 
