@@ -128,9 +128,9 @@ def test_a_pod_that_avoids_spot_nodes() -> None:
 
 _COUNTER_TEST = '''"""Changes of PodDisruptionBudgets."""
 
-from scheduler_ext.cluster.budgets import BudgetHandler
+from scheduler_ext.cluster.inventory_handlers import BudgetHandler
 from scheduler_ext.cluster.client.transport import ServerClock
-from scheduler_ext.wire.disruption_budget import PodDisruptionBudget
+from scheduler_ext.wire.kube import PodDisruptionBudget
 from tests.exposition import exposition
 
 
@@ -311,20 +311,20 @@ def test_an_annotation(scratch: Scratch) -> None:
 
 
 def test_a_counter(scratch: Scratch) -> None:
-    budgets = "scheduler_ext/cluster/budgets.py"
+    handlers = "scheduler_ext/cluster/inventory_handlers.py"
     scratch.insert(
-        budgets,
-        "from scheduler_ext.wire.disruption_budget",
+        handlers,
+        "from scheduler_ext.wire import kube",
         "from scheduler_ext.counters import Counter\n",
     )
     scratch.insert(
-        budgets,
-        "    def __init__(self) -> None:\n        super().__init__()\n        self._by_uid",
+        handlers,
+        "    _by_uid: dict[str, Budget]",
         '    changes = Counter("gpu_extender_budget_changes", "Changes of PodDisruptionBudgets.")\n\n',
     )
     scratch.insert(
-        budgets,
-        "        self._listed.update(map(self.key, items))\n",
+        handlers,
+        "        self._by_uid.update((self.key(item), kube.budget(item))",
         "        self.changes.inc(by=len(items))\n",
     )
     documented = "tests/test_docs.py"
