@@ -110,7 +110,7 @@ class Enforcing:
         if not self._active():
             return "this extender is a standby; the active one binds"
         if not all(reflector.relisted for reflector in self._relisted):
-            return "this extender has just become active and lists pods anew"
+            return "this extender has just become active and lists pods again"
         return self._trusted()
 
     @property

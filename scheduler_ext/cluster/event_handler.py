@@ -43,7 +43,9 @@ class EventHandler(Generic[T]):
     def broken(self, item: Broken) -> None:
         """An object exists and cannot be read: its last known state stays."""
         self._unlisted.discard(self.key(item))
-        log.error("%s %s cannot be read, what was known of it stays: %s", self.kind, item.name, item.problem)
+        log.error(
+            "%s %s is unreadable, its last state stays in force: %s", self.kind, item.name, item.problem
+        )
 
     def end(self) -> None:
         """The list is complete."""

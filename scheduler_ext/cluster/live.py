@@ -229,7 +229,7 @@ class LiveInventory(Background):
         lost = [(watch, watch.problem) for watch in watches if watch.problem is not None]
         problems = [Problem(f"watch of {watch.name}", problem, watch.silent_s) for watch, problem in lost]
         if self._failing_since is not None:
-            text = "what is heard of cannot be put together: unexpected error; see the log"
+            text = "received changes cannot be assembled: unexpected error; see the log"
             problems.append(Problem("inventory", text, now - self._failing_since))
         return problems
 
@@ -343,7 +343,7 @@ def _note(watch: WatchHealth) -> str | None:
         return None
     if not watch.synced:
         return f"not listed yet: {watch.problem}"
-    return f"lost for {watch.silent_s:.0f} s, what is known is served on: {watch.problem}"
+    return f"lost for {watch.silent_s:.0f} s, the last state stays in force: {watch.problem}"
 
 
 def _earliest(into: dict[str, float], times: Mapping[str, float]) -> None:

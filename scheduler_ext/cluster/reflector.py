@@ -175,7 +175,7 @@ class Reflector(Background, Generic[U]):
             self._lost("garbled", error)
         except Exception as error:
             # Half an update may have been applied: only a list corrects that.
-            log.exception("watch of %s: unexpected error; listing anew", self.name)
+            log.exception("watch of %s: unexpected error; listing again", self.name)
             self._version = ""
             self._lost("error", error)
 
@@ -306,7 +306,7 @@ class Reflector(Background, Generic[U]):
 
     def _note(self, error: Exception) -> None:
         """Keep the problem, and log the first of a series."""
-        lost = "watch of %s lost, what is known is served on: %s"
+        lost = "watch of %s lost, the last state stays in force: %s"
         if self._problem is None:
             text = lost if self.synced.is_set() else "%s not listed yet, trying again: %s"
             log.warning(text, self.name, error)

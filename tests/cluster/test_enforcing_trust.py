@@ -100,7 +100,7 @@ def test_who_becomes_active_waits_for_the_list(enforced: Enforced, path: str) ->
     enforced.server.log.wait_for(first_pages(path))
     eventually(enforced.live.active)
     for _ in range(3):
-        assert "has just become active and lists pods anew" in enforced.bind("p", "a")
+        assert "has just become active and lists pods again" in enforced.bind("p", "a")
         time.sleep(0.05)
     assert enforced.there("p")["spec"].get("nodeName") is None
     held_back.lift()

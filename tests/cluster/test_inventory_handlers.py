@@ -149,7 +149,7 @@ class TestNodes:
         told.nodes.end()
         counts = {info.name: info.allocatable for info in told.inventory.infos()}
         assert counts == {"a": {WHOLE: 8}, "b": {WHOLE: 1}}
-        assert "Node a cannot be read, what was known of it stays: nvidia.com/gpu" in caplog.text
+        assert "Node a is unreadable, its last state stays in force: nvidia.com/gpu" in caplog.text
 
 
 class TestPods:

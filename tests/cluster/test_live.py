@@ -166,7 +166,7 @@ def test_a_server_that_is_away_is_served_on_without(living: Living) -> None:
     eventually(lambda: all("lost for" in note for name, note in living.notes().items() if "watch" in name))
     assert living.ready()
     assert living.fitting() == "ab"
-    assert re.match(r"lost for \d+ s, what is known is served on: ", living.notes()["watch-pods"])
+    assert re.match(r"lost for \d+ s, the last state stays in force: ", living.notes()["watch-pods"])
     status = living.live.status()
     assert not any(watch.connected for watch in status.watches)
     assert status.age_s >= 0

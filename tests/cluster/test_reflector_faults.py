@@ -89,7 +89,7 @@ def test_a_server_that_is_away_and_back_again(followed: Followed, caplog: pytest
     assert followed.lists() == 1
     # Logged once, not at every try, and at the end.
     lost, found = (record.getMessage() for record in caplog.records)
-    assert lost.startswith("watch of nodes lost, what is known is served on: ")
+    assert lost.startswith("watch of nodes lost, the last state stays in force: ")
     assert found == "watch of nodes goes on"
 
 
@@ -236,4 +236,4 @@ def test_an_error_of_our_own_is_put_right_by_a_list(
     followed.put("c")
     followed.heard.wait("begin", "seen a", "seen b", "seen c", "end")
     assert followed.restarts("error") == 1
-    assert "unexpected error; listing anew" in caplog.text
+    assert "unexpected error; listing again" in caplog.text

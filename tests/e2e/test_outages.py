@@ -73,7 +73,7 @@ def test_everything_goes_on_after_an_api_server_that_was_away(workload: Workload
     # Known data is served on, and the probe reports the state.
     for each in installation.pods():
         assert filtered(installation, each, pod, [host.name])["NodeNames"] == [host.name]
-        assert "what is known is served on" in readyz(each)
+        assert "the last state stays in force" in readyz(each)
         assert installation.metric("gpu_extender_watch_connected") == 0
     host.machine.events.append((79, "GPU-t4-0"))
     host.machine.write()

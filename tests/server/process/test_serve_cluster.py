@@ -82,7 +82,7 @@ def test_from_the_first_list_to_a_lost_watch(cluster: ApiServer, tmp_path: Path)
 
         # Without an API server it continues to serve, and reports it.
         cluster.stop()
-        eventually(lambda: product.says().count("what is known is served on") == 4)
+        eventually(lambda: product.says().count("the last state stays in force") == 4)
         assert product.ready_code() == 200
         assert "[+]watch-nodes lost for " in product.says()
         assert product.fitting() == ["b"]
