@@ -44,7 +44,7 @@ class EventHandler(Generic[T]):
         """An object exists and cannot be read: its last known state stays."""
         self._unlisted.discard(self.key(item))
         log.error(
-            "%s %s is unreadable, its last state stays in force: %s", self.kind, item.name, item.problem
+            "%s %s is unreadable, its last state stays: %s", self.kind, item.name, item.problem
         )
 
     def end(self) -> None:

@@ -149,7 +149,7 @@ class TestNodes:
         told.nodes.end()
         counts = {info.name: info.allocatable for info in told.inventory.infos()}
         assert counts == {"a": {WHOLE: 8}, "b": {WHOLE: 1}}
-        assert "Node a is unreadable, its last state stays in force: nvidia.com/gpu" in caplog.text
+        assert "Node a is unreadable, its last state stays: nvidia.com/gpu" in caplog.text
 
 
 class TestPods:
@@ -199,7 +199,7 @@ class TestPods:
         told.see_pods(pod("p", {WHOLE: ["1"]}, on="a"))
         told.pods.end()
         assert told.inventory.holding() == {"uid-p": "a"}
-        assert "Pod default/p cannot be read" in caplog.text
+        assert "Pod default/p is unreadable" in caplog.text
 
 
 class TestReports:
