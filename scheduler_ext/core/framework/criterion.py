@@ -22,7 +22,7 @@ from scheduler_ext.core.framework.reasons import Reason
 from scheduler_ext.core.framework.relaxation import Change, Lower, Trial
 from scheduler_ext.core.node.columns import Bools, Floats, Ints, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
-from scheduler_ext.core.node.node import Node, Slot, Unit
+from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
@@ -157,9 +157,9 @@ class Filter(ABC):
     kind: ClassVar[MissKind] = MissKind.MISMATCH
     relaxed: ClassVar[Mapping[str, Lower]] = {}
 
-    @abstractmethod
     def applies(self, request: GpuRequest) -> bool:
-        """False if every node passes for this request."""
+        """False if every node passes for this request, as without GPUs."""
+        return request.asks_gpu
 
     @abstractmethod
     def passes(self, view: View) -> Bools:
@@ -271,38 +271,3 @@ class Scoring:
             idle = idle - ask.count * columns.mean_gpu_part
         after: Floats = np.clip(idle / np.maximum(self.snapshot.healthy, 1), 0.0, 1.0)
         return after
-
-
-def shortest_unit(asks: Sequence[UnitAsk], node: Node) -> tuple[UnitAsk, int]:
-    """The count that the node is furthest from, of several, and the number of units that it has for it."""
-    have = {}
-    for ask in asks:
-        free = sum(
-            unit.free
-            for slot in node.state.slots
-            if slot.healthy
-            for unit in slot.units
-            if unit.resource == ask.resource
-        )
-        unknown, limit = next(((u, n) for name, u, n in node.state.limits if name == ask.resource), (0, free))
-        have[ask] = max(0, min(free - unknown, limit))
-    ask = max(asks, key=lambda ask: ask.count - have[ask])
-    return ask, have[ask]
-
-
-def offered_units(node: Node, request: GpuRequest) -> list[tuple[str | None, Slot, Unit]]:
-    """The units of a node's devices for the resources that a request counts."""
-    asked = {ask.resource for ask in request.units}
-    return [
-        (uuid, slot, unit)
-        for uuid, slot in zip(node.uuids, node.state.slots, strict=True)
-        for unit in slot.units
-        if unit.resource in asked
-    ]
-
-
-def shareable_slots(node: Node) -> list[tuple[str | None, Slot]]:
-    """The GPUs of a node that accept shares at all, healthy or not."""
-    return [
-        (u, slot) for u, slot in zip(node.uuids, node.state.slots, strict=True) if slot.share_free_mib >= 0
-    ]

@@ -215,6 +215,11 @@ class Node:
     uuids: tuple[str | None, ...]
 
     @property
+    def gpus(self) -> list[tuple[str | None, Slot]]:
+        """Each device with its slot."""
+        return list(zip(self.uuids, self.state.slots, strict=True))
+
+    @property
     def models(self) -> tuple[str, ...]:
         """The models of its GPUs, each once."""
         return tuple(dict.fromkeys(slot.model.name for slot in self.state.slots))
@@ -233,10 +238,7 @@ class Node:
             free = self.state.gpus
         else:
             closed = {device.uuid for device in report.devices if device.cordoned}
-            free = sum(
-                slot.healthy and slot.idle == 1 and uuid not in closed
-                for slot, uuid in zip(self.state.slots, self.uuids, strict=True)
-            )
+            free = sum(slot.healthy and slot.idle == 1 and uuid not in closed for uuid, slot in self.gpus)
         return max(0, free - ceil(self.state.adrift))
 
 

@@ -1,6 +1,8 @@
-"""High-priority pods take reliable, emptier nodes among pods that stay; low-priority ones fill the rest."""
+"""Scores of the node itself: what is known of it, its health, and how long the pod may stay."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from scheduler_ext.core.framework.criterion import Scoring
 from scheduler_ext.core.node.columns import Floats
@@ -9,6 +11,33 @@ from scheduler_ext.core.node.node import NOBODY
 _EMPTINESS_PART = 0.7
 # It decides between otherwise equal nodes: later evictions matter less than room and health now.
 _NEIGHBOURS_PART = 0.05
+
+
+class Reported:
+    """1 on nodes with a report, 0 on those known by their labels only.
+
+    Not among the weighted scores: the cycle gives it a part that no other term can outweigh.
+    """
+
+    name = "reported"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.snapshot.some_estimated
+
+    def value(self, scoring: Scoring) -> Floats:
+        return np.where(scoring.snapshot.node.estimated, 0.0, 1.0)
+
+
+class NodeHealth:
+    """The part of the node's GPUs that are healthy: a node that lost one may be about to lose another."""
+
+    name = "health"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.request.asks_gpu
+
+    def value(self, scoring: Scoring) -> Floats:
+        return scoring.snapshot.health
 
 
 class Priority:
@@ -38,3 +67,15 @@ class Priority:
             now = _EMPTINESS_PART * empty + (1 - _EMPTINESS_PART) * reliable
         value: Floats = _NEIGHBOURS_PART * steady + (1 - _NEIGHBOURS_PART) * now
         return value
+
+
+class Spot:
+    """On spot nodes higher for lower priorities; on on-demand nodes the reverse."""
+
+    name = "spot"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.request.asks_gpu and scoring.level != 0.5
+
+    def value(self, scoring: Scoring) -> Floats:
+        return np.where(scoring.snapshot.node.spot, 1.0 - scoring.level, scoring.level)
