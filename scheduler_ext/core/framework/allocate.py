@@ -188,43 +188,11 @@ def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] 
     return ShareFit(room_mib, shares, where, steps=steps).fits
 
 
-def placeable(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> bool:
-    """Whether the shares find GPUs on one node, as in ShareFit for many; ``steps`` as there."""
-    if len(shares.running) + len(shares.init) == 1:
-        return max(room_mib, default=-1) >= shares.largest_mib
-    room = [max(mib, 0) for mib in room_mib]
-    if max(room, default=0) < shares.largest_mib or sum(room) < shares.total_mib:
-        return False
-    if _placed_greedily(room_mib, shares):
-        return True
-    return _has_places(room_mib, shares) and place_exactly(room_mib, shares, steps) is not None
-
-
 def _has_places(room_mib: Sequence[int], shares: ShareAsk) -> bool:
     """Necessary: for each size there are places for all shares of at least that size."""
     return all(
         sum(mib // size for mib in room_mib if mib >= size) >= count for size, count in shares.at_least
     )
-
-
-def _placed_greedily(room_mib: Sequence[int], shares: ShareAsk) -> bool:
-    """Whether best fit, the largest first, finds a GPU for each."""
-    left = list(room_mib)
-    slots = [-1] * len(shares.running)
-    for i in sorted(range(len(slots)), key=lambda i: -shares.running[i][1]):
-        mib = shares.running[i][1]
-        slot = min((s for s, r in enumerate(left) if r >= mib), key=left.__getitem__, default=None)
-        if slot is None:
-            return False
-        slots[i] = slot
-        left[slot] -= mib
-    for share in shares.init:
-        beside = list(room_mib)
-        for i in share.beside:
-            beside[slots[i]] -= shares.running[i][1]
-        if max(beside, default=-1) < share.memory_mib:
-            return False
-    return True
 
 
 def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:

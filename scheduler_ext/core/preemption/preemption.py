@@ -18,8 +18,7 @@ from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_important_first
 from scheduler_ext.core.preemption.dry_run import DryRun, without
 from scheduler_ext.core.preemption.node_likeness import likeness
-from scheduler_ext.core.preemption.victim_candidate import Candidate, Case, Proposed, Victims
-from scheduler_ext.core.preemption.victim_choice import Choice
+from scheduler_ext.core.preemption.victim_candidate import Candidate, Case, Choice, Proposed, Victims
 from scheduler_ext.core.preemption.victim_search import Need, Pricing
 from scheduler_ext.core.request.request import GpuRequest
 
@@ -179,7 +178,7 @@ class Preemption:
                 Need(min(1, len(theirs) + len(unknown)) - len(gone) - len(unknown), [1] * len(pods)),
                 *self._gpu_needs(dry_run),
             ]
-            return Choice(dry_run, needs, Pricing(pods, self._budgets), self.request, self._evaluations)
+            return Choice(dry_run, needs, Pricing(pods, self._budgets), self._evaluations)
 
         proposed = Proposed(named, unknown, counted, known, leaving, uids)
         return Case(

@@ -1,14 +1,28 @@
-"""A node from which pods are to leave: which of them are known to suffice, and how they are named."""
+"""A node from which pods are to leave: a first set that suffices, a search for a cheaper one, and how the
+pods are named."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
 
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.preemption.disruption import most_important_first
-from scheduler_ext.core.preemption.victim_choice import Choice
-from scheduler_ext.core.preemption.victim_search import NO_PRIORITY, Cost
+from scheduler_ext.core.preemption.dry_run import DryRun, Gone
+from scheduler_ext.core.preemption.victim_search import (
+    NO_PRIORITY,
+    Cost,
+    Need,
+    Pricing,
+    cheapest_first,
+    focuses,
+)
+
+# Sets begun per evaluated set: beginning one costs a tenth of an evaluation.
+_STEPS_PER_EVALUATION = 12
+# How many sets are evaluated together, at first and at most.
+_TOGETHER = (1, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +45,97 @@ class Proposed:
     known: Mapping[str, BoundPod]
     leaving: Sequence[BoundPod]
     uids: Sequence[str]
+
+
+class Choice:
+    """One node with the pods that may leave it, and what they must free."""
+
+    def __init__(self, dry_run: DryRun, needs: Sequence[Need], pricing: Pricing, evaluations: int) -> None:
+        self.pods = dry_run.pods
+        self.pricing = pricing
+        self._dry_run = dry_run
+        self._needs = needs
+        self._evaluations = evaluations
+        self._every = tuple(range(len(dry_run.pods)))
+        self._reprieved: dict[Gone, Gone | None] = {}
+
+    def suffices(self, gone: Gone) -> bool:
+        """Whether the request fits when these leave."""
+        return self._any_suffices([gone])
+
+    def _any_suffices(self, sets: Sequence[Gone]) -> bool:
+        enough = [gone for gone in sets if all(need.met_by(gone) for need in self._needs)]
+        return self._dry_run.first_fit(enough) is not None
+
+    def at_once(self, proposed: Gone) -> Gone | None:
+        """The pods that remain of those proposed, or of all, when every pod that can be spared is; None where
+        even all of them do not suffice."""
+        kept = self.reprieved(proposed) if proposed else None
+        return self.reprieved(self._every) if kept is None else kept
+
+    def cheapest(self, known: Gone | None, *, keep: bool) -> Gone | None:
+        """The cheapest set that suffices, as far as the search goes: ``known`` unless a set is cheaper, or as
+        cheap and ``known`` is not to ``keep``."""
+        steps = [self._evaluations * _STEPS_PER_EVALUATION]
+        below = None if known is None else self.pricing.cost(known)
+        if below is not None and not keep:
+            below = below._replace(age=float("inf"))
+        found = self._search(below, steps)
+        if steps[0] >= 0:
+            return known if found is None else found
+        # The found set may not be the cheapest, and pods may be spared from it.
+        sets = [known, None if found is None else self.reprieved(found), self.reprieved(self._every)]
+        return min((gone for gone in sets if gone is not None), key=self.pricing.cost, default=None)
+
+    def reprieved(self, gone: Gone) -> Gone | None:
+        """The pods that remain when one after the other is spared, as kube-scheduler does: first pods that
+        violate a budget, then the most important; None where these pods do not suffice."""
+        if gone not in self._reprieved:
+            self._reprieved[gone] = self._reprieve(gone) if self.suffices(gone) else None
+        return self._reprieved[gone]
+
+    def _reprieve(self, gone: Gone) -> Gone:
+        over = self.pricing.over(gone)
+        order = tuple(i for _, i in sorted(zip((not each for each in over), gone, strict=True)))
+        fewer = self._spared(gone, order)
+        # Again: where departures may free too much, a pod may be spared once another one stays.
+        while self._any_suffices([tuple(i for i in fewer if i != spared) for spared in fewer]):
+            for i in order:
+                fewer = self._spared(fewer, (i,))
+        return fewer
+
+    def _spared(self, gone: Gone, order: Gone) -> Gone:
+        """What remains when those are spared in that order. Many can be, so all are tried together first."""
+        fewer = tuple(i for i in gone if i not in order)
+        if len(fewer) == len(gone) or self.suffices(fewer):
+            return fewer
+        if len(order) == 1:
+            return gone
+        half = len(order) // 2
+        return self._spared(self._spared(gone, order[:half]), order[half:])
+
+    def _search(self, below: Cost | None, steps: list[int]) -> Gone | None:
+        dry_run = self._dry_run
+        sets = merge(
+            *(
+                cheapest_first(kinds, [*needs, *self._needs], self.pricing, below, steps)
+                for kinds, needs in focuses(dry_run, self.pricing, self._needs)
+            )
+        )
+        together, most = _TOGETHER
+        batch: list[Gone] = []
+        looked_at = dry_run.evaluations
+        for _, gone in sets:
+            batch.append(gone)
+            if len(batch) < together:
+                continue
+            if (found := dry_run.first_fit(batch)) is not None:
+                return found
+            batch, together = [], min(most, 2 * together)
+            if dry_run.evaluations - looked_at >= self._evaluations:
+                steps[0] = -1
+                return None
+        return dry_run.first_fit(batch)
 
 
 class Case:
