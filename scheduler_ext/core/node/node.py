@@ -115,6 +115,11 @@ class MigRoom:
     profile: str
     starts: tuple[int, ...]
 
+    @property
+    def order(self) -> tuple[int, str, tuple[int, ...]]:
+        """For sorting rooms of one geometry."""
+        return self.held, self.profile, self.starts
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
