@@ -86,7 +86,6 @@ class Cache(Ledger):
         self._judge(name, entry, now)
 
     def remove_node(self, name: str) -> None:
-        """A Node was deleted."""
         entry = self._entries.get(name)
         if entry is not None and entry.record is not None:
             entry.record = None
@@ -129,10 +128,8 @@ class Cache(Ledger):
         self.nominate(pending.pod, place)
 
     def update_other_pod(self, uid: str, node: str, cpu_milli: int) -> None:
-        """A pod without GPUs runs on a node and asks ``cpu_milli`` there.
-
-        A pod that this extender bound is counted with the pods that hold GPUs.
-        """
+        """A pod without GPUs runs on a node and asks ``cpu_milli`` there. A pod that this extender bound is
+        counted with the pods that hold GPUs."""
         if self.node_of(uid) is None:
             self._follow_cpu(self._others.put(uid, node, cpu_milli))
 
@@ -154,9 +151,8 @@ class Cache(Ledger):
 
     def assume(self, intent: Intent, node: str) -> None:
         """A Binding of the pod to the node is about to be posted: what it will hold is promised from now on.
-
-        Raises OverAllocationError, and promises nothing, where the node lacks it or has promised it already.
-        """
+        Raises OverAllocationError, and promises nothing, where the node lacks it or has promised it
+        already."""
         info, pod = self.info(node), intent.pod
         problem = "there is no such node" if info is None else overallocated(info, pod, self._resources)
         if problem is not None:
@@ -182,11 +178,9 @@ class Cache(Ledger):
         return info
 
     def infos(self) -> Iterator[NodeInfo]:
-        """Every node."""
         return (info for name in self._entries if (info := self.info(name)) is not None)
 
     def record(self, name: str) -> NodeRecord | None:
-        """The facts of a Node; None when there is no such Node."""
         return self._entries.get(name, _NO_ENTRY).record
 
     def last_report(self, name: str) -> tuple[Report | None, float]:
@@ -203,11 +197,9 @@ class Cache(Ledger):
         }
 
     def pending(self, uid: str) -> PendingPod | None:
-        """A pod that waits for a node, by uid."""
         return self._pending.get(uid)
 
     def all_pending(self) -> list[PendingPod]:
-        """Every pod that waits for a node."""
         return list(self._pending.values())
 
     def known_pods(self) -> set[str]:
@@ -215,7 +207,6 @@ class Cache(Ledger):
         return {*self.confirmed(), *self._pending}
 
     def waits_or_holds(self, uid: str) -> bool:
-        """Whether a pod waits for GPUs or holds some now."""
         return uid in self._pending or self.holds(uid)
 
     def other_pods(self) -> set[str]:
@@ -223,11 +214,9 @@ class Cache(Ledger):
         return self._others.uids()
 
     def reports(self) -> set[str]:
-        """The names that have a report."""
         return {name for name, entry in self._entries.items() if entry.report is not None}
 
     def nodes(self) -> set[str]:
-        """The names that have a Node."""
         return {name for name, entry in self._entries.items() if entry.record is not None}
 
     def _judge(self, name: str, entry: _Entry, now: float) -> None:
@@ -274,7 +263,6 @@ class Cache(Ledger):
 
 
 def _same(before: Report | None, after: Report) -> bool:
-    """Whether two reports have the same content, whenever they came."""
     if before is None:
         return False
     return replace(before, sequence=None, reported_at=None) == replace(after, sequence=None, reported_at=None)

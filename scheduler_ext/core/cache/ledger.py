@@ -114,7 +114,6 @@ class Ledger:
 
     @property
     def has_changes(self) -> bool:
-        """Whether nodes changed since the last call of ``take_changes``."""
         return bool(self._changed)
 
     def take_changes(self) -> dict[str, Cause]:
@@ -123,7 +122,6 @@ class Ledger:
         return changed
 
     def pods_on(self, node: str) -> NodePods:
-        """The pods of a node."""
         return self._accounts.get(node, _EMPTY).pods()
 
     def assumed(self) -> list[tuple[str, Intent]]:
@@ -153,16 +151,13 @@ class Ledger:
         }
 
     def holds(self, uid: str) -> bool:
-        """Whether a pod is bound and has not finished."""
         node = self._confirmed_on.get(uid)
         return node is not None and self._accounts[node].confirmed[uid].holds
 
     def node_of(self, uid: str) -> str | None:
-        """The node that a pod is bound to; None when it is not bound."""
         return self._confirmed_on.get(uid)
 
     def is_gone(self, uid: str) -> bool:
-        """Whether a known pod has gone."""
         return uid in self._gone
 
     def has_ended(self, uid: str) -> bool:
@@ -191,10 +186,8 @@ class Ledger:
         self._settle(pod.uid)
 
     def remove_pod(self, uid: str, now: float, waited: bool = False) -> str | None:
-        """A pod is gone, or has finished and holds nothing; returns the node that it was on.
-
-        A pod that is not known, not even as one that ``waited``, leaves no trace: most pods ask no GPU.
-        """
+        """A pod is gone, or has finished and holds nothing; returns the node that it was on. A pod that is
+        not known, not even as one that ``waited``, leaves no trace: most pods ask no GPU."""
         if not waited and uid not in self._confirmed_on and uid not in self._promised_on:
             return None
         self._gone[uid] = None
@@ -210,11 +203,8 @@ class Ledger:
 
     def report_received(self, node: str, report: Report | None, received_at: float) -> None:
         """A report of a node that no longer counts the usage of pods that departed before it; None: no
-        report.
-
-        The report may name them as holders for a while: older kubelets do, and the agent's last answer from
-        the kubelet may be a minute old.
-        """
+        report. The report may name them as holders for a while: older kubelets do, and the agent's last
+        answer from the kubelet may be a minute old."""
         account = self._accounts.get(node)
         if account is None:
             return

@@ -28,7 +28,6 @@ class ObservedDemand:
 
     @property
     def count(self) -> int:
-        """The number of pods counted so far."""
         return self._seen.seen
 
     def hold(self) -> None:
@@ -36,7 +35,6 @@ class ObservedDemand:
         self._held = self._held or []
 
     def release(self) -> None:
-        """The list is complete."""
         held, self._held = self._held or [], None
         for _, task in sorted(held, key=lambda item: item[0]):
             self._seen.saw(task)
@@ -49,5 +47,4 @@ class ObservedDemand:
             self._held.append((math.inf if created_at is None else created_at, task))
 
     def workload(self) -> Workload:
-        """The expected demand."""
         return self._seen.workload()

@@ -54,10 +54,8 @@ class Scored(NamedTuple):
 
 class Decision:
     """One request on one snapshot: the verdict on every node state, and scores computed on first use.
-
     ``verdict`` is ``[state]``: FITS, or 1 plus the place of the reason in REASONS. ``view`` is what the
-    filters left, None for an invalid request.
-    """
+    filters left, None for an invalid request."""
 
     def __init__(
         self,
@@ -85,7 +83,6 @@ class Decision:
 
     @property
     def fits(self) -> Bools:
-        """The states that fit, ``[state]``."""
         fits: Bools = self.verdict == FITS
         return fits
 
@@ -124,7 +121,6 @@ class Decision:
 
     @lazy
     def scoring(self) -> Scoring:
-        """The request with a GPU assigned to each share."""
         assert isinstance(self.request, GpuRequest)
         assert self._view is not None
         request = self.request
@@ -143,7 +139,6 @@ class Decision:
 
     @property
     def totals(self) -> Floats:
-        """The value of each state, ``[state]``, 0 to 1; -inf where the request does not fit."""
         return self.scored.totals
 
     @property
@@ -154,15 +149,10 @@ class Decision:
 
 
 def filter_nodes(
-    request: GpuRequest | InvalidRequest,
-    snapshot: Snapshot,
-    policy: Policy,
-    steps: list[int] | None = None,
+    request: GpuRequest | InvalidRequest, snapshot: Snapshot, policy: Policy, steps: list[int] | None = None
 ) -> Decision:
     """Run all filters in their order; each state keeps the reason of the first filter that refuses it.
-
-    ``steps`` limit what several decisions together spend on placing shares (as for ShareFit).
-    """
+    ``steps`` limit what several decisions together spend on placing shares (as for ShareFit)."""
     verdict: Codes = np.full(len(snapshot.states), FITS, np.uint8)
     if isinstance(request, InvalidRequest):
         verdict[:] = _CODE[INVALID_REQUEST]
@@ -177,7 +167,6 @@ def filter_nodes(
 
 
 def score_nodes(decision: Decision) -> Scored:
-    """Weigh all scores that apply to the request."""
     terms = _weighed(decision) if isinstance(decision.request, GpuRequest) else []
     total = np.zeros(len(decision.verdict))
     for _, weight, value in terms:
@@ -198,11 +187,9 @@ def _weighed(decision: Decision) -> list[tuple[Score, float, Floats]]:
 
 
 def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
-    """Which of the nodes at ``rows`` to give back, ``[row]``: those that fit, at most ``limit`` (0: all).
-
-    The best by total; names decide only among equals at the edge. A pod with soft preferences of its own
-    gets all, so that those can choose; so does one that requests no GPU, which may go anywhere.
-    """
+    """Which of the nodes at ``rows`` to give back, ``[row]``: those that fit, at most ``limit`` (0: all). The
+    best by total; names decide only among equals at the edge. A pod with soft preferences of its own gets
+    all, so that those can choose; so does one that requests no GPU, which may go anywhere."""
     state = decision.snapshot.state_of[rows]
     fits = decision.fits[state]
     count = int(np.count_nonzero(fits))
@@ -222,12 +209,9 @@ def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
 
 
 def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
-    """Totals as kube-scheduler's 0 to 10.
-
-    Only the best get 10; the rest get 0 to 9, with equal points for equal totals and never in inverted order.
-    kube-scheduler breaks ties at random, so any node with 10 may win. Totals within ``tolerance`` of the best
-    count as the best; -inf (does not fit) gets 0.
-    """
+    """Totals as kube-scheduler's 0 to 10. Only the best get 10; the rest get 0 to 9, with equal points for
+    equal totals and never in inverted order. kube-scheduler breaks ties at random, so any node with 10 may
+    win. Totals within ``tolerance`` of the best count as the best; -inf (does not fit) gets 0."""
     best = totals.max(initial=-np.inf)
     if best == -np.inf:
         return np.zeros(len(totals), np.int64)

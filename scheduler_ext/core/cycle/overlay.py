@@ -30,12 +30,9 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 class Overlay(Snapshot):
     """``base``, the snapshot of a whole cluster, with some nodes replaced by ``nodes``. A replaced node has
-    the same devices; only the pods that hold them differ.
-
-    The states of ``base`` come first; those of ``part``, the snapshot of the replaced nodes, follow.
-    ``within`` is ``base`` if ``counts_alike``, otherwise None. The joined columns are created when first
-    read.
-    """
+    the same devices; only the pods that hold them differ. The states of ``base`` come first; those of
+    ``part``, the snapshot of the replaced nodes, follow. ``within`` is ``base`` if ``counts_alike``,
+    otherwise None. The joined columns are created when first read."""
 
     base: Snapshot
     part: Snapshot
@@ -71,8 +68,7 @@ class Overlay(Snapshot):
     @property
     def counts_alike(self) -> bool:
         """Whether the replaced nodes leave all values that nodes are compared with unchanged, so that a
-        decision on ``base`` holds for all other nodes.
-        """
+        decision on ``base`` holds for all other nodes."""
         return self.within is not None
 
     def _counts_alike(self) -> bool:
@@ -106,12 +102,10 @@ class Overlay(Snapshot):
 
     @property
     def states(self) -> tuple[NodeState, ...]:
-        """The states of ``base``, then those of ``part``."""
         return self.base.states + self.part.states
 
     @property
     def devices(self) -> DeviceColumns:
-        """Joined columns."""
         return self._joined[0]
 
     @property
@@ -121,7 +115,6 @@ class Overlay(Snapshot):
 
     @property
     def node(self) -> NodeColumns:
-        """Joined columns."""
         return self._joined[2]
 
     @lazy
@@ -163,12 +156,10 @@ class Overlaid(Decision):
 
     @property
     def steps(self) -> list[int]:
-        """As for every decision."""
         return self._part.steps
 
     @lazy
     def scored(self) -> Scored:
-        """As for every decision."""
         base, part = self._base.scored, self._part.scored
         terms = [
             (score, weight, np.concatenate((value, own)))
@@ -178,12 +169,10 @@ class Overlaid(Decision):
 
     @property
     def share_room_mib(self) -> Ints:
-        """As for every decision."""
         return self._joined.share_room_mib
 
     @lazy
     def scoring(self) -> Scoring:
-        """As for every decision."""
         return self._joined.scoring
 
     @lazy
@@ -251,5 +240,4 @@ def _beside(left: _Columns, right: _Columns, empty: _Columns) -> _Columns:
 
 
 def _fill(columns: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
-    """Write ``[slot, state]`` or ``[state]`` values into the first slots."""
     columns[tuple(map(slice, values.shape))] = values

@@ -46,7 +46,6 @@ class LossWeights(NamedTuple):
 
     @classmethod
     def of(cls, weights: Mapping[str, float]) -> LossWeights:
-        """From the weights of the scores."""
         return cls(
             worth=weights.get(ResidualValue.name, 0.0),
             unusable=weights.get(Fragmentation.name, 0.0) / (2 * Fragmentation.most_gpus),

@@ -32,7 +32,6 @@ def _less_memory(field: str) -> Lower:
 
 
 def _quantity(mib: int) -> str:
-    """In an annotation's spelling."""
     return f"{mib // 1024}Gi" if mib % 1024 == 0 else f"{mib}Mi"
 
 
@@ -53,10 +52,8 @@ class _Memory(Filter):
 
 
 class TotalMemory(_Memory):
-    """Keeps GPUs with at least min-memory in total; for shares, those that could ever hold the largest.
-
-    A whole GPU counts as the pod would see it: an instance under MIG strategy single, a part under MPS.
-    """
+    """Keeps GPUs with at least min-memory in total; for shares, those that could ever hold the largest. A
+    whole GPU counts as the pod would see it: an instance under MIG strategy single, a part under MPS."""
 
     name = "total-memory"
     reason = Reason(

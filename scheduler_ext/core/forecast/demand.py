@@ -24,10 +24,8 @@ BALANCE = 0.6
 @dataclass(frozen=True)
 class Demand:
     """``residual`` (in thousandths) and ``rows`` (of the forecast) are ``[slot, state]``. ``loose`` are whole
-    GPUs in no slot; negative where a pod holds GPUs that are in the slots.
-
-    ``idle`` are the GPUs without a holder, ``whole`` those of them that pods can request whole.
-    """
+    GPUs in no slot; negative where a pod holds GPUs that are in the slots. ``idle`` are the GPUs without a
+    holder, ``whole`` those of them that pods can request whole."""
 
     forecast: Forecast
     devices: DeviceColumns
@@ -64,13 +62,11 @@ class Demand:
 
     @lazy
     def worth(self) -> Floats:
-        """The worth of the residuals."""
         worth: Floats = self.forecast.values.ravel().take(self.rows * (WHOLE + 1) + self.residual).sum(0)
         return worth + self.loose
 
     @lazy
     def step(self) -> Ints:
-        """The step of CPU."""
         return self.forecast.steps(self.cpu_free_milli)
 
     @lazy
@@ -115,10 +111,8 @@ class Demand:
 
     @lazy
     def usable(self) -> Floats:
-        """The worth of the residuals with the free CPU: about the smaller of the two.
-
-        By the cubes, the scarce one counts nearly alone and the plentiful one hardly.
-        """
+        """The worth of the residuals with the free CPU: about the smaller of the two. By the cubes, the
+        scarce one counts nearly alone and the plentiful one hardly."""
         needed = BALANCE * 1000 * self.forecast.cores_per_gpu.take(self.rows[0])
         cpu = self.cpu_free_milli / np.maximum(needed, 1e-9)
         both = np.cbrt(self.worth**3 + cpu**3)

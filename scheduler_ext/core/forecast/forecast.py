@@ -125,15 +125,12 @@ class Forecast:
         return rows
 
     def steps(self, cpu_milli: Ints) -> Ints:
-        """The step of each amount of CPU."""
         return np.searchsorted(self.cpu_milli, cpu_milli, side="right").astype(np.int32)
 
     def wanted(self, kinds: Sequence[DeviceKind], gpus: Floats) -> Floats:
         """The demand of pods that do not admit all of these kinds, as a part of all demand, ``[kind]``.
-
         Demand spreads over the admitted kinds in proportion to their ``gpus``. Some unknown pods need one
-        certain model.
-        """
+        certain model."""
         if not kinds:
             return np.zeros(0)
         admits, asked, unknown = self._demand(kinds, gpus)
@@ -148,10 +145,8 @@ class Forecast:
 
     def hosted(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> Floats:
         """The demand of pods with few large enough nodes, over the GPUs of each shape, ``[shape]``, 0 to 1;
-        ``nodes`` is the number of nodes of each shape.
-
-        A class counts by the part of its admitted GPUs that is on nodes too small for it.
-        """
+        ``nodes`` is the number of nodes of each shape. A class counts by the part of its admitted GPUs that
+        is on nodes too small for it."""
         key = shapes, nodes.tobytes()
         # Read once: a decision on another snapshot may replace it.
         known, hosted = self._hosted
@@ -214,7 +209,6 @@ class _Classes:
 
     @property
     def count(self) -> Ints:
-        """The number of GPUs that each class uses."""
         return np.where(self.gpus > 0, self.gpus, self.shares)
 
     def asked(self, kind: DeviceKind) -> Floats:
@@ -246,7 +240,6 @@ def _unknown_asks(kind: DeviceKind) -> list[tuple[int, int]]:
 
 
 def _unknown_mean(kind: DeviceKind) -> float:
-    """The mean request of unknown pods, in GPUs."""
     asks = _unknown_asks(kind)
     return sum(gpus * size for gpus, size in asks) / WHOLE / max(len(asks), 1)
 

@@ -60,12 +60,10 @@ class MigWorth:
 
 @dataclass(frozen=True, eq=False)
 class MigPlacements:
-    """The best start of every profile beside every occupancy mask, and its cost; ``[mask, profile]``.
-
-    Where no start fits, ``cost`` is infinite and ``start`` is -1. Profiles are in the geometry's order, and
-    the column of a profile is contiguous, so that ``cost[:, profile][masks]`` reads little memory. A mask
-    holds neither max_instances nor media engines: callers that know them exclude such GPUs.
-    """
+    """The best start of every profile beside every occupancy mask, and its cost; ``[mask, profile]``. Where
+    no start fits, ``cost`` is infinite and ``start`` is -1. Profiles are in the geometry's order, and the
+    column of a profile is contiguous, so that ``cost[:, profile][masks]`` reads little memory. A mask holds
+    neither max_instances nor media engines: callers that know them exclude such GPUs."""
 
     cost: Floats
     start: Starts
@@ -103,12 +101,10 @@ def mig_worth(geometry: Geometry, mix: Mapping[str, float], weights: MigWeights 
 
 
 def room_worth(geometry: Geometry, mix: Mapping[str, float], exponent: float) -> Floats:
-    """The free units of each mask that the pods of ``mix`` can use, in GPUs, ``[mask]``.
-
-    The mean over profiles of size * (instances that fit an empty GPU) * (fraction of these that still fit)
-    ** exponent. With an exponent of 1, the free units less this value are the fragmentation of Weng et al.,
-    "Beware of Fragmentation" (USENIX ATC'23), of a GPU whose residual is a mask.
-    """
+    """The free units of each mask that the pods of ``mix`` can use, in GPUs, ``[mask]``. The mean over
+    profiles of size * (instances that fit an empty GPU) * (fraction of these that still fit) ** exponent.
+    With an exponent of 1, the free units less this value are the fragmentation of Weng et al., "Beware of
+    Fragmentation" (USENIX ATC'23), of a GPU whose residual is a mask."""
     placeable = geometry.placeable
     sizes = np.array([profile.size for profile in geometry.profiles], np.float64)
     empty = placeable[0].astype(np.float64)
@@ -118,10 +114,8 @@ def room_worth(geometry: Geometry, mix: Mapping[str, float], exponent: float) ->
 
 
 def mix_of(geometry: Geometry, mix: Mapping[str, float]) -> Floats:
-    """The fractions of ``mix`` that request this geometry's profiles, ``[profile]``, with a sum of 1.
-
-    Where ``mix`` requests none of them, all shapes are equally frequent.
-    """
+    """The fractions of ``mix`` that request this geometry's profiles, ``[profile]``, with a sum of 1. Where
+    ``mix`` requests none of them, all shapes are equally frequent."""
     asked = np.array([max(mix.get(profile.name, 0.0), 0.0) for profile in geometry.profiles])
     if not asked.any():
         asked[list(shapes(geometry))] = 1.0
@@ -148,10 +142,8 @@ def least_cost(
     cost: Callable[[Masks, Masks], Floats],
     order: Callable[[Profile], Iterable[int]] = _ascending,
 ) -> MigPlacements:
-    """The cheapest start for every mask and profile; of equally cheap starts the first in ``order``.
-
-    ``cost`` takes the masks before and after an instance is created, each ``[case]``.
-    """
+    """The cheapest start for every mask and profile; of equally cheap starts the first in ``order``. ``cost``
+    takes the masks before and after an instance is created, each ``[case]``."""
     shape = (1 << geometry.grid, len(geometry.profiles))
     best = np.full(shape, np.inf, order="F")
     starts = np.full(shape, -1, np.int8, order="F")

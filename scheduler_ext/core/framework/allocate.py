@@ -32,11 +32,9 @@ def tightest(_before: Ints, after: Ints) -> Floats:
 
 
 class ShareFit:
-    """The places of one request's shares in every state.
-
-    ``slots[i]`` is the slot of the i-th share (running ones first, then init ones), ``[state]``, -1 where
-    ``fits`` is false; ``load_mib`` is the peak of all of them on each GPU, ``[slot, state]``.
-    """
+    """The places of one request's shares in every state. ``slots[i]`` is the slot of the i-th share (running
+    ones first, then init ones), ``[state]``, -1 where ``fits`` is false; ``load_mib`` is the peak of all of
+    them on each GPU, ``[slot, state]``."""
 
     def __init__(
         self,
@@ -99,8 +97,7 @@ class ShareFit:
 
     def _place_init(self, slots: list[Ints], load: Ints, fits: Bools, cost: Cost) -> Bools:
         """Give init containers their slots beside the containers that run then, and raise ``load`` by them;
-        returns the states that fit.
-        """
+        returns the states that fit."""
         for j, share in enumerate(self._shares.init, start=len(self._shares.running)):
             there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
             slots[j], fits = self._cheapest_beside(load, there, fits, cost)
@@ -109,8 +106,7 @@ class ShareFit:
     def _cheapest_beside(self, load: Ints, there: Ints, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
         """The same if the pod holds ``load`` of each GPU in any phase so far, and ``there`` in the phase of
         the share, including it: memory that the pod holds anyway is used first. ``load`` is raised to the new
-        peak.
-        """
+        peak."""
         after = np.maximum(load, there)
         price = cost(self._room - load, self._room - after)
         price = price + (after > load) * _HELD_MORE + (there > self._room) * _TOO_DEAR
@@ -178,10 +174,8 @@ class ShareFit:
 
 
 def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] | None = None) -> Bools:
-    """The states of ``where`` in which all shares find a GPU; ``room_mib`` is -1 where none may go.
-
-    ``steps`` as for ShareFit.
-    """
+    """The states of ``where`` in which all shares find a GPU; ``room_mib`` is -1 where none may go. ``steps``
+    as for ShareFit."""
     if len(shares.running) + len(shares.init) == 1:
         fits: Bools = np.any(room_mib >= shares.largest_mib, axis=0)
         return fits
@@ -196,11 +190,9 @@ def _has_places(room_mib: Sequence[int], shares: ShareAsk) -> bool:
 
 
 def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:
-    """The slot of each share (running, then init) on one node, or None if no placement exists.
-
-    Depth first, largest first, one representative of equal GPUs; equal shares are tried in one order only.
-    ``steps[0]`` is the remaining budget and is counted down; when it is used up the answer is None.
-    """
+    """The slot of each share (running, then init) on one node, or None if no placement exists. Depth first,
+    largest first, one representative of equal GPUs; equal shares are tried in one order only. ``steps[0]`` is
+    the remaining budget and is counted down; when it is used up the answer is None."""
     running = shares.running
     order = sorted(range(len(running)), key=lambda i: -running[i][1])
     slots = [-1] * len(running)

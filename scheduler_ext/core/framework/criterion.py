@@ -30,11 +30,9 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 @dataclass(frozen=True, slots=True)
 class Offer:
     """The GPUs for one part of a request, ``[slot, state]``: the values that a wish about one device
-    compares.
-
-    ``candidate`` are the GPUs that the part could get: all free healthy units where the device plugin picks,
-    every GPU that accepts a share where the extender picks. ``any_gpu`` are those that could ever count.
-    """
+    compares. ``candidate`` are the GPUs that the part could get: all free healthy units where the device
+    plugin picks, every GPU that accepts a share where the extender picks. ``any_gpu`` are those that could
+    ever count."""
 
     candidate: Bools
     any_gpu: Bools
@@ -46,8 +44,7 @@ class Offer:
 
 class View:
     """One request on one snapshot; ``eligible`` are the GPUs that a share may still use, ``steps`` the budget
-    for placing shares (as for ShareFit).
-    """
+    for placing shares (as for ShareFit)."""
 
     def __init__(self, request: GpuRequest, snapshot: Snapshot, steps: list[int] | None = None) -> None:
         self.steps = steps
@@ -66,12 +63,10 @@ class View:
             self.eligible = self.shareable & devices.healthy
 
     def narrow(self, test: Callable[[Offer], Bools]) -> Bools:
-        """States on which a wish about one device holds; shares keep only the GPUs that meet it.
-
-        The kubelet and the device plugin pick whole GPUs and MIG instances, so there the wish holds only if
-        every free one meets it. If none is free, one matching GPU of the node is enough, and a node without
-        such GPUs passes: the count then refuses it.
-        """
+        """States on which a wish about one device holds; shares keep only the GPUs that meet it. The kubelet
+        and the device plugin pick whole GPUs and MIG instances, so there the wish holds only if every free
+        one meets it. If none is free, one matching GPU of the node is enough, and a node without such GPUs
+        passes: the count then refuses it."""
         passed: Bools | None = None
         devices = self.snapshot.devices
         for i, (_, columns) in enumerate(self.units):
@@ -109,10 +104,8 @@ class View:
 
     def share_room_mib(self, states: slice = slice(None)) -> Ints:
         """Free MiB per GPU for the request's shares, ``[slot, state]`` of these states; -1 where none may go.
-
         If the pod also requests whole GPUs of the same node, the plugin may pick any unheld ones for them, so
-        the shares can only count on the GPUs that remain if it picks the best.
-        """
+        the shares can only count on the GPUs that remain if it picks the best."""
         free_mib = self.snapshot.devices.share_free_mib[:, states]
         room = np.where(self.eligible[:, states], free_mib, np.int32(-1))
         for ask, columns in self.units:
@@ -130,7 +123,6 @@ class View:
         return room
 
     def at(self, state: int) -> View:
-        """The same view, with this state in question."""
         same = copy(self)
         same.only = state
         return same
@@ -142,15 +134,12 @@ class View:
         return same
 
     def everywhere(self, value: bool) -> Bools:
-        """The same answer for every state."""
         return np.full(len(self.snapshot.states), value)
 
 
 class Filter(ABC):
-    """One question that a node answers with yes or no, and the words for a no.
-
-    ``relaxed`` lowers the annotations that the filter reads, by their names without prefix.
-    """
+    """One question that a node answers with yes or no, and the words for a no. ``relaxed`` lowers the
+    annotations that the filter reads, by their names without prefix."""
 
     name: ClassVar[str]
     reason: ClassVar[Reason]
@@ -167,10 +156,8 @@ class Filter(ABC):
 
     @abstractmethod
     def miss(self, view: View, node: Node) -> NearestMiss:
-        """The closest value on a node that did not pass, the one in question in the view.
-
-        The view is as the earlier filters left it.
-        """
+        """The closest value on a node that did not pass, the one in question in the view. The view is as the
+        earlier filters left it."""
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         """The miss as a sentence that names the node and the numbers."""
@@ -203,11 +190,9 @@ class Score(Protocol):
 
 @dataclass(frozen=True)
 class Scoring:
-    """The input of scores: the request on a snapshot, with a GPU for each share.
-
-    ``fit`` has the places of the shares (None: the pod requests none). ``strategy`` is fragmentation, binpack
-    or spread; ``level`` is the pod's priority level, 0 to 1.
-    """
+    """The input of scores: the request on a snapshot, with a GPU for each share. ``fit`` has the places of
+    the shares (None: the pod requests none). ``strategy`` is fragmentation, binpack or spread; ``level`` is
+    the pod's priority level, 0 to 1."""
 
     request: GpuRequest
     snapshot: Snapshot
@@ -240,12 +225,10 @@ class Scoring:
 
     @property
     def before(self) -> Demand:
-        """The nodes' value for future demand, as they are."""
         return self.snapshot.demand
 
     @lazy
     def after(self) -> Demand:
-        """The same with the request placed."""
         whole = sum(ask.count for ask, _ in self.units if ask.profile is None)
         load = self.fit.load_mib if self.fit is not None else None
         return self.snapshot.demand.after(self.request.cpu_milli, whole, load)

@@ -24,7 +24,6 @@ class Trial:
     where: Callable[[GpuRequest], Bools]
 
     def fits(self, changed: GpuRequest) -> int:
-        """The number of nodes that fit."""
         return int(np.count_nonzero(self.where(changed)))
 
     def largest(self, most: int, changed: Callable[[int], GpuRequest]) -> int:

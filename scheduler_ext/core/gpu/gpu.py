@@ -21,10 +21,8 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """A MIG instance that exists: units ``[start, start + size)`` of the device's placement grid.
-
-    ``start`` is None where the agent may not read it; the instance counts by its profile then.
-    """
+    """A MIG instance that exists: units ``[start, start + size)`` of the device's placement grid. ``start``
+    is None where the agent may not read it; the instance counts by its profile then."""
 
     uuid: str
     profile: str
@@ -50,10 +48,8 @@ class Mig:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A device's memory in MiB as NVML v2 counts it: ``used`` is without ``reserved``.
-
-    ``unaccounted`` is use that no known pod explains; None where use cannot be attributed.
-    """
+    """A device's memory in MiB as NVML v2 counts it: ``used`` is without ``reserved``. ``unaccounted`` is use
+    that no known pod explains; None where use cannot be attributed."""
 
     total_mib: int
     reserved_mib: int = 0
@@ -81,10 +77,8 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything one node's agent said about its GPUs at one moment.
-
-    ``cordoned_strangers`` are UUIDs that an operator cordoned and no device has.
-    """
+    """Everything one node's agent said about its GPUs at one moment. ``cordoned_strangers`` are UUIDs that an
+    operator cordoned and no device has."""
 
     devices: tuple[Device, ...]
     driver_version: str | None = None

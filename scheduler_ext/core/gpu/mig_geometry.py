@@ -26,12 +26,10 @@ MAX_PROFILES = 64
 
 @dataclass(frozen=True)
 class Geometry:
-    """The placement rules of one GPU: its grid in units, and its profiles in the order of all results.
-
-    Equal by value, and cheap to hash. Build it with geometry_from_report or geometry_for, which check it and
-    hand out the same object for equal ones, so that GPUs of a kind share their tables.
-    Instances are (profile name, start) pairs, start in units.
-    """
+    """The placement rules of one GPU: its grid in units, and its profiles in the order of all results. Equal
+    by value, and cheap to hash. Build it with geometry_from_report or geometry_for, which check it and hand
+    out the same object for equal ones, so that GPUs of a kind share their tables. Instances are (profile
+    name, start) pairs, start in units."""
 
     grid: int
     profiles: tuple[Profile, ...]
@@ -50,23 +48,18 @@ class Geometry:
 
     @cached_property
     def placeable(self) -> NDArray[np.uint8]:
-        """How many instances of each profile alone still fit, [mask, profile], read-only.
-
-        max_instances is applied as on an empty GPU; media engines are not, because a mask does not show them.
-        """
+        """How many instances of each profile alone still fit, [mask, profile], read-only. max_instances is
+        applied as on an empty GPU; media engines are not, because a mask does not show them."""
         return _placeable(self)
 
     def profile(self, name: str) -> Profile | None:
-        """Return the profile of that canonical name, or None where this GPU has no such profile."""
         return self._by_name.get(name)
 
     def creatable_starts(self, held: Sequence[tuple[str, int]], profile: str) -> tuple[int, ...]:
-        """Return the starts where one more instance of `profile` could be created, ascending.
-
-        Placements beside the `held` ones, max_instances and the media engines all count. Empty where there is
-        none, also for a profile that this GPU lacks. Raises ValueError for held instances of a profile that
-        this GPU lacks, off the grid, or that overlap.
-        """
+        """Return the starts where one more instance of `profile` could be created, ascending. Placements
+        beside the `held` ones, max_instances and the media engines all count. Empty where there is none, also
+        for a profile that this GPU lacks. Raises ValueError for held instances of a profile that this GPU
+        lacks, off the grid, or that overlap."""
         mask = self.occupancy(held)
         wanted = self.profile(profile)
         names = [name for name, _ in held]
@@ -113,12 +106,10 @@ def geometry_from_report(
     grid_size: int, profiles: Sequence[Profile], name_of: Callable[[str], str] = parse_profile
 ) -> Geometry:
     """Return the checked geometry of a GPU from its node's report; equal reports give the same object.
-
     Profiles and starts may come in any order. `name_of` returns a profile's canonical name, and raises
     ValueError for invalid ones. Raises ValueError naming the field for impossible values: a grid outside
     1..16, no or too many profiles, an illegal or repeated name, a size, maxInstances or memoryMiB below 1,
-    starts that are missing, too many or off the grid.
-    """
+    starts that are missing, too many or off the grid."""
     return _checked_geometry(grid_size, tuple(profiles), name_of)
 
 

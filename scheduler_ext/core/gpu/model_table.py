@@ -11,13 +11,10 @@ from typing import NamedTuple
 
 
 class ModelRow(NamedTuple):
-    """One GPU product.
-
-    `name` is canonical; a trailing `-<n>GB` is its memory size and is not part of its family.
-    `memory_mib` is what the driver reports as total memory (MiB); `sizes_gb` the sizes product names and
-    people write for it, besides the one in `name`. `aliases` are further spellings, without vendor word
-    and memory size; the bare family among them means this row is what the family name alone stands for.
-    """
+    """One GPU product. `name` is canonical; a trailing `-<n>GB` is its memory size and is not part of its
+    family. `memory_mib` is what the driver reports as total memory (MiB); `sizes_gb` the sizes product names
+    and people write for it, besides the one in `name`. `aliases` are further spellings, without vendor word
+    and memory size; the bare family among them means this row is what the family name alone stands for."""
 
     name: str
     architecture: str
@@ -137,9 +134,7 @@ MODEL_ROWS: tuple[ModelRow, ...] = _DATA_CENTER + _WORKSTATION + _GEFORCE + _OTH
 
 class InstanceTypeRow(NamedTuple):
     """Instance types (a regular expression over the lower-case name) that carry one canonical model.
-
-    `fraction` is n where each device handed to the machine is 1/n of a GPU; such types have one device.
-    """
+    `fraction` is n where each device handed to the machine is 1/n of a GPU; such types have one device."""
 
     pattern: str
     model: str

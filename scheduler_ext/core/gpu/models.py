@@ -42,13 +42,10 @@ _NOISE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """A GPU product by its canonical name, with its known facts.
-
-    `name` is upper-case ("A100-80GB", "T4", "RTX-PRO-6000"); `family` is the same without memory size
-    ("A100"). A MIG slice that is offered as a GPU of its own ("A100-80GB-MIG-1G.10GB") is its own family.
-    `memory_mib` is the driver's total (MiB), of the slice for a slice; `mig_table` names the built-in MIG
-    table of the physical GPU. None means unknown.
-    """
+    """A GPU product by its canonical name, with its known facts. `name` is upper-case ("A100-80GB", "T4",
+    "RTX-PRO-6000"); `family` is the same without memory size ("A100"). A MIG slice that is offered as a GPU
+    of its own ("A100-80GB-MIG-1G.10GB") is its own family. `memory_mib` is the driver's total (MiB), of the
+    slice for a slice; `mig_table` names the built-in MIG table of the physical GPU. None means unknown."""
 
     name: str
     family: str
@@ -66,20 +63,16 @@ class GpuModel:
 
 def canonical_model(product: str, *, vendor: str = "nvidia", memory_mib: int | None = None) -> GpuModel:
     """Return the model that a product string names; never fails, an unknown product keeps its own name.
-
     `product` is an NVML name, a gpu.product label or a cloud's label value. `memory_mib` is the device's
     measured total (MiB): it distinguishes products that share a name, within 2 %, and becomes the memory of
-    an unknown product. `vendor` counts only where neither the table nor the string names one.
-    """
+    an unknown product. `vendor` counts only where neither the table nor the string names one."""
     return _canonical(_normalise(product[:_MAX_PRODUCT_LENGTH]), vendor, memory_mib)
 
 
 def normalise_wish(wish: str) -> str:
-    """Return the canonical name or family that a wish stands for, to compare with `GpuModel`'s.
-
-    A wish is a canonical name, a family or any product string. Raises ValueError when it is empty,
-    longer than 128 characters or has characters that no product name has.
-    """
+    """Return the canonical name or family that a wish stands for, to compare with `GpuModel`'s. A wish is a
+    canonical name, a family or any product string. Raises ValueError when it is empty, longer than 128
+    characters or has characters that no product name has."""
     text = wish.strip()
     if not text:
         raise ValueError("GPU model is empty; name a model such as A100-80GB or a family such as A100")

@@ -29,10 +29,8 @@ def parse_int64(text: str) -> int | None:
 
 
 def parse_canonical_int64(text: str) -> int | None:
-    """Read a signed 64-bit decimal without plus sign or leading zeros; None for any other text.
-
-    Tolerations compare only this form (k8s.io/apimachinery/pkg/api/validate/content, IsDecimalInteger).
-    """
+    """Read a signed 64-bit decimal without plus sign or leading zeros; None for any other text. Tolerations
+    compare only this form (k8s.io/apimachinery/pkg/api/validate/content, IsDecimalInteger)."""
     return parse_int64(text) if _CANONICAL.fullmatch(text) else None
 
 
@@ -45,11 +43,9 @@ class Requirement:
     values: tuple[str, ...]
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node with these labels meets this matchExpressions entry.
-
-        An absent label meets NotIn and DoesNotExist and nothing else. Gt and Lt compare integers; a label
-        that is no integer meets neither. A malformed requirement is met by no node.
-        """
+        """Whether a node with these labels meets this matchExpressions entry. An absent label meets NotIn and
+        DoesNotExist and nothing else. Gt and Lt compare integers; a label that is no integer meets neither. A
+        malformed requirement is met by no node."""
         if not self._is_well_formed():
             return False
         value = labels.get(self.key)
@@ -66,10 +62,8 @@ class Requirement:
                 return value is not None and self._compares(value)
 
     def matches_field(self, fields: Mapping[str, str]) -> bool:
-        """Whether a node with these fields (only metadata.name exists) meets this matchFields entry.
-
-        Fields know In and NotIn with exactly one value; an unknown field reads as an empty string.
-        """
+        """Whether a node with these fields (only metadata.name exists) meets this matchFields entry. Fields
+        know In and NotIn with exactly one value; an unknown field reads as an empty string."""
         if len(self.values) != 1:
             return False
         equal = fields.get(self.key, "") == self.values[0]
@@ -95,7 +89,6 @@ class Requirement:
         return found > bound if self.operator == "Gt" else found < bound
 
     def __str__(self) -> str:
-        """Write the requirement for people: KEY OPERATOR [VALUE, ...]."""
         values = f" [{', '.join(self.values)}]" if self.values else ""
         return f"{self.key} {self.operator}{values}"
 
@@ -116,5 +109,4 @@ class NodeSelectorTerm:
         )
 
     def __str__(self) -> str:
-        """Write the term for people: its requirements joined by "and"."""
         return " and ".join(str(requirement) for requirement in (*self.expressions, *self.fields))

@@ -79,15 +79,12 @@ class Shortage:
 
     @property
     def reason(self) -> str:
-        """Return kube-scheduler's text for this shortage."""
         return "Too many pods" if self.resource == _PODS else f"Insufficient {self.resource}"
 
     @property
     def is_resolvable(self) -> bool:
         """Whether removing pods could help: an empty node would have enough, or pods are the shortage.
-
-        kube-scheduler tries preemption for "Too many pods" whatever the node's limit is.
-        """
+        kube-scheduler tries preemption for "Too many pods" whatever the node's limit is."""
         return self.resource == _PODS or self.needed <= self.allocatable
 
     @property
@@ -109,11 +106,9 @@ def shortages(
     pod_count: int,
     ignore_resources: frozenset[str],
 ) -> Iterator[Shortage]:
-    """Yield what the node lacks for these requests, in kube-scheduler's order, extended resources by name.
-
-    A resource the node does not list is 0 there, and so is its limit of pods. A request of 0 is always met,
-    also where pods already there ask for more than the node has.
-    """
+    """Yield what the node lacks for these requests, in kube-scheduler's order, extended resources by name. A
+    resource the node does not list is 0 there, and so is its limit of pods. A request of 0 is always met,
+    also where pods already there ask for more than the node has."""
     pod_limit = allocatable.get(_PODS, _ZERO)
     if _PODS not in ignore_resources and pod_count + 1 > pod_limit:
         yield Shortage(_PODS, Fraction(1), pod_limit - pod_count, pod_limit)

@@ -25,16 +25,13 @@ class Taint:
         return self.effect in _SCHEDULING_EFFECTS
 
     def __str__(self) -> str:
-        """Write the taint as kubectl taint does: KEY=VALUE:EFFECT, or KEY:EFFECT without a value."""
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
     """One toleration of a pod; empty strings mean what Kubernetes takes a missing field for.
-
-    tolerationSeconds is left out on purpose: it says when a running pod is evicted, never where it may go.
-    """
+    tolerationSeconds is left out on purpose: it says when a running pod is evicted, never where it may go."""
 
     key: str
     operator: str
@@ -42,12 +39,10 @@ class Toleration:
     effect: str
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether this toleration alone lets a pod onto a node with that taint.
-
-        An empty effect means every effect, an empty key every key, an empty operator Equal. Lt and Gt compare
-        the taint's value with ours as integers; kube-apiserver admits them only where the feature gate
-        TaintTolerationComparisonOperators is on, so a pod that carries them is in such a cluster.
-        """
+        """Whether this toleration alone lets a pod onto a node with that taint. An empty effect means every
+        effect, an empty key every key, an empty operator Equal. Lt and Gt compare the taint's value with ours
+        as integers; kube-apiserver admits them only where the feature gate TaintTolerationComparisonOperators
+        is on, so a pod that carries them is in such a cluster."""
         if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
             return False
         if self.operator == "Exists":

@@ -22,11 +22,9 @@ _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", value="", effect=
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node as the in-tree filters see it.
-
-    allocatable and requested are in each resource's own unit (cores, bytes, devices); requested is the sum of
-    the effective requests of the pod_count pods that hold resources there. allocatable includes "pods".
-    """
+    """A node as the in-tree filters see it. allocatable and requested are in each resource's own unit (cores,
+    bytes, devices); requested is the sum of the effective requests of the pod_count pods that hold resources
+    there. allocatable includes "pods"."""
 
     name: str
     labels: Mapping[str, str]
@@ -39,10 +37,8 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class PodNeeds:
-    """A pod as the in-tree filters see it; requests are its effective ones.
-
-    required_terms is None without required node affinity; an empty tuple is an affinity no node can meet.
-    """
+    """A pod as the in-tree filters see it; requests are its effective ones. required_terms is None without
+    required node affinity; an empty tuple is an affinity no node can meet."""
 
     node_name: str | None
     node_selector: Mapping[str, str]
@@ -53,13 +49,10 @@ class PodNeeds:
 
 @dataclass(frozen=True, slots=True)
 class InTreeRejection:
-    """Why a plugin of kube-scheduler refuses a node.
-
-    reason is kube-scheduler's text; several short resources are joined by ", ", and needed and have list
-    their amounts in the same order. resolvable says whether kube-scheduler would try preemption there.
-    needed and have are for people, None where there is nothing to add. alone is False where a later filter
-    would refuse the node too.
-    """
+    """Why a plugin of kube-scheduler refuses a node. reason is kube-scheduler's text; several short resources
+    are joined by ", ", and needed and have list their amounts in the same order. resolvable says whether
+    kube-scheduler would try preemption there. needed and have are for people, None where there is nothing to
+    add. alone is False where a later filter would refuse the node too."""
 
     plugin: str
     reason: str
@@ -73,10 +66,8 @@ def intree_rejection(
     pod: PodNeeds, node: NodeFacts, *, ignore_resources: frozenset[str]
 ) -> InTreeRejection | None:
     """Return what the first refusing filter of kube-scheduler says, or None when all let the pod pass.
-
     ignore_resources names the resources that kube-scheduler does not count here, such as those an extender
-    manages with ignoredByScheduler.
-    """
+    manages with ignoredByScheduler."""
     for i, refuses in enumerate(_PLUGINS):
         rejection = refuses(pod, node)
         if rejection is not None:

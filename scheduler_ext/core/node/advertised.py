@@ -18,11 +18,9 @@ _VENDOR = "nvidia"
 
 
 def advertised_mib(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> int | None:
-    """The MiB that a node advertises; None when it is none of shares, or has no report to count from.
-
-    The last report counts however old it is: an amount that comes and goes with an agent would have pods
-    preempted and nodes added, and nothing new is placed by an old report anyway.
-    """
+    """The MiB that a node advertises; None when it is none of shares, or has no report to count from. The
+    last report counts however old it is: an amount that comes and goes with an agent would have pods
+    preempted and nodes added, and nothing new is placed by an old report anyway."""
     if info.report is None or not is_of_shares(info):
         return None
     room = {device.uuid: _room_mib(device, headroom_percent) for device in info.report.devices}

@@ -19,11 +19,9 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 @dataclass(frozen=True, slots=True)
 class Attribution:
     """The holdings of a node, with holdings on unknown devices assigned to as few of them as possible.
-
     ``devices`` and ``instances`` are the UUIDs of those that may be held and may be free: the choice of those
     charged in ``held`` is arbitrary, but sums over the node are right. ``unknown`` is the number of units of
-    each resource that pods hold on unknown devices.
-    """
+    each resource that pods hold on unknown devices."""
 
     held: Holdings
     devices: frozenset[str] = frozenset()
@@ -34,13 +32,11 @@ class Attribution:
 def attribute(
     info: NodeInfo, held: Holdings, resources: ResourceNames, node: Node | None = None
 ) -> Attribution:
-    """Put what a node's pods hold on unknown devices where it may be.
-
-    GPUs that take something new come first, because decisions subtract it from these. Of these the one with
-    the least free memory comes first, so that no more is taken than must be. Where shares are placed it is
-    the one with the most, because shares are kept off the emptiest ones (``core.state``). ``node`` is the one
-    that these holdings resolve to, where it is known.
-    """
+    """Put what a node's pods hold on unknown devices where it may be. GPUs that take something new come
+    first, because decisions subtract it from these. Of these the one with the least free memory comes first,
+    so that no more is taken than must be. Where shares are placed it is the one with the most, because shares
+    are kept off the emptiest ones (``core.state``). ``node`` is the one that these holdings resolve to, where
+    it is known."""
     unknown = {name: count for name, count in sorted(held.unknown.items()) if count}
     if not unknown:
         return Attribution(held)

@@ -22,10 +22,8 @@ NO_CAPS = Caps()
 
 
 def caps_from_labels(labels: Labels) -> Caps:
-    """What the labels cap; nothing under MIG strategy single, where they count and measure slices.
-
-    Source: k8s-device-plugin, docs/gpu-feature-discovery.
-    """
+    """What the labels cap; nothing under MIG strategy single, where they count and measure slices. Source:
+    k8s-device-plugin, docs/gpu-feature-discovery."""
     product = labels.get(GFD_PRODUCT, "")
     if "-MIG-" in product:
         return NO_CAPS
@@ -35,11 +33,9 @@ def caps_from_labels(labels: Labels) -> Caps:
 
 
 def capped(report: Report, caps: Caps) -> Report:
-    """The report with no more GPUs, and none with more memory, than the labels speak of.
-
-    Labels describe one model. On a node with several, its GPUs are capped and the others left alone. A GPU
-    with too much memory is not the model that it was reported as, but the labels'.
-    """
+    """The report with no more GPUs, and none with more memory, than the labels speak of. Labels describe one
+    model. On a node with several, its GPUs are capped and the others left alone. A GPU with too much memory
+    is not the model that it was reported as, but the labels'."""
     if caps.count is None and caps.memory_mib is None:
         return report
     nvidia = [device for device in report.devices if device.vendor == "nvidia"]

@@ -62,10 +62,8 @@ def _unused(kind: type, depth: int, width: int) -> dict[str, Any]:
 @dataclass(frozen=True)
 class DeviceColumns:
     """Per device, ``[slot, state]``: MiB, capability as a version number, model as an index into models.
-
     ``kind`` is an index into kinds (-1: no GPU), ``residual`` the part that a future pod can have of it, in
-    thousandths, ``whole`` whether that may be all of it (``core.forecast``).
-    """
+    thousandths, ``whole`` whether that may be all of it (``core.forecast``)."""
 
     healthy: Bools
     model: Ints
@@ -80,13 +78,11 @@ class DeviceColumns:
 
     @classmethod
     def empty(cls, depth: int, width: int) -> DeviceColumns:
-        """Columns of no device."""
         return cls(**_unused(cls, depth, width))
 
     def write(
         self, column: int, state: NodeState, models: Mapping[GpuModel, int], kinds: Sequence[int]
     ) -> None:
-        """Fill an empty column; ``kinds`` are those of the slots."""
         counts_alone, takes_shares = state.counts_alone, state.takes_shares
         takes_whole = state.takes_whole and not counts_alone
         for row, slot in enumerate(state.slots):
@@ -110,20 +106,16 @@ class DeviceColumns:
 
     @lazy
     def share_room_mib(self) -> Ints:
-        """The memory free for shares; 0 where no share may go."""
         return np.maximum(self.share_free_mib, np.int32(0))
 
 
 @dataclass(frozen=True)
 class UnitColumns:
-    """One resource that the device plugin hands out.
-
-    ``[slot, state]``: ``offered`` by that device at all, ``free`` units on healthy devices, each
-    ``memory_mib`` large (0: unknown) and ``gpu_part`` of the GPU, with ``free_mib`` free, of
-    ``model``; ``mig_room`` where a MIG instance may lie, a number of MigRooms; ``sick`` free units on
-    unhealthy devices. ``[state]``: ``unknown`` units held on unknown devices, ``limit`` the node's
-    allocatable less requests.
-    """
+    """One resource that the device plugin hands out. ``[slot, state]``: ``offered`` by that device at all,
+    ``free`` units on healthy devices, each ``memory_mib`` large (0: unknown) and ``gpu_part`` of the GPU,
+    with ``free_mib`` free, of ``model``; ``mig_room`` where a MIG instance may lie, a number of MigRooms;
+    ``sick`` free units on unhealthy devices. ``[state]``: ``unknown`` units held on unknown devices,
+    ``limit`` the node's allocatable less requests."""
 
     offered: Bools
     free: Ints
@@ -138,13 +130,11 @@ class UnitColumns:
 
     @classmethod
     def empty(cls, depth: int, width: int) -> UnitColumns:
-        """Columns that offer nothing."""
         return cls(**_unused(cls, depth, width))
 
     def write(
         self, column: int, slot_row: int, unit: Unit, model: int, mig_room: int, *, healthy: bool
     ) -> None:
-        """Fill one device of an empty column."""
         self.offered[slot_row, column] = True
         self.memory_mib[slot_row, column] = unit.memory_mib
         self.free_mib[slot_row, column] = unit.free_mib
@@ -161,7 +151,6 @@ class UnitColumns:
 
     @lazy
     def any_sick(self) -> bool:
-        """Whether any unit is free on an unhealthy device."""
         return bool(self.sick.any())
 
     @lazy
@@ -172,7 +161,6 @@ class UnitColumns:
 
     @lazy
     def has_free(self) -> Bools:
-        """Which GPUs have a unit to give, ``[slot, state]``."""
         return self.free > 0
 
     @lazy
@@ -194,10 +182,8 @@ class UnitColumns:
 @dataclass(frozen=True, slots=True)
 class NodeColumns:
     """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many slots it has.
-
     ``shape`` is an index into shapes. ``loose`` are the free whole GPUs that are in no slot, below 0 where
-    more of those in the slots are held. The others are those of NodeState.
-    """
+    more of those in the slots are held. The others are those of NodeState."""
 
     count: Ints
     gpus: Ints
@@ -217,7 +203,6 @@ class NodeColumns:
 
     @classmethod
     def empty(cls, width: int) -> NodeColumns:
-        """Columns of no node."""
         return cls(**_unused(cls, 0, width))
 
     def write(self, column: int, state: NodeState, shape: int) -> None:
@@ -252,7 +237,6 @@ def _loose(state: NodeState) -> int:
 
 
 def copied(columns: _Columns, states: slice | Ints) -> _Columns:
-    """These columns, copied."""
     kind = type(columns)
     return kind(**{name: getattr(columns, name)[..., states].copy() for name, *_ in _ARRAYS[kind]})
 

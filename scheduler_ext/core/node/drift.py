@@ -14,10 +14,8 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 
 def drift_mib(info: NodeInfo, resources: ResourceNames) -> int:
     """MiB that pods use of a node's GPUs beyond what they hold there, over all GPUs; memory is accounted, not
-    fenced. Pods hold whole GPUs and instances with all their memory.
-
-    Where an agent reports use by pod, memory that one pod leaves unused does not cover the use of another.
-    """
+    fenced. Pods hold whole GPUs and instances with all their memory. Where an agent reports use by pod,
+    memory that one pod leaves unused does not cover the use of another."""
     if info.report is None:
         return 0
     held, devices = holdings_of(info, resources).devices, info.report.devices

@@ -31,12 +31,10 @@ _MIG_COUNT_LABEL = re.compile(r"nvidia\.com/mig-\d.*\.count")
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A node's GPUs as its labels describe them: `count` equal devices.
-
-    `count` is the GPUs that are handed out whole, or the MIG devices under strategy single; `memory_mib`
-    is the total of one such device (MiB), not divided by `replicas`, which is how many pods may share it
-    (>= 1). `sharing_strategy` is none, time-slicing or mps; `mig_strategy` is none, single or mixed.
-    """
+    """A node's GPUs as its labels describe them: `count` equal devices. `count` is the GPUs that are handed
+    out whole, or the MIG devices under strategy single; `memory_mib` is the total of one such device (MiB),
+    not divided by `replicas`, which is how many pods may share it (>= 1). `sharing_strategy` is none,
+    time-slicing or mps; `mig_strategy` is none, single or mixed."""
 
     vendor: str
     model: GpuModel
@@ -52,10 +50,8 @@ class Estimate:
 
 def estimate_from_labels(labels: Labels, capacity: Mapping[str, int]) -> Estimate | None:
     """Return what a Node's labels say about its GPUs, or None when they speak of no GPU; never fails.
-
-    `capacity` maps resource names to counts (status.capacity). It may be empty, as for a node that has
-    not registered yet; in one that is not empty, an absent resource counts as 0.
-    """
+    `capacity` maps resource names to counts (status.capacity). It may be empty, as for a node that has not
+    registered yet; in one that is not empty, an absent resource counts as 0."""
     machine = node_labels.instance_type(labels)
     model = _model(labels, machine)
     if model is None:

@@ -15,10 +15,8 @@ from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 @dataclass(slots=True)
 class Holdings:
     """The holdings on one node; ``unknown`` counts units per resource whose device is not known yet.
-
     ``unplaced`` are the pods with a share whose device is not in their annotations: another binder bound
-    them.
-    """
+    them."""
 
     devices: dict[str, DeviceHoldings] = field(default_factory=dict)
     unplaced: list[BoundPod] = field(default_factory=list)
@@ -27,12 +25,9 @@ class Holdings:
 
 
 def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
-    """All holdings on a node.
-
-    A pod's whole GPUs and instances are found through the report's holders; the others are counted without a
-    device. A share on an unknown device counts on every device that it could be on, which can only refuse too
-    much. Holders that are no known pod hold the memory that the agent saw.
-    """
+    """All holdings on a node. A pod's whole GPUs and instances are found through the report's holders; the
+    others are counted without a device. A share on an unknown device counts on every device that it could be
+    on, which can only refuse too much. Holders that are no known pod hold the memory that the agent saw."""
     held = Holdings()
     devices = node.report.devices if node.report else ()
     held.devices = {device.uuid: DeviceHoldings() for device in devices}
@@ -119,7 +114,6 @@ def _units_seen(device: Device, pod: BoundPod, allocated: bool) -> int:
 
 
 def _is_asked(instance: MigInstance, pod: BoundPod, profile: str | None) -> bool:
-    """True when the pod holds this instance under that ask; a whole GPU may be any instance (MIG single)."""
     return (
         instance.holder is not None and pod.is_holder(instance.holder) and profile in (None, instance.profile)
     )
@@ -136,10 +130,8 @@ def _hold_shares(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...], h
 
 
 def _count_departed(pod: BoundPod, devices: tuple[Device, ...], held: Holdings) -> None:
-    """What the report counts as used that a pod used which has left since.
-
-    As the agent saw it, else as much as the pod asked. Of a GPU that it had to itself, all.
-    """
+    """What the report counts as used that a pod used which has left since. As the agent saw it, else as much
+    as the pod asked. Of a GPU that it had to itself, all."""
     asked = share_peaks(pod, pod.request.shares, devices) if pod.request.shares is not None else {}
     for device in devices:
         mine = [holder for holder in device.holders if pod.is_holder(holder)]
@@ -177,8 +169,7 @@ def _share_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -
 
 def known_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
     """The devices of a container's share from its pod's annotation, otherwise from the agent; empty if
-    unknown.
-    """
+    unknown."""
     told = _annotated(pod, container, devices)
     if told:
         return told
@@ -201,5 +192,4 @@ def unknown_shares(node: NodeInfo) -> list[int]:
 
 
 def _annotated(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
-    """The devices of a container's share as its pod's annotation says."""
     return frozenset({device.uuid for device in devices} & set(pod.devices.get(container, ())))

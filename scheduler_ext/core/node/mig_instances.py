@@ -26,7 +26,6 @@ def instance_memory_mib(device: Device, instance: MigInstance) -> int:
 
 
 def held_mask(device: Device, held: DeviceHoldings) -> int:
-    """The grid units of a device that held instances occupy."""
     mask = 0
     for instance in device.mig.instances:
         if instance.uuid in held.instances:

@@ -27,13 +27,11 @@ NOBODY = 11
 
 @dataclass(frozen=True, slots=True)
 class BoundPod:
-    """A pod on a node, with any binder; ``devices`` are the GPU UUIDs known per container.
-
-    A ``finished`` pod (Succeeded, Failed) holds nothing, even if an older report still lists it; a
-    ``departed`` pod (also in a dry run) left after the report, which still counts its use. ``terminating``
-    pods hold until they are gone. ``other_requests`` are of resources that are no GPU's. ``asked`` is the
-    kind of pod at its arrival, None if unknown or without a GPU request.
-    """
+    """A pod on a node, with any binder; ``devices`` are the GPU UUIDs known per container. A ``finished`` pod
+    (Succeeded, Failed) holds nothing, even if an older report still lists it; a ``departed`` pod (also in a
+    dry run) left after the report, which still counts its use. ``terminating`` pods hold until they are gone.
+    ``other_requests`` are of resources that are no GPU's. ``asked`` is the kind of pod at its arrival, None
+    if unknown or without a GPU request."""
 
     uid: str
     namespace: str
@@ -57,7 +55,6 @@ class BoundPod:
         return not (self.finished or self.departed)
 
     def is_holder(self, holder: Holder) -> bool:
-        """True when an agent's holder entry means this pod."""
         if holder.uid is not None:
             return holder.uid == self.uid
         return (holder.namespace, holder.name) == (self.namespace, self.name)
@@ -66,9 +63,7 @@ class BoundPod:
 @dataclass(frozen=True, slots=True)
 class PendingPod:
     """A pod that is not bound yet: what it asks (``invalid`` says why that cannot be read), and who binds it.
-
-    ``nominated_node`` is where it waits for others to leave; ``manifest`` is the pod as JSON, redacted.
-    """
+    ``nominated_node`` is where it waits for others to leave; ``manifest`` is the pod as JSON, redacted."""
 
     pod: BoundPod
     resource_version: str
@@ -80,13 +75,11 @@ class PendingPod:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A node from its sources; ``allocatable`` is None without a Node object.
-
-    ``assumed`` are the uids of those pods whose binding is in flight. ``nominated`` pods are not bound: they
-    will come when others have left, and count against some pods only (``core.nominated``). ``cpu_milli`` is
-    the allocatable CPU, None if unknown, ``cpu_elsewhere_milli`` the CPU of pods without GPU requests.
-    ``pool`` is the node pool in its labels, for people.
-    """
+    """A node from its sources; ``allocatable`` is None without a Node object. ``assumed`` are the uids of
+    those pods whose binding is in flight. ``nominated`` pods are not bound: they will come when others have
+    left, and count against some pods only (``core.nominated``). ``cpu_milli`` is the allocatable CPU, None if
+    unknown, ``cpu_elsewhere_milli`` the CPU of pods without GPU requests. ``pool`` is the node pool in its
+    labels, for people."""
 
     name: str
     uid: str | None = None
@@ -117,17 +110,14 @@ class MigRoom:
 
     @property
     def order(self) -> tuple[int, str, tuple[int, ...]]:
-        """For sorting rooms of one geometry."""
         return self.held, self.profile, self.starts
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The units of one device under one resource name: how many are free, and the size of each.
-
-    ``gpu_part`` is one unit's part of the GPU, 0 to 1. ``mig_room`` has the possible places of a free MIG
-    instance; None if there is none, or if they are unknown.
-    """
+    """The units of one device under one resource name: how many are free, and the size of each. ``gpu_part``
+    is one unit's part of the GPU, 0 to 1. ``mig_room`` has the possible places of a free MIG instance; None
+    if there is none, or if they are unknown."""
 
     resource: str
     free: int
@@ -140,10 +130,8 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One device in a decision, without identity. ``share_free_mib`` is -1 where no share may go.
-
-    ``idle`` is the unheld part of the device, 0 to 1.
-    """
+    """One device in a decision, without identity. ``share_free_mib`` is -1 where no share may go. ``idle`` is
+    the unheld part of the device, 0 to 1."""
 
     model: GpuModel
     healthy: bool
@@ -199,12 +187,10 @@ class NodeState:
 
     @property
     def takes_shares(self) -> bool:
-        """Whether the node still hands out memory shares."""
         return self.share_limit > 0
 
     @property
     def takes_whole(self) -> bool:
-        """Whether it still hands out whole GPUs."""
         return any(limit > 0 and not name.startswith(MIG_PREFIX) for name, _, limit in self.limits)
 
 
@@ -221,21 +207,17 @@ class Node:
 
     @property
     def gpus(self) -> list[tuple[str | None, Slot]]:
-        """Each device with its slot."""
         return list(zip(self.uuids, self.state.slots, strict=True))
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models of its GPUs, each once."""
         return tuple(dict.fromkeys(slot.model.name for slot in self.state.slots))
 
     @property
     def free_gpus(self) -> int:
-        """How many GPUs take something new and have no part that a pod holds; at least so many are free.
-
-        GPUs that are held on devices not known count as the free ones; those of a node whose agent is
-        Missing are not free, for they may be gone.
-        """
+        """How many GPUs take something new and have no part that a pod holds; at least so many are free. GPUs
+        that are held on devices not known count as the free ones; those of a node whose agent is Missing are
+        not free, for they may be gone."""
         if self.info.freshness == "Missing":
             return 0
         report = self.info.report

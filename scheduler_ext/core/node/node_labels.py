@@ -102,11 +102,9 @@ def is_spot(labels: Labels) -> bool:
 
 
 def change_in_progress(labels: Labels) -> bool:
-    """Whether a MIG reconfiguration or a driver upgrade is under way, or has failed, on the node.
-
-    Read from the MIG manager's and the GPU Operator's state labels; a state unknown to us counts as in
-    progress, an empty one says nothing.
-    """
+    """Whether a MIG reconfiguration or a driver upgrade is under way, or has failed, on the node. Read from
+    the MIG manager's and the GPU Operator's state labels; a state unknown to us counts as in progress, an
+    empty one says nothing."""
     mig_state = labels.get(f"{NVIDIA}mig.config.state", "")
     upgrade_state = labels.get(f"{NVIDIA}gpu-driver-upgrade-state", "")
     return mig_state not in ("", "success") or upgrade_state not in _SETTLED_UPGRADES
@@ -120,10 +118,8 @@ def lacks_agent_label(labels: Labels) -> bool:
 
 
 def product(labels: Labels) -> tuple[str, str] | None:
-    """Return (product string, vendor) of the first label that names a product.
-
-    The product is "" on a node of several AMD products, which has one label for each.
-    """
+    """Return (product string, vendor) of the first label that names a product. The product is "" on a node of
+    several AMD products, which has one label for each."""
     for label, maker in _MODEL_LABELS:
         name = labels.get(label, "").strip()
         if name:
@@ -199,21 +195,18 @@ def sharing(labels: Labels) -> tuple[str, int]:
 
 
 def compute_capability(labels: Labels) -> tuple[int, int] | None:
-    """Return the CUDA compute capability that GFD read."""
     major = natural(labels.get(f"{NVIDIA}gpu.compute.major"))
     minor = natural(labels.get(f"{NVIDIA}gpu.compute.minor"))
     return (major, minor) if major and minor is not None else None
 
 
 def cuda_version(labels: Labels) -> tuple[int, ...] | None:
-    """Return the newest CUDA version the node's driver serves."""
     version = _version(labels, f"{NVIDIA}cuda.runtime-version", "major", "minor")
     version = version or _version(labels, f"{NVIDIA}cuda.runtime", "major", "minor")
     return tuple(int(part) for part in version.split(".")) if version else None
 
 
 def driver_version(labels: Labels) -> str | None:
-    """Return the NVIDIA driver's version from labels, if they have it ("570.124.06")."""
     version = _version(labels, f"{NVIDIA}cuda.driver-version", "major", "minor", "revision")
     version = version or _version(labels, f"{NVIDIA}cuda.driver", "major", "minor", "rev")
     on_gke = labels.get(f"{GKE}gpu-driver-version", "")  # often a channel such as "latest"

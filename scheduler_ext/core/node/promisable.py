@@ -21,11 +21,9 @@ def shareable_mib(device: Device) -> int:
 
 
 def overallocated(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> str | None:
-    """Why a pod's future holdings on a node are too much, beside all others there; None if they are not.
-
-    Use does not matter, nor whether filters would prefer another place: every placement that they accept is
-    possible.
-    """
+    """Why a pod's future holdings on a node are too much, beside all others there; None if they are not. Use
+    does not matter, nor whether filters would prefer another place: every placement that they accept is
+    possible."""
     return next(_problems(info, pod, resources), None)
 
 
@@ -67,7 +65,6 @@ def _units(ask: UnitAsk, node: Node, held: Holdings) -> Iterator[str]:
 
 
 def _places(info: NodeInfo, pod: BoundPod, shares: ShareAsk) -> Iterator[str]:
-    """A share has to be on a GPU of the node."""
     if info.report is None:
         yield "a share would be promised where no GPU is known"
         return
@@ -82,7 +79,6 @@ def _places(info: NodeInfo, pod: BoundPod, shares: ShareAsk) -> Iterator[str]:
 
 
 def _memory(info: NodeInfo, pod: BoundPod, shares: ShareAsk) -> Iterator[str]:
-    """The memory of each GPU that a share is on."""
     devices = _devices(info)
     mine = share_peaks(pod, shares, devices)
     promised = Counter(mine)

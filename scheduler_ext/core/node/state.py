@@ -88,11 +88,9 @@ def resolve_held(
 
 
 def neighbours(pods: Iterable[BoundPod]) -> int:
-    """The rank of the most evictable pod that holds GPUs of a node, -10 to 10; NOBODY without such a pod.
-
-    It is the number of digits of its priority, so that nodes seldom differ for this alone: some clusters
-    number their priority classes in tens, others in millions.
-    """
+    """The rank of the most evictable pod that holds GPUs of a node, -10 to 10; NOBODY without such a pod. It
+    is the number of digits of its priority, so that nodes seldom differ for this alone: some clusters number
+    their priority classes in tens, others in millions."""
     lowest = min((pod.priority for pod in pods if pod.holds and pod.request.asks_gpu), default=None)
     if not lowest:
         return NOBODY if lowest is None else 0
@@ -157,8 +155,7 @@ def _offers(info: NodeInfo, resource: str) -> bool:
 
 def _limits(info: NodeInfo, held: Holdings, slots: list[_Placed]) -> tuple[tuple[str, int, int], ...]:
     """Resources with a unit on a cordoned GPU that the kubelet may hand out have a limit of 0: the kubelet
-    picks the device, and may pick that one, so that only refusing the node keeps the GPU from new pods.
-    """
+    picks the device, and may pick that one, so that only refusing the node keeps the GPU from new pods."""
     # Kubelet knows neither shares nor strangers: without a holder of its own, the GPU is free to it.
     cordoned: dict[str | None, bool] = {
         device.uuid: not (held.devices[device.uuid].units or device.mig.enabled)

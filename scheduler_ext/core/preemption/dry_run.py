@@ -29,10 +29,8 @@ Gone = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """The resources that the departure of one pod frees: by device UUID, and for the node.
-
-    ``departed_mib`` of a device is below zero: more of the report's use no longer counts.
-    """
+    """The resources that the departure of one pod frees: by device UUID, and for the node. ``departed_mib``
+    of a device is below zero: more of the report's use no longer counts."""
 
     devices: Mapping[str, DeviceHoldings]
     unknown: Mapping[str, int]
@@ -42,9 +40,7 @@ class Relief:
 
 class DryRun:
     """A node, the pods of it that may leave, and a request that is to fit when some of them have left.
-
-    ``steps`` bounds the cost of placing shares over all questions (as for ShareFit).
-    """
+    ``steps`` bounds the cost of placing shares over all questions (as for ShareFit)."""
 
     def __init__(
         self,
@@ -65,17 +61,14 @@ class DryRun:
 
     @property
     def evaluations(self) -> int:
-        """The number of sets of pods that were evaluated."""
         return len(self._fits)
 
     @lazy
     def held(self) -> Holdings:
-        """The holdings of all pods."""
         return self._holdings(self.info)
 
     @lazy
     def reliefs(self) -> list[Relief]:
-        """For each pod that may leave."""
         if not self._adds_up:
             return [_relief(self.held, self._holdings(without(self.info, [pod]))) for pod in self.pods]
         unplaced = {pod.uid for pod in self.held.unplaced}
@@ -87,7 +80,6 @@ class DryRun:
         return reliefs
 
     def fits(self, gone: Gone) -> bool:
-        """Whether the request fits when these pods have gone."""
         return self.first_fit((gone,)) is not None
 
     def first_fit(self, sets: Sequence[Gone]) -> Gone | None:
@@ -100,7 +92,6 @@ class DryRun:
         return next((gone for gone in sets if self._fits[gone]), None)
 
     def node_without(self, gone: Gone) -> Node:
-        """The node when these pods have gone."""
         held = self._held_without(gone) if gone else self.held
         sizing = self.sizing
         return resolve_held(self.info, held, sizing.resources, sizing.headroom_percent, self._slots)
@@ -146,10 +137,8 @@ def without(info: NodeInfo, gone: Sequence[BoundPod]) -> NodeInfo:
 
 
 def _report_on(pod: BoundPod, report: Report | None, anywhere: bool) -> Report | None:
-    """A report of the devices that a pod may be on; ``anywhere`` where its devices are unknown.
-
-    Other pods count as strangers there. This does not matter: they do so with the pod and without it.
-    """
+    """A report of the devices that a pod may be on; ``anywhere`` where its devices are unknown. Other pods
+    count as strangers there. This does not matter: they do so with the pod and without it."""
     if report is None or anywhere:
         return report
     told = {uuid for uuids in pod.devices.values() for uuid in uuids}

@@ -28,11 +28,9 @@ _ZERO = Fraction(0)
 
 
 class Preemption:
-    """One pod that looks for victims, on any number of nodes.
-
-    ``uid`` is the pod's; ``other_requests`` are its requests of resources that are no GPU's. ``evaluations``
-    bounds how many sets of pods are tried per node before the search gives way to reprieving one by one.
-    """
+    """One pod that looks for victims, on any number of nodes. ``uid`` is the pod's; ``other_requests`` are
+    its requests of resources that are no GPU's. ``evaluations`` bounds how many sets of pods are tried per
+    node before the search gives way to reprieving one by one."""
 
     def __init__(
         self,
@@ -75,12 +73,10 @@ class Preemption:
         counted: int = 0,
         staying: Sequence[Mapping[str, Fraction]] = (),
     ) -> Candidate:
-        """A node with pods that suffice and are known at once, where there are any.
-
-        ``named`` are the uids that kube-scheduler proposes, the most important first, and ``counted`` the
-        violations it counts for them. Those that are unknown here (they hold no GPU) stay. ``staying`` are
-        the requests, by resource, of other proposed pods that must not leave.
-        """
+        """A node with pods that suffice and are known at once, where there are any. ``named`` are the uids
+        that kube-scheduler proposes, the most important first, and ``counted`` the violations it counts for
+        them. Those that are unknown here (they hold no GPU) stay. ``staying`` are the requests, by resource,
+        of other proposed pods that must not leave."""
         named = list(dict.fromkeys(named))
         info = self._seen(info)
         pods = most_important_first(info.pods)
@@ -96,7 +92,6 @@ class Preemption:
         return Candidate(self._cases[key], uids)
 
     def fits(self, info: NodeInfo) -> bool:
-        """Whether a node takes the pod as it is."""
         return self._fits(self._seen(info))
 
     def awaited(self, info: NodeInfo, evicted: Collection[str] = ()) -> tuple[str, ...]:
@@ -130,12 +125,10 @@ class Preemption:
         return _may_free_too_much(self.request, empty) and self.victims(seen) is not None
 
     def _lower(self, info: NodeInfo, named: Collection[str] = ()) -> list[BoundPod]:
-        """The pods that may have to leave, the most important first.
-
-        An assumed pod may leave if kube-scheduler names it and thus knows it there: whether its binding
-        succeeds or fails, its place is free once it is deleted. A pod for which two extenders have chosen
-        different GPUs is in the list twice, and stays.
-        """
+        """The pods that may have to leave, the most important first. An assumed pod may leave if
+        kube-scheduler names it and thus knows it there: whether its binding succeeds or fails, its place is
+        free once it is deleted. A pod for which two extenders have chosen different GPUs is in the list
+        twice, and stays."""
         here = Counter(pod.uid for pod in info.pods)
         staying = {uid for uid in info.assumed if uid not in named or here[uid] > 1}
         return most_important_first(
@@ -186,10 +179,7 @@ class Preemption:
         )
 
     def _other_needs(
-        self,
-        pods: Sequence[BoundPod],
-        gone: Sequence[BoundPod],
-        proposed: Sequence[Mapping[str, Fraction]],
+        self, pods: Sequence[BoundPod], gone: Sequence[BoundPod], proposed: Sequence[Mapping[str, Fraction]]
     ) -> Iterator[Need]:
         """What must be freed of each resource that is no GPU's: as much as by kube-scheduler's proposal, at
         most as much as is asked."""

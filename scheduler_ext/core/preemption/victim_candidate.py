@@ -60,7 +60,6 @@ class Choice:
         self._reprieved: dict[Gone, Gone | None] = {}
 
     def suffices(self, gone: Gone) -> bool:
-        """Whether the request fits when these leave."""
         return self._any_suffices([gone])
 
     def _any_suffices(self, sets: Sequence[Gone]) -> bool:
@@ -153,7 +152,6 @@ class Case:
 
     @property
     def cost(self) -> Cost | None:
-        """The cost of the pods that are known to suffice."""
         return None if self._gone is None else self._choice.pricing.cost(self._gone)
 
     def search(self) -> None:
@@ -189,27 +187,22 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node from which a few pods may leave, and which of them are known to suffice.
-
-    Nodes that are alike share a case; ``uids`` are this node's pods, in their order.
-    """
+    """A node from which a few pods may leave, and which of them are known to suffice. Nodes that are alike
+    share a case; ``uids`` are this node's pods, in their order."""
 
     case: Case
     uids: Sequence[str]
 
     @property
     def cost(self) -> Cost | None:
-        """Their cost; None while no pods are known to suffice."""
         return self.case.cost
 
     @property
     def victims(self) -> Victims | None:
-        """The pods as they are to be named."""
         found = self.case.victims()
         return None if found is None else Victims(tuple(self.uids[i] for i in found[0]), found[1])
 
     def search(self) -> None:
-        """Look for cheaper ones, once."""
         self.case.search()
 
 

@@ -29,13 +29,11 @@ Kinds = list[tuple[Hashable, int]]
 
 
 class Cost(NamedTuple):
-    """The cost of evicting some pods; less is better, and one pod more is always worse.
-
-    ``total_priority`` only counts values above zero, otherwise a pod more could make a set cheaper; for equal
-    numbers of pods, ``sum_of_priorities`` has all values. kube-scheduler, which compares nodes in this order,
-    adds 2**31 to each priority in its total, so that there fewer pods come before a lower sum. ``age`` is the
-    earliest start of those of the highest priority, negated: the latest starter goes first.
-    """
+    """The cost of evicting some pods; less is better, and one pod more is always worse. ``total_priority``
+    only counts values above zero, otherwise a pod more could make a set cheaper; for equal numbers of pods,
+    ``sum_of_priorities`` has all values. kube-scheduler, which compares nodes in this order, adds 2**31 to
+    each priority in its total, so that there fewer pods come before a lower sum. ``age`` is the earliest
+    start of those of the highest priority, negated: the latest starter goes first."""
 
     violations: int
     highest_priority: int
@@ -88,7 +86,6 @@ class Need:
     gains: Sequence[int]
 
     def met_by(self, gone: Gone) -> bool:
-        """Whether these free enough of it."""
         return sum(self.gains[i] for i in gone) >= self.much
 
 
@@ -105,10 +102,8 @@ def cheapest_first(
     kinds: Kinds, needs: Sequence[Need], pricing: Pricing, below: Cost | None, steps: list[int]
 ) -> Iterator[tuple[Cost, Gone]]:
     """Every number of every class that meets all needs, in the order of cost, while that is ``below``.
-
     ``steps[0]`` is the number of sets that may still be begun, over several searches; below 0, a search ended
-    early.
-    """
+    early."""
     classes = _classes(kinds, needs)
     much = tuple(need.much for need in needs)
     order = count()

@@ -27,10 +27,8 @@ _SLACK = 1.25
 @dataclass(frozen=True, slots=True)
 class TaskClass:
     """A kind of pod: ``gpus`` whole GPUs, ``shares_mib`` one GPU's memory each, ``mig`` instances by profile.
-
     ``cpu_milli`` in thousandths of a core; ``models`` are the ones it admits, by name or family, sorted; any
-    where there are none.
-    """
+    where there are none."""
 
     cpu_milli: int = 0
     gpus: int = 0
@@ -40,11 +38,9 @@ class TaskClass:
 
 
 def task_class(request: GpuRequest, cpu_milli: int, models: Iterable[str]) -> TaskClass | None:
-    """The kind of pod that a request makes, its CPU rounded up; None where it asks no GPU.
-
-    Shares are not rounded: the tables do so for each kind of GPU (``core.forecast``), and a share of all of a
-    GPU must not become larger. Shares of init containers count only where no other containers have any.
-    """
+    """The kind of pod that a request makes, its CPU rounded up; None where it asks no GPU. Shares are not
+    rounded: the tables do so for each kind of GPU (``core.forecast``), and a share of all of a GPU must not
+    become larger. Shares of init containers count only where no other containers have any."""
     if not request.asks_gpu:
         return None
     gpus, mig = 0, Counter[str]()
@@ -102,10 +98,8 @@ class Workload:
 
     def top(self, part: float) -> Workload:
         """The commonest classes that make up ``part`` of the pods of known classes; of equal classes the one
-        that came first.
-
-        Weng et al., "Beware of Fragmentation" (USENIX ATC'23), look at the first 95 per cent.
-        """
+        that came first. Weng et al., "Beware of Fragmentation" (USENIX ATC'23), look at the first 95 per
+        cent."""
         counts: dict[TaskClass, float] = {}
         covered, part = 0.0, part * sum(self.parts.values())
         for task, share in sorted(self.parts.items(), key=lambda item: -item[1]):
@@ -136,7 +130,6 @@ class SeenPods:
         self.seen = 0
 
     def saw(self, task: TaskClass) -> None:
-        """A pod of this class was created."""
         self.seen += 1
         self._next *= self._growth
         self._counts[task] = self._counts.get(task, 0.0) + self._next
@@ -146,7 +139,6 @@ class SeenPods:
             self._rescale()
 
     def workload(self) -> Workload:
-        """The expected demand."""
         return Workload.of(self._counts, self._unknown)
 
     def _keep(self, classes: int) -> None:

@@ -35,14 +35,11 @@ class QuantityError(ValueError):
 
 @lru_cache(maxsize=1024)  # pods ask the same few amounts over and over
 def parse_quantity(text: str) -> Fraction:
-    """Read one Kubernetes quantity exactly, in whatever unit it counts (cores, bytes, devices).
-
-    The grammar is that of k8s.io/apimachinery/pkg/api/resource: an optional sign, a decimal number, then
-    one of n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or a decimal exponent. Nothing is rounded to nano units.
-
-    Raises QuantityError when the text is no quantity, is longer than 64 characters, or has an exponent
-    beyond +-30; the size is checked before any power is computed.
-    """
+    """Read one Kubernetes quantity exactly, in whatever unit it counts (cores, bytes, devices). The grammar
+    is that of k8s.io/apimachinery/pkg/api/resource: an optional sign, a decimal number, then one of n u m k M
+    G T P E, Ki Mi Gi Ti Pi Ei, or a decimal exponent. Nothing is rounded to nano units. Raises QuantityError
+    when the text is no quantity, is longer than 64 characters, or has an exponent beyond +-30; the size is
+    checked before any power is computed."""
     if len(text) > MAX_LENGTH:
         raise QuantityError(
             f"quantity {text[:16]!r}... is absurd: {len(text)} characters, the limit is {MAX_LENGTH}"
@@ -73,10 +70,8 @@ def _multiplier(text: str, exponent: str | None, suffix: str) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def as_count(text: str) -> int:
-    """Read a quantity that counts whole things, such as GPUs: "2", "1k", "1000m" (one).
-
-    Raises QuantityError when it is unreadable, negative, fractional or above 1,000,000.
-    """
+    """Read a quantity that counts whole things, such as GPUs: "2", "1k", "1000m" (one). Raises QuantityError
+    when it is unreadable, negative, fractional or above 1,000,000."""
     value = parse_quantity(text)
     if value < 0:
         raise QuantityError(f"quantity {text!r} is negative: a count must be 0 or more")
@@ -88,11 +83,9 @@ def as_count(text: str) -> int:
 
 
 def as_mib(text: str) -> int:
-    """Read a quantity of bytes as MiB, rounded up: "40Gi" is 40960, "2M" is 2.
-
-    Raises QuantityError when it is unreadable, negative, above 1 PiB, or above zero but below one MiB
-    ("40" means 40 bytes in Kubernetes, where 40Gi was almost surely meant).
-    """
+    """Read a quantity of bytes as MiB, rounded up: "40Gi" is 40960, "2M" is 2. Raises QuantityError when it
+    is unreadable, negative, above 1 PiB, or above zero but below one MiB ("40" means 40 bytes in Kubernetes,
+    where 40Gi was almost surely meant)."""
     value_mib = parse_quantity(text) / BYTES_PER_MIB
     if value_mib < 0:
         raise QuantityError(f"quantity {text!r} is negative: an amount of memory must be 0 or more")

@@ -61,9 +61,7 @@ class PodAsk:
 @dataclass(frozen=True, slots=True)
 class UnitAsk:
     """A number of whole GPUs or MIG instances, which kube-scheduler counts and the device plugin hands out.
-
-    ``count`` is the effective one (the peak over the pod's phases).
-    """
+    ``count`` is the effective one (the peak over the pod's phases)."""
 
     resource: str
     count: int
@@ -93,7 +91,6 @@ class ShareAsk:
 
     @property
     def largest_mib(self) -> int:
-        """The largest single share."""
         return max([mib for _, mib in self.running] + [share.memory_mib for share in self.init])
 
     @property
@@ -142,11 +139,9 @@ class InvalidRequest:
 
 
 def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | InvalidRequest:
-    """A pod's wish as one ``GpuRequest``, or why it is none.
-
-    Effective amounts follow Kubernetes: max(sum of app containers and sidecars, max over each init
-    container of itself plus the sidecars started before it).
-    """
+    """A pod's wish as one ``GpuRequest``, or why it is none. Effective amounts follow Kubernetes: max(sum of
+    app containers and sidecars, max over each init container of itself plus the sidecars started before
+    it)."""
     try:
         amounts = [_amounts(container, resources) for container in pod.containers]
         wishes = parse_wishes(pod.annotations)
@@ -167,11 +162,9 @@ def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | Invalid
 
 
 def parse_holding(pod: PodAsk, resources: ResourceNames) -> GpuRequest:
-    """The holdings of a pod on a node: its amounts alone, because its wishes no longer matter.
-
-    Unreadable amounts hold nothing: no device plugin offers a resource of that name or amount, and a pod from
-    an untrusted user must not keep a whole inventory from being read.
-    """
+    """The holdings of a pod on a node: its amounts alone, because its wishes no longer matter. Unreadable
+    amounts hold nothing: no device plugin offers a resource of that name or amount, and a pod from an
+    untrusted user must not keep a whole inventory from being read."""
     amounts: list[dict[str, int]] = []
     for container in pod.containers:
         amounts.append({})
@@ -204,7 +197,6 @@ def _asked(container: ContainerAsk) -> dict[str, None]:
 
 
 def _amounts(container: ContainerAsk, resources: ResourceNames) -> dict[str, int]:
-    """The container's positive amounts by resource."""
     amounts = {resource: _amount(container, resource, resources) for resource in _asked(container)}
     return {resource: amount for resource, amount in amounts.items() if amount}
 

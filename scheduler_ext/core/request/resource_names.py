@@ -35,5 +35,4 @@ class ResourceNames:
     share: str = DEFAULT_SHARE
 
     def is_gpu(self, resource: str) -> bool:
-        """True for a resource this extender decides about."""
         return resource in self.whole or resource == self.share or resource.startswith(MIG_PREFIX)

@@ -28,9 +28,7 @@ class ResidualValue:
 
 class Fragmentation:
     """Above one half where the placement makes idle GPUs usable again, below it where it makes some unusable.
-
-    The change of the measure of Weng et al., "Beware of Fragmentation" (USENIX ATC'23), not rounded.
-    """
+    The change of the measure of Weng et al., "Beware of Fragmentation" (USENIX ATC'23), not rounded."""
 
     name = "fragmentation"
     # The worst case is rarer still: a pod that takes a node's last CPU makes all of its GPUs unusable.
@@ -59,10 +57,8 @@ class Balance:
 
 
 class WholeGpus:
-    """1 where pods of several GPUs can use as many of the node's whole ones as before.
-
-    Parts of one GPU are useless to a pod of several: 0 for it where GPUs are shared.
-    """
+    """1 where pods of several GPUs can use as many of the node's whole ones as before. Parts of one GPU are
+    useless to a pod of several: 0 for it where GPUs are shared."""
 
     name = "whole-gpus"
     most_gpus = 4.0

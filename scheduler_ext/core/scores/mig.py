@@ -9,10 +9,8 @@ from scheduler_ext.core.node.columns import Floats
 
 
 class MigPlaceability:
-    """1 where the instance costs future MIG pods nothing, 0 where it costs them a GPU.
-
-    The device plugin picks the instance, so a node is judged by the mean over its GPUs with a free one.
-    """
+    """1 where the instance costs future MIG pods nothing, 0 where it costs them a GPU. The device plugin
+    picks the instance, so a node is judged by the mean over its GPUs with a free one."""
 
     name = "mig"
 

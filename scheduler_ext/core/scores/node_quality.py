@@ -14,10 +14,8 @@ _NEIGHBOURS_PART = 0.05
 
 
 class Reported:
-    """1 on nodes with a report, 0 on those known by their labels only.
-
-    Not among the weighted scores: the cycle gives it a part that no other term can outweigh.
-    """
+    """1 on nodes with a report, 0 on those known by their labels only. Not among the weighted scores: the
+    cycle gives it a part that no other term can outweigh."""
 
     name = "reported"
 
@@ -42,10 +40,7 @@ class NodeHealth:
 
 class Priority:
     """Emptiness after placement (headroom kept), health and neighbours that are not evicted easily, in favour
-    of high levels; fullness for low ones.
-
-    For a pod with its own strategy, emptiness does not count.
-    """
+    of high levels; fullness for low ones. For a pod with its own strategy, emptiness does not count."""
 
     name = "priority"
 

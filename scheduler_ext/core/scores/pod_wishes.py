@@ -33,10 +33,8 @@ class BestFit:
 
 
 class ModelPreference:
-    """1 on the model named first, 0 on the one named last, evenly between.
-
-    Where the device plugin picks among several models of a node, the least liked one counts.
-    """
+    """1 on the model named first, 0 on the one named last, evenly between. Where the device plugin picks
+    among several models of a node, the least liked one counts."""
 
     name = "model-preference"
 

@@ -28,12 +28,10 @@ Rows = npt.NDArray[np.int32]
 
 
 class NameIndex(dict[str, int]):
-    """Names to their position in ``names``; unknown names are at -1. Not to be changed once made.
-
-    Many names are compared by Python's 64-bit string hash alone, which is keyed by a random number per
-    process: a name of no node is taken for some node's with a chance of nodes / 2**64. Nodes whose own hashes
-    coincide are looked up by name.
-    """
+    """Names to their position in ``names``; unknown names are at -1. Not to be changed once made. Many names
+    are compared by Python's 64-bit string hash alone, which is keyed by a random number per process: a name
+    of no node is taken for some node's with a chance of nodes / 2**64. Nodes whose own hashes coincide are
+    looked up by name."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__((name, row) for row, name in enumerate(names))
@@ -43,7 +41,6 @@ class NameIndex(dict[str, int]):
         return -1
 
     def rows(self, names: Sequence[str]) -> Rows:
-        """Row per name, -1 for names that are not there."""
         if len(names) < _MANY or self._table is None:
             # __missing__ keeps each lookup one C call.
             return np.fromiter(map(self.__getitem__, names), np.int32, len(names))
@@ -52,19 +49,16 @@ class NameIndex(dict[str, int]):
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Hashes to rows, each hash at a place of its own.
-
-    Hash and displace (Pagh, "Hash and Displace", WADS 1999): the low bits of a hash choose its group, the
-    bits from ``shift`` on its place, and ``moves`` has by how much each group is moved on, so that none
-    meets another. ``entries`` is ``[place, (hash, row)]``: both come with one look at memory.
-    """
+    """Hashes to rows, each hash at a place of its own. Hash and displace (Pagh, "Hash and Displace", WADS
+    1999): the low bits of a hash choose its group, the bits from ``shift`` on its place, and ``moves`` has by
+    how much each group is moved on, so that none meets another. ``entries`` is ``[place, (hash, row)]``: both
+    come with one look at memory."""
 
     shift: np.int64
     moves: Hashes
     entries: Hashes
 
     def rows(self, hashes: Hashes) -> Rows:
-        """Row per hash, -1 for those that are not there."""
         place = hashes >> self.shift
         place += self.moves.take(hashes & (len(self.moves) - 1))
         place &= len(self.entries) - 1

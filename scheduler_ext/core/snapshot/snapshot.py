@@ -24,12 +24,9 @@ from scheduler_ext.core.snapshot.name_index import NameIndex
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, for names
-    of no node, is in the state of an unknown node.
-
-    ``unsettled`` names the nodes that some pods see differently: a pod's own assumed or nominated place does
-    not count against it. ``within`` is the whole cluster's snapshot if this one only has the nodes of one
-    request.
-    """
+    of no node, is in the state of an unknown node. ``unsettled`` names the nodes that some pods see
+    differently: a pod's own assumed or nominated place does not count against it. ``within`` is the whole
+    cluster's snapshot if this one only has the nodes of one request."""
 
     generation: int
     nodes: Mapping[str, Node]
@@ -54,26 +51,21 @@ class Snapshot:
         return self.within or self
 
     def rows(self, names: Sequence[str]) -> Ints:
-        """Row per name, -1 for names of no node."""
         return self.row_of.rows(names)
 
     @lazy
     def forecast(self) -> Forecast:
-        """The expected demand for the existing GPUs."""
         return self.expected.covering(self.kinds)
 
     @lazy
     def demand(self) -> Demand:
-        """What nodes hold for the pods to come."""
         return demand(self.forecast, self.kinds, self.devices, self.node)
 
     @lazy
     def scarcity(self) -> Floats:
         """How much of each model pods want that do not take any, by how much of it there is, ``[model]``, 0
-        to 1.
-
-        The root of it, for else a little demand would count for nothing (docs/concepts/placement.md).
-        """
+        to 1. The root of it, for else a little demand would count for nothing
+        (docs/concepts/placement.md)."""
         cluster = self.cluster
         if cluster is not self:
             if cluster.models == self.models:
@@ -114,10 +106,8 @@ class Snapshot:
         return self.forecast.hosted(self.shapes, nodes)
 
     def mig_loss(self, resource: str) -> Floats:
-        """What holding the next unit costs the MIG pods to come, in GPUs, ``[state]``.
-
-        The device plugin picks the instance, so it is the mean over the GPUs with a free one.
-        """
+        """What holding the next unit costs the MIG pods to come, in GPUs, ``[state]``. The device plugin
+        picks the instance, so it is the mean over the GPUs with a free one."""
         loss = self._mig_loss.get(resource)
         if loss is None:
             columns = self.units.get(resource)
@@ -152,8 +142,7 @@ class Snapshot:
     @lazy
     def idle(self) -> Floats:
         """Each node's idle GPUs, ``[state]``, less holdings on unknown devices; an unhealthy GPU is no room,
-        however idle.
-        """
+        however idle."""
         seen = np.where(self.node.estimated, self.node.gpus, self._idle_devices.sum(0))
         idle: Floats = np.maximum(seen - self.node.adrift, 0.0)
         return idle

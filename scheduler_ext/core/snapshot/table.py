@@ -46,8 +46,7 @@ def build_snapshot(
 
 class StateColumns:
     """Columns that states are written into, with the columns assigned by the caller: resources, models and
-    kinds of GPUs, and shapes of nodes, appear with the first state that has them.
-    """
+    kinds of GPUs, and shapes of nodes, appear with the first state that has them."""
 
     _depth: int
     _devices: DeviceColumns
@@ -111,7 +110,6 @@ class Table(StateColumns):
         self._fill()
 
     def snapshot(self, generation: int, within: Snapshot | None = None) -> Snapshot:
-        """All nodes as they are now."""
         used = slice(len(self._states))
         return Snapshot(
             generation=generation,
@@ -215,8 +213,7 @@ class Table(StateColumns):
 
     def _numbered(self) -> tuple[int, int, int]:
         """The number of MIG rooms, kinds and shapes with a number. Unused ones keep theirs until all columns
-        are built again.
-        """
+        are built again."""
         return len(self._mig_rooms), len(self._kinds), len(self._shapes)
 
     def _move(self, row: int, state: NodeState) -> bool:
@@ -281,8 +278,7 @@ def state_models(state: NodeState) -> Iterator[GpuModel]:
 
 def slot_kinds(state: NodeState) -> Iterator[DeviceKind]:
     """The kind of each slot's device; a full device keeps its kind, so that the forecast does not depend on
-    holdings.
-    """
+    holdings."""
     for slot in state.slots:
         share_mib = slot.share_total_mib if state.offers_shares else 0
         yield DeviceKind(slot.model, share_mib, state.offers_whole)
