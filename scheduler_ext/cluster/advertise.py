@@ -21,8 +21,8 @@ from scheduler_ext.cluster.client.backoff import Backoff
 from scheduler_ext.cluster.client.retry import Retry
 from scheduler_ext.cluster.client.transport import MERGE, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.core.node.advertised import advertised_mib, is_of_shares
 from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.promisable import advertised_mib, is_of_shares
 from scheduler_ext.core.request.resource_names import ResourceNames
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 
 from scheduler_ext.core.forecast.forecast import DeviceKind, Forecast, NodeShape
-from scheduler_ext.core.forecast.mig_rooms import MigRooms
+from scheduler_ext.core.forecast.mig_value import MigRooms
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 from scheduler_ext.core.node.columns import DeviceColumns, NodeColumns, UnitColumns
 from scheduler_ext.core.node.node import NodeState

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler_ext.core.node.drift import drift_mib
 from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.promisable import drift_mib
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.core.gpu.gpu import Memory
-from scheduler_ext.core.node.drift import drift_mib
 from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.promisable import drift_mib
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from scheduler_ext.core.node.advertised import is_of_shares
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.promisable import is_of_shares
 from scheduler_ext.core.request.resource_names import ResourceNames
 
 log = logging.getLogger(__name__)

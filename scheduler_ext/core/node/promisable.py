@@ -1,4 +1,4 @@
-"""What can be promised of a node's GPUs at most, and whether more was."""
+"""What can be promised of a node's GPUs, what the node advertises of it, and what pods use beyond it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from scheduler_ext.core.gpu.gpu import Device
-from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
-from scheduler_ext.core.node.holdings import Holdings, holdings_of, share_peaks
+from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, Room
+from scheduler_ext.core.node.holdings import Holdings, holdings_of, pod_of, share_peaks
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.state import resolve_held
 from scheduler_ext.core.request.request import ShareAsk, UnitAsk
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
 
+# The one whose GPUs agents report.
+_VENDOR = "nvidia"
 
-def shareable_mib(device: Device) -> int:
-    """What shares can get of a device at most, were nothing left untouched; 0 of a partitioned one."""
-    return 0 if device.mig.enabled else Room.of(device.memory, NOTHING_HELD).share_total
+
+def shareable_mib(device: Device, headroom_percent: int = 0) -> int:
+    """What shares can get of a device at most; 0 of a partitioned one."""
+    return 0 if device.mig.enabled else Room.of(device.memory, NOTHING_HELD, headroom_percent).share_total
 
 
 def overallocated(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> str | None:
@@ -109,3 +112,72 @@ def _held_somewhere(
         # The node's state has closed as many to shares as are held.
         if len(opened) > sum(slot.share_free_mib >= 0 for _, slot in here):
             yield f"GPU {opened[0]} would be shared, and may be one that is held whole"
+
+
+def advertised_mib(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> int | None:
+    """The MiB that a node advertises; None when it is none of shares, or has no report to count from.
+
+    kube-scheduler, quotas and autoscalers compare a pod's request with this amount less the requests of the
+    node's pods, so it is the sum of these requests and of the memory that is still available. Use never
+    counts: the extender's filter decides which GPU has room. The last report counts however old it is: an
+    amount that comes and goes with an agent would have pods preempted and nodes added, and nothing new is
+    placed by an old report anyway.
+    """
+    if info.report is None or not is_of_shares(info):
+        return None
+    devices = info.report.devices
+    # Shares on a sick GPU count against the sum of the others until they leave.
+    room = {each.uuid: shareable_mib(each, headroom_percent) if each.healthy else 0 for each in devices}
+    if any(device.cordoned for device in devices):
+        # A cordoned GPU accepts nothing new, but its pods stay, and kube-scheduler counts their requests.
+        # With all its room the node would seem to fit pods that it does not, for example to an autoscaler;
+        # with none, the other GPUs would seem full. Therefore it counts with its holdings, which shrink with
+        # each pod that leaves.
+        held = holdings_of(info, resources)
+        for device in devices:
+            if device.cordoned:
+                room[device.uuid] = min(room[device.uuid], held.devices[device.uuid].requested_mib)
+    return sum(room.values())
+
+
+def is_of_shares(info: NodeInfo) -> bool:
+    """Whether a node's GPUs are handed out as shares: labelled so, and not by a device plugin as well."""
+    if info.allocatable is None or not info.share_node:
+        return False
+    # By the domain: whole GPUs under any name, and MIG instances. A plugin that has gone leaves a 0.
+    return not any(vendor_of(name) == _VENDOR and amount > 0 for name, amount in info.allocatable.items())
+
+
+def drift_mib(info: NodeInfo, resources: ResourceNames) -> int:
+    """MiB that pods use of a node's GPUs beyond what they hold there, over all GPUs; memory is accounted, not
+    fenced. Pods hold whole GPUs and instances with all their memory. Where an agent reports use by pod,
+    memory that one pod leaves unused does not cover the use of another."""
+    if info.report is None:
+        return 0
+    held, devices = holdings_of(info, resources).devices, info.report.devices
+    promised = {
+        pod.uid: share_peaks(pod, pod.request.shares, devices)
+        for pod in info.pods
+        if pod.holds and pod.request.shares is not None
+    }
+    return sum(
+        held[device.uuid].foreign_mib
+        + max(Room.of(device.memory, held[device.uuid]).excess, _excess_by_pod(device, held, info, promised))
+        for device in devices
+        if not held[device.uuid].units and not device.mig.enabled
+    )
+
+
+def _excess_by_pod(
+    device: Device,
+    held: Mapping[str, DeviceHoldings],
+    info: NodeInfo,
+    promised: Mapping[str, Mapping[str, int]],
+) -> int:
+    """The use of each pod beyond what it holds; never below 0."""
+    used: Counter[str] = Counter()
+    for holder in device.holders:
+        pod = pod_of(holder, info.pods)
+        if pod is not None and pod.uid in held[device.uuid].pods:
+            used[pod.uid] += holder.memory_mib or 0
+    return sum(max(0, mib - promised.get(uid, {}).get(device.uuid, 0)) for uid, mib in used.items())

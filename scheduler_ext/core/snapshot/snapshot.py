@@ -13,7 +13,7 @@ import numpy as np
 
 from scheduler_ext.core.forecast.demand import Demand, demand
 from scheduler_ext.core.forecast.forecast import NO_FORECAST, DeviceKind, Forecast, NodeShape
-from scheduler_ext.core.forecast.mig_rooms import MigRooms
+from scheduler_ext.core.forecast.mig_value import MigRooms
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeColumns, UnitColumns
 from scheduler_ext.core.node.lazy import lazy

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from scheduler_ext.core.forecast.forecast import NO_FORECAST, DeviceKind, Forecast, NodeShape
-from scheduler_ext.core.forecast.mig_rooms import MigRooms
+from scheduler_ext.core.forecast.mig_value import MigRooms
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 from scheduler_ext.core.node.columns import (
     NO_SHAPE,
