@@ -8,7 +8,7 @@ holds for all other nodes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import chain
 from typing import Any, TypeVar
@@ -130,9 +130,9 @@ def with_nodes(base: Snapshot, nodes: Mapping[str, Node]) -> Overlay:
         row_of=base.row_of,
         state_of=state_of,
         name_rank=base.name_rank,
-        models=_with(base.models, list(chain.from_iterable(map(state_models, part.states)))),
-        kinds=_with(base.kinds, part.kinds),
-        shapes=_with(base.shapes, part.shapes),
+        models=_joined(base.models, chain.from_iterable(map(state_models, part.states))),
+        kinds=_joined(base.kinds, part.kinds),
+        shapes=_joined(base.shapes, part.shapes),
         mig_rooms=base.mig_rooms,
         expected=base.forecast,
         unsettled=base.unsettled,
@@ -195,10 +195,7 @@ def _is_counted_alike(one: NodeState, other: NodeState) -> bool:
     return same and set(state_models(one)) == set(state_models(other))
 
 
-def _with(known: tuple[_Value, ...], more: Sequence[_Value]) -> tuple[_Value, ...]:
-    """Each value once; the same object if nothing is new, because lookups are remembered by identity."""
-    if all(value in known for value in more):
-        return known
+def _joined(known: tuple[_Value, ...], more: Iterable[_Value]) -> tuple[_Value, ...]:
     return tuple(dict.fromkeys((*known, *more)))
 
 

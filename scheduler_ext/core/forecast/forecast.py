@@ -76,7 +76,6 @@ class Forecast:
         self._kept: dict[tuple[float, float], Floats] = {}
         # Kept here, to end with this forecast: a cache of the module would keep those of past forecasts.
         self._covering: dict[tuple[DeviceKind, ...], Forecast] = {}
-        self._looked_up: tuple[Sequence[DeviceKind], Ints] = ((), np.zeros(1, np.int32))
         self._hosted: tuple[tuple[tuple[NodeShape, ...], bytes], Floats] = (((), b""), np.zeros(0))
         self.cpu_milli = _cpu_amounts(usual)
         rows, steps = len(kinds) + 1, len(self.cpu_milli) + 1
@@ -95,7 +94,7 @@ class Forecast:
 
     def covering(self, kinds: tuple[DeviceKind, ...]) -> Forecast:
         """This forecast with at least these kinds."""
-        if kinds is self._looked_up[0] or all(kind in self.row_of for kind in kinds):
+        if all(kind in self.row_of for kind in kinds):
             return self
         every = tuple(dict.fromkeys((*self.row_of, *kinds)))
         covering = self._covering.get(every)
@@ -117,12 +116,7 @@ class Forecast:
 
     def rows(self, kinds: Sequence[DeviceKind]) -> Ints:
         """The row of each kind, and at the end of no GPU."""
-        known, rows = self._looked_up
-        if known is not kinds:
-            rows = np.array([*(self.row_of[kind] for kind in kinds), len(self.row_of)], np.int32)
-            # Successive snapshots have the same kinds.
-            self._looked_up = kinds, rows
-        return rows
+        return np.array([*(self.row_of[kind] for kind in kinds), len(self.row_of)], np.int32)
 
     def steps(self, cpu_milli: Ints) -> Ints:
         return np.searchsorted(self.cpu_milli, cpu_milli, side="right").astype(np.int32)
@@ -151,8 +145,8 @@ class Forecast:
         # Read once: a decision on another snapshot may replace it.
         known, hosted = self._hosted
         if known != key:
-            hosted = self._hosts_wanted(shapes, nodes)
             # The nodes change more rarely than the pods.
+            hosted = self._hosts_wanted(shapes, nodes)
             self._hosted = key, hosted
         return hosted
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,15 +27,10 @@ from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """The GPUs for one part of a request, ``[slot, state]``: the values that a wish about one device
-    compares. ``candidate`` are the GPUs that the part could get: all free healthy units where the device
-    plugin picks, every GPU that accepts a share where the extender picks. ``any_gpu`` are those that could
-    ever count."""
+    compares."""
 
-    candidate: Bools
-    any_gpu: Bools
     model: Ints
     compute_capability: Ints
     total_mib: Ints
@@ -67,40 +62,22 @@ class View:
         and the device plugin pick whole GPUs and MIG instances, so there the wish holds only if every free
         one meets it. If none is free, one matching GPU of the node is enough, and a node without such GPUs
         passes: the count then refuses it."""
-        passed: Bools | None = None
+        passed = self.everywhere(True)
         devices = self.snapshot.devices
+        capability = devices.compute_capability
         for i, (_, columns) in enumerate(self.units):
-            offer = Offer(
-                candidate=columns.has_free,
-                any_gpu=columns.offered,
-                model=columns.model,
-                compute_capability=devices.compute_capability,
-                total_mib=columns.memory_mib,
-                free_mib=columns.free_mib,
-            )
-            met = test(offer)
+            met = test(Offer(columns.model, capability, columns.memory_mib, columns.free_mib))
             if columns.any_sick:
                 self.sick[i] = self.sick[i] * met
-            here = (offer.any_gpu & met).any(0) | ~columns.offered_anywhere
-            here &= ~(offer.candidate & ~met).any(0)
-            passed = here if passed is None else passed & here
+            passed &= (columns.offered & met).any(0) | ~columns.offered_anywhere
+            passed &= ~(columns.has_free & ~met).any(0)
         if self.request.shares is not None:
-            met = test(
-                Offer(
-                    candidate=self.eligible,
-                    any_gpu=self.shareable,
-                    model=devices.model,
-                    compute_capability=devices.compute_capability,
-                    total_mib=devices.total_mib,
-                    free_mib=devices.share_free_mib,
-                )
-            )
-            had_any = np.any(self.shareable, axis=0)
+            met = test(Offer(devices.model, capability, devices.total_mib, devices.share_free_mib))
+            had_any = self.shareable.any(0)
             self.shareable = self.shareable & met
             self.eligible = self.eligible & met
-            here = np.any(self.shareable, axis=0) | ~had_any
-            passed = here if passed is None else passed & here
-        return np.ones(len(self.snapshot.states), np.bool_) if passed is None else passed
+            passed &= self.shareable.any(0) | ~had_any
+        return passed
 
     def share_room_mib(self, states: slice = slice(None)) -> Ints:
         """Free MiB per GPU for the request's shares, ``[slot, state]`` of these states; -1 where none may go.

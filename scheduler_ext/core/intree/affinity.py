@@ -12,20 +12,15 @@ from dataclasses import dataclass
 from typing import Final
 
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-
-
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,64}")  # a label value has at most 63 characters
 _CANONICAL: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
-_INT64_MIN: Final = -(2**63)
-_INT64_MAX: Final = 2**63 - 1
 
 
 def parse_int64(text: str) -> int | None:
     """Read a signed 64-bit decimal as Go's strconv.ParseInt does; None where that would fail."""
     if _DECIMAL.fullmatch(text) is None:
         return None
-    number = int(text)
-    return number if _INT64_MIN <= number <= _INT64_MAX else None
+    return number if -(2**63) <= (number := int(text)) < 2**63 else None
 
 
 def parse_canonical_int64(text: str) -> int | None:
@@ -46,20 +41,25 @@ class Requirement:
         """Whether a node with these labels meets this matchExpressions entry. An absent label meets NotIn and
         DoesNotExist and nothing else. Gt and Lt compare integers; a label that is no integer meets neither. A
         malformed requirement is met by no node."""
-        if not self._is_well_formed():
+        if not all(_LABEL_VALUE.fullmatch(value) for value in self.values):
             return False
         value = labels.get(self.key)
-        match self.operator:
-            case "DoesNotExist":
+        match self.operator, self.values:
+            case "DoesNotExist", ():
                 return value is None
-            case "NotIn":
-                return value not in self.values
-            case "Exists":
+            case "Exists", ():
                 return value is not None
-            case "In":
+            case "NotIn", (_, *_):
+                return value not in self.values
+            case "In", (_, *_):
                 return value in self.values
+            case (("Gt" | "Lt"), (text,)):
+                found, bound = parse_int64(value or ""), parse_int64(text)
+                if found is None or bound is None:
+                    return False
+                return found > bound if self.operator == "Gt" else found < bound
             case _:
-                return value is not None and self._compares(value)
+                return False
 
     def matches_field(self, fields: Mapping[str, str]) -> bool:
         """Whether a node with these fields (only metadata.name exists) meets this matchFields entry. Fields
@@ -68,25 +68,6 @@ class Requirement:
             return False
         equal = fields.get(self.key, "") == self.values[0]
         return (self.operator == "In" and equal) or (self.operator == "NotIn" and not equal)
-
-    def _is_well_formed(self) -> bool:
-        if not all(_LABEL_VALUE.fullmatch(value) for value in self.values):
-            return False
-        match self.operator:
-            case "In" | "NotIn":
-                return bool(self.values)
-            case "Exists" | "DoesNotExist":
-                return not self.values
-            case "Gt" | "Lt":
-                return len(self.values) == 1 and parse_int64(self.values[0]) is not None
-            case _:
-                return False
-
-    def _compares(self, label_value: str) -> bool:
-        found, bound = parse_int64(label_value), parse_int64(self.values[0])
-        if found is None or bound is None:
-            return False
-        return found > bound if self.operator == "Gt" else found < bound
 
     def __str__(self) -> str:
         values = f" [{', '.join(self.values)}]" if self.values else ""
@@ -102,10 +83,10 @@ class NodeSelectorTerm:
 
     def matches(self, labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
         """Whether a node with these labels and fields meets this term; an empty term is never met."""
-        if not self.expressions and not self.fields:
-            return False
-        return all(requirement.matches(labels) for requirement in self.expressions) and all(
-            requirement.matches_field(fields) for requirement in self.fields
+        return (
+            bool(self.expressions or self.fields)
+            and all(requirement.matches(labels) for requirement in self.expressions)
+            and all(requirement.matches_field(fields) for requirement in self.fields)
         )
 
     def __str__(self) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from typing import Final
 
 _CPU: Final = "cpu"
@@ -34,38 +35,31 @@ def effective_requests(
     devices. The formula is k8s.io/component-helpers/resource.PodRequests, limits having been defaulted
     into requests.
     """
-    peak: dict[str, Fraction] = {}
-    sidecars: dict[str, Fraction] = {}
+    peak: Requests = {}
+    sidecars: Requests = {}
     for requests, is_sidecar in init_containers:
         if is_sidecar:
-            _add(sidecars, requests)
+            sidecars = _sum(sidecars, requests)
         else:
-            _raise_to(peak, _sum([sidecars, requests]))
-    _raise_to(peak, _sum([sidecars, *containers]))
-    peak |= {
+            peak = _largest(peak, _sum(sidecars, requests))
+    peak = _largest(peak, _sum(sidecars, *containers)) | {
         resource: amount
         for resource, amount in (pod_level or {}).items()
         if resource in _POD_LEVEL_RESOURCES or resource.startswith(_HUGEPAGES)
     }
-    _add(peak, overhead)
-    return peak
+    return _sum(peak, overhead)
 
 
-def _sum(all_requests: Sequence[Requests]) -> dict[str, Fraction]:
-    total: dict[str, Fraction] = {}
-    for requests in all_requests:
-        _add(total, requests)
-    return total
+def _sum(*phases: Requests) -> dict[str, Fraction]:
+    return {
+        resource: sum((phase.get(resource, _ZERO) for phase in phases), _ZERO)
+        for resource in dict.fromkeys(chain.from_iterable(phases))
+    }
 
 
-def _add(total: dict[str, Fraction], requests: Requests) -> None:
-    for resource, amount in requests.items():
-        total[resource] = total.get(resource, _ZERO) + amount
-
-
-def _raise_to(peak: dict[str, Fraction], phase: Requests) -> None:
-    for resource, amount in phase.items():
-        peak[resource] = max(peak.get(resource, amount), amount)
+def _largest(one: Requests, other: Requests) -> dict[str, Fraction]:
+    more = {resource: max(one.get(resource, amount), amount) for resource, amount in other.items()}
+    return {**one, **more}
 
 
 @dataclass(frozen=True, slots=True)

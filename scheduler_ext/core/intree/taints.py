@@ -8,6 +8,7 @@ from typing import Final
 
 from scheduler_ext.core.intree.affinity import parse_canonical_int64
 
+# PreferNoSchedule only lowers a node's score.
 _SCHEDULING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
@@ -18,11 +19,6 @@ class Taint:
     key: str
     value: str
     effect: str
-
-    @property
-    def keeps_pods_away(self) -> bool:
-        """Whether this taint decides where a pod may go (PreferNoSchedule only lowers a node's score)."""
-        return self.effect in _SCHEDULING_EFFECTS
 
     def __str__(self) -> str:
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
@@ -49,10 +45,7 @@ class Toleration:
             return True
         if self.operator in ("", "Equal"):
             return self.value == taint.value
-        return self._compares(taint.value)
-
-    def _compares(self, taint_value: str) -> bool:
-        ours, theirs = parse_canonical_int64(self.value), parse_canonical_int64(taint_value)
+        ours, theirs = parse_canonical_int64(self.value), parse_canonical_int64(taint.value)
         if ours is None or theirs is None:
             return False
         return (self.operator == "Lt" and theirs < ours) or (self.operator == "Gt" and theirs > ours)
@@ -61,7 +54,5 @@ class Toleration:
 def first_untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
     """Return the first taint that keeps this pod away, or None when every such taint is tolerated."""
     tolerations = tuple(tolerations)
-    for taint in taints:
-        if taint.keeps_pods_away and not any(toleration.tolerates(taint) for toleration in tolerations):
-            return taint
-    return None
+    strict = (taint for taint in taints if taint.effect in _SCHEDULING_EFFECTS)
+    return next((taint for taint in strict if not any(each.tolerates(taint) for each in tolerations)), None)

@@ -56,9 +56,9 @@ class InTreeRejection:
 
     plugin: str
     reason: str
-    resolvable: bool
-    needed: str | None
-    have: str | None
+    resolvable: bool = False
+    needed: str | None = None
+    have: str | None = None
     alone: bool = True
 
 
@@ -84,7 +84,7 @@ def name_rejection(pod: PodNeeds, name: str) -> InTreeRejection | None:
     """Return kube-scheduler's verdict on a node that is known by name only, or None."""
     if not pod.node_name or pod.node_name == name:
         return None
-    return _unresolvable(
+    return InTreeRejection(
         "NodeName", "node(s) didn't match the requested node name", needed=pod.node_name, have=name
     )
 
@@ -92,7 +92,7 @@ def name_rejection(pod: PodNeeds, name: str) -> InTreeRejection | None:
 def _node_unschedulable(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
     if not node.unschedulable or first_untolerated([_CORDON], pod.tolerations) is None:
         return None
-    return _unresolvable("NodeUnschedulable", "node(s) were unschedulable", have=str(_CORDON))
+    return InTreeRejection("NodeUnschedulable", "node(s) were unschedulable", have=str(_CORDON))
 
 
 def _node_name(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
@@ -103,7 +103,7 @@ def _taint_toleration(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
     taint = first_untolerated(node.taints, pod.tolerations)
     if taint is None:
         return None
-    return _unresolvable("TaintToleration", "node(s) had untolerated taint(s)", have=str(taint))
+    return InTreeRejection("TaintToleration", "node(s) had untolerated taint(s)", have=str(taint))
 
 
 def _node_affinity(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
@@ -147,15 +147,8 @@ def _labels_text(node: NodeFacts, keys: list[str]) -> str | None:
 
 
 def _affinity_mismatch(needed: str | None, have: str | None) -> InTreeRejection:
-    return _unresolvable(
-        "NodeAffinity", "node(s) didn't match Pod's node affinity/selector", needed=needed, have=have
-    )
-
-
-def _unresolvable(
-    plugin: str, reason: str, *, needed: str | None = None, have: str | None = None
-) -> InTreeRejection:
-    return InTreeRejection(plugin=plugin, reason=reason, resolvable=False, needed=needed, have=have)
+    reason = "node(s) didn't match Pod's node affinity/selector"
+    return InTreeRejection("NodeAffinity", reason, needed=needed, have=have)
 
 
 _PLUGINS: Final[tuple[Callable[[PodNeeds, NodeFacts], InTreeRejection | None], ...]] = (
